@@ -1,0 +1,54 @@
+"""EMS: the MySQL that a Django project already has, as a message stream.
+
+The names below are loaded on first use, so that ``from streams import send`` works in any module,
+also before Django's apps are ready.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streams.api import Outgoing, ReceivedMessage, SendResult
+    from streams.errors import Reject, Retry, SendOutcomeUnknown, StreamsError
+    from streams.producer import asend, send, send_many
+    from streams.registry import consumer
+
+_HOME = {
+    "Outgoing": "streams.api",
+    "ReceivedMessage": "streams.api",
+    "Reject": "streams.errors",
+    "Retry": "streams.errors",
+    "SendOutcomeUnknown": "streams.errors",
+    "SendResult": "streams.api",
+    "StreamsError": "streams.errors",
+    "asend": "streams.producer",
+    "consumer": "streams.registry",
+    "send": "streams.producer",
+    "send_many": "streams.producer",
+}
+
+__all__ = [
+    "Outgoing",
+    "ReceivedMessage",
+    "Reject",
+    "Retry",
+    "SendOutcomeUnknown",
+    "SendResult",
+    "StreamsError",
+    "asend",
+    "consumer",
+    "send",
+    "send_many",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOME[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,66 @@
+"""What producers pass and what handlers receive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from streams import body as bodies
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message for :func:`streams.send_many`; the fields are the arguments of ``send()``."""
+
+    topic: str
+    body: Any = None
+    key: str | None = None
+    tag: str = ""
+    headers: Mapping[str, str] | None = None
+    delay: timedelta | float | None = None
+    deliver_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """What ``send()`` returns. The message has no offset yet: it gets one after the commit."""
+
+    message_id: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class ReceivedMessage:
+    """A message as a handler sees it.
+
+    ``attempt`` counts from 1. ``offset`` is its place in the partition and, with ``topic`` and
+    ``partition``, its identity: use the three as the key when a handler must do a thing once.
+    """
+
+    message_id: int
+    topic: str
+    group: str
+    partition: int
+    offset: int
+    attempt: int
+    key: str | None
+    tag: str
+    headers: Mapping[str, str]
+    size: int
+    producer: str
+    created_at: datetime
+    sequenced_at: datetime | None
+    body_type: str
+    raw_body: bytes = field(repr=False)
+
+    @cached_property
+    def body(self) -> Any:
+        """The value that was sent."""
+        return bodies.decode(self.raw_body, self.body_type)
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.partition, self.offset))

@@ -1,0 +1,39 @@
+"""Bodies: JSON, text or bytes in, the same value out. Never pickle."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.utils.translation import gettext as _
+
+from streams.errors import NotSerializable
+
+JSON, TEXT, BYTES = "json", "text", "bytes"
+
+# One encoder for all: building one a call costs more than encoding a small body.
+_to_json = DjangoJSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=True
+).encode
+
+
+def encode(value: Any) -> tuple[bytes, str]:
+    """The bytes to store and the body type; raises NotSerializable."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value), BYTES
+    try:
+        if isinstance(value, str):
+            return value.encode(), TEXT
+        return _to_json(value).encode(), JSON
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotSerializable(_("The body cannot be written as JSON: %s") % error) from error
+
+
+def decode(raw: bytes, body_type: str) -> Any:
+    """The value that was sent."""
+    if body_type == BYTES:
+        return raw
+    if body_type == TEXT:
+        return raw.decode()
+    return json.loads(raw)

@@ -1,0 +1,138 @@
+"""The settings: ``EMS`` in Django's settings, and the table SystemConfig.
+
+``EMS`` holds what a process needs before it can read the database. Everything else is a row of
+SystemConfig that overrides a default below, so that it can be changed while all is running.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+from django.utils.translation import gettext as _
+
+from streams.errors import ConfigurationError
+
+MINUTE, HOUR = 60, 3600
+
+# RocketMQ's ladder (messageDelayLevel, from its third level on), in seconds: sixteen steps.
+LADDER = (10, 30, *range(MINUTE, 10 * MINUTE + 1, MINUTE), 1200, 1800, HOUR, 2 * HOUR)
+
+# How long a process may act on what it read from SystemConfig or a topic row, in seconds.
+FRESH_SECONDS = 5.0
+
+# A client renews its lease every 5 s and is dead after 15 s without (design §3).
+RENEW_SECONDS = 5.0
+LEASE_SECONDS = 15.0
+
+# Bodies of one claim, in bytes: what a worker thread holds in memory at most, save that one
+# message is always handed over however large it is.
+CLAIM_BYTES = 16 * 1024 * 1024
+
+MAX_BATCH = 1000
+
+DEFAULTS: dict[str, Any] = {
+    "autoCreateTopic": True,
+    "msgMaxSizeInBytes": 4210688,
+    "consumerBatchSize": 10,
+    "consumerThreads": 5,
+    "consumerRetryMaxTimes": 16,
+    "consumeTimeoutSeconds": 60,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The dict ``EMS`` of Django's settings, with its defaults."""
+
+    DATABASE: str = "default"
+    REDIS: str | None = None
+    RETRY_DELAYS: Sequence[float] = LADDER
+    POLL_SECONDS: float = 1.0
+    DRAIN_SECONDS: float = 30.0
+    STATE_DIR: str | Path = "ems-state"
+
+    def __post_init__(self) -> None:
+        for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
+            if not _positive(getattr(self, name)):
+                raise ConfigurationError(_("EMS[%r] must be a number of seconds > 0.") % name)
+        if not self.RETRY_DELAYS or not all(_positive(delay) for delay in self.RETRY_DELAYS):
+            raise ConfigurationError(
+                _("EMS['RETRY_DELAYS'] must be a list of one or more numbers of seconds > 0.")
+            )
+        if self.DATABASE not in django_settings.DATABASES:
+            raise ConfigurationError(_("EMS['DATABASE'] %r is not in DATABASES.") % self.DATABASE)
+        if self.REDIS is not None and self.REDIS not in django_settings.CACHES:
+            raise ConfigurationError(_("EMS['REDIS'] %r is not in CACHES.") % self.REDIS)
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+_settings: Settings | None = None
+
+
+def settings() -> Settings:
+    """The validated ``EMS`` settings; raises ConfigurationError."""
+    global _settings
+    if _settings is None:
+        given = dict(getattr(django_settings, "EMS", {}))
+        known = [field.name for field in fields(Settings)]
+        for name in given:
+            if name not in known:
+                close = get_close_matches(name, known, n=1, cutoff=0.5)
+                hint = _(" Did you mean %r?") % close[0] if close else ""
+                raise ConfigurationError(_("Unknown key %r in the setting EMS.") % name + hint)
+        _settings = Settings(**given)
+    return _settings
+
+
+def _reload(*, setting: str, **kwargs: Any) -> None:
+    global _settings
+    if setting in ("EMS", "DATABASES", "CACHES"):
+        _settings = None
+
+
+setting_changed.connect(_reload)
+
+
+def database(using: str | None = None) -> str:
+    """The alias to work on: the given one, or ``EMS["DATABASE"]``."""
+    return using or settings().DATABASE
+
+
+def poll_interval() -> timedelta:
+    return timedelta(seconds=settings().POLL_SECONDS)
+
+
+_cache: dict[str, tuple[float, dict[str, Any]]] = {}
+
+
+def system(name: str, using: str) -> Any:
+    """The run-time setting ``name`` on ``using``, at most FRESH_SECONDS old."""
+    expires, values = _cache.get(using, (0.0, DEFAULTS))
+    if time.monotonic() >= expires:
+        from streams.models import SystemConfig
+        from streams.transactions import in_test_case
+
+        values = DEFAULTS | SystemConfig.objects.using(using).overrides()
+        if not in_test_case(using):
+            _cache[using] = (time.monotonic() + FRESH_SECONDS, values)
+    return values[name]
+
+
+def forget(**kwargs: Any) -> None:
+    """Drop what was read from SystemConfig."""
+    _cache.clear()
+
+
+os.register_at_fork(after_in_child=forget)

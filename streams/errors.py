@@ -1,0 +1,107 @@
+"""Everything that EMS raises: one tree under :class:`StreamsError`.
+
+The docstring of a class is its default message. Errors of ``send()`` are raised before anything
+is written, except :class:`SendOutcomeUnknown`, which says that nobody can know.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+
+class StreamsError(Exception):
+    """EMS could not do this."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or _(" ".join((self.__doc__ or "").split())))
+
+
+class ConfigurationError(StreamsError):
+    """The EMS settings are wrong."""
+
+
+class NotMigrated(StreamsError):
+    """The tables of EMS are missing on this database: run “manage.py migrate”."""
+
+
+class UnknownTopic(StreamsError):
+    """There is no such topic, and autoCreateTopic is off."""
+
+
+class TopicDenied(StreamsError):
+    """The topic does not accept this kind of access at present."""
+
+
+class InvalidName(StreamsError, ValueError):
+    """A name is empty, too long, or has blanks around it."""
+
+
+class InvalidMessage(StreamsError, ValueError):
+    """A part of the message has the wrong type or value."""
+
+
+class NotSerializable(InvalidMessage):
+    """The body cannot be written as JSON."""
+
+
+class MessageTooLarge(InvalidMessage):
+    """The body is larger than msgMaxSizeInBytes."""
+
+
+class NaiveDatetime(InvalidMessage):
+    """A time without a time zone is ambiguous: pass an aware datetime."""
+
+
+class WrongDatabase(StreamsError):
+    """The open transaction is on another database, so this send could not be part of it."""
+
+
+class SendOutcomeUnknown(StreamsError):
+    """The connection was lost before the server answered: the message may or may not be sent.
+
+    EMS never repeats a send by itself. Look the message up, or repeat it if your consumers can
+    handle it twice.
+    """
+
+
+class InvalidConsumer(StreamsError, TypeError):
+    """The consumer cannot be registered like this."""
+
+
+class GroupMismatch(StreamsError):
+    """The group exists with another mode: mode and ordering are fixed when it is created."""
+
+
+class LeaseLost(StreamsError):
+    """The delivery has been given to somebody else: what was done with it here changes nothing."""
+
+
+class Retry(Exception):  # noqa: N818 - a control word of handlers, named as in the field
+    """Raise in a handler: see this message again later. It counts as an attempt.
+
+    ``delay`` is a timedelta or a number of seconds; without it the ladder decides.
+    """
+
+    def __init__(self, reason: str = "", *, delay: timedelta | float | None = None) -> None:
+        if delay is not None and not isinstance(delay, timedelta):
+            delay = timedelta(seconds=delay)
+        if delay is not None and delay < timedelta(0):
+            raise ValueError(_("a retry cannot be due in the past"))
+        super().__init__(reason)
+        self.delay: timedelta | None = delay
+
+
+class Reject(Exception):  # noqa: N818 - a control word of handlers, named as in the field
+    """Raise in a handler: this message can never be handled. It becomes a dead letter at once."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+
+def describe(error: Any) -> str:
+    """Class and text of an error on one line, at most 1,000 characters."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return " ".join(text.split())[:1000]

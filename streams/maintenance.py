@@ -1,0 +1,82 @@
+"""Time-driven steps, each bounded and safe to run twice or at the same time."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from django.db.models import F
+from django.db.models.functions import Greatest
+
+from streams.conf import LEASE_SECONDS, settings
+from streams.models import Consumer, Delivery, Step, UtcNow
+from streams.models.consumer import LEASE
+from streams.subscriptions import registered_limits
+from streams.transactions import own_transaction, retrying
+
+logger = logging.getLogger("streams.maintenance")
+
+SWEEP = "sweep"
+SWEEP_EVERY = timedelta(seconds=5)
+# Deliveries of one run; what is left is for the next.
+SWEEP_BATCH = 500
+
+
+def sweep_if_due(using: str) -> int:
+    """Run the sweep unless somebody has in the last SWEEP_EVERY; returns deliveries expired."""
+
+    def win() -> tuple[bool, bool]:
+        steps = Step.objects.using(using)
+        outage = steps.filter(name=SWEEP, last_run_at__lt=UtcNow(-LEASE)).exists()
+        return steps.win(SWEEP, SWEEP_EVERY), outage
+
+    won, outage = retrying(win, using)
+    if not won:
+        return 0
+    if outage:
+        retrying(lambda: _grace(using), using)
+        return 0
+    return sweep(using)
+
+
+def sweep(using: str) -> int:
+    """Turn expired deliveries, one a transaction, into retries; forget dead clients.
+
+    Returns the number of deliveries that were taken.
+    """
+    # The first step of the ladder: 10 s unless the project has another one.
+    delay = timedelta(seconds=settings().RETRY_DELAYS[0])
+    expired = Delivery.objects.using(using).expired().select_related("group__topic")
+    taken = 0
+    for delivery in retrying(lambda: list(expired.order_by("id")[:SWEEP_BATCH]), using):
+        max_retries = registered_limits(delivery.group, using).max_retries
+        if retrying(lambda d=delivery, m=max_retries: d.expire(m, delay), using):  # type: ignore[misc]
+            taken += 1
+            logger.warning(
+                "Delivery %d of %s (client %s) has expired: its messages will be retried",
+                delivery.pk,
+                delivery.group,
+                delivery.client_id,
+            )
+    _forget_dead_clients(using)
+    return taken
+
+
+def _grace(using: str) -> None:
+    """Nobody has swept for longer than a lease: the database was away, not its clients.
+
+    So everyone who could have renewed gets one lease to do it before anything expires.
+    """
+    logger.warning("First sweep after an outage: all leases are extended by %d s", LEASE_SECONDS)
+    with own_transaction(using):
+        Consumer.objects.using(using).update(
+            lease_until=Greatest(F("lease_until"), UtcNow(LEASE))
+        )
+        Delivery.objects.using(using).open().update(
+            deadline=Greatest(F("deadline"), UtcNow(LEASE))
+        )
+
+
+def _forget_dead_clients(using: str) -> None:
+    dead = Consumer.objects.using(using).filter(lease_until__lt=UtcNow(-LEASE))
+    retrying(dead.delete, using)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, ArgumentTypeError
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils.autoreload import run_with_reloader
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from streams.conf import MAX_BATCH, database
+from streams.errors import StreamsError
+from streams.registry import autodiscover, registrations
+from streams.runtime.supervisor import Supervisor
+from streams.subscriptions import Overrides
+
+
+def count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= MAX_BATCH:
+        raise ArgumentTypeError(_("must be 1 … %d") % MAX_BATCH)
+    return number
+
+
+class Command(BaseCommand):
+    help = gettext_lazy("Consume messages with the project's consumers until stopped by SIGTERM.")
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--group", action="append", default=[], help=_("only this group (repeatable)"))
+        parser.add_argument("--topic", action="append", default=[], help=_("only this topic (repeatable)"))
+        parser.add_argument("--threads", type=count, help=_("worker threads of each group"))
+        parser.add_argument("--batch", type=count, help=_("messages of one claim"))
+        parser.add_argument("--drain", action="store_true", help=_("exit when nothing is left to claim"))
+        parser.add_argument("--reload", action="store_true", help=_("restart when code changes"))
+        parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["reload"]:
+            run_with_reloader(self._consume, **options)
+        else:
+            self._consume(**options)
+
+    def _consume(self, **options: Any) -> None:
+        autodiscover()
+        chosen = list(registrations(options["topic"], options["group"]))
+        if not chosen:
+            raise CommandError(_("No registered consumer matches: see consumers.py of your apps."))
+        try:
+            supervisor = Supervisor(
+                chosen,
+                database(options["database"]),
+                overrides=Overrides(options["threads"], options["batch"]),
+                drain=options["drain"],
+                say=self._say,
+            )
+            status = supervisor.run()
+        except StreamsError as error:
+            raise CommandError(str(error)) from error
+        if status:
+            # A handler that hangs in a thread would keep an ordinary exit waiting for ever.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()

@@ -1,0 +1,40 @@
+"""The tables of EMS, one noun a file. State changes live on the noun whose invariant they keep."""
+
+from streams.models.config import SystemConfig
+from streams.models.consumer import Consumer
+from streams.models.cursor import Cursor
+from streams.models.dead import DeadMessage, Verdict
+from streams.models.delivery import Delivery, Failure, Kind, State
+from streams.models.fields import UtcDateTimeField, UtcNow
+from streams.models.group import ConsumerGroup, Mode, Start
+from streams.models.message import IMMEDIATE, BodyType, Message
+from streams.models.partition import Partition
+from streams.models.retry import Again, RetryMessage
+from streams.models.step import Step
+from streams.models.topic import Access, Topic
+
+__all__ = [
+    "IMMEDIATE",
+    "Access",
+    "Again",
+    "BodyType",
+    "Consumer",
+    "ConsumerGroup",
+    "Cursor",
+    "DeadMessage",
+    "Delivery",
+    "Failure",
+    "Kind",
+    "Message",
+    "Mode",
+    "Partition",
+    "RetryMessage",
+    "Start",
+    "State",
+    "Step",
+    "SystemConfig",
+    "Topic",
+    "UtcDateTimeField",
+    "UtcNow",
+    "Verdict",
+]

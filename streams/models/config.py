@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from streams.conf import DEFAULTS
+from streams.models.fields import UtcDateTimeField, UtcNow
+
+
+class SystemConfigQuerySet(models.QuerySet["SystemConfig"]):
+    def overrides(self) -> dict[str, Any]:
+        """The valid rows as {name: value}; an invalid one leaves the default in force."""
+        rows = self.values_list("name", "value")
+        return {name: value for name, value in rows if not problem(name, value)}
+
+
+def problem(name: str, value: Any) -> str:
+    """What is wrong with this setting, or an empty string."""
+    if name not in DEFAULTS:
+        return _("There is no setting of this name.")
+    expected = type(DEFAULTS[name])
+    if type(value) is not expected:
+        return _("This setting takes a value of type %s.") % expected.__name__
+    if expected is int and value < (0 if name == "consumerRetryMaxTimes" else 1):
+        return _("This number is too small.")
+    return ""
+
+
+class SystemConfig(models.Model):
+    """A run-time setting. A row overrides the default in the code."""
+
+    name = models.CharField(_("name"), max_length=64, choices=[(name, name) for name in DEFAULTS])
+    value = models.JSONField(_("value"))
+    updated_at = UtcDateTimeField(_("updated at"), default=UtcNow, editable=False)
+
+    objects = SystemConfigQuerySet.as_manager()
+
+    class Meta:
+        db_table = "ems_system_config"
+        verbose_name = _("system setting")
+        verbose_name_plural = _("system settings")
+        constraints = (models.UniqueConstraint(fields=["name"], name="ems_system_config_name"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        if wrong := problem(self.name, self.value):
+            raise ValidationError({"value": wrong})

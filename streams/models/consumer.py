@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from streams.conf import LEASE_SECONDS
+from streams.models.fields import UtcDateTimeField, UtcNow
+
+LEASE = timedelta(seconds=LEASE_SECONDS)
+
+
+class ConsumerQuerySet(models.QuerySet["Consumer"]):
+    def live(self) -> ConsumerQuerySet:
+        return self.filter(lease_until__gte=UtcNow())
+
+    def renew(self, client_id: str, groups: Sequence[int]) -> bool:
+        """Extend the leases; False if one had lapsed: the client is dead and needs a new id."""
+        mine = self.filter(client_id=client_id, group_id__in=groups)
+        return mine.live().update(lease_until=UtcNow(LEASE)) == len(groups)
+
+
+class Consumer(models.Model):
+    """One live consumer process in one group. Without a lease it is dead."""
+
+    client_id = models.CharField(_("client id"), max_length=190)
+    group = models.ForeignKey(
+        "ems.ConsumerGroup", models.CASCADE, related_name="clients", verbose_name=_("group")
+    )
+    lease_until = UtcDateTimeField(_("lease until"))
+    started_at = UtcDateTimeField(_("started at"), default=UtcNow)
+
+    objects = ConsumerQuerySet.as_manager()
+
+    class Meta:
+        db_table = "ems_client"
+        verbose_name = _("consumer")
+        verbose_name_plural = _("consumers")
+        constraints = (
+            models.UniqueConstraint(fields=["client_id", "group"], name="ems_client_group"),
+        )
+        indexes = (models.Index(fields=["lease_until"], name="ems_client_lease"),)
+
+    def __str__(self) -> str:
+        return self.client_id

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import connections, models
+from django.utils.translation import gettext_lazy as _
+
+from streams import sql
+from streams.models.fields import NameField, UtcDateTimeField, UtcNow
+from streams.models.message import MAX_KEY, MAX_PRODUCER, MAX_TAG, BodyType
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why a group gives up on an offset."""
+
+    offset: int
+    attempts: int
+    error_class: str
+    error: str
+    traceback: str = ""
+
+
+class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
+    def bury(self, topic_id: int, group_id: int, partition_id: int, verdict: Verdict) -> bool:
+        """Write the dead letter with its own copy of the message; False if that is gone."""
+        statement = sql.COPY_TO_DEAD[connections[self.db].vendor]
+        about = (
+            verdict.attempts,
+            verdict.error_class[:255],
+            verdict.error,
+            verdict.traceback,
+        )
+        parameters = (topic_id, group_id, *about, partition_id, verdict.offset)
+        return sql.execute(self.db, statement, parameters) == 1
+
+
+class DeadMessage(models.Model):
+    """What a group gave up on, with its own copy of the message."""
+
+    topic = models.ForeignKey(
+        "ems.Topic", models.PROTECT, related_name="+", db_constraint=False, verbose_name=_("topic")
+    )
+    group = models.ForeignKey(
+        "ems.ConsumerGroup",
+        models.PROTECT,
+        related_name="dead_letters",
+        db_constraint=False,
+        db_index=False,
+        verbose_name=_("group"),
+    )
+    partition = models.ForeignKey(
+        "ems.Partition",
+        models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+        verbose_name=_("partition"),
+    )
+    offset = models.BigIntegerField(_("offset"))
+    message_id = models.BigIntegerField(_("message id"))
+    body = models.BinaryField(_("body"))
+    body_type = models.CharField(_("body type"), max_length=5, choices=BodyType.choices)
+    size = models.PositiveIntegerField(_("size in bytes"))
+    key = NameField(_("key"), max_length=MAX_KEY, null=True, blank=True)  # noqa: DJ001 - as Message.key
+    tag = NameField(_("tag"), max_length=MAX_TAG, default="", blank=True)
+    headers = models.JSONField(_("headers"), null=True, blank=True)
+    producer = models.CharField(_("producer"), max_length=MAX_PRODUCER)
+    sent_at = UtcDateTimeField(_("sent at"))
+    attempts = models.PositiveIntegerField(_("attempts"))
+    error_class = models.CharField(_("error class"), max_length=255)
+    error = models.TextField(_("error"))
+    traceback = models.TextField(_("traceback"), default="", blank=True)
+    died_at = UtcDateTimeField(_("died at"), default=UtcNow)
+    redriven_at = UtcDateTimeField(_("redriven at"), null=True, blank=True)
+
+    objects = DeadMessageQuerySet.as_manager()
+
+    class Meta:
+        db_table = "ems_dead_msg"
+        verbose_name = _("dead letter")
+        verbose_name_plural = _("dead letters")
+        indexes = (
+            models.Index(fields=["group", "partition", "offset"], name="ems_dead_place"),
+            models.Index(fields=["died_at"], name="ems_dead_died"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.group_id}:{self.partition_id}:{self.offset}"

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import models
+from django.db.models import Case, F, Q, When
+from django.utils.translation import gettext_lazy as _
+
+from streams import retries
+from streams.conf import settings
+from streams.errors import LeaseLost, Reject, Retry, describe
+from streams.models.consumer import Consumer
+from streams.models.dead import DeadMessage, Verdict
+from streams.models.fields import UtcDateTimeField, UtcNow
+from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQuerySet
+from streams.transactions import own_transaction, retrying
+
+
+class Kind(models.TextChoices):
+    NEW = "new", _("New")
+    RETRY = "retry", _("Retry")
+    REPLAY = "replay", _("Replay")
+
+
+class State(models.TextChoices):
+    START = "START", _("Started")
+    DONE = "DONE", _("Done")
+    RETRY = "RETRY", _("Failed, to be retried")
+    RELEASED = "RELEASED", _("Released")
+    SKIPPED = "SKIPPED", _("Skipped")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One offset whose handler raised."""
+
+    offset: int
+    error: BaseException
+
+    def verdict(self, attempt: int) -> Verdict:
+        trace = "".join(traceback.format_exception(self.error))
+        return Verdict(self.offset, attempt, _qualified(self.error), str(self.error), trace)
+
+    def is_final(self, attempt: int, max_retries: int) -> bool:
+        return isinstance(self.error, Reject) or retries.exhausted(attempt, max_retries)
+
+    def again(self, attempt: int) -> Again:
+        delay = self.error.delay if isinstance(self.error, Retry) else None
+        if delay is None:
+            delay = retries.delay_after(attempt, settings().RETRY_DELAYS)
+        return Again(self.offset, attempt + 1, delay, describe(self.error))
+
+
+def _qualified(error: BaseException) -> str:
+    kind = type(error)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return module + kind.__qualname__
+
+
+class ProcessDied(Exception):  # noqa: N818 - the error_class of such dead letters, read by people
+    """The process that handled the message died, or its lease ran out."""
+
+
+class DeliveryQuerySet(models.QuerySet["Delivery"]):
+    def open(self) -> DeliveryQuerySet:
+        return self.filter(state=State.START)
+
+    def expired(self) -> DeliveryQuerySet:
+        """Open deliveries past their deadline, or of a client that has no lease any more."""
+        live = Consumer.objects.live().filter(
+            client_id=models.OuterRef("client_id"), group=models.OuterRef("group")
+        )
+        return self.open().filter(Q(deadline__lt=UtcNow()) | ~models.Exists(live))
+
+
+class Delivery(models.Model):
+    """One claim of the offsets first_offset … last_offset of a partition by one client.
+
+    It carries the lease: whoever holds ``token`` while the state is START may move ``progress``
+    and end it. ``progress`` is the first offset that is not settled yet.
+    """
+
+    group = models.ForeignKey(
+        "ems.ConsumerGroup",
+        models.DO_NOTHING,
+        related_name="deliveries",
+        db_constraint=False,
+        db_index=False,
+        verbose_name=_("group"),
+    )
+    partition = models.ForeignKey(
+        "ems.Partition",
+        models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+        verbose_name=_("partition"),
+    )
+    first_offset = models.BigIntegerField(_("first offset"))
+    last_offset = models.BigIntegerField(_("last offset"))
+    progress = models.BigIntegerField(_("progress"))
+    kind = models.CharField(_("kind"), max_length=6, choices=Kind.choices, default=Kind.NEW)
+    attempt = models.PositiveIntegerField(_("attempt"), default=1)
+    client_id = models.CharField(_("client id"), max_length=190)
+    thread = models.CharField(_("thread"), max_length=64)
+    token = models.CharField(_("token"), max_length=32)
+    state = models.CharField(_("state"), max_length=8, choices=State.choices, default=State.START)
+    claimed_at = UtcDateTimeField(_("claimed at"), default=UtcNow)
+    started_at = UtcDateTimeField(_("started at"), null=True, blank=True)
+    deadline = UtcDateTimeField(_("deadline"))
+    finished_at = UtcDateTimeField(_("finished at"), null=True, blank=True)
+    failed = models.PositiveIntegerField(_("failed"), default=0)
+    missing = models.PositiveIntegerField(_("missing"), default=0)
+    error = models.CharField(_("error"), max_length=MAX_ERROR, default="", blank=True)
+
+    objects = DeliveryQuerySet.as_manager()
+
+    class Meta:
+        db_table = "ems_topic_group_log"
+        verbose_name = _("delivery")
+        verbose_name_plural = _("deliveries")
+        indexes = (
+            models.Index(fields=["group", "partition", "first_offset"], name="ems_log_place"),
+            models.Index(fields=["state", "deadline"], name="ems_log_open"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.group_id}:{self.partition_id}:{self.first_offset}–{self.last_offset}"
+
+    @property
+    def using(self) -> str:
+        assert self._state.db
+        return self._state.db
+
+    def start(self, timeout: timedelta) -> None:
+        """Note that the handler is about to run; raises LeaseLost."""
+        if not self._held().update(started_at=UtcNow(), deadline=UtcNow(timeout)):
+            raise LeaseLost
+
+    def extend(self, time_left: timedelta) -> bool:
+        """Move the deadline; False if the lease is lost."""
+        return bool(self._held().update(deadline=UtcNow(time_left)))
+
+    def settle(
+        self,
+        progress: int,
+        failures: Sequence[Failure] = (),
+        *,
+        max_retries: int,
+        missing: int = 0,
+        run_time: timedelta | None = None,
+    ) -> None:
+        """Record the outcome of all offsets below ``progress``; past the last one, it ends.
+
+        Progress passes a failed offset only in the transaction that writes its retry or dead
+        row, so a crash between two statements loses nothing. Raises LeaseLost.
+        """
+        changes: dict[str, Any] = {"progress": progress}
+        if failures:
+            changes["failed"] = F("failed") + len(failures)
+            changes["error"] = describe(failures[-1].error)
+        if missing:
+            changes["missing"] = F("missing") + missing
+        if progress > self.last_offset:
+            changes["state"] = State.RETRY if failures or self.failed else State.DONE
+            changes["finished_at"] = UtcNow()
+            if run_time is not None:
+                changes["started_at"] = UtcNow(-run_time)
+
+        def write() -> None:
+            if not failures and self.kind != Kind.RETRY:
+                self._guarded_update(**changes)
+                return
+            with own_transaction(self.using):
+                if self._guarded_update(**changes):
+                    self._write(failures, max_retries)
+
+        retrying(write, self.using)
+        self.progress = progress
+        self.failed += len(failures)
+        self.missing += missing
+
+    def release(self) -> None:
+        """Give back what has not been handed to the handler, with its attempt unspent.
+
+        Raises LeaseLost.
+        """
+
+        def write() -> None:
+            with own_transaction(self.using):
+                if self._guarded_update(state=State.RELEASED, finished_at=UtcNow()):
+                    self._wait([Again(offset, self.attempt) for offset in self._unsettled()])
+
+        retrying(write, self.using)
+
+    def expire(self, max_retries: int, delay: timedelta) -> bool:
+        """Take the delivery from a dead or overdue client: what it has not settled is retried.
+
+        Returns False if it ended in the meantime. A retry that was never started keeps its
+        attempt; anything else has spent one, since it may be what killed the process.
+        """
+        died = ProcessDied(" ".join(str(ProcessDied.__doc__).split()))
+        with own_transaction(self.using):
+            expired = Delivery.objects.using(self.using).expired()
+            # The token goes: with it the client could take this end for its own.
+            if not expired.filter(pk=self.pk, progress=self.progress).update(
+                state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
+            ):
+                return False
+            if self.kind == Kind.RETRY and self.started_at is None:
+                self._wait([Again(self.first_offset, self.attempt)])
+            elif retries.exhausted(self.attempt, max_retries):
+                failures = [Failure(offset, died) for offset in self._unsettled()]
+                self._write(failures, max_retries)
+            else:
+                alone = not self._client_is_live()
+                self._wait(
+                    [
+                        Again(offset, self.attempt + 1, delay, describe(died), alone)
+                        for offset in self._unsettled()
+                    ]
+                )
+        return True
+
+    def _held(self) -> DeliveryQuerySet:
+        # Whoever lost the lease must not move or finish the delivery: another consumer may be
+        # handling it. So every such write names the token.
+        return Delivery.objects.using(self.using).open().filter(pk=self.pk, token=self.token)
+
+    def _guarded_update(self, **changes: Any) -> bool:
+        """Write if the lease is still held. False: an earlier try, whose reply was lost, did.
+
+        Only the holder of the token moves progress, and an update waits for the transaction
+        whose outcome is unknown; so a row that shows our token and our values is our write.
+        """
+        if self._held().filter(progress=self.progress).update(**changes):
+            return True
+        written = {name: changes[name] for name in ("progress", "state") if name in changes}
+        row = Delivery.objects.using(self.using).filter(pk=self.pk, token=self.token)
+        if row.filter(**written).exists():
+            return False
+        raise LeaseLost
+
+    def _unsettled(self) -> range:
+        return range(self.progress, self.last_offset + 1)
+
+    def _client_is_live(self) -> bool:
+        clients = Consumer.objects.using(self.using).live()
+        return clients.filter(client_id=self.client_id, group=self.group_id).exists()
+
+    def _retries(self) -> RetryMessageQuerySet:
+        return RetryMessage.objects.using(self.using)
+
+    def _own_retry(self) -> RetryMessageQuerySet:
+        """The row that this delivery holds, if it is a retry."""
+        place = {"group": self.group_id, "partition": self.partition_id}
+        return self._retries().filter(**place, offset=self.first_offset, delivery=self.pk)
+
+    def _write(self, failures: Sequence[Failure], max_retries: int) -> None:
+        """The rows of the failed offsets, and the end of the retry row of a successful one."""
+        final = [f for f in failures if f.is_final(self.attempt, max_retries)]
+        for failure in final:
+            self._bury(failure.verdict(self.attempt))
+        waiting = [f.again(self.attempt) for f in failures if f not in final]
+        if waiting:
+            self._wait(waiting)
+        elif self.kind == Kind.RETRY:
+            asked_again = self._own_retry().filter(again=True)
+            if not asked_again.update(delivery=None, again=False, due_at=UtcNow()):
+                self._own_retry().delete()
+
+    def _wait(self, rows: Sequence[Again]) -> None:
+        if self.kind != Kind.RETRY:
+            self._retries().schedule(self.group_id, self.partition_id, rows)
+            return
+        (row,) = rows
+        self._own_retry().update(
+            delivery=None,
+            attempt=row.attempt,
+            due_at=Case(When(again=True, then=UtcNow()), default=UtcNow(row.delay)),
+            again=False,
+            alone=row.alone,
+            last_error=row.error[:MAX_ERROR],
+        )
+
+    def _bury(self, verdict: Verdict) -> None:
+        letters = DeadMessage.objects.using(self.using)
+        if not letters.bury(self.group.topic_id, self.group_id, self.partition_id, verdict):
+            # The body has been purged meanwhile: there is nothing to keep, and it is counted.
+            Delivery.objects.using(self.using).filter(pk=self.pk).update(missing=F("missing") + 1)

@@ -1,0 +1,81 @@
+"""Fields and expressions that mean the same on every server: instants in UTC, names byte for byte."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.translation import gettext_lazy as _
+
+MAX_NAME = 127
+
+
+class UtcNow(models.Func):
+    """The database's clock in UTC at the start of the statement, plus ``delay``.
+
+    Django's ``Now()`` is the session's time zone: on a +08:00 server it is eight hours off.
+    """
+
+    def __init__(self, delay: timedelta = timedelta(0)) -> None:
+        self.delay = delay
+        super().__init__(output_field=UtcDateTimeField())
+
+    def as_sql(self, compiler: Any, connection: Any, **context: Any) -> tuple[str, tuple[Any, ...]]:
+        if not self.delay:
+            return "UTC_TIMESTAMP(6)", ()
+        microseconds = self.delay // timedelta(microseconds=1)
+        return "(UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND)", (microseconds,)
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        # Milliseconds are all that SQLite's clock has; the text sorts as Django's own does.
+        modifier = f"{self.delay.total_seconds():+.6f} seconds"
+        return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', %s)", (modifier,)
+
+
+class UtcDateTimeField(models.DateTimeField):
+    """An instant, stored in UTC whatever TIME_ZONE or USE_TZ the project or connection has.
+
+    Takes and gives aware datetimes only.
+    """
+
+    def get_prep_value(self, value: Any) -> Any:
+        if isinstance(value, datetime) and value.tzinfo is None:
+            raise ValueError(f"{self.name} needs an aware datetime, not {value!r}")
+        return models.Field.get_prep_value(self, value)
+
+    def get_db_prep_value(
+        self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False
+    ) -> Any:
+        if not prepared:
+            value = self.get_prep_value(value)
+        if isinstance(value, datetime):
+            return to_db(value)
+        return value
+
+    def from_db_value(self, value: Any, *args: Any) -> datetime | None:
+        # The backend has read the digits in a zone of its own, but they are UTC.
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+def to_db(value: datetime) -> str:
+    """An aware datetime as the text that EMS stores."""
+    return str(value.astimezone(UTC).replace(tzinfo=None))
+
+
+class NameField(models.CharField):
+    """A name or key: compared byte for byte, on servers whose default ignores case too."""
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
+        parameters = super().db_parameters(connection)
+        if connection.vendor == "mysql":
+            parameters["collation"] = "utf8mb4_bin"
+        return parameters
+
+    def clean(self, value: Any, model_instance: Any) -> Any:
+        value = super().clean(value, model_instance)
+        if value and value != value.strip():
+            raise ValidationError(_("Blanks before or after a name are not allowed."))
+        return value

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from streams.models.fields import MAX_NAME, NameField, UtcDateTimeField, UtcNow
+
+
+class Mode(models.TextChoices):
+    CLUSTER = "cluster", _("Cluster: each message to one consumer")
+    BROADCAST = "broadcast", _("Broadcast: each message to every consumer")
+
+
+class Start(models.TextChoices):
+    EARLIEST = "earliest", _("At the earliest message kept")
+    LATEST = "latest", _("After the newest message")
+
+
+class ConsumerGroup(models.Model):
+    """The subscription of a group to a topic."""
+
+    topic = models.ForeignKey(
+        "ems.Topic", models.PROTECT, related_name="groups", verbose_name=_("topic")
+    )
+    name = NameField(_("name"), max_length=MAX_NAME)
+    mode = models.CharField(
+        _("mode"), max_length=9, choices=Mode.choices, default=Mode.CLUSTER, editable=False
+    )
+    ordered = models.BooleanField(_("ordered"), default=False, editable=False)
+    start = models.CharField(
+        _("start"), max_length=8, choices=Start.choices, default=Start.EARLIEST
+    )
+    max_retries = models.PositiveIntegerField(_("maximum retries"), null=True, blank=True)
+    consume_timeout = models.PositiveIntegerField(
+        _("consume timeout in seconds"), null=True, blank=True
+    )
+    batch = models.PositiveIntegerField(_("batch"), null=True, blank=True)
+    paused = models.BooleanField(_("paused"), default=False)
+    created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
+
+    class Meta:
+        db_table = "ems_group"
+        verbose_name = _("consumer group")
+        verbose_name_plural = _("consumer groups")
+        constraints = (models.UniqueConstraint(fields=["topic", "name"], name="ems_group_name"),)
+
+    def __str__(self) -> str:
+        return f"{self.name} ← {self.topic}"

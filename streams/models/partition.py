@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from streams.models.fields import UtcDateTimeField
+
+
+class Partition(models.Model):
+    """One ordered log of a topic: offsets first_offset … next_offset - 1 are in it."""
+
+    topic = models.ForeignKey(
+        "ems.Topic", models.PROTECT, related_name="partitions", verbose_name=_("topic")
+    )
+    number = models.PositiveIntegerField(_("number"), default=0)
+    next_offset = models.BigIntegerField(_("next offset"), default=0)
+    first_offset = models.BigIntegerField(
+        _("first offset"), default=0, help_text=_("Messages below it have been purged.")
+    )
+    last_sequenced_at = UtcDateTimeField(_("last sequenced at"), null=True, editable=False)
+
+    class Meta:
+        db_table = "ems_partition"
+        verbose_name = _("partition")
+        verbose_name_plural = _("partitions")
+        constraints = (
+            models.UniqueConstraint(fields=["topic", "number"], name="ems_partition_number"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.number}"

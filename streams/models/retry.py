@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import connections, models
+from django.utils.translation import gettext_lazy as _
+
+from streams import sql
+from streams.models.fields import UtcDateTimeField, UtcNow
+
+MAX_ERROR = 1000
+CHUNK = 500
+
+
+@dataclass(frozen=True)
+class Again:
+    """An offset to be seen again: which attempt comes next, and how soon."""
+
+    offset: int
+    attempt: int
+    delay: timedelta = timedelta(0)
+    error: str = ""
+    alone: bool = False
+
+
+class RetryMessageQuerySet(models.QuerySet["RetryMessage"]):
+    def due(self) -> RetryMessageQuerySet:
+        """Waiting rows whose time has come."""
+        return self.filter(delivery=None, due_at__lte=UtcNow())
+
+    def schedule(self, group_id: int, partition_id: int, rows: Sequence[Again]) -> None:
+        """Add rows; one that is there already keeps the higher attempt and the earlier time."""
+        vendor = connections[self.db].vendor
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows[start : start + CHUNK]
+            parameters = [
+                value
+                for row in chunk
+                for value in (
+                    group_id,
+                    partition_id,
+                    row.offset,
+                    row.attempt,
+                    sql.later(vendor, row.delay),
+                    row.alone,
+                    row.error[:MAX_ERROR],
+                )
+            ]
+            sql.execute(self.db, sql.upsert_retries(vendor, len(chunk)), parameters)
+
+
+class RetryMessage(models.Model):
+    """One offset that one group must see again.
+
+    It waits while ``delivery`` is empty, and is held by that delivery otherwise.
+    """
+
+    group = models.ForeignKey(
+        "ems.ConsumerGroup",
+        models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="retries",
+        verbose_name=_("group"),
+    )
+    partition = models.ForeignKey(
+        "ems.Partition",
+        models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+        verbose_name=_("partition"),
+    )
+    offset = models.BigIntegerField(_("offset"))
+    attempt = models.PositiveIntegerField(
+        _("attempt"), default=1, help_text=_("The attempt that comes next, from 1.")
+    )
+    due_at = UtcDateTimeField(_("due at"))
+    delivery = models.ForeignKey(
+        "ems.Delivery",
+        models.DO_NOTHING,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+        verbose_name=_("delivery"),
+    )
+    again = models.BooleanField(
+        _("again"), default=False, help_text=_("Asked for once more while a delivery held it.")
+    )
+    alone = models.BooleanField(
+        _("alone"),
+        default=False,
+        help_text=_("Its process died: it runs with nothing beside it, so it takes none along."),
+    )
+    dead_letter = models.ForeignKey(
+        "ems.DeadMessage",
+        models.DO_NOTHING,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+        verbose_name=_("dead letter that it came from"),
+    )
+    last_error = models.CharField(_("last error"), max_length=MAX_ERROR, default="", blank=True)
+
+    objects = RetryMessageQuerySet.as_manager()
+
+    class Meta:
+        db_table = "ems_retry_msg"
+        verbose_name = _("retry")
+        verbose_name_plural = _("retries")
+        constraints = (
+            models.UniqueConstraint(
+                fields=["group", "partition", "offset"], name="ems_retry_place"
+            ),
+        )
+        indexes = (models.Index(fields=["group", "delivery", "due_at"], name="ems_retry_due"),)
+
+    def __str__(self) -> str:
+        return f"{self.group_id}:{self.partition_id}:{self.offset}"

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from streams.models.fields import UtcDateTimeField, UtcNow
+
+
+class StepQuerySet(models.QuerySet["Step"]):
+    def win(self, name: str, every: timedelta) -> bool:
+        """Whether the caller may run the step now: one runner does, once in ``every``."""
+        if self.filter(name=name, last_run_at__lte=UtcNow(-every)).update(last_run_at=UtcNow()):
+            return True
+        if self.filter(name=name).exists():
+            return False
+        _step, created = self.get_or_create(name=name, defaults={"last_run_at": UtcNow()})
+        return created
+
+
+class Step(models.Model):
+    """One time-driven step, and when it last ran."""
+
+    name = models.CharField(_("name"), max_length=32)
+    last_run_at = UtcDateTimeField(_("last run at"))
+
+    objects = StepQuerySet.as_manager()
+
+    class Meta:
+        db_table = "ems_step"
+        verbose_name = _("step")
+        verbose_name_plural = _("steps")
+        constraints = (models.UniqueConstraint(fields=["name"], name="ems_step_name"),)
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models, transaction
+from django.utils.translation import gettext_lazy as _
+
+from streams.conf import database
+from streams.models.fields import MAX_NAME, NameField, UtcDateTimeField, UtcNow
+
+
+class Access(models.TextChoices):
+    READ_WRITE = "read-write", _("Read and write")
+    WRITE_ONLY = "write-only", _("Write only")
+    READ_ONLY = "read-only", _("Read only (paused for producers)")
+    DENIED = "denied", _("Denied")
+
+
+class Topic(models.Model):
+    """A named stream."""
+
+    name = NameField(_("name"), max_length=MAX_NAME)
+    access = models.CharField(
+        _("access"), max_length=10, choices=Access.choices, default=Access.READ_WRITE
+    )
+    retention_seconds = models.PositiveBigIntegerField(
+        _("retention in seconds"),
+        null=True,
+        blank=True,
+        help_text=_("How long sequenced messages are kept; empty: for ever."),
+    )
+    created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
+
+    class Meta:
+        db_table = "ems_topic"
+        verbose_name = _("topic")
+        verbose_name_plural = _("topics")
+        constraints = (models.UniqueConstraint(fields=["name"], name="ems_topic_name"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save; a new topic gets its first partition in the same transaction."""
+        adding = self._state.adding
+        with transaction.atomic(using=kwargs.get("using") or self._state.db or database()):
+            super().save(*args, **kwargs)
+            if adding:
+                self.partitions.model.objects.using(self._state.db).create(topic=self)
+
+    @property
+    def readable(self) -> bool:
+        return self.access in (Access.READ_WRITE, Access.READ_ONLY)

@@ -1,0 +1,325 @@
+"""send(): one INSERT into the inbox, in the caller's transaction. Nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.utils.translation import gettext as _
+
+from streams import conf, sql
+from streams.api import Outgoing, SendResult
+from streams.body import encode
+from streams.errors import (
+    InvalidMessage,
+    MessageTooLarge,
+    NaiveDatetime,
+    NotMigrated,
+    SendOutcomeUnknown,
+    TopicDenied,
+    WrongDatabase,
+)
+from streams.topics import TopicInfo, resolve, validated_name
+from streams.transactions import error_number
+
+# Literals that must equal those of the models, which cannot be imported before the apps are
+# ready; tests/streams/test_producer.py compares them.
+MAX_NAME, MAX_KEY, MAX_TAG, MAX_PRODUCER = 127, 255, 64, 190
+WRITABLE = frozenset({"read-write", "write-only"})
+
+# A multi-row INSERT holds at most this many rows and bytes: well below max_allowed_packet.
+CHUNK_ROWS = 500
+CHUNK_BYTES = 1024 * 1024
+
+# The connection broke while the server may have been at work. 2006 is not among them: the
+# statement did not leave this process.
+REPLY_LOST = {1053, 1927, 2013, 2055}
+NO_SUCH_TABLE = 1146
+
+
+def send(
+    topic: str,
+    body: Any = None,
+    *,
+    key: str | None = None,
+    tag: str = "",
+    headers: Mapping[str, str] | None = None,
+    delay: timedelta | float | None = None,
+    deliver_at: datetime | None = None,
+    using: str | None = None,
+) -> SendResult:
+    """Send one message as part of the transaction that is open, or at once if there is none.
+
+    It is delivered to every consumer group after the commit; after a rollback, never.
+
+    ``body`` is anything that DjangoJSONEncoder can write, or a str or bytes, and arrives as it
+    was sent. ``key`` (at most 255 characters) and ``tag`` (64) are kept with it; ``headers`` maps
+    strings to strings. ``delay`` (a timedelta, or seconds) or ``deliver_at`` (an aware datetime)
+    keeps it back; a time in the past means at once. ``using`` names the database alias,
+    ``EMS["DATABASE"]`` by default.
+
+    Returns a :class:`SendResult`. Raises a :class:`StreamsError` before anything is written:
+    UnknownTopic, TopicDenied, InvalidName, InvalidMessage, NotSerializable, MessageTooLarge,
+    NaiveDatetime, WrongDatabase, NotMigrated. Outside a transaction it raises
+    SendOutcomeUnknown if the connection breaks before the server has answered.
+    """
+    alias = _alias(using)
+    due_at = None if delay is None and deliver_at is None else _due_at(delay, deliver_at)
+    connection = connections[alias]
+    try:
+        info, row = _prepare(alias, topic, body, key, tag, headers)
+        vendor = connection.vendor
+        if due_at is None:
+            statement, parameters = _INSERT_ONE[vendor], row
+        else:
+            due_sql, due_parameters = _due_sql(vendor, due_at)
+            statement = sql.INSERT_MESSAGES + sql.message_values(vendor, due_sql)
+            parameters = (row[0], *due_parameters, *row[1:])
+        with connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            message_id = cursor.lastrowid
+    except (DatabaseError, InterfaceError) as error:
+        raise _translated(error, alias) from error
+    _announce(alias)
+    partition_id, number = info.partitions[0]
+    return SendResult(message_id, info.name, number)
+
+
+def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list[SendResult]:
+    """Send all messages or none; the arguments and errors are those of :func:`send`.
+
+    Returns the results in the order of ``messages``.
+    """
+    alias = _alias(using)
+    connection = connections[alias]
+    rows: list[tuple[TopicInfo, str, tuple[Any, ...]]] = []
+    try:
+        for message in messages:
+            if not isinstance(message, Outgoing):
+                raise InvalidMessage(_("send_many() takes Outgoing(…), not %r.") % type(message))
+            due_at = _due_at(message.delay, message.deliver_at)
+            info, row = _prepare(
+                alias, message.topic, message.body, message.key, message.tag, message.headers
+            )
+            due_sql, due_parameters = _due_sql(connection.vendor, due_at)
+            rows.append((info, due_sql, (row[0], *due_parameters, *row[1:])))
+        if not rows:
+            return []
+        chunks = list(_chunks(rows))
+        if len(chunks) == 1:
+            ids = _insert(alias, chunks[0])
+        else:
+            with transaction.atomic(using=alias):
+                ids = [id_ for chunk in chunks for id_ in _insert(alias, chunk)]
+    except (DatabaseError, InterfaceError) as error:
+        raise _translated(error, alias) from error
+    _announce(alias)
+    return [
+        SendResult(id_, info.name, info.partitions[0][1])
+        for id_, (info, _due, _row) in zip(ids, rows, strict=True)
+    ]
+
+
+async def asend(topic: str, body: Any = None, **options: Any) -> SendResult:
+    """:func:`send` for async code. It joins no transaction: Django's are bound to sync code."""
+    return await sync_to_async(send)(topic, body, **options)
+
+
+_INSERT_ONE = {
+    vendor: sql.INSERT_MESSAGES + sql.message_values(vendor, sql.DUE_IMMEDIATELY)
+    for vendor in (sql.MYSQL, sql.SQLITE)
+}
+
+
+def _alias(using: str | None) -> str:
+    """The alias to send on; raises WrongDatabase if the open transaction is on another one."""
+    if using is not None:
+        return using
+    alias = conf.settings().DATABASE
+    if not connections[alias].in_atomic_block:
+        for other in connections.all(initialized_only=True):
+            if other.in_atomic_block and other.alias != alias:
+                raise WrongDatabase(
+                    _(
+                        "The open transaction is on %(other)r, but EMS is on %(alias)r: a rollback"
+                        " would not take the message back. Pass using=%(alias)r to send anyway."
+                    )
+                    % {"other": other.alias, "alias": alias}
+                )
+    return alias
+
+
+def _prepare(
+    alias: str,
+    topic: str,
+    body: Any,
+    key: str | None,
+    tag: str,
+    headers: Mapping[str, str] | None,
+) -> tuple[TopicInfo, tuple[Any, ...]]:
+    """Check everything; the topic and the row without its due_at."""
+    validated_name(topic, _("topic"), MAX_NAME)
+    if key is not None:
+        validated_name(key, _("key"), MAX_KEY)
+    if tag != "":
+        validated_name(tag, _("tag"), MAX_TAG)
+    raw, body_type = encode(body)
+    limit = conf.system("msgMaxSizeInBytes", alias)
+    if len(raw) > limit:
+        raise MessageTooLarge(
+            _("The body has %(size)d bytes; msgMaxSizeInBytes is %(limit)d.")
+            % {"size": len(raw), "limit": limit}
+        )
+    headers_json = None if headers is None else _headers(headers)
+    info = resolve(topic, alias)
+    if info.access not in WRITABLE:
+        raise TopicDenied(
+            _("The topic %(topic)r is %(access)s: it takes no messages at present.")
+            % {"topic": topic, "access": info.access}
+        )
+    partition_id = info.partitions[0][0]
+    return info, (partition_id, key, tag, headers_json, raw, body_type, len(raw), _producer())
+
+
+def _headers(headers: Mapping[str, str]) -> str:
+    if not isinstance(headers, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, str) for name, value in headers.items()
+    ):
+        raise InvalidMessage(_("headers must map strings to strings."))
+    return json.dumps(dict(headers))
+
+
+def _due_at(
+    delay: timedelta | float | None, deliver_at: datetime | None
+) -> timedelta | datetime | None:
+    """The one that is given, checked; None: at once."""
+    if deliver_at is not None:
+        if delay is not None:
+            raise InvalidMessage(_("Give delay or deliver_at, not both."))
+        if not isinstance(deliver_at, datetime):
+            raise InvalidMessage(_("deliver_at must be a datetime, not %r.") % (deliver_at,))
+        if deliver_at.utcoffset() is None:
+            raise NaiveDatetime
+        return deliver_at
+    if delay is None:
+        return None
+    if isinstance(delay, timedelta):
+        duration = delay
+    elif isinstance(delay, int | float) and not isinstance(delay, bool) and math.isfinite(delay):
+        try:
+            duration = timedelta(seconds=delay)
+        except OverflowError:
+            raise InvalidMessage(_("The delay %r is too long.") % delay) from None
+    else:
+        raise InvalidMessage(_("delay must be a timedelta or seconds, not %r.") % (delay,))
+    if duration < timedelta(0):
+        raise InvalidMessage(_("A delay cannot be negative."))
+    if duration > MAX_DELAY:
+        raise InvalidMessage(_("The delay %s is too long.") % duration)
+    return duration or None
+
+
+# A century: beyond it, dates leave the range of a server's DATETIME sooner or later.
+MAX_DELAY = timedelta(days=36525)
+
+
+def _due_sql(vendor: str, due_at: timedelta | datetime | None) -> tuple[str, tuple[Any, ...]]:
+    if due_at is None:
+        return sql.DUE_IMMEDIATELY, ()
+    if isinstance(due_at, timedelta):
+        return sql.LATER[vendor], (sql.later(vendor, due_at),)
+    text = str(due_at.astimezone(UTC).replace(tzinfo=None))
+    return sql.DUE_AT[vendor], (text, text)
+
+
+def _chunks(
+    rows: list[tuple[TopicInfo, str, tuple[Any, ...]]],
+) -> Iterator[list[tuple[TopicInfo, str, tuple[Any, ...]]]]:
+    chunk: list[tuple[TopicInfo, str, tuple[Any, ...]]] = []
+    size = 0
+    for row in rows:
+        row_size = row[2][-2]
+        if chunk and (len(chunk) == CHUNK_ROWS or size + row_size > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(row)
+        size += row_size
+    yield chunk
+
+
+def _insert(alias: str, chunk: list[tuple[TopicInfo, str, tuple[Any, ...]]]) -> list[int]:
+    """One multi-row INSERT; the new ids in the order of the rows."""
+    connection = connections[alias]
+    values = ", ".join(sql.message_values(connection.vendor, due_sql) for _i, due_sql, _p in chunk)
+    statement = sql.INSERT_MESSAGES + values
+    parameters = [value for _info, _due, row in chunk for value in row]
+    returning = connection.features.can_return_rows_from_bulk_insert
+    with connection.cursor() as cursor:
+        cursor.execute(statement + (" RETURNING `id`" if returning else ""), parameters)
+        if returning:
+            return sorted(id_ for (id_,) in cursor.fetchall())
+        first = cursor.lastrowid
+        if len(chunk) == 1:
+            return [first]
+        # MySQL: the ids of one multi-row VALUES are contiguous, in steps of the increment, which
+        # a cluster sets to the number of its primaries.
+        cursor.execute("SELECT @@SESSION.auto_increment_increment")
+        (step,) = cursor.fetchone()
+        return list(range(first, first + step * len(chunk), step))
+
+
+def _translated(error: Exception, alias: str) -> Exception:
+    """The error to raise in place of one that the database gave."""
+    if error_number(error) == NO_SUCH_TABLE or "no such table: ems_" in str(error):
+        return NotMigrated(
+            _("The tables of EMS are missing on %r: run “manage.py migrate --database %s”.")
+            % (alias, alias)
+        )
+    if error_number(error) in REPLY_LOST and not connections[alias].in_atomic_block:
+        return SendOutcomeUnknown()
+    return error
+
+
+def _announce(alias: str) -> None:
+    """Wake the consumers after the commit. Without Redis they find out by polling."""
+    if conf.settings().REDIS is not None:
+        from streams.runtime.wakeup import announce
+
+        transaction.on_commit(lambda: announce(alias), using=alias, robust=True)
+
+
+_identity = threading.local()
+
+
+def _producer() -> str:
+    """ "ip@pid@thread", for the trace."""
+    pid = os.getpid()
+    name = threading.current_thread().name
+    if getattr(_identity, "of", None) != (pid, name):
+        _identity.of = (pid, name)
+        _identity.text = f"{host()}@{pid}@{name}"[:MAX_PRODUCER]
+    return str(_identity.text)
+
+
+_host: str | None = None
+
+
+def host() -> str:
+    """This machine's address as others know it, or its name if it knows none."""
+    global _host
+    if _host is None:
+        name = socket.gethostname()
+        try:
+            address = socket.gethostbyname(name)
+        except OSError:
+            address = ""
+        _host = name if not address or address.startswith("127.") else address
+    return _host

@@ -1,0 +1,168 @@
+"""@consumer, and the consumers of the project: found in each app's ``consumers.py``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal, TypeVar, overload
+
+from django.apps import apps
+from django.utils.translation import gettext as _
+
+from streams.api import ReceivedMessage
+from streams.conf import MAX_BATCH
+from streams.errors import InvalidConsumer
+from streams.topics import validated_name
+
+Failures = Mapping[ReceivedMessage, BaseException]
+
+OneHandler = TypeVar("OneHandler", bound=Callable[[ReceivedMessage], object])
+BatchHandler = TypeVar("BatchHandler", bound=Callable[[Sequence[ReceivedMessage]], Failures | None])
+
+MAX_NAME = 127
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A decorated function and what the decorator was told."""
+
+    handler: Callable[[Any], Any]
+    topic: str
+    group: str
+    batch: int | None
+    threads: int | None
+    start: str
+    atomic: bool
+    max_retries: int | None
+    consume_timeout: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.handler.__module__}.{self.handler.__qualname__}"
+
+
+_registered: dict[tuple[str, str], Registration] = {}
+
+
+@overload
+def consumer(
+    topic: str,
+    *,
+    group: str,
+    batch: None = None,
+    threads: int | None = None,
+    start: Literal["earliest", "latest"] = "earliest",
+    atomic: bool = False,
+    max_retries: int | None = None,
+    consume_timeout: float | None = None,
+) -> Callable[[OneHandler], OneHandler]: ...
+
+
+@overload
+def consumer(
+    topic: str,
+    *,
+    group: str,
+    batch: int,
+    threads: int | None = None,
+    start: Literal["earliest", "latest"] = "earliest",
+    atomic: bool = False,
+    max_retries: int | None = None,
+    consume_timeout: float | None = None,
+) -> Callable[[BatchHandler], BatchHandler]: ...
+
+
+def consumer(
+    topic: str,
+    *,
+    group: str,
+    batch: int | None = None,
+    threads: int | None = None,
+    start: Literal["earliest", "latest"] = "earliest",
+    atomic: bool = False,
+    max_retries: int | None = None,
+    consume_timeout: float | None = None,
+) -> Callable[[Any], Any]:
+    """Register the function below as the handler of ``group`` on ``topic``; returns it unchanged.
+
+    Without ``batch`` the handler takes one :class:`ReceivedMessage`; with ``batch=N`` a sequence
+    of at most N, and it may return ``{message: exception}`` for those that failed. A handler that
+    returns has done its message; raise ``Retry``, ``Reject`` or anything else for the rest.
+
+    ``threads``: worker threads of each process. ``start``: where a new group begins. ``atomic``:
+    run the handler and the acknowledgement in one transaction, so that what the handler writes to
+    the database of EMS happens exactly once. ``max_retries``: attempts after the first one.
+    ``consume_timeout``: seconds after which a call counts as hung. None leaves each to the
+    run-time settings (docs/settings.md).
+
+    Raises InvalidConsumer, InvalidName.
+    """
+    validated_name(topic, _("topic"), MAX_NAME)
+    validated_name(group, _("group"), MAX_NAME)
+    _require(batch is None or _is_count(batch, 1, MAX_BATCH), "batch", f"1 … {MAX_BATCH}")
+    _require(threads is None or _is_count(threads, 1, 1000), "threads", "1 … 1000")
+    _require(max_retries is None or _is_count(max_retries, 0, 10**6), "max_retries", "≥ 0")
+    _require(consume_timeout is None or consume_timeout > 0, "consume_timeout", "> 0")
+    _require(start in ("earliest", "latest"), "start", "'earliest' / 'latest'")
+
+    def register(handler: Any) -> Any:
+        if inspect.iscoroutinefunction(handler) or inspect.isasyncgenfunction(handler):
+            raise InvalidConsumer(
+                _("%s is async: a handler is a plain function, run in a thread.") % handler
+            )
+        if inspect.isgeneratorfunction(handler):
+            raise InvalidConsumer(_("%s is a generator: it would never run.") % handler)
+        if not callable(handler):
+            raise InvalidConsumer(_("%r cannot be called.") % (handler,))
+        new = Registration(
+            handler, topic, group, batch, threads, start, atomic, max_retries, consume_timeout
+        )
+        known = _registered.get((topic, group))
+        if known and known.handler is not handler:
+            raise InvalidConsumer(
+                _("Group %(group)r of topic %(topic)r has a consumer already: %(name)s.")
+                % {"group": group, "topic": topic, "name": known.name}
+            )
+        _registered[topic, group] = new
+        return handler
+
+    return register
+
+
+def _is_count(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _require(valid: bool, name: str, allowed: str) -> None:
+    if not valid:
+        raise InvalidConsumer(
+            _("%(name)s must be %(allowed)s.") % {"name": name, "allowed": allowed}
+        )
+
+
+def autodiscover() -> None:
+    """Import ``consumers.py`` of every installed app that has one.
+
+    Called by commands, checks and testing, never while the apps are loading. An ImportError
+    inside such a module is raised; other libraries use that file name too.
+    """
+    for config in apps.get_app_configs():
+        module = f"{config.name}.consumers"
+        if find_spec(module) is not None:
+            import_module(module)
+
+
+def registrations(topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Iterator[Registration]:
+    """The registered consumers, all or those of the given topics and groups."""
+    for registration in _registered.values():
+        if (not topics or registration.topic in topics) and (
+            not groups or registration.group in groups
+        ):
+            yield registration
+
+
+def find(topic: str, group: str) -> Registration | None:
+    return _registered.get((topic, group))

@@ -1,0 +1,1 @@
+"""What runs the consumers. streams.models never imports it."""

@@ -1,0 +1,64 @@
+"""A feed: one registered consumer in this process, and the wake-ups of its worker threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from streams.conf import FRESH_SECONDS
+from streams.models import Access, ConsumerGroup
+from streams.registry import Registration
+from streams.subscriptions import Limits, Overrides, limits, subscribe, threads
+from streams.transactions import retrying
+
+READABLE = (Access.READ_WRITE, Access.READ_ONLY)
+
+
+class Feed:
+    """What a worker needs to know of its group, at most FRESH_SECONDS old."""
+
+    def __init__(self, registration: Registration, using: str, overrides: Overrides) -> None:
+        self.registration = registration
+        self.group = subscribe(registration, using)
+        self.threads = threads(registration, using, overrides)
+        self._using = using
+        self._overrides = overrides
+        self._condition = threading.Condition()
+        self._woken = True  # the first look needs no wake-up
+        self._stopping = False
+        self._fresh_until = 0.0
+        self._limits: Limits | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.registration.group} ← {self.registration.topic}"
+
+    def limits(self) -> Limits | None:
+        """The limits in force; None while the group is paused, or its topic not to be read."""
+        if time.monotonic() >= self._fresh_until:
+            groups = ConsumerGroup.objects.using(self._using).select_related("topic")
+            group = retrying(lambda: groups.filter(pk=self.group.pk).first(), self._using)
+            readable = group and not group.paused and group.topic.access in READABLE
+            current = readable and limits(
+                group, self.registration, self._using, self._overrides
+            )
+            self._limits = current or None
+            self._fresh_until = time.monotonic() + FRESH_SECONDS
+        return self._limits
+
+    def wake(self) -> None:
+        """There is something to claim. Wakes one worker, who wakes the next when it finds work."""
+        with self._condition:
+            self._woken = True
+            self._condition.notify()
+
+    def wait(self, seconds: float) -> None:
+        """Until woken, stopped, or ``seconds`` have passed."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._woken or self._stopping, seconds)
+            self._woken = False
+
+    def stop(self) -> None:
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()

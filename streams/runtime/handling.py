@@ -1,0 +1,301 @@
+"""From a claimed delivery to its outcome: read, call, settle. Shared by workers and testing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connections, transaction
+
+from streams import retries, sql
+from streams.api import ReceivedMessage
+from streams.errors import LeaseLost, describe
+from streams.models import Delivery, Failure, Kind, RetryMessage
+from streams.registry import Registration
+from streams.subscriptions import Limits
+from streams.transactions import connection_lost, own_transaction, retrying
+
+logger = logging.getLogger("streams.handling")
+
+# A crash repeats the handler calls of at most this many seconds (and the one that was running).
+CHECKPOINT_SECONDS = 1.0
+
+
+class AttemptsExhausted(Exception):  # noqa: N818 - the error_class of such dead letters
+    """No attempt was left when the message came up again."""
+
+
+@dataclass
+class Outcome:
+    """What became of the messages of one delivery."""
+
+    done: int = 0
+    failed: int = 0  # of these, `dead` have become dead letters
+    dead: int = 0
+    missing: int = 0
+    released: int = 0
+    errors: list[BaseException] = field(default_factory=list)
+
+
+class Handling:
+    """One delivery in the hands of one thread.
+
+    ``may_go_on`` is asked before each handler call; when it says no, what has not been handed
+    over is released with its attempt unspent.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        registration: Registration,
+        limits: Limits,
+        *,
+        retry: RetryMessage | None = None,
+        may_go_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.delivery = delivery
+        self.registration = registration
+        self.limits = limits
+        self.retry = retry
+        self.lost = False
+        self.outcome = Outcome()
+        self._may_go_on = may_go_on
+        self._using = delivery.using
+        self._timeout = limits.consume_timeout.total_seconds()
+        self._call_started: float | None = None
+        self._extended = time.monotonic()
+        self._settled = time.monotonic()
+        self._ran_since = time.monotonic()
+
+    # -- what the heartbeat asks, from another thread --
+
+    def time_left(self) -> timedelta:
+        """Until the running call, or the next one, is overdue; negative when it is."""
+        started = self._call_started
+        elapsed = 0.0 if started is None else time.monotonic() - started
+        return timedelta(seconds=self._timeout - elapsed)
+
+    # -- what the worker does --
+
+    def run(self) -> Outcome:
+        """Read, call the handler, settle. Raises LeaseLost."""
+        if self.retry and retries.exhausted(self.delivery.attempt - 1, self.limits.max_retries):
+            # max_retries was lowered while it waited.
+            self.delivery.attempt -= 1
+            spent = AttemptsExhausted(self.retry.last_error)
+            self._settle(
+                self.delivery.last_offset + 1, [Failure(self.delivery.first_offset, spent)]
+            )
+            return self.outcome
+        messages = self._read()
+        if self.registration.batch is None:
+            self._run_one_by_one(messages)
+        elif messages:
+            self._run_batch(messages)
+        if self.delivery.progress <= self.delivery.last_offset and not self.outcome.released:
+            # Offsets after the last body, or all of them: gone.
+            self._settle(self.delivery.last_offset + 1, [])
+        return self.outcome
+
+    def _run_one_by_one(self, messages: Sequence[ReceivedMessage]) -> None:
+        failures: list[Failure] = []
+        position = self.delivery.progress
+        for message in messages:
+            if not self._begin():
+                if position > self.delivery.progress:
+                    self._settle(position, failures)
+                self._release()
+                return
+            after = message.offset + 1
+            if self.registration.atomic:
+                self._call_atomically((message,), after)
+            else:
+                error = self._call(message)
+                if error is not None:
+                    failures.append(Failure(message.offset, error))
+                checkpoint = time.monotonic() - self._settled > CHECKPOINT_SECONDS
+                if checkpoint or after > self.delivery.last_offset:
+                    self._settle(after, failures)
+                    failures = []
+            position = after
+        if position > self.delivery.progress:
+            self._settle(position, failures)
+
+    def _run_batch(self, messages: Sequence[ReceivedMessage]) -> None:
+        if not self._begin():
+            self._release()
+            return
+        after = self.delivery.last_offset + 1
+        if self.registration.atomic:
+            self._call_atomically(messages, after)
+            return
+        try:
+            failures = self._call_batch(messages)
+        except (Exception, SystemExit) as error:
+            failures = [Failure(message.offset, error) for message in messages]
+        self._settle(after, failures)
+
+    def _call_atomically(self, messages: Sequence[ReceivedMessage], after: int) -> None:
+        """The handler and its settlement in one transaction; a failure rolls both back."""
+        before = self.delivery.progress, self.delivery.failed, self.delivery.missing
+        counted = replace(self.outcome, errors=list(self.outcome.errors))
+        try:
+            with transaction.atomic(using=self._using):
+                failures: list[Failure] = []
+                if self.registration.batch is None:
+                    self._timed(self.registration.handler, messages[0])
+                else:
+                    failures = self._call_batch(messages)
+                self._settle(after, failures)
+        except LeaseLost:
+            raise
+        except (Exception, SystemExit) as error:
+            if connection_lost(error) and self._was_committed(after):
+                return
+            self.delivery.progress, self.delivery.failed, self.delivery.missing = before
+            self.outcome = counted
+            self._settle(after, [Failure(message.offset, error) for message in messages])
+
+    def _was_committed(self, progress: int) -> bool:
+        """Whether a transaction whose commit was not confirmed has moved progress."""
+        if connections[self._using].in_atomic_block:
+            return False
+
+        def look() -> bool:
+            with own_transaction(self._using):
+                # The transaction in doubt holds this row's lock to its end.
+                row = Delivery.objects.using(self._using).select_for_update()
+                token = self.delivery.token
+                return row.filter(pk=self.delivery.pk, token=token, progress=progress).exists()
+
+        connections[self._using].close()
+        return retrying(look, self._using)
+
+    def _call(self, message: ReceivedMessage) -> BaseException | None:
+        try:
+            self._timed(self.registration.handler, message)
+        except (Exception, SystemExit) as error:
+            return error
+        return None
+
+    def _call_batch(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
+        returned = self._timed(self.registration.handler, messages)
+        if returned is None:
+            return []
+        if not isinstance(returned, Mapping) or not set(returned) <= set(messages):
+            raise TypeError(
+                f"{self.registration.name} must return None or {{message: exception}}, "
+                f"not {returned!r:.200}"
+            )
+        return [Failure(message.offset, error) for message, error in returned.items()]
+
+    def _timed(self, handler: Callable[[Any], Any], argument: Any) -> Any:
+        self._call_started = time.monotonic()
+        try:
+            return handler(argument)
+        finally:
+            self._call_started = None
+
+    def _begin(self) -> bool:
+        """Whether the next call may start now, with the lease long enough for it."""
+        if self.lost or not self._may_go_on():
+            return False
+        now = time.monotonic()
+        if self.delivery.kind == Kind.RETRY:
+            # Noted before the call: a retry that was never started keeps its attempt.
+            self.delivery.start(self.limits.consume_timeout)
+            self._extended = now
+        elif now - self._extended > self._timeout / 2:
+            if not self.delivery.extend(self.limits.consume_timeout):
+                raise LeaseLost
+            self._extended = now
+        return True
+
+    def _settle(self, progress: int, failures: Sequence[Failure]) -> None:
+        span = range(self.delivery.progress, progress)
+        missing = sum(1 for offset in span if offset in self._missing)
+        is_retry = self.delivery.kind == Kind.RETRY
+        self.delivery.settle(
+            progress,
+            failures,
+            max_retries=self.limits.max_retries,
+            missing=missing,
+            run_time=None if is_retry else timedelta(seconds=time.monotonic() - self._ran_since),
+        )
+        self._settled = time.monotonic()
+        self.outcome.missing += missing
+        self.outcome.failed += len(failures)
+        self.outcome.done += len(span) - missing - len(failures)
+        for failure in failures:
+            self.outcome.dead += failure.is_final(self.delivery.attempt, self.limits.max_retries)
+            self.outcome.errors.append(failure.error)
+            logger.warning(
+                "%s failed on %s offset %d, attempt %d: %s",
+                self.registration.name,
+                self.registration.topic,
+                failure.offset,
+                self.delivery.attempt,
+                describe(failure.error),
+                exc_info=failure.error,
+            )
+
+    def _release(self) -> None:
+        self.outcome.released = self.delivery.last_offset + 1 - self.delivery.progress
+        self.delivery.release()
+
+    # -- bodies --
+
+    _missing: frozenset[int] = frozenset()
+
+    def _read(self) -> list[ReceivedMessage]:
+        """The messages of the delivery; offsets whose body is gone are noted as missing."""
+        rows = retrying(lambda: self._fetch(sql.BODIES), self._using)
+        claimed = self.delivery.last_offset + 1 - self.delivery.first_offset
+        if len(rows) < claimed:
+            rows = retrying(self._fetch_on_primary, self._using)
+        found = {row[0] for row in rows}
+        span = range(self.delivery.first_offset, self.delivery.last_offset + 1)
+        self._missing = frozenset(offset for offset in span if offset not in found)
+        if self._missing:
+            logger.error("The bodies of %d messages of %s are gone", claimed - len(rows), self)
+        return [self._received(row) for row in rows]
+
+    def _fetch(self, statement: Mapping[str, str]) -> list[Any]:
+        vendor = connections[self._using].vendor
+        bounds = (self.delivery.first_offset, self.delivery.last_offset + 1)
+        return sql.fetch(self._using, statement[vendor], [self.delivery.partition_id, *bounds])
+
+    def _fetch_on_primary(self) -> list[Any]:
+        with own_transaction(self._using):
+            return self._fetch(sql.BODIES_ON_PRIMARY)
+
+    def _received(self, row: Sequence[Any]) -> ReceivedMessage:
+        offset, id_, key, tag, headers, size, producer, created_at, sequenced_at, kind, body = row
+        return ReceivedMessage(
+            message_id=id_,
+            topic=self.registration.topic,
+            group=self.registration.group,
+            partition=self.delivery.partition.number,
+            offset=offset,
+            attempt=self.delivery.attempt,
+            key=key,
+            tag=tag,
+            headers=json.loads(headers) if headers else {},
+            size=size,
+            producer=producer,
+            created_at=_instant(created_at),
+            sequenced_at=_instant(sequenced_at),
+            body_type=kind,
+            raw_body=bytes(body),
+        )
+
+
+def _instant(value: Any) -> datetime:
+    if isinstance(value, str):  # SQLite
+        value = datetime.fromisoformat(value)
+    return value.replace(tzinfo=UTC)  # type: ignore[no-any-return]

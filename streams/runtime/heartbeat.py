@@ -1,0 +1,47 @@
+"""The heartbeat: renews the lease of this client and of what it holds, and notices hung calls."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from streams.conf import RENEW_SECONDS
+from streams.runtime.client import Client
+from streams.runtime.lifecycle import Lifecycle
+from streams.runtime.worker import Held
+
+logger = logging.getLogger("streams.heartbeat")
+
+# How far past its consume_timeout a call may be before the process is given up.
+HUNG_GRACE = timedelta(seconds=10)
+
+
+class Heartbeat:
+    """One step renews everything once."""
+
+    def __init__(
+        self, client: Client, held: Held, lifecycle: Lifecycle, shortest_timeout: timedelta
+    ) -> None:
+        self._client = client
+        self._held = held
+        self._lifecycle = lifecycle
+        # A delivery must not expire between two beats while its calls are in time.
+        self._every = min(RENEW_SECONDS, shortest_timeout.total_seconds() / 4)
+
+    def step(self) -> float:
+        handlings = self._held.all()
+        if not self._client.renew():
+            for handling in handlings:
+                handling.lost = True
+            logger.warning("The lease of %s had ended: starting anew", self._client.client_id)
+            self._client.register()
+            return self._every
+        for handling in handlings:
+            left = handling.time_left()
+            if left > timedelta(0):
+                if not handling.delivery.extend(left):
+                    handling.lost = True
+            elif left < -HUNG_GRACE:
+                # The call cannot be interrupted, only left behind with its process.
+                self._lifecycle.fail(f"a call of {handling.registration.name} hangs")
+        return self._every

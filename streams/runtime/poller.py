@@ -1,0 +1,66 @@
+"""The poller: moves the inbox into the log and wakes the groups that have something to claim."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from django.db.models import Exists, OuterRef
+
+from streams.conf import settings
+from streams.models import ConsumerGroup, Cursor, RetryMessage
+from streams.runtime.feed import READABLE, Feed
+from streams.runtime.lifecycle import Lifecycle
+from streams.runtime.worker import Held
+from streams.sequencer import sequence
+from streams.transactions import retrying
+
+# Another process holds a partition: look again so soon, in seconds.
+BUSY_SECONDS = 0.01
+# After something was found, polling starts over at this pace and slows down to POLL_SECONDS.
+QUICK_SECONDS = 0.02
+
+
+class Poller:
+    """One step is one pass of the sequencer and one look at all groups."""
+
+    def __init__(
+        self, feeds: Sequence[Feed], held: Held, lifecycle: Lifecycle, using: str, *, drain: bool
+    ) -> None:
+        self._feeds = feeds
+        self._held = held
+        self._lifecycle = lifecycle
+        self._using = using
+        self._drain = drain
+        self._pause = QUICK_SECONDS
+
+    def step(self) -> float:
+        started = time.monotonic()
+        done = sequence(self._using)
+        ready = ready_groups([feed.group.pk for feed in self._feeds], self._using)
+        for feed in self._feeds:
+            if feed.group.pk in ready:
+                feed.wake()
+        if done.more:
+            return 0.0
+        if done.busy:
+            return BUSY_SECONDS
+        if done.sequenced or ready:
+            self._pause = QUICK_SECONDS
+        else:
+            if self._drain and not self._held.all():
+                self._lifecycle.stop()
+            self._pause = min(self._pause * 2, settings().POLL_SECONDS)
+        # A look costs more the more there is to step over: spend at most half the time on it.
+        return max(self._pause, time.monotonic() - started)
+
+
+def ready_groups(group_ids: Sequence[int], using: str) -> set[int]:
+    """The groups, of these, that have something to claim now. One statement."""
+    behind = Cursor.objects.using(using).behind().filter(group=OuterRef("pk"))
+    due = RetryMessage.objects.using(using).due().filter(group=OuterRef("pk"))
+    groups = ConsumerGroup.objects.using(using).filter(
+        pk__in=group_ids, paused=False, topic__access__in=READABLE
+    )
+    ready = groups.filter(Exists(behind) | Exists(due)).values_list("pk", flat=True)
+    return set(retrying(lambda: list(ready), using))

@@ -1,0 +1,36 @@
+"""Signals of the operating system, for the main thread to read."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from types import FrameType
+
+STOP = (signal.SIGTERM, signal.SIGINT)
+
+
+class Signals:
+    """Handlers that only record: Event.set() inside a handler can deadlock with its waiter."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+
+    def install(self) -> None:
+        for number in STOP:
+            signal.signal(number, _ignore)
+        # The interpreter itself writes the number of each signal into the pipe.
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+
+    def wait(self, seconds: float) -> int:
+        """How many stop signals have come, waiting up to ``seconds`` for the first."""
+        ready, _, _ = select.select([self._reader], [], [], seconds)
+        if not ready:
+            return 0
+        return sum(1 for number in os.read(self._reader, 64) if number in STOP)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass

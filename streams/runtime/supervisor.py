@@ -1,0 +1,143 @@
+"""The supervisor: the main thread of a consumer process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from streams.conf import settings, system
+from streams.errors import ConfigurationError
+from streams.maintenance import SWEEP_EVERY, sweep_if_due
+from streams.registry import Registration
+from streams.runtime.client import Client
+from streams.runtime.database import Connections
+from streams.runtime.feed import Feed
+from streams.runtime.gate import Gate
+from streams.runtime.heartbeat import Heartbeat
+from streams.runtime.keeper import Keeper
+from streams.runtime.lifecycle import Lifecycle
+from streams.runtime.poller import Poller
+from streams.runtime.signals import Signals
+from streams.runtime.wakeup import Listener
+from streams.runtime.worker import Held, Worker
+from streams.subscriptions import Overrides
+
+logger = logging.getLogger("streams.supervisor")
+
+LOOK_SECONDS = 0.5
+# A connection may be silent for the longest handler call and so much more, in seconds.
+IDLE_MARGIN = 10.0
+# The supervisor, the poller, the heartbeat, the maintenance.
+KEEPER_CONNECTIONS = 4
+
+
+class Supervisor:
+    """Starts workers and keepers, waits for a signal or a failure, and stops them in order."""
+
+    def __init__(
+        self,
+        registrations: Sequence[Registration],
+        using: str,
+        *,
+        overrides: Overrides = Overrides(),  # noqa: B008 - immutable
+        drain: bool = False,
+        say: Callable[[str], None] = logger.info,
+    ) -> None:
+        if not registrations:
+            raise ConfigurationError("There is no consumer to run.")
+        self._using = using
+        self._say = say
+        self._lifecycle = Lifecycle()
+        self._signals = Signals()
+        timeouts = [
+            r.consume_timeout or system("consumeTimeoutSeconds", using) for r in registrations
+        ]
+        self._connections = Connections(using, max(timeouts) + IDLE_MARGIN)
+        self._connections.install()
+        self._feeds = [Feed(registration, using, overrides) for registration in registrations]
+        self._client = Client([feed.group.pk for feed in self._feeds], using)
+        self._held = Held()
+        heartbeat = Heartbeat(
+            self._client, self._held, self._lifecycle, timedelta(seconds=min(timeouts))
+        )
+        poller = Poller(self._feeds, self._held, self._lifecycle, using, drain=drain)
+        self._poller = Keeper("poller", poller.step, self._lifecycle)
+        self._keepers = [
+            self._poller,
+            Keeper("heartbeat", heartbeat.step, self._lifecycle),
+            Keeper("maintenance", self._maintain, self._lifecycle),
+        ]
+        self._listener = Listener(using, self._poller.wake)
+        self._workers: list[Worker] = []
+
+    def run(self) -> int:
+        """Run until stopped; returns the exit status: 0, or 1 after a failure or a hurried end."""
+        self._signals.install()
+        self._client.register()
+        self._start()
+        while not self._lifecycle.stopping:
+            if self._signals.wait(LOOK_SECONDS):
+                self._say("Stopping: finishing what runs.")
+                self._lifecycle.stop()
+        drained = self._drain()
+        self._end()
+        if self._lifecycle.failure:
+            self._say(f"Stopped after a failure: {self._lifecycle.failure}")
+        return 0 if drained and not self._lifecycle.failure else 1
+
+    def budget(self) -> int:
+        """Database connections that this process uses at most."""
+        return sum(feed.threads for feed in self._feeds) + KEEPER_CONNECTIONS
+
+    def _start(self) -> None:
+        gate = Gate()
+        for feed in self._feeds:
+            self._lifecycle.on_stop(feed.stop)
+            for number in range(feed.threads):
+                worker = Worker(
+                    feed,
+                    number,
+                    client=self._client,
+                    gate=gate,
+                    held=self._held,
+                    lifecycle=self._lifecycle,
+                    using=self._using,
+                )
+                self._workers.append(worker)
+            self._say(f"  {feed.name}: {feed.registration.name}, {feed.threads} threads")
+        self._say(
+            f"Consumer {self._client.client_id}: up to {self.budget()} database connections."
+        )
+        for thread in (*self._keepers, *self._workers):
+            thread.start()
+        self._listener.start()
+
+    def _maintain(self) -> float:
+        sweep_if_due(self._using)
+        return SWEEP_EVERY.total_seconds()
+
+    def _drain(self) -> bool:
+        """Wait for the workers; False if a second signal or DRAIN_SECONDS came first."""
+        limit = time.monotonic() + settings().DRAIN_SECONDS
+        while any(worker.is_alive() for worker in self._workers):
+            if self._signals.wait(0.05):
+                self._say("Second signal: leaving at once. The sweep will retry what was open.")
+                return False
+            if time.monotonic() > limit:
+                self._say("Handlers still run after DRAIN_SECONDS: leaving them behind.")
+                return False
+        return True
+
+    def _end(self) -> None:
+        """Keepers last: until here the leases of what drained had to be kept."""
+        self._listener.stop()
+        for keeper in self._keepers:
+            keeper.end()
+        for keeper in self._keepers:
+            keeper.join(timeout=5)
+        try:
+            self._client.deregister()
+        except Exception:
+            logger.exception("Could not deregister; the lease will end by itself")

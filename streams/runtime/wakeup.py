@@ -1,0 +1,128 @@
+"""Wake-ups through Redis: they make EMS faster, and are never needed for it to be right.
+
+A producer's background thread tells Redis after a commit; consumers listen and look at once
+instead of at their next poll. Whatever is lost here is found by polling.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connections
+
+from streams.conf import settings
+
+logger = logging.getLogger("streams.wakeup")
+
+# At most one publication in so many seconds, however many messages are sent.
+COALESCE_SECONDS = 0.01
+RECONNECT_SECONDS = 1.0
+LISTEN_SECONDS = 1.0
+LAST_WORD_SECONDS = 0.2
+
+
+def channel(using: str) -> str:
+    """The Redis channel of the streams on this alias."""
+    return f"ems:wake:{connections[using].settings_dict['NAME']}"
+
+
+def _redis() -> Any:
+    from django_redis import get_redis_connection
+
+    return get_redis_connection(settings().REDIS)
+
+
+class Announcer:
+    """The background thread of a producer process. ``announce`` never waits."""
+
+    def __init__(self) -> None:
+        self._pending: set[str] = set()
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def announce(self, using: str) -> None:
+        with self._condition:
+            self._pending.add(using)
+            self._condition.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="ems-wakeup", daemon=True)
+                self._thread.start()
+
+    def flush(self) -> None:
+        """Give the thread a moment to say its last word, when the process ends."""
+        limit = time.monotonic() + LAST_WORD_SECONDS
+        while self._pending and time.monotonic() < limit:
+            time.sleep(COALESCE_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._pending)
+                pending = set(self._pending)
+            try:
+                for using in pending:
+                    _redis().publish(channel(using), b"")
+                pause = COALESCE_SECONDS
+            except Exception as error:
+                logger.warning("Redis is not to be had (%s): consumers poll", error)
+                pause = RECONNECT_SECONDS
+            with self._condition:
+                self._pending -= pending
+            time.sleep(pause)
+
+
+_announcer = Announcer()
+
+
+def _forget_threads() -> None:
+    """Threads do not survive a fork."""
+    global _announcer
+    _announcer = Announcer()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+atexit.register(lambda: _announcer.flush())
+
+
+def announce(using: str) -> None:
+    """Tell the consumers that something was committed. Never raises, never waits."""
+    _announcer.announce(using)
+
+
+class Listener:
+    """The thread of a consumer process that waits for announcements."""
+
+    def __init__(self, using: str, wake: Callable[[], None]) -> None:
+        self._channel = channel(using)
+        self._wake = wake
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ems-listener", daemon=True)
+
+    def start(self) -> None:
+        if settings().REDIS is not None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                with _redis().pubsub(ignore_subscribe_messages=True) as pubsub:
+                    pubsub.subscribe(self._channel)
+                    self._wake()  # what was announced before we listened
+                    self._listen(pubsub)
+            except Exception as error:
+                logger.warning("Redis is not to be had (%s): polling", error)
+                self._ended.wait(RECONNECT_SECONDS)
+
+    def _listen(self, pubsub: Any) -> None:
+        while not self._ended.is_set():
+            if pubsub.get_message(timeout=LISTEN_SECONDS) is not None:
+                self._wake()

@@ -1,0 +1,158 @@
+"""The worker thread: claim → handle → settle."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from django.db import Error, close_old_connections, connections
+
+from streams.claims import Claimer
+from streams.errors import LeaseLost
+from streams.models import Delivery, RetryMessage
+from streams.runtime.client import Client
+from streams.runtime.feed import Feed
+from streams.runtime.gate import Gate
+from streams.runtime.handling import Handling
+from streams.runtime.lifecycle import Lifecycle
+from streams.subscriptions import Limits
+from streams.transactions import transient
+
+logger = logging.getLogger("streams.worker")
+
+# A worker looks by itself this often, in seconds, should a wake-up ever get lost.
+LOOK_SECONDS = 5.0
+NOT_ALIVE_SECONDS = 0.2
+AFTER_ERROR_SECONDS = 1.0
+
+
+class Held:
+    """The deliveries that this process holds, for the heartbeat to extend."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._handlings: set[Handling] = set()
+
+    def add(self, handling: Handling) -> None:
+        with self._lock:
+            self._handlings.add(handling)
+
+    def discard(self, handling: Handling) -> None:
+        with self._lock:
+            self._handlings.discard(handling)
+
+    def all(self) -> list[Handling]:
+        with self._lock:
+            return list(self._handlings)
+
+
+class Worker(threading.Thread):
+    """One thread of one feed."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        number: int,
+        *,
+        client: Client,
+        gate: Gate,
+        held: Held,
+        lifecycle: Lifecycle,
+        using: str,
+    ) -> None:
+        super().__init__(name=f"{feed.registration.group}-{number}", daemon=True)
+        self._feed = feed
+        self._client = client
+        self._gate = gate
+        self._held = held
+        self._lifecycle = lifecycle
+        self._using = using
+        self._claimer = Claimer(feed.group, client.client_id, self.name, using)
+        self._last_was_retry = False
+
+    def run(self) -> None:
+        try:
+            while not self._lifecycle.stopping:
+                delay = self.step()
+                if delay:
+                    self._feed.wait(delay)
+        except BaseException as error:
+            logger.exception("The worker %s failed", self.name)
+            self._lifecycle.fail(f"worker {self.name}: {error!r}")
+        finally:
+            connections.close_all()
+
+    def step(self) -> float:
+        """Claim and handle one delivery; returns how long to wait for a wake-up after it."""
+        close_old_connections()
+        if not self._client.alive:
+            return NOT_ALIVE_SECONDS
+        try:
+            return self._step()
+        except LeaseLost:
+            logger.warning("%s lost a lease: its result changes nothing", self.name)
+            return 0.0
+        except Error as error:
+            if not transient(error):
+                raise
+            logger.warning("%s: the database is not to be had: %s", self.name, error)
+            connections[self._using].close()
+            return AFTER_ERROR_SECONDS
+
+    def _step(self) -> float:
+        limits = self._feed.limits()
+        if limits is None:
+            return LOOK_SECONDS
+        with self._gate.together():
+            if self._lifecycle.stopping:
+                return LOOK_SECONDS
+            claimed = self._claim(limits)
+            if claimed is None:
+                return LOOK_SECONDS
+            self._feed.wake()
+            delivery, retry = claimed
+            if not (retry and retry.alone):
+                self._handle(delivery, retry, limits, nullcontext(), self._may_go_on)
+                return 0.0
+        self._handle(delivery, retry, limits, self._gate.alone(), self._may_go_on_alone)
+        return 0.0
+
+    def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
+        """A due retry or new messages, in turn while there are both, so that none starves."""
+        self._claimer.client_id = self._client.client_id
+        for retry_first in (not self._last_was_retry, self._last_was_retry):
+            if retry_first:
+                if retry := self._claimer.claim_retry(limits.consume_timeout):
+                    self._last_was_retry = True
+                    return retry
+            elif new := self._claimer.claim(limits.batch, limits.consume_timeout):
+                self._last_was_retry = False
+                return new, None
+        self._last_was_retry = False
+        return None
+
+    def _handle(
+        self,
+        delivery: Delivery,
+        retry: RetryMessage | None,
+        limits: Limits,
+        beside: AbstractContextManager[None],
+        may_go_on: Callable[[], bool],
+    ) -> None:
+        handling = Handling(
+            delivery, self._feed.registration, limits, retry=retry, may_go_on=may_go_on
+        )
+        self._held.add(handling)
+        try:
+            with beside:
+                handling.run()
+        finally:
+            self._held.discard(handling)
+
+    def _may_go_on(self) -> bool:
+        return self._may_go_on_alone() and not self._gate.wanted_alone
+
+    def _may_go_on_alone(self) -> bool:
+        return self._client.alive and not self._lifecycle.stopping

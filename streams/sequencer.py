@@ -1,0 +1,80 @@
+"""The sequencer: gives committed messages their offsets, so that the inbox becomes a log.
+
+An offset is given after the commit, never at the INSERT: a cursor over a table loses what
+commits late, a set that is emptied does not (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import connections
+
+from streams import sql
+from streams.transactions import own_transaction, retrying
+
+# Messages of one pass: so many immediate ones, and delayed ones in a quota of their own, so that
+# neither keeps the other waiting.
+IMMEDIATE_PER_PASS = 10_000
+DUE_PER_PASS = 1_000
+CHUNK = 500
+
+
+class Cancelled(Exception):  # noqa: N818 - internal: the pass is rolled back and repeated
+    """A message left the inbox between the read and the update."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass over the partitions did."""
+
+    sequenced: int = 0
+    busy: bool = False  # another process holds a partition: look again within 10 ms
+    more: bool = False  # a quota was used up
+
+
+def sequence(using: str) -> Pass:
+    """One pass over every partition that has something due in its inbox.
+
+    Safe to run anywhere, at any time, by any number of processes. Costs one statement when idle.
+    """
+    total = Pass()
+    for (partition_id,) in retrying(lambda: _partitions(using), using):
+        done = retrying(lambda pk=partition_id: _sequence(pk, using), using)  # type: ignore[misc]
+        total = Pass(
+            total.sequenced + done.sequenced, total.busy or done.busy, total.more or done.more
+        )
+    return total
+
+
+def _partitions(using: str) -> list[tuple[int]]:
+    return sql.fetch(using, sql.PARTITIONS_WITH_INBOX[connections[using].vendor])
+
+
+def _sequence(partition_id: int, using: str) -> Pass:
+    while True:
+        try:
+            with own_transaction(using):
+                return _sequence_locked(partition_id, using)
+        except Cancelled:
+            continue
+
+
+def _sequence_locked(partition_id: int, using: str) -> Pass:
+    vendor = connections[using].vendor
+    partition = sql.fetch(using, sql.LOCK_PARTITION[vendor], [partition_id])
+    if not partition:
+        return Pass(busy=True)
+    ((next_offset, now),) = partition
+    due = sql.fetch(using, sql.DUE_INBOX[vendor], [partition_id, DUE_PER_PASS])
+    immediate = sql.fetch(using, sql.IMMEDIATE_INBOX[vendor], [partition_id, IMMEDIATE_PER_PASS])
+    ids = [id_ for (id_,) in (*due, *immediate)]
+    for start in range(0, len(ids), CHUNK):
+        chunk = ids[start : start + CHUNK]
+        statement = sql.assign_offsets(vendor, chunk, next_offset + start)
+        if sql.execute(using, statement, [now]) != len(chunk):
+            raise Cancelled
+    if ids:
+        sql.execute(using, sql.ADVANCE_PARTITION, [next_offset + len(ids), now, partition_id])
+    full = len(due) == DUE_PER_PASS or len(immediate) == IMMEDIATE_PER_PASS
+    return Pass(len(ids), more=full)

@@ -1,0 +1,224 @@
+"""The raw statements of EMS, all in one place: each with what it does, the index that it needs
+and the invariant that it keeps. Values are always parameters.
+
+Why raw: a send and a pass of the sequencer are the hot paths, where the ORM costs more than the
+statement; index hints and upserts with conditions are not to be had from the ORM. Backticks
+quote names on MySQL, MariaDB and, as a documented compatibility, SQLite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections
+
+MYSQL, SQLITE = "mysql", "sqlite"
+
+NOW = {
+    MYSQL: "UTC_TIMESTAMP(6)",
+    SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')",
+}
+# The clock plus a parameter, see later().
+LATER = {
+    MYSQL: "UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND",
+    SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', %s)",
+}
+USE_INBOX = {MYSQL: "FORCE INDEX (ems_msg_inbox)", SQLITE: "INDEXED BY ems_msg_inbox"}
+USE_PRIMARY = {MYSQL: "FORCE INDEX (PRIMARY)", SQLITE: ""}
+SKIP_LOCKED = {MYSQL: "FOR UPDATE SKIP LOCKED", SQLITE: ""}
+GREATEST = {MYSQL: "GREATEST", SQLITE: "MAX"}
+LEAST = {MYSQL: "LEAST", SQLITE: "MIN"}
+IF = {MYSQL: "IF", SQLITE: "IIF"}
+
+IMMEDIATE = "1970-01-01 00:00:00"
+
+
+def later(vendor: str, delay: timedelta) -> Any:
+    """The parameter of LATER."""
+    if vendor == SQLITE:
+        return f"{delay.total_seconds():+.6f} seconds"
+    return delay // timedelta(microseconds=1)
+
+
+def _for_each_vendor(template: str) -> dict[str, str]:
+    return {
+        vendor: template.format(
+            now=NOW[vendor],
+            inbox=USE_INBOX[vendor],
+            primary=USE_PRIMARY[vendor],
+            skip_locked=SKIP_LOCKED[vendor],
+            greatest=GREATEST[vendor],
+            least=LEAST[vendor],
+            iff=IF[vendor],
+            immediate=f"'{IMMEDIATE}'",
+        )
+        for vendor in (MYSQL, SQLITE)
+    }
+
+
+# --- send -------------------------------------------------------------------------------------
+# A new row of the inbox. No offset and no lock but its own: producers never wait for each other.
+# due_at: see DUE_AT.
+MESSAGE_COLUMNS = (
+    "`partition_id`, `due_at`, `key`, `tag`, `headers`, `body`, `body_type`, `size`, `producer`,"
+    " `created_at`"
+)
+INSERT_MESSAGES = f"INSERT INTO `ems_msg` ({MESSAGE_COLUMNS}) VALUES "  # noqa: S608
+
+DUE_IMMEDIATELY = f"'{IMMEDIATE}'"
+# A time in the past is an immediate message: only such ones keep their order of sending.
+DUE_AT = _for_each_vendor("CASE WHEN %s <= {now} THEN {immediate} ELSE %s END")
+
+
+def message_values(vendor: str, due_at: str) -> str:
+    """One row of INSERT_MESSAGES whose due_at is the given SQL."""
+    return f"(%s, {due_at}, %s, %s, %s, %s, %s, %s, %s, {NOW[vendor]})"
+
+
+# --- sequence ---------------------------------------------------------------------------------
+# The partitions that have something due in their inbox. Index: ems_msg_inbox, one short range a
+# partition; due_at <= now finds immediate messages (1970) and delayed ones that have become due.
+PARTITIONS_WITH_INBOX = _for_each_vendor(
+    "SELECT p.`id` FROM `ems_partition` p WHERE EXISTS ("
+    "SELECT 1 FROM `ems_msg` m {inbox} WHERE m.`partition_id` = p.`id`"
+    " AND m.`offset` IS NULL AND m.`due_at` <= {now})"
+)
+
+# The lock under which offsets are given out: one sequencer a partition. SKIP LOCKED: who does not
+# get it has nothing to wait for. The second value makes time never fall as offsets rise.
+LOCK_PARTITION = _for_each_vendor(
+    "SELECT `next_offset`, {greatest}({now}, COALESCE(`last_sequenced_at`, {immediate}))"
+    " FROM `ems_partition` WHERE `id` = %s {skip_locked}"
+)
+
+# One plain read, so one snapshot: if it holds an effect, it holds the cause, which has the lower
+# id. A locking read, or SKIP LOCKED, could see the effect and not the cause. Index: ems_msg_inbox
+# alone, in order of id because due_at is one constant.
+IMMEDIATE_INBOX = _for_each_vendor(
+    "SELECT `id` FROM `ems_msg` {inbox} WHERE `partition_id` = %s AND `offset` IS NULL"
+    " AND `due_at` = {immediate} ORDER BY `id` LIMIT %s"
+)
+
+# Delayed messages that have become due. Locked, since a cancel may hold one in an open
+# transaction: that one is left for a later pass instead of stopping the partition.
+DUE_INBOX = _for_each_vendor(
+    "SELECT `id` FROM `ems_msg` {inbox} WHERE `partition_id` = %s AND `offset` IS NULL"
+    " AND `due_at` > {immediate} AND `due_at` <= {now} ORDER BY `due_at`, `id` LIMIT %s"
+    " {skip_locked}"
+)
+
+_ASSIGN = _for_each_vendor(
+    "UPDATE `ems_msg` {primary} SET `offset` = CASE `id` %s END, `sequenced_at` = %%s"
+    " WHERE `id` IN (%s) AND `offset` IS NULL"
+)
+
+ADVANCE_PARTITION = (
+    "UPDATE `ems_partition` SET `next_offset` = %s, `last_sequenced_at` = %s WHERE `id` = %s"
+)
+
+
+def assign_offsets(vendor: str, ids: Sequence[int], first: int) -> str:
+    """Give ids[0] the offset first, ids[1] the next one, and so on; parameter: sequenced_at.
+
+    Only rows that still have none: fewer matches than ids mean that a message was cancelled in
+    between, and the pass must be repeated, or it would leave a hole. The numbers stand in the
+    text because they are many and integers: as parameters they cost more than the statement.
+    """
+    cases = " ".join(f"WHEN {id_:d} THEN {offset:d}" for offset, id_ in enumerate(ids, first))
+    return _ASSIGN[vendor] % (cases, ",".join(f"{id_:d}" for id_ in ids))
+
+
+# --- read -------------------------------------------------------------------------------------
+# The sizes and the bodies of a claimed range. Index: ems_msg_log (partition, offset).
+USE_LOG = {MYSQL: "FORCE INDEX (ems_msg_log)", SQLITE: ""}  # SQLite names unique indexes itself
+
+SIZES = {
+    vendor: (
+        f"SELECT `offset`, `size` FROM `ems_msg` {hint}"  # noqa: S608
+        " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s ORDER BY `offset`"
+    )
+    for vendor, hint in USE_LOG.items()
+}
+
+BODIES = {
+    vendor: (
+        "SELECT `offset`, `id`, `key`, `tag`, `headers`, `size`, `producer`, `created_at`,"  # noqa: S608
+        f" `sequenced_at`, `body_type`, `body` FROM `ems_msg` {hint}"
+        " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s ORDER BY `offset`"
+    )
+    for vendor, hint in USE_LOG.items()
+}
+# The same as a locking read: a proxy sends it to the primary, and it sees the newest state.
+BODIES_ON_PRIMARY = {
+    vendor: BODIES[vendor] + (" FOR UPDATE" if vendor == MYSQL else "") for vendor in BODIES
+}
+
+# --- retry and dead letters -------------------------------------------------------------------
+# Offsets that a group must see again. A waiting row keeps the higher attempt and the earlier
+# due_at; a row that a delivery holds is marked `again`, so that finishing it does not end it.
+# Unique key: ems_retry_place (group, partition, offset).
+RETRY_COLUMNS = (
+    "`group_id`, `partition_id`, `offset`, `attempt`, `due_at`, `alone`, `again`, `last_error`"
+)
+_ON_DUPLICATE = {
+    MYSQL: "ON DUPLICATE KEY UPDATE",
+    SQLITE: "ON CONFLICT (`group_id`, `partition_id`, `offset`) DO UPDATE SET",
+}
+_NEW_VALUE = {MYSQL: "VALUES(`{0}`)", SQLITE: "excluded.`{0}`"}
+
+
+def upsert_retries(vendor: str, rows: int) -> str:
+    """INSERT … or merge ``rows`` retry rows."""
+    value = f"(%s, %s, %s, %s, {LATER[vendor]}, %s, 0, %s)"
+    waiting = (
+        "`ems_retry_msg`.`delivery_id` IS NULL" if vendor == SQLITE else "`delivery_id` IS NULL"
+    )
+
+    def merged(column: str, merge: str) -> str:
+        new = _NEW_VALUE[vendor].format(column)
+        old = f"`ems_retry_msg`.`{column}`"
+        return f"`{column}` = {IF[vendor]}({waiting}, {merge.format(old=old, new=new)}, {old})"
+
+    changes = ", ".join(
+        (
+            f"`again` = {IF[vendor]}({waiting}, `ems_retry_msg`.`again`, 1)",
+            merged("attempt", GREATEST[vendor] + "({old}, {new})"),
+            merged("due_at", LEAST[vendor] + "({old}, {new})"),
+            merged("alone", GREATEST[vendor] + "({old}, {new})"),
+            merged("last_error", "{new}"),
+        )
+    )
+    values = ", ".join([value] * rows)
+    return (
+        f"INSERT INTO `ems_retry_msg` ({RETRY_COLUMNS}) VALUES {values}"  # noqa: S608
+        f" {_ON_DUPLICATE[vendor]} {changes}"
+    )
+
+
+# A dead letter with its own copy of the message, made inside the server: bodies may be large.
+# Index: ems_msg_log. No row is copied when the message is gone: its offset is then `missing`.
+COPY_TO_DEAD = _for_each_vendor(
+    "INSERT INTO `ems_dead_msg` (`topic_id`, `group_id`, `partition_id`, `offset`, `message_id`,"
+    " `body`, `body_type`, `size`, `key`, `tag`, `headers`, `producer`, `sent_at`,"
+    " `attempts`, `error_class`, `error`, `traceback`, `died_at`)"
+    " SELECT %s, %s, m.`partition_id`, m.`offset`, m.`id`,"
+    " m.`body`, m.`body_type`, m.`size`, m.`key`, m.`tag`, m.`headers`, m.`producer`,"
+    " m.`created_at`, %s, %s, %s, %s, {now}"
+    " FROM `ems_msg` m WHERE m.`partition_id` = %s AND m.`offset` = %s"
+)
+
+
+def execute(using: str, statement: str, parameters: Iterable[Any] = ()) -> int:
+    """Run one statement on ``using``; returns the rows that matched."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement, tuple(parameters))
+        return cursor.rowcount
+
+
+def fetch(using: str, statement: str, parameters: Iterable[Any] = ()) -> list[Any]:
+    """Run one SELECT on ``using``; returns its rows."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement, tuple(parameters))
+        return list(cursor.fetchall())

@@ -1,0 +1,125 @@
+"""Subscriptions: a registered consumer, its group in the database, and the limits in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import IntegrityError
+from django.utils.translation import gettext as _
+
+from streams import conf
+from streams.conf import MAX_BATCH
+from streams.errors import GroupMismatch
+from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start
+from streams.registry import Registration, find
+from streams.topics import resolve
+from streams.transactions import own_transaction, retrying
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line says; None leaves it to the decorator."""
+
+    threads: int | None = None
+    batch: int | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is in force for a group: admin override > command line > decorator > SystemConfig."""
+
+    batch: int
+    max_retries: int
+    consume_timeout: timedelta
+
+
+def limits(
+    group: ConsumerGroup,
+    registration: Registration | None,
+    using: str,
+    overrides: Overrides = Overrides(),  # noqa: B008 - immutable
+) -> Limits:
+    decorated = registration.batch if registration else None
+    return Limits(
+        batch=min(
+            MAX_BATCH,
+            _first(
+                group.batch, overrides.batch, decorated, conf.system("consumerBatchSize", using)
+            ),
+        ),
+        max_retries=_first(
+            group.max_retries,
+            registration and registration.max_retries,
+            conf.system("consumerRetryMaxTimes", using),
+        ),
+        consume_timeout=timedelta(
+            seconds=_first(
+                group.consume_timeout,
+                registration and registration.consume_timeout,
+                conf.system("consumeTimeoutSeconds", using),
+            )
+        ),
+    )
+
+
+def threads(registration: Registration, using: str, overrides: Overrides) -> int:
+    return int(
+        _first(overrides.threads, registration.threads, conf.system("consumerThreads", using))
+    )
+
+
+def _first(*values):  # type: ignore[no-untyped-def]
+    return next(value for value in values if value is not None)
+
+
+def registered_limits(group: ConsumerGroup, using: str) -> Limits:
+    """The limits for a group whose consumer may not run in this process (the sweep's view)."""
+    return limits(group, find(group.topic.name, group.name), using)
+
+
+def subscribe(registration: Registration, using: str) -> ConsumerGroup:
+    """The group of a registered consumer, created with its cursors if it is new.
+
+    Raises GroupMismatch if the group exists with another mode.
+    """
+    topic = resolve(registration.topic, using)
+    groups = ConsumerGroup.objects.using(using).select_related("topic")
+
+    def work() -> ConsumerGroup:
+        found = groups.filter(topic=topic.id, name=registration.group).first()
+        if found:
+            return found
+        try:
+            return _create(topic.id, registration, using)
+        except IntegrityError:  # another process was faster
+            return groups.get(topic=topic.id, name=registration.group)
+
+    group = retrying(work, using)
+    if group.mode != Mode.CLUSTER or group.ordered:
+        raise GroupMismatch(
+            _("Group %s exists with another mode: mode and ordering are fixed at creation.") % group
+        )
+    return group
+
+
+def _create(topic_id: int, registration: Registration, using: str) -> ConsumerGroup:
+    with own_transaction(using):
+        # Under the partition locks: no offset is given out, and none purged, between the choice
+        # of a start and the cursor that holds it.
+        partitions = list(
+            Partition.objects.using(using)
+            .select_for_update()
+            .filter(topic=topic_id)
+            .order_by("number")
+        )
+        group = ConsumerGroup.objects.using(using).create(
+            topic_id=topic_id, name=registration.group, start=registration.start
+        )
+        for partition in partitions:
+            latest = registration.start == Start.LATEST
+            offset = partition.next_offset if latest else partition.first_offset
+            Cursor.objects.using(using).create(
+                group=group, partition=partition, next_offset=offset, start_offset=offset
+            )
+        return group

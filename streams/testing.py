@@ -1,0 +1,130 @@
+"""For the tests of host projects: consume what a test has sent, on its own connection.
+
+    class OrderTest(TestCase):
+        def test_a_paid_order_is_mailed(self):
+            pay(order)
+            drain("mailer")
+            self.assertEqual(len(mail.outbox), 1)
+
+Handlers run in the calling thread, through the same code as in ``ems_consume``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import F
+
+from streams import body as bodies
+from streams.api import Outgoing
+from streams.claims import Claimer
+from streams.conf import database
+from streams.models import (
+    IMMEDIATE,
+    ConsumerGroup,
+    Consumer,
+    Cursor,
+    Delivery,
+    Message,
+    RetryMessage,
+)
+from streams.registry import Registration, autodiscover, registrations
+from streams.runtime.handling import Handling, Outcome
+from streams.sequencer import sequence
+from streams.subscriptions import limits, subscribe
+
+
+@dataclass
+class DrainResult:
+    """What the handlers did: counts of messages, and what was raised, in order."""
+
+    done: int = 0
+    failed: int = 0  # of these, `dead` have become dead letters
+    dead: int = 0
+    missing: int = 0
+    errors: list[BaseException] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.done += outcome.done
+        self.failed += outcome.failed
+        self.dead += outcome.dead
+        self.missing += outcome.missing
+        self.errors += outcome.errors
+
+
+def drain(group: str | None = None, *, using: str | None = None) -> DrainResult:
+    """Deliver everything that is due now, also what handlers send meanwhile; to one group or all.
+
+    Retries wait for their time: see :func:`advance`. Raises ValueError for an unknown group.
+    """
+    alias = database(using)
+    autodiscover()
+    chosen = list(registrations(groups=(group,) if group else ()))
+    if group and not chosen:
+        raise ValueError(f"no consumer is registered for the group {group!r}")
+    result = DrainResult()
+    working = True
+    while working:
+        # New groups start before the inbox is sequenced, or "latest" would miss what is in it.
+        claimers = [(registration, _claimer(registration, alias)) for registration in chosen]
+        sequence(alias)
+        working = False
+        for registration, claimer in claimers:
+            for outcome in _handle_all(registration, claimer, alias):
+                result.add(outcome)
+                working = True
+    return result
+
+
+def advance(by: timedelta, *, using: str | None = None) -> None:
+    """Let time pass: everything that waits for its time waits ``by`` less.
+
+    Moves delayed messages, retries, leases and deadlines in the rows; the clock stays as it is.
+    """
+    alias = database(using)
+    Message.objects.using(alias).filter(offset=None, due_at__gt=IMMEDIATE).update(
+        due_at=F("due_at") - by
+    )
+    RetryMessage.objects.using(alias).update(due_at=F("due_at") - by)
+    Delivery.objects.using(alias).open().update(deadline=F("deadline") - by)
+    Consumer.objects.using(alias).update(lease_until=F("lease_until") - by)
+    Cursor.objects.using(alias).exclude(blocked_until=None).update(
+        blocked_until=F("blocked_until") - by
+    )
+
+
+def sent(topic: str, *, using: str | None = None, **filters: Any) -> list[Outgoing]:
+    """The messages sent to ``topic``, in order, also those of the open transaction.
+
+    ``filters`` are values of :class:`Outgoing`: ``sent("orders", key="7", tag="paid")``.
+    """
+    rows = Message.objects.using(database(using)).filter(partition__topic__name=topic)
+    messages = [
+        Outgoing(
+            topic=topic,
+            body=bodies.decode(bytes(row.body), row.body_type),
+            key=row.key,
+            tag=row.tag,
+            headers=row.headers,
+            deliver_at=row.due_at if row.due_at and row.due_at > IMMEDIATE else None,
+        )
+        for row in rows.order_by("id")
+    ]
+    return [m for m in messages if all(getattr(m, name) == v for name, v in filters.items())]
+
+
+def _claimer(registration: Registration, alias: str) -> Claimer:
+    group: ConsumerGroup = subscribe(registration, alias)
+    return Claimer(group, "streams.testing", threading.current_thread().name, alias)
+
+
+def _handle_all(registration: Registration, claimer: Claimer, alias: str) -> Iterator[Outcome]:
+    current = limits(claimer.group, registration, alias)
+    while retry := claimer.claim_retry(current.consume_timeout):
+        yield Handling(retry[0], registration, current, retry=retry[1]).run()
+    while delivery := claimer.claim(current.batch, current.consume_timeout):
+        yield Handling(delivery, registration, current).run()

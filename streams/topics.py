@@ -1,0 +1,161 @@
+"""Topics by name: looked up, cached once committed, created when missing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any, TypeVar
+
+from django.db import IntegrityError, connections, transaction
+from django.utils.translation import gettext as _
+
+from streams import conf
+from streams.errors import InvalidName, UnknownTopic
+from streams.transactions import (
+    in_test_case,
+    own_transaction,
+    retrying,
+    supports_other_connections,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What a send needs to know of a topic."""
+
+    id: int
+    name: str
+    access: str
+    partitions: tuple[tuple[int, int], ...]  # (id, number), by number
+
+
+_cache: dict[tuple[str, str], tuple[float, TopicInfo]] = {}
+
+
+def forget(**kwargs: Any) -> None:
+    """Drop what was read of topics."""
+    _cache.clear()
+
+
+os.register_at_fork(after_in_child=forget)
+
+
+def validated_name(name: Any, what: str, max_length: int) -> str:
+    """The name itself; raises InvalidName if it could not be stored and found again as it is."""
+    if not isinstance(name, str):
+        raise InvalidName(_("The %s must be a string, not %r.") % (what, name))
+    if not name or name != name.strip():
+        raise InvalidName(_("The %s %r is empty or has blanks around it.") % (what, name))
+    if len(name) > max_length:
+        raise InvalidName(
+            _("The %(what)s is longer than %(max)d characters: %(name)r…")
+            % {"what": what, "max": max_length, "name": name[:40]}
+        )
+    if not name.isprintable():
+        raise InvalidName(_("The %s %r has characters that cannot be printed.") % (what, name))
+    return name
+
+
+def resolve(name: str, using: str, *, create: bool | None = None) -> TopicInfo:
+    """The topic of this name, at most FRESH_SECONDS old; created if ``create`` allows it.
+
+    ``create=None`` leaves that to autoCreateTopic. Raises UnknownTopic.
+
+    Only committed rows are cached. A topic that the caller's transaction has created may be
+    rolled back; a cached id of it would then swallow every later message.
+    """
+    cached = _cache.get((using, name))
+    if cached and time.monotonic() < cached[0]:
+        return cached[1]
+    if connections[using].in_atomic_block:
+        return _resolve_in_transaction(name, using, create, cached[1] if cached else None)
+    return _remember(using, _read(name, using) or _create(name, using, create))
+
+
+def _resolve_in_transaction(
+    name: str, using: str, create: bool | None, stale: TopicInfo | None
+) -> TopicInfo:
+    if stale and (info := _read(name, using)) and info.id == stale.id:
+        return _remember(using, info)  # it was committed before
+    if in_test_case(using):
+        return _read(name, using) or _create(name, using, create)
+    if not supports_other_connections(using):
+        info = _read(name, using) or _create(name, using, create)
+        transaction.on_commit(lambda: _remember(using, info), using=using)
+        return info
+    # On a connection of its own: what that one reads is committed, and what it creates is
+    # committed before the caller's transaction goes on. In the caller's transaction the unique
+    # name would block every other producer until the end of it.
+    if info := _elsewhere(using, lambda: _read(name, using)):
+        return _remember(using, info)
+    if info := _read(name, using):
+        return info  # the caller's own, uncommitted
+    return _remember(using, _elsewhere(using, lambda: _create(name, using, create)))
+
+
+def _remember(using: str, info: TopicInfo) -> TopicInfo:
+    _cache[using, info.name] = (time.monotonic() + conf.FRESH_SECONDS, info)
+    return info
+
+
+def _read(name: str, using: str) -> TopicInfo | None:
+    from streams.models import Partition
+
+    rows = list(
+        Partition.objects.using(using)
+        .filter(topic__name=name)
+        .order_by("number")
+        .values_list("id", "number", "topic_id", "topic__access")
+    )
+    if not rows:
+        return None
+    _id, _number, topic_id, access = rows[0]
+    return TopicInfo(topic_id, name, access, tuple((row[0], row[1]) for row in rows))
+
+
+def _create(name: str, using: str, create: bool | None) -> TopicInfo:
+    from streams.models import Topic
+
+    if not (conf.system("autoCreateTopic", using) if create is None else create):
+        raise UnknownTopic(
+            _("There is no topic %r, and autoCreateTopic is off: create it in the admin.") % name
+        )
+
+    def work() -> TopicInfo:
+        try:
+            with own_transaction(using):
+                Topic.objects.using(using).create(name=name)
+        except IntegrityError:
+            # Somebody else has created it at the same time, unless it cannot be created at all.
+            if not (info := _read(name, using)):
+                raise
+            return info
+        return _read(name, using)  # type: ignore[return-value] - just created with its partition
+
+    return retrying(work, using)
+
+
+def _elsewhere(using: str, work: Callable[[], T]) -> T:
+    """Run ``work`` in a thread, where Django opens another connection for the same alias."""
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            connections[using].close()
+
+    thread = Thread(target=run, name="ems-topic", daemon=True)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]

@@ -1,0 +1,103 @@
+"""EMS's own transactions: READ COMMITTED, and repeated where the outcome is known or checked."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from django.db import Error, InterfaceError, OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+# Server and client error numbers of MySQL and MariaDB.
+DEADLOCK_OR_WAIT = {1020, 1205, 1213, 3101}
+# The connection is gone, or the server is leaving: connect anew. 1290: read-only after a failover.
+CONNECTION_LOST = {1047, 1053, 1290, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
+
+MAX_BACKOFF_SECONDS = 1.0
+
+
+def in_test_case(using: str) -> bool:
+    """Whether a Django TestCase wraps this connection: then nothing commits, ever."""
+    return any(
+        getattr(block, "_from_testcase", False) for block in connections[using].atomic_blocks
+    )
+
+
+def supports_other_connections(using: str) -> bool:
+    """Whether a second connection could write while this one has a transaction open."""
+    return connections[using].vendor != "sqlite"
+
+
+@contextmanager
+def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
+    """A transaction at READ COMMITTED, whatever the project's connections are set to.
+
+    Under REPEATABLE READ a claim would block inserts, and a pass of the sequencer would not see
+    what was committed since its snapshot. Inside an open transaction (``atomic=True``, or a
+    TestCase) it is a savepoint.
+    """
+    connection = connections[using]
+    if connection.in_atomic_block or connection.vendor != "mysql":
+        with transaction.atomic(using=using):
+            yield connection
+        return
+    connection.ensure_connection()
+    if getattr(connection, "isolation_level", None) != "read committed":
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    with transaction.atomic(using=using):
+        yield connection
+
+
+def error_number(error: BaseException) -> int | None:
+    number = error.args[0] if error.args else None
+    return number if isinstance(number, int) else None
+
+
+def connection_lost(error: BaseException) -> bool:
+    """Whether the connection is of no use any more; what it was doing may or may not be done."""
+    if isinstance(error, InterfaceError):
+        return True
+    return isinstance(error, Error) and error_number(error) in CONNECTION_LOST
+
+
+def transient(error: BaseException) -> bool:
+    """Whether EMS may do its own work again after this error."""
+    if connection_lost(error):
+        return True
+    if not isinstance(error, Error):
+        return False
+    locked = isinstance(error, OperationalError) and "database is locked" in str(error)
+    return locked or error_number(error) in DEADLOCK_OR_WAIT
+
+
+def retrying(work: Callable[[], T], using: str, *, patience: float = 30.0) -> T:
+    """Do EMS's own ``work``, again after a deadlock, a lock wait or a lost connection.
+
+    ``work`` must be safe to repeat after a commit whose reply was lost. Inside an open
+    transaction nothing is repeated: it is the owner's. After ``patience`` seconds of failures
+    the last error is raised.
+    """
+    started = time.monotonic()
+    pause = 0.01
+    while True:
+        try:
+            return work()
+        except Error as error:
+            connection = connections[using]
+            waited = time.monotonic() - started
+            if connection.in_atomic_block or not transient(error) or waited > patience:
+                raise
+            if connection_lost(error):
+                connection.close()
+            logger.info("EMS repeats %s after %s", getattr(work, "__qualname__", work), error)
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+            pause = min(pause * 2, MAX_BACKOFF_SECONDS)
