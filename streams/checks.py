@@ -25,7 +25,9 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
 def check_binlog(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    alias = settings().DATABASE if not check_settings() else None
+    if check_settings():
+        return []
+    alias = settings().DATABASE
     if alias not in (databases or ()) or connections[alias].vendor != "mysql":
         return []
     with connections[alias].cursor() as cursor:
@@ -34,7 +36,7 @@ def check_binlog(
     if enabled and binlog_format == "STATEMENT":
         return [
             Error(
-                f"The server of {alias!r} has binlog_format=STATEMENT, which READ COMMITTED forbids.",
+                f"{alias!r} has binlog_format=STATEMENT, which READ COMMITTED forbids.",
                 hint="Set binlog_format=ROW.",
                 id="ems.E002",
             )

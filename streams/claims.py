@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid4
@@ -19,6 +20,7 @@ from streams.models import (
     RetryMessage,
     UtcNow,
 )
+from streams.models.retry import RetryMessageQuerySet
 from streams.transactions import own_transaction, retrying
 
 
@@ -47,8 +49,8 @@ class Claimer:
             return None
         return delivery, self._retries().get(delivery=delivery.pk, offset=delivery.first_offset)
 
-    def _adopting(self, work):  # type: ignore[no-untyped-def]
-        def again():  # type: ignore[no-untyped-def]
+    def _adopting(self, work: Callable[[], Delivery | None]) -> Delivery | None:
+        def again() -> Delivery | None:
             if self._unconfirmed:
                 tried = self._unconfirmed.pop()
                 if found := self._committed(tried):
@@ -165,5 +167,5 @@ class Claimer:
         delivery.save(using=self.using, force_insert=True)
         return delivery
 
-    def _retries(self):  # type: ignore[no-untyped-def]
+    def _retries(self) -> RetryMessageQuerySet:
         return RetryMessage.objects.using(self.using).filter(group=self.group)

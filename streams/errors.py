@@ -79,7 +79,7 @@ class LeaseLost(StreamsError):
     """The delivery has been given to somebody else: what was done with it here changes nothing."""
 
 
-class Retry(Exception):  # noqa: N818 - a control word of handlers, named as in the field
+class Retry(Exception):
     """Raise in a handler: see this message again later. It counts as an attempt.
 
     ``delay`` is a timedelta or a number of seconds; without it the ladder decides.
@@ -94,7 +94,7 @@ class Retry(Exception):  # noqa: N818 - a control word of handlers, named as in 
         self.delay: timedelta | None = delay
 
 
-class Reject(Exception):  # noqa: N818 - a control word of handlers, named as in the field
+class Reject(Exception):
     """Raise in a handler: this message can never be handled. It becomes a dead letter at once."""
 
     def __init__(self, reason: str) -> None:

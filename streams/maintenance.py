@@ -69,12 +69,8 @@ def _grace(using: str) -> None:
     """
     logger.warning("First sweep after an outage: all leases are extended by %d s", LEASE_SECONDS)
     with own_transaction(using):
-        Consumer.objects.using(using).update(
-            lease_until=Greatest(F("lease_until"), UtcNow(LEASE))
-        )
-        Delivery.objects.using(using).open().update(
-            deadline=Greatest(F("deadline"), UtcNow(LEASE))
-        )
+        Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))
+        Delivery.objects.using(using).open().update(deadline=Greatest(F("deadline"), UtcNow(LEASE)))
 
 
 def _forget_dead_clients(using: str) -> None:

@@ -89,8 +89,7 @@ def send(
     except (DatabaseError, InterfaceError) as error:
         raise _translated(error, alias) from error
     _announce(alias)
-    partition_id, number = info.partitions[0]
-    return SendResult(message_id, info.name, number)
+    return SendResult(message_id, info.name, info.partitions[0][1])
 
 
 def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list[SendResult]:
@@ -189,7 +188,7 @@ def _prepare(
     return info, (partition_id, key, tag, headers_json, raw, body_type, len(raw), _producer())
 
 
-def _headers(headers: Mapping[str, str]) -> str:
+def _headers(headers: Any) -> str:
     if not isinstance(headers, Mapping) or not all(
         isinstance(name, str) and isinstance(value, str) for name, value in headers.items()
     ):
@@ -197,9 +196,7 @@ def _headers(headers: Mapping[str, str]) -> str:
     return json.dumps(dict(headers))
 
 
-def _due_at(
-    delay: timedelta | float | None, deliver_at: datetime | None
-) -> timedelta | datetime | None:
+def _due_at(delay: Any, deliver_at: Any) -> timedelta | datetime | None:
     """The one that is given, checked; None: at once."""
     if deliver_at is not None:
         if delay is not None:

@@ -20,7 +20,7 @@ DUE_PER_PASS = 1_000
 CHUNK = 500
 
 
-class Cancelled(Exception):  # noqa: N818 - internal: the pass is rolled back and repeated
+class Cancelled(Exception):
     """A message left the inbox between the read and the update."""
 
 

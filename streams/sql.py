@@ -214,7 +214,7 @@ def execute(using: str, statement: str, parameters: Iterable[Any] = ()) -> int:
     """Run one statement on ``using``; returns the rows that matched."""
     with connections[using].cursor() as cursor:
         cursor.execute(statement, tuple(parameters))
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 def fetch(using: str, statement: str, parameters: Iterable[Any] = ()) -> list[Any]:

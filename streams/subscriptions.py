@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.db import IntegrityError
 from django.utils.translation import gettext as _
@@ -38,7 +39,7 @@ def limits(
     group: ConsumerGroup,
     registration: Registration | None,
     using: str,
-    overrides: Overrides = Overrides(),  # noqa: B008 - immutable
+    overrides: Overrides = Overrides(),
 ) -> Limits:
     decorated = registration.batch if registration else None
     return Limits(
@@ -69,7 +70,7 @@ def threads(registration: Registration, using: str, overrides: Overrides) -> int
     )
 
 
-def _first(*values):  # type: ignore[no-untyped-def]
+def _first(*values: Any) -> Any:
     return next(value for value in values if value is not None)
 
 

@@ -25,8 +25,8 @@ from streams.claims import Claimer
 from streams.conf import database
 from streams.models import (
     IMMEDIATE,
-    ConsumerGroup,
     Consumer,
+    ConsumerGroup,
     Cursor,
     Delivery,
     Message,

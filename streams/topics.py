@@ -85,9 +85,9 @@ def _resolve_in_transaction(
     if in_test_case(using):
         return _read(name, using) or _create(name, using, create)
     if not supports_other_connections(using):
-        info = _read(name, using) or _create(name, using, create)
-        transaction.on_commit(lambda: _remember(using, info), using=using)
-        return info
+        topic = _read(name, using) or _create(name, using, create)
+        transaction.on_commit(lambda: _remember(using, topic), using=using)
+        return topic
     # On a connection of its own: what that one reads is committed, and what it creates is
     # committed before the caller's transaction goes on. In the caller's transaction the unique
     # name would block every other producer until the end of it.
@@ -118,7 +118,7 @@ def _read(name: str, using: str) -> TopicInfo | None:
     return TopicInfo(topic_id, name, access, tuple((row[0], row[1]) for row in rows))
 
 
-def _create(name: str, using: str, create: bool | None) -> TopicInfo:
+def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
     from streams.models import Topic
 
     if not (conf.system("autoCreateTopic", using) if create is None else create):
@@ -132,10 +132,13 @@ def _create(name: str, using: str, create: bool | None) -> TopicInfo:
                 Topic.objects.using(using).create(name=name)
         except IntegrityError:
             # Somebody else has created it at the same time, unless it cannot be created at all.
-            if not (info := _read(name, using)):
-                raise
-            return info
-        return _read(name, using)  # type: ignore[return-value] - just created with its partition
+            if info := _read(name, using):
+                return info
+            raise
+        info = _read(name, using)
+        if info is None:
+            raise UnknownTopic(_("The topic %r was deleted while it was created.") % name)
+        return info
 
     return retrying(work, using)
 
@@ -148,7 +151,7 @@ def _elsewhere(using: str, work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome.append(work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             failure.append(error)
         finally:
             connections[using].close()

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.conf import DEFAULTS
@@ -20,12 +21,12 @@ class SystemConfigQuerySet(models.QuerySet["SystemConfig"]):
 def problem(name: str, value: Any) -> str:
     """What is wrong with this setting, or an empty string."""
     if name not in DEFAULTS:
-        return _("There is no setting of this name.")
+        return gettext("There is no setting of this name.")
     expected = type(DEFAULTS[name])
     if type(value) is not expected:
-        return _("This setting takes a value of type %s.") % expected.__name__
+        return gettext("This setting takes a value of type %s.") % expected.__name__
     if expected is int and value < (0 if name == "consumerRetryMaxTimes" else 1):
-        return _("This number is too small.")
+        return gettext("This number is too small.")
     return ""
 
 

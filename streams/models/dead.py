@@ -62,7 +62,7 @@ class DeadMessage(models.Model):
     body = models.BinaryField(_("body"))
     body_type = models.CharField(_("body type"), max_length=5, choices=BodyType.choices)
     size = models.PositiveIntegerField(_("size in bytes"))
-    key = NameField(_("key"), max_length=MAX_KEY, null=True, blank=True)  # noqa: DJ001 - as Message.key
+    key = NameField(_("key"), max_length=MAX_KEY, null=True, blank=True)
     tag = NameField(_("tag"), max_length=MAX_TAG, default="", blank=True)
     headers = models.JSONField(_("headers"), null=True, blank=True)
     producer = models.CharField(_("producer"), max_length=MAX_PRODUCER)

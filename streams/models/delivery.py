@@ -11,7 +11,7 @@ from django.db.models import Case, F, Q, When
 from django.utils.translation import gettext_lazy as _
 
 from streams import retries
-from streams.conf import settings
+from streams.conf import database, settings
 from streams.errors import LeaseLost, Reject, Retry, describe
 from streams.models.consumer import Consumer
 from streams.models.dead import DeadMessage, Verdict
@@ -61,7 +61,7 @@ def _qualified(error: BaseException) -> str:
     return module + kind.__qualname__
 
 
-class ProcessDied(Exception):  # noqa: N818 - the error_class of such dead letters, read by people
+class ProcessDied(Exception):
     """The process that handled the message died, or its lease ran out."""
 
 
@@ -133,8 +133,7 @@ class Delivery(models.Model):
 
     @property
     def using(self) -> str:
-        assert self._state.db
-        return self._state.db
+        return self._state.db or database()
 
     def start(self, timeout: timedelta) -> None:
         """Note that the handler is about to run; raises LeaseLost."""

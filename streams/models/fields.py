@@ -1,4 +1,4 @@
-"""Fields and expressions that mean the same on every server: instants in UTC, names byte for byte."""
+"""Fields that mean the same on every server: instants in UTC, names byte for byte."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class UtcNow(models.Func):
         self.delay = delay
         super().__init__(output_field=UtcDateTimeField())
 
-    def as_sql(self, compiler: Any, connection: Any, **context: Any) -> tuple[str, tuple[Any, ...]]:
+    def as_sql(  # type: ignore[override]
+        self, compiler: Any, connection: Any, **context: Any
+    ) -> tuple[str, tuple[Any, ...]]:
         if not self.delay:
             return "UTC_TIMESTAMP(6)", ()
         microseconds = self.delay // timedelta(microseconds=1)
@@ -35,7 +37,7 @@ class UtcNow(models.Func):
         return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', %s)", (modifier,)
 
 
-class UtcDateTimeField(models.DateTimeField):
+class UtcDateTimeField(models.DateTimeField):  # type: ignore[type-arg]  # generic only in stubs
     """An instant, stored in UTC whatever TIME_ZONE or USE_TZ the project or connection has.
 
     Takes and gives aware datetimes only.
@@ -65,7 +67,7 @@ def to_db(value: datetime) -> str:
     return str(value.astimezone(UTC).replace(tzinfo=None))
 
 
-class NameField(models.CharField):
+class NameField(models.CharField):  # type: ignore[type-arg]  # generic only in stubs
     """A name or key: compared byte for byte, on servers whose default ignores case too."""
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:

@@ -44,7 +44,7 @@ class Message(models.Model):
         default=IMMEDIATE,
         help_text=_("1970: at once. Empty: prepared, not to be sequenced yet."),
     )
-    key = NameField(_("key"), max_length=MAX_KEY, null=True, blank=True)  # noqa: DJ001 - no key is not the key ""
+    key = NameField(_("key"), max_length=MAX_KEY, null=True, blank=True)
     tag = NameField(_("tag"), max_length=MAX_TAG, default="", blank=True)
     headers = models.JSONField(_("headers"), null=True, blank=True)
     body = models.BinaryField(_("body"))

@@ -38,7 +38,7 @@ class Topic(models.Model):
         constraints = (models.UniqueConstraint(fields=["name"], name="ems_topic_name"),)
 
     def __str__(self) -> str:
-        return self.name
+        return str(self.name)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save; a new topic gets its first partition in the same transaction."""

@@ -38,11 +38,9 @@ class Feed:
         if time.monotonic() >= self._fresh_until:
             groups = ConsumerGroup.objects.using(self._using).select_related("topic")
             group = retrying(lambda: groups.filter(pk=self.group.pk).first(), self._using)
-            readable = group and not group.paused and group.topic.access in READABLE
-            current = readable and limits(
-                group, self.registration, self._using, self._overrides
-            )
-            self._limits = current or None
+            self._limits = None
+            if group and not group.paused and group.topic.access in READABLE:
+                self._limits = limits(group, self.registration, self._using, self._overrides)
             self._fresh_until = time.monotonic() + FRESH_SECONDS
         return self._limits
 

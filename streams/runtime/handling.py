@@ -26,7 +26,7 @@ logger = logging.getLogger("streams.handling")
 CHECKPOINT_SECONDS = 1.0
 
 
-class AttemptsExhausted(Exception):  # noqa: N818 - the error_class of such dead letters
+class AttemptsExhausted(Exception):
     """No attempt was left when the message came up again."""
 
 
@@ -136,7 +136,7 @@ class Handling:
             return
         try:
             failures = self._call_batch(messages)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises
             failures = [Failure(message.offset, error) for message in messages]
         self._settle(after, failures)
 
@@ -154,7 +154,7 @@ class Handling:
                 self._settle(after, failures)
         except LeaseLost:
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises
             if connection_lost(error) and self._was_committed(after):
                 return
             self.delivery.progress, self.delivery.failed, self.delivery.missing = before
@@ -179,7 +179,7 @@ class Handling:
     def _call(self, message: ReceivedMessage) -> BaseException | None:
         try:
             self._timed(self.registration.handler, message)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises
             return error
         return None
 

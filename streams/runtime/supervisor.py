@@ -107,9 +107,7 @@ class Supervisor:
                 )
                 self._workers.append(worker)
             self._say(f"  {feed.name}: {feed.registration.name}, {feed.threads} threads")
-        self._say(
-            f"Consumer {self._client.client_id}: up to {self.budget()} database connections."
-        )
+        self._say(f"Consumer {self._client.client_id}: up to {self.budget()} database connections.")
         for thread in (*self._keepers, *self._workers):
             thread.start()
         self._listener.start()

@@ -69,7 +69,7 @@ class Announcer:
                 for using in pending:
                     _redis().publish(channel(using), b"")
                 pause = COALESCE_SECONDS
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - nothing of Redis may hurt a producer
                 logger.warning("Redis is not to be had (%s): consumers poll", error)
                 pause = RECONNECT_SECONDS
             with self._condition:
@@ -118,7 +118,7 @@ class Listener:
                     pubsub.subscribe(self._channel)
                     self._wake()  # what was announced before we listened
                     self._listen(pubsub)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - nothing of Redis may hurt a consumer
                 logger.warning("Redis is not to be had (%s): polling", error)
                 self._ended.wait(RECONNECT_SECONDS)
 

@@ -8,7 +8,6 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils.autoreload import run_with_reloader
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from streams.conf import MAX_BATCH, database
 from streams.errors import StreamsError
@@ -25,14 +24,20 @@ def count(text: str) -> int:
 
 
 class Command(BaseCommand):
-    help = gettext_lazy("Consume messages with the project's consumers until stopped by SIGTERM.")
+    help = "Consume messages with the project's consumers until stopped by SIGTERM."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--group", action="append", default=[], help=_("only this group (repeatable)"))
-        parser.add_argument("--topic", action="append", default=[], help=_("only this topic (repeatable)"))
+        parser.add_argument(
+            "--group", action="append", default=[], help=_("only this group (repeatable)")
+        )
+        parser.add_argument(
+            "--topic", action="append", default=[], help=_("only this topic (repeatable)")
+        )
         parser.add_argument("--threads", type=count, help=_("worker threads of each group"))
         parser.add_argument("--batch", type=count, help=_("messages of one claim"))
-        parser.add_argument("--drain", action="store_true", help=_("exit when nothing is left to claim"))
+        parser.add_argument(
+            "--drain", action="store_true", help=_("exit when nothing is left to claim")
+        )
         parser.add_argument("--reload", action="store_true", help=_("restart when code changes"))
         parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
 
