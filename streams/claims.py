@@ -18,7 +18,6 @@ from streams.models import (
     Kind,
     Partition,
     RetryMessage,
-    UtcNow,
 )
 from streams.models.retry import RetryMessageQuerySet
 from streams.transactions import own_transaction, retrying
@@ -84,35 +83,45 @@ class Claimer:
         return found
 
     def _claim_new(self, batch: int, timeout: timedelta) -> Delivery | None:
-        cursors = Cursor.objects.using(self.using)
-        behind = list(
-            cursors.behind().filter(group=self.group).order_by("id").values_list("id", flat=True)
-        )
+        behind = sql.fetch(self.using, sql.CURSORS_BEHIND, [self.group.pk])
         if not behind:
             return None
+        vendor = connections[self.using].vendor
         self.turn += 1
         first = self.turn % len(behind)
-        for cursor_id in behind[first:] + behind[:first]:
+        for cursor_id, partition_id, number, end in behind[first:] + behind[:first]:
+            partition = Partition(id=partition_id, number=number, next_offset=end)
             with own_transaction(self.using):
-                locked = cursors.select_for_update(skip_locked=True).filter(pk=cursor_id).first()
-                if locked:
-                    return self._take(locked, batch, timeout)
+                if free := sql.fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [cursor_id]):
+                    return self._take(cursor_id, free[0], partition, batch, timeout)
         # All are locked, which is not the same as idle: queue up for one.
+        cursor_id, partition_id, number, _ = behind[first]
         with own_transaction(self.using):
-            locked = cursors.select_for_update().filter(pk=behind[first]).first()
-            return self._take(locked, batch, timeout) if locked else None
+            cursor = sql.fetch(self.using, sql.LOCK_CURSOR[vendor], [cursor_id])
+            if not cursor:
+                return None
+            # Whoever held the lock has taken what we saw; there may be more by now.
+            ((end,),) = sql.fetch(self.using, sql.PARTITION_END, [partition_id])
+            partition = Partition(id=partition_id, number=number, next_offset=end)
+            return self._take(cursor_id, cursor[0], partition, batch, timeout)
 
-    def _take(self, cursor: Cursor, batch: int, timeout: timedelta) -> Delivery | None:
-        start = cursor.next_offset
-        partition = Partition.objects.using(self.using).get(pk=cursor.partition_id)
-        end = partition.next_offset
-        if cursor.stop_offset is not None:
-            end = min(end, cursor.stop_offset)
-        end = min(end, start + batch)
+    def _take(
+        self,
+        cursor_id: int,
+        cursor: tuple[int, int | None],
+        partition: Partition,
+        batch: int,
+        timeout: timedelta,
+    ) -> Delivery | None:
+        """Under the cursor's lock: move it, and cover what it passed with a delivery."""
+        start, stop = cursor
+        end = min(partition.next_offset, start + batch)
+        if stop is not None:
+            end = min(end, stop)
         if end <= start:
             return None
-        end = self._bounded_in_bytes(cursor.partition_id, start, end)
-        Cursor.objects.using(self.using).filter(pk=cursor.pk).update(next_offset=end)
+        end = self._bounded_in_bytes(partition.pk, start, end)
+        sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
         return self._insert(Kind.NEW, partition, start, end, 1, timeout)
 
     def _bounded_in_bytes(self, partition_id: int, start: int, end: int) -> int:
@@ -127,16 +136,16 @@ class Claimer:
         return end
 
     def _claim_retry(self, timeout: timedelta) -> Delivery | None:
-        due = self._retries().due().order_by("due_at")
-        if not due.exists():
+        vendor = connections[self.using].vendor
+        if not sql.fetch(self.using, sql.ANY_DUE_RETRY[vendor], [self.group.pk]):
             return None
         with own_transaction(self.using):
-            row = due.select_for_update(skip_locked=True).first()
-            if row is None:
+            locked = sql.fetch(self.using, sql.LOCK_DUE_RETRY[vendor], [self.group.pk])
+            if not locked:
                 return None
-            offset = row.offset
+            row = self._retries().select_related("partition").get(pk=locked[0][0])
             delivery = self._insert(
-                Kind.RETRY, row.partition, offset, offset + 1, row.attempt, timeout
+                Kind.RETRY, row.partition, row.offset, row.offset + 1, row.attempt, timeout
             )
             self._retries().filter(pk=row.pk).update(delivery=delivery.pk)
             return delivery
@@ -161,10 +170,28 @@ class Claimer:
             client_id=self.client_id,
             thread=self.thread[:64],
             token=uuid4().hex,
-            deadline=UtcNow(timeout),
         )
         self._unconfirmed.append(delivery)
-        delivery.save(using=self.using, force_insert=True)
+        vendor = connections[self.using].vendor
+        delivery.pk = sql.insert(
+            self.using,
+            sql.INSERT_DELIVERY[vendor],
+            [
+                self.group.pk,
+                partition.pk,
+                start,
+                end - 1,
+                start,
+                kind.value,
+                attempt,
+                self.client_id,
+                delivery.thread,
+                delivery.token,
+                sql.later(vendor, timeout),
+            ],
+        )
+        delivery._state.db = self.using
+        delivery._state.adding = False
         return delivery
 
     def _retries(self) -> RetryMessageQuerySet:

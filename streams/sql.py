@@ -130,6 +130,62 @@ def assign_offsets(vendor: str, ids: Sequence[int], first: int) -> str:
     return _ASSIGN[vendor] % (cases, ",".join(f"{id_:d}" for id_ in ids))
 
 
+# --- claim ------------------------------------------------------------------------------------
+# The cursors of a group that are behind, with what each needs to be claimed. Plain: it waits for
+# nobody. Index: ems_cursor_place by group, then the partition by its key.
+CURSORS_BEHIND = (
+    "SELECT c.`id`, c.`partition_id`, p.`number`, p.`next_offset`"
+    " FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
+    " WHERE c.`group_id` = %s AND c.`next_offset` < p.`next_offset` ORDER BY c.`id`"
+)
+
+# One cursor by its key. The lock is what makes a range of offsets one client's. The first form
+# leaves a cursor that is being claimed from; the second queues up for it.
+_CURSOR = "SELECT `next_offset`, `stop_offset` FROM `ems_cursor` WHERE `id` = %s"
+LOCK_FREE_CURSOR = _for_each_vendor(_CURSOR + " {skip_locked}")
+LOCK_CURSOR = {MYSQL: _CURSOR + " FOR UPDATE", SQLITE: _CURSOR}
+
+PARTITION_END = "SELECT `next_offset` FROM `ems_partition` WHERE `id` = %s"
+
+MOVE_CURSOR = "UPDATE `ems_cursor` SET `next_offset` = %s WHERE `id` = %s"
+
+# The delivery that covers what the cursor has passed, in the same transaction.
+INSERT_DELIVERY = {
+    vendor: (
+        "INSERT INTO `ems_topic_group_log` (`group_id`, `partition_id`, `first_offset`,"  # noqa: S608
+        " `last_offset`, `progress`, `kind`, `attempt`, `client_id`, `thread`, `token`, `state`,"
+        " `claimed_at`, `deadline`, `failed`, `missing`, `error`) VALUES"
+        f" (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 'START', {NOW[vendor]}, {LATER[vendor]},"
+        " 0, 0, '')"
+    )
+    for vendor in (MYSQL, SQLITE)
+}
+
+# Whether a retry is due, and the one that has been due for longest. Index: ems_retry_due alone,
+# in its order: with a sort, a LIMIT 1 would lock all that match.
+_DUE_RETRY = (
+    " FROM `ems_retry_msg` WHERE `group_id` = %s AND `delivery_id` IS NULL AND `due_at` <= {now}"
+)
+ANY_DUE_RETRY = _for_each_vendor("SELECT 1" + _DUE_RETRY + " LIMIT 1")
+LOCK_DUE_RETRY = _for_each_vendor(
+    "SELECT `id`" + _DUE_RETRY + " ORDER BY `due_at` LIMIT 1 {skip_locked}"
+)
+
+# --- settle -----------------------------------------------------------------------------------
+# The outcome of a delivery's offsets below the new progress, and its end when that is past the
+# last. By primary key, and only while the token is held and progress is what its holder wrote
+# last. started_at comes as how long ago the first call began: it costs no statement of its own.
+SETTLE_DELIVERY = {
+    vendor: (
+        "UPDATE `ems_topic_group_log` SET `progress` = %s, `state` = %s,"  # noqa: S608
+        " `failed` = `failed` + %s, `missing` = `missing` + %s, `error` = COALESCE(%s, `error`),"
+        f" `started_at` = COALESCE(`started_at`, {LATER[vendor]}),"
+        f" `finished_at` = CASE WHEN %s THEN {NOW[vendor]} END"
+        " WHERE `id` = %s AND `token` = %s AND `state` = 'START' AND `progress` = %s"
+    )
+    for vendor in (MYSQL, SQLITE)
+}
+
 # --- read -------------------------------------------------------------------------------------
 # The sizes and the bodies of a claimed range. Index: ems_msg_log (partition, offset).
 USE_LOG = {MYSQL: "FORCE INDEX (ems_msg_log)", SQLITE: ""}  # SQLite names unique indexes itself
@@ -208,6 +264,13 @@ COPY_TO_DEAD = _for_each_vendor(
     " m.`created_at`, %s, %s, %s, %s, {now}"
     " FROM `ems_msg` m WHERE m.`partition_id` = %s AND m.`offset` = %s"
 )
+
+
+def insert(using: str, statement: str, parameters: Iterable[Any]) -> int:
+    """Run one INSERT of one row on ``using``; returns its id."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement, tuple(parameters))
+        return int(cursor.lastrowid)
 
 
 def execute(using: str, statement: str, parameters: Iterable[Any] = ()) -> int:

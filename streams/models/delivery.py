@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db import models
+from django.db import connections, models
 from django.db.models import Case, F, Q, When
 from django.utils.translation import gettext_lazy as _
 
-from streams import retries
+from streams import retries, sql
 from streams.conf import database, settings
 from streams.errors import LeaseLost, Reject, Retry, describe
 from streams.models.consumer import Consumer
@@ -151,31 +151,43 @@ class Delivery(models.Model):
         *,
         max_retries: int,
         missing: int = 0,
-        run_time: timedelta | None = None,
+        running: timedelta = timedelta(0),
     ) -> None:
         """Record the outcome of all offsets below ``progress``; past the last one, it ends.
 
-        Progress passes a failed offset only in the transaction that writes its retry or dead
-        row, so a crash between two statements loses nothing. Raises LeaseLost.
+        ``running`` is how long ago the first handler call began. Progress passes a failed offset
+        only in the transaction that writes its retry or dead row, so a crash between two
+        statements loses nothing. Raises LeaseLost.
         """
-        changes: dict[str, Any] = {"progress": progress}
-        if failures:
-            changes["failed"] = F("failed") + len(failures)
-            changes["error"] = describe(failures[-1].error)
-        if missing:
-            changes["missing"] = F("missing") + missing
-        if progress > self.last_offset:
-            changes["state"] = State.RETRY if failures or self.failed else State.DONE
-            changes["finished_at"] = UtcNow()
-            if run_time is not None:
-                changes["started_at"] = UtcNow(-run_time)
+        ends = progress > self.last_offset
+        state = State.START
+        if ends:
+            state = State.RETRY if failures or self.failed else State.DONE
+        vendor = connections[self.using].vendor
+        parameters = (
+            progress,
+            state.value,
+            len(failures),
+            missing,
+            describe(failures[-1].error) if failures else None,
+            sql.later(vendor, -running),
+            ends,
+            self.pk,
+            self.token,
+            self.progress,
+        )
+
+        def update() -> bool:
+            if sql.execute(self.using, sql.SETTLE_DELIVERY[vendor], parameters):
+                return True
+            return self._written_before(progress=progress, state=state)
 
         def write() -> None:
             if not failures and self.kind != Kind.RETRY:
-                self._guarded_update(**changes)
+                update()
                 return
             with own_transaction(self.using):
-                if self._guarded_update(**changes):
+                if update():
                     self._write(failures, max_retries)
 
         retrying(write, self.using)
@@ -191,7 +203,9 @@ class Delivery(models.Model):
 
         def write() -> None:
             with own_transaction(self.using):
-                if self._guarded_update(state=State.RELEASED, finished_at=UtcNow()):
+                held = self._held().filter(progress=self.progress)
+                released = held.update(state=State.RELEASED, finished_at=UtcNow())
+                if released or self._written_before(state=State.RELEASED):
                     self._wait([Again(offset, self.attempt) for offset in self._unsettled()])
 
         retrying(write, self.using)
@@ -230,17 +244,14 @@ class Delivery(models.Model):
         # handling it. So every such write names the token.
         return Delivery.objects.using(self.using).open().filter(pk=self.pk, token=self.token)
 
-    def _guarded_update(self, **changes: Any) -> bool:
-        """Write if the lease is still held. False: an earlier try, whose reply was lost, did.
+    def _written_before(self, **values: Any) -> bool:
+        """False if an earlier try, whose reply was lost, has written this; else raises LeaseLost.
 
         Only the holder of the token moves progress, and an update waits for the transaction
         whose outcome is unknown; so a row that shows our token and our values is our write.
         """
-        if self._held().filter(progress=self.progress).update(**changes):
-            return True
-        written = {name: changes[name] for name in ("progress", "state") if name in changes}
         row = Delivery.objects.using(self.using).filter(pk=self.pk, token=self.token)
-        if row.filter(**written).exists():
+        if row.filter(**values).exists():
             return False
         raise LeaseLost
 

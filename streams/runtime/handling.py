@@ -219,13 +219,12 @@ class Handling:
     def _settle(self, progress: int, failures: Sequence[Failure]) -> None:
         span = range(self.delivery.progress, progress)
         missing = sum(1 for offset in span if offset in self._missing)
-        is_retry = self.delivery.kind == Kind.RETRY
         self.delivery.settle(
             progress,
             failures,
             max_retries=self.limits.max_retries,
             missing=missing,
-            run_time=None if is_retry else timedelta(seconds=time.monotonic() - self._ran_since),
+            running=timedelta(seconds=time.monotonic() - self._ran_since),
         )
         self._settled = time.monotonic()
         self.outcome.missing += missing
