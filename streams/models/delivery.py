@@ -218,12 +218,15 @@ class Delivery(models.Model):
         """
         died = ProcessDied(" ".join(str(ProcessDied.__doc__).split()))
         with own_transaction(self.using):
-            expired = Delivery.objects.using(self.using).expired()
-            # The token goes: with it the client could take this end for its own.
-            if not expired.filter(pk=self.pk, progress=self.progress).update(
-                state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
-            ):
+            expired = Delivery.objects.using(self.using).expired().filter(pk=self.pk)
+            # A frozen process may hold the row: it must not keep the sweep from the others.
+            row = expired.select_for_update(skip_locked=True).filter(progress=self.progress)
+            if not list(row.values_list("pk")):
                 return False
+            # The token goes: with it the client could take this end for its own.
+            Delivery.objects.using(self.using).filter(pk=self.pk).update(
+                state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
+            )
             if self.kind == Kind.RETRY and self.started_at is None:
                 self._wait([Again(self.first_offset, self.attempt)])
             elif retries.exhausted(self.attempt, max_retries):
