@@ -9,7 +9,8 @@ from django.core.checks import CheckMessage, Error, register
 from django.db import connections
 
 from streams.conf import settings
-from streams.errors import ConfigurationError
+from streams.errors import ConfigurationError, StreamsError
+from streams.registry import autodiscover
 
 
 @register("ems")
@@ -18,6 +19,15 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         settings()
     except (ConfigurationError, TypeError) as error:
         return [Error(str(error), hint="See docs/settings.md.", id="ems.E001")]
+    return []
+
+
+@register("ems")
+def check_consumers(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    try:
+        autodiscover()
+    except StreamsError as error:
+        return [Error(str(error), hint="See the consumers.py of your apps.", id="ems.E003")]
     return []
 
 

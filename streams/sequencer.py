@@ -36,10 +36,10 @@ class Pass:
 def sequence(using: str) -> Pass:
     """One pass over every partition that has something due in its inbox.
 
-    Safe to run anywhere, at any time, by any number of processes. Costs one statement when idle.
+    Safe to run anywhere, at any time, by any number of processes. Costs two short statements when idle.
     """
     total = Pass()
-    for (partition_id,) in retrying(lambda: _partitions(using), using):
+    for partition_id in retrying(lambda: _partitions(using), using):
         done = retrying(lambda pk=partition_id: _sequence(pk, using), using)  # type: ignore[misc]
         total = Pass(
             total.sequenced + done.sequenced, total.busy or done.busy, total.more or done.more
@@ -47,8 +47,12 @@ def sequence(using: str) -> Pass:
     return total
 
 
-def _partitions(using: str) -> list[tuple[int]]:
-    return sql.fetch(using, sql.PARTITIONS_WITH_INBOX[connections[using].vendor])
+def _partitions(using: str) -> list[int]:
+    ids = [id_ for (id_,) in sql.fetch(using, sql.PARTITIONS)]
+    if not ids:
+        return []
+    statement = sql.partitions_with_inbox(connections[using].vendor, ids)
+    return [partition_id for partition_id, _due_at in sql.fetch(using, statement)]
 
 
 def _sequence(partition_id: int, using: str) -> Pass:

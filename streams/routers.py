@@ -1,0 +1,26 @@
+"""A database router for projects that keep EMS on an alias other than ``default``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Model
+
+from streams.conf import database
+
+LABELS = frozenset({"ems", "ems_monitoring"})
+
+
+class StreamsRouter:
+    """Sends the admin pages and the migrations of EMS to ``EMS["DATABASE"]``.
+
+    EMS itself names the alias in every query, and asks no router.
+    """
+
+    def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
+        return database() if model._meta.app_label in LABELS else None
+
+    db_for_write = db_for_read
+
+    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
+        return db == database() if app_label in LABELS else None
