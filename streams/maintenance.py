@@ -48,7 +48,7 @@ def sweep(using: str) -> int:
     delay = timedelta(seconds=settings().RETRY_DELAYS[0])
     expired = Delivery.objects.using(using).expired().select_related("group__topic")
     taken = 0
-    for delivery in retrying(lambda: list(expired.order_by("id")[:SWEEP_BATCH]), using):
+    for delivery in retrying(lambda: list(expired.order_by("deadline")[:SWEEP_BATCH]), using):
         max_retries = registered_limits(delivery.group, using).max_retries
         if retrying(lambda d=delivery, m=max_retries: d.expire(m, delay), using):  # type: ignore[misc]
             taken += 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,10 +25,11 @@ from streams.errors import (
     NotMigrated,
     SendOutcomeUnknown,
     TopicDenied,
+    UnknownTopic,
     WrongDatabase,
 )
 from streams.topics import TopicInfo, resolve, validated_name
-from streams.transactions import error_number
+from streams.transactions import error_number, in_transaction, manual
 
 # Literals that must equal those of the models, which cannot be imported before the apps are
 # ready; tests/streams/test_producer.py compares them.
@@ -75,21 +76,23 @@ def send(
     due_at = None if delay is None and deliver_at is None else _due_at(delay, deliver_at)
     connection = connections[alias]
     try:
-        info, row = _prepare(alias, topic, body, key, tag, headers)
+        row = _prepare(alias, topic, body, key, tag, headers)
+        info = _writable(topic, alias)
+        partition_id, number = info.partitions[0]
         vendor = connection.vendor
         if due_at is None:
-            statement, parameters = _INSERT_ONE[vendor], row
+            statement, parameters = _INSERT_ONE[vendor], (partition_id, *row)
         else:
             due_sql, due_parameters = _due_sql(vendor, due_at)
             statement = sql.INSERT_MESSAGES + sql.message_values(vendor, due_sql)
-            parameters = (row[0], *due_parameters, *row[1:])
+            parameters = (partition_id, *due_parameters, *row)
         with connection.cursor() as cursor:
             cursor.execute(statement, parameters)
             message_id = cursor.lastrowid
     except (DatabaseError, InterfaceError) as error:
         raise _translated(error, alias) from error
     _announce(alias)
-    return SendResult(message_id, info.name, info.partitions[0][1])
+    return SendResult(message_id, info.name, number)
 
 
 def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list[SendResult]:
@@ -99,19 +102,24 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
     """
     alias = _alias(using)
     connection = connections[alias]
-    rows: list[tuple[TopicInfo, str, tuple[Any, ...]]] = []
+    checked: list[tuple[str, str, tuple[Any, ...]]] = []
     try:
         for message in messages:
             if not isinstance(message, Outgoing):
                 raise InvalidMessage(_("send_many() takes Outgoing(…), not %r.") % type(message))
             due_at = _due_at(message.delay, message.deliver_at)
-            info, row = _prepare(
+            row = _prepare(
                 alias, message.topic, message.body, message.key, message.tag, message.headers
             )
             due_sql, due_parameters = _due_sql(connection.vendor, due_at)
-            rows.append((info, due_sql, (row[0], *due_parameters, *row[1:])))
-        if not rows:
+            checked.append((message.topic, due_sql, (*due_parameters, *row)))
+        if not checked:
             return []
+        topics = _all_writable([topic for topic, _due, _row in checked], alias)
+        rows = [
+            (topics[topic], due_sql, (topics[topic].partitions[0][0], *row))
+            for topic, due_sql, row in checked
+        ]
         chunks = list(_chunks(rows))
         if len(chunks) == 1:
             ids = _insert(alias, chunks[0])
@@ -163,8 +171,8 @@ def _prepare(
     key: str | None,
     tag: str,
     headers: Mapping[str, str] | None,
-) -> tuple[TopicInfo, tuple[Any, ...]]:
-    """Check everything; the topic and the row without its due_at."""
+) -> tuple[Any, ...]:
+    """Check everything but the topic; the row without its partition and due_at."""
     validated_name(topic, _("topic"), MAX_NAME)
     if key is not None:
         validated_name(key, _("key"), MAX_KEY)
@@ -178,14 +186,26 @@ def _prepare(
             % {"size": len(raw), "limit": limit}
         )
     headers_json = None if headers is None else _headers(headers)
-    info = resolve(topic, alias)
+    return key, tag, headers_json, raw, body_type, len(raw), _producer()
+
+
+def _writable(topic: str, alias: str, *, create: bool | None = None) -> TopicInfo:
+    info = resolve(topic, alias, create=create)
     if info.access not in WRITABLE:
         raise TopicDenied(
             _("The topic %(topic)r is %(access)s: it takes no messages at present.")
             % {"topic": topic, "access": info.access}
         )
-    partition_id = info.partitions[0][0]
-    return info, (partition_id, key, tag, headers_json, raw, body_type, len(raw), _producer())
+    return info
+
+
+def _all_writable(topics: Iterable[str], alias: str) -> dict[str, TopicInfo]:
+    """The topics of these names. Missing ones are created when nothing can be wrong any more."""
+    found: dict[str, TopicInfo | None] = dict.fromkeys(topics)
+    for topic in found:
+        with suppress(UnknownTopic):
+            found[topic] = _writable(topic, alias, create=False)
+    return {topic: info or _writable(topic, alias) for topic, info in found.items()}
 
 
 def _headers(headers: Any) -> str:
@@ -193,6 +213,10 @@ def _headers(headers: Any) -> str:
         isinstance(name, str) and isinstance(value, str) for name, value in headers.items()
     ):
         raise InvalidMessage(_("headers must map strings to strings."))
+    try:
+        "".join((*headers, *headers.values())).encode()
+    except UnicodeEncodeError as error:  # MySQL refuses it, and it could not be read back
+        raise InvalidMessage(_("headers must be valid text: %s") % error) from error
     return json.dumps(dict(headers))
 
 
@@ -205,16 +229,19 @@ def _due_at(delay: Any, deliver_at: Any) -> timedelta | datetime | None:
             raise InvalidMessage(_("deliver_at must be a datetime, not %r.") % (deliver_at,))
         if deliver_at.utcoffset() is None:
             raise NaiveDatetime
-        return deliver_at
+        try:
+            return deliver_at.astimezone(UTC)
+        except OverflowError:
+            raise InvalidMessage(_("deliver_at is out of range: %s.") % deliver_at) from None
     if delay is None:
         return None
     if isinstance(delay, timedelta):
         duration = delay
-    elif isinstance(delay, int | float) and not isinstance(delay, bool) and math.isfinite(delay):
+    elif isinstance(delay, int | float) and not isinstance(delay, bool):
         try:
             duration = timedelta(seconds=delay)
-        except OverflowError:
-            raise InvalidMessage(_("The delay %r is too long.") % delay) from None
+        except (OverflowError, ValueError):  # too large, or not a number
+            raise InvalidMessage(_("The delay is too long, or no number.")) from None
     else:
         raise InvalidMessage(_("delay must be a timedelta or seconds, not %r.") % (delay,))
     if duration < timedelta(0):
@@ -233,7 +260,7 @@ def _due_sql(vendor: str, due_at: timedelta | datetime | None) -> tuple[str, tup
         return sql.DUE_IMMEDIATELY, ()
     if isinstance(due_at, timedelta):
         return sql.LATER[vendor], (sql.later(vendor, due_at),)
-    text = str(due_at.astimezone(UTC).replace(tzinfo=None))
+    text = str(due_at.replace(tzinfo=None))
     return sql.DUE_AT[vendor], (text, text)
 
 
@@ -280,14 +307,15 @@ def _translated(error: Exception, alias: str) -> Exception:
             _("The tables of EMS are missing on %r: run “manage.py migrate --database %s”.")
             % (alias, alias)
         )
-    if error_number(error) in REPLY_LOST and not connections[alias].in_atomic_block:
+    if error_number(error) in REPLY_LOST and not in_transaction(alias):
         return SendOutcomeUnknown()
     return error
 
 
 def _announce(alias: str) -> None:
     """Wake the consumers after the commit. Without Redis they find out by polling."""
-    if conf.settings().REDIS is not None:
+    # Without autocommit Django offers no on_commit: they find out by polling then, too.
+    if conf.settings().REDIS is not None and not manual(alias):
         from streams.runtime.wakeup import announce
 
         transaction.on_commit(lambda: announce(alias), using=alias, robust=True)

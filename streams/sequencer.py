@@ -36,7 +36,8 @@ class Pass:
 def sequence(using: str) -> Pass:
     """One pass over every partition that has something due in its inbox.
 
-    Safe to run anywhere, at any time, by any number of processes. Costs two short statements when idle.
+    Safe to run anywhere, at any time, by any number of processes. When idle it costs
+    two short statements.
     """
     total = Pass()
     for partition_id in retrying(lambda: _partitions(using), using):

@@ -91,7 +91,7 @@ _PARTITIONS_WITH_INBOX = _for_each_vendor(
 
 
 def partitions_with_inbox(vendor: str, ids: Iterable[int]) -> str:
-    return _PARTITIONS_WITH_INBOX[vendor] % ",".join(f"{id_:d}" for id_ in ids)
+    return _PARTITIONS_WITH_INBOX[vendor].replace("%s", ",".join(f"{id_:d}" for id_ in ids))
 
 
 # The lock under which offsets are given out: one sequencer a partition. SKIP LOCKED: who does not
@@ -144,7 +144,8 @@ def assign_offsets(vendor: str, ids: Sequence[int], first: int) -> str:
 CURSORS_BEHIND = (
     "SELECT c.`id`, c.`partition_id`, p.`number`, p.`next_offset`"
     " FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
-    " WHERE c.`group_id` = %s AND c.`next_offset` < p.`next_offset` ORDER BY c.`id`"
+    " WHERE c.`group_id` = %s AND c.`next_offset` < p.`next_offset`"
+    " ORDER BY c.`partition_id`, c.`replay`"
 )
 
 # One cursor by its key. The lock is what makes a range of offsets one client's. The first form

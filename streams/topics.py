@@ -16,6 +16,8 @@ from streams import conf
 from streams.errors import InvalidName, UnknownTopic
 from streams.transactions import (
     in_test_case,
+    in_transaction,
+    manual,
     own_transaction,
     retrying,
     supports_other_connections,
@@ -72,7 +74,7 @@ def resolve(name: str, using: str, *, create: bool | None = None) -> TopicInfo:
     cached = _cache.get((using, name))
     if cached and time.monotonic() < cached[0]:
         return cached[1]
-    if connections[using].in_atomic_block:
+    if in_transaction(using):
         return _resolve_in_transaction(name, using, create, cached[1] if cached else None)
     return _remember(using, _read(name, using) or _create(name, using, create))
 
@@ -86,7 +88,8 @@ def _resolve_in_transaction(
         return _read(name, using) or _create(name, using, create)
     if not supports_other_connections(using):
         topic = _read(name, using) or _create(name, using, create)
-        transaction.on_commit(lambda: _remember(using, topic), using=using)
+        if not manual(using):
+            transaction.on_commit(lambda: _remember(using, topic), using=using)
         return topic
     # On a connection of its own: what that one reads is committed, and what it creates is
     # committed before the caller's transaction goes on. In the caller's transaction the unique

@@ -31,6 +31,16 @@ def in_test_case(using: str) -> bool:
     )
 
 
+def manual(using: str) -> bool:
+    """Whether the caller commits by hand (autocommit off): then a transaction is always open."""
+    return not connections[using].in_atomic_block and not connections[using].get_autocommit()
+
+
+def in_transaction(using: str) -> bool:
+    """Whether what is written now can still be rolled back by the caller."""
+    return connections[using].in_atomic_block or manual(using)
+
+
 def supports_other_connections(using: str) -> bool:
     """Whether a second connection could write while this one has a transaction open."""
     return connections[using].vendor != "sqlite"

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from datetime import timedelta
+from threading import local
 from typing import Any
 
 from django.db import connections
 from django.db.backends.signals import connection_created
 
+# A connection may be silent for the longest handler call and so much more.
+MARGIN = timedelta(seconds=10)
 
-class Connections:
-    """Kept open between steps, and ended by the server when this process is frozen.
+
+class IdleLimit:
+    """Connections are kept open between steps, and ended by the server when they are silent.
 
     CONN_MAX_AGE is meant for web requests: it would reconnect for every claim. A frozen process
-    may hold a row lock that others need; with a short wait_timeout the server frees it after
-    ``idle_seconds`` instead of hours. An idle connection that has been ended is opened again.
+    may hold a row lock that others need; with a short wait_timeout the server frees it after the
+    longest consume_timeout and MARGIN instead of hours. An idle connection that was ended is
+    opened again.
     """
 
-    def __init__(self, using: str, idle_seconds: float) -> None:
+    def __init__(self, using: str, timeouts: Sequence[timedelta]) -> None:
         self._using = using
-        self._idle_seconds = max(1, int(idle_seconds))
+        self._limit = max(timeouts) + MARGIN
+        self._in_force = local()
 
     def install(self) -> None:
         connections.settings[self._using]["CONN_MAX_AGE"] = None
-        connection_created.connect(self._limit_idle_time)
+        connection_created.connect(self._set)
         connections[self._using].close()
 
-    def _limit_idle_time(self, *, connection: Any, **kwargs: Any) -> None:
+    def allow(self, timeout: timedelta) -> None:
+        """Make room for handler calls of ``timeout`` on this thread's connection."""
+        self._limit = max(self._limit, timeout + MARGIN)
+        if getattr(self._in_force, "limit", self._limit) < self._limit:
+            connections[self._using].close()
+
+    def _set(self, *, connection: Any, **kwargs: Any) -> None:
         if connection.alias == self._using and connection.vendor == "mysql":
+            self._in_force.limit = self._limit
             with connection.cursor() as cursor:
-                cursor.execute("SET SESSION wait_timeout = %s", [self._idle_seconds])
+                seconds = math.ceil(self._limit.total_seconds())
+                cursor.execute("SET SESSION wait_timeout = %s", [seconds])

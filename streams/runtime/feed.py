@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import timedelta
 
 from streams.conf import FRESH_SECONDS
 from streams.models import Access, ConsumerGroup
@@ -43,6 +44,13 @@ class Feed:
                 self._limits = limits(group, self.registration, self._using, self._overrides)
             self._fresh_until = time.monotonic() + FRESH_SECONDS
         return self._limits
+
+    def consume_timeout(self) -> timedelta:
+        """Of the calls that may be running now."""
+        in_force = self._limits or limits(
+            self.group, self.registration, self._using, self._overrides
+        )
+        return in_force.consume_timeout
 
     def wake(self) -> None:
         """There is something to claim. Wakes one worker, who wakes the next when it finds work."""

@@ -154,15 +154,19 @@ class Handling:
                 self._settle(after, failures)
         except LeaseLost:
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises
-            if connection_lost(error) and self._was_committed(after):
+        except (Exception, SystemExit) as error:
+            if connection_lost(error):
+                connections[self._using].close()
+            if self._was_committed(after):
+                # The reply to the commit was lost, or a callback after it has failed.
+                logger.warning("%s raised after its commit", self.registration.name, exc_info=error)
                 return
             self.delivery.progress, self.delivery.failed, self.delivery.missing = before
             self.outcome = counted
             self._settle(after, [Failure(message.offset, error) for message in messages])
 
     def _was_committed(self, progress: int) -> bool:
-        """Whether a transaction whose commit was not confirmed has moved progress."""
+        """Whether the transaction that moves progress so far was committed, whatever was raised."""
         if connections[self._using].in_atomic_block:
             return False
 
@@ -173,7 +177,6 @@ class Handling:
                 token = self.delivery.token
                 return row.filter(pk=self.delivery.pk, token=token, progress=progress).exists()
 
-        connections[self._using].close()
         return retrying(look, self._using)
 
     def _call(self, message: ReceivedMessage) -> BaseException | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 
 from streams.conf import RENEW_SECONDS
 from streams.runtime.client import Client
+from streams.runtime.feed import Feed
 from streams.runtime.lifecycle import Lifecycle
 from streams.runtime.worker import Held
 
@@ -20,13 +22,12 @@ class Heartbeat:
     """One step renews everything once."""
 
     def __init__(
-        self, client: Client, held: Held, lifecycle: Lifecycle, shortest_timeout: timedelta
+        self, client: Client, held: Held, lifecycle: Lifecycle, feeds: Sequence[Feed]
     ) -> None:
         self._client = client
         self._held = held
         self._lifecycle = lifecycle
-        # A delivery must not expire between two beats while its calls are in time.
-        self._every = min(RENEW_SECONDS, shortest_timeout.total_seconds() / 4)
+        self._feeds = feeds
 
     def step(self) -> float:
         handlings = self._held.all()
@@ -35,7 +36,7 @@ class Heartbeat:
                 handling.lost = True
             logger.warning("The lease of %s had ended: starting anew", self._client.client_id)
             self._client.register()
-            return self._every
+            return self._pause()
         for handling in handlings:
             left = handling.time_left()
             if left > timedelta(0):
@@ -44,4 +45,9 @@ class Heartbeat:
             elif left < -HUNG_GRACE:
                 # The call cannot be interrupted, only left behind with its process.
                 self._lifecycle.fail(f"a call of {handling.registration.name} hangs")
-        return self._every
+        return self._pause()
+
+    def _pause(self) -> float:
+        # A delivery must not expire between two beats while its calls are in time.
+        shortest = min(feed.consume_timeout() for feed in self._feeds)
+        return min(RENEW_SECONDS, shortest.total_seconds() / 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, Min, OuterRef, Q
 
 from streams.conf import settings
 from streams.models import ConsumerGroup, Cursor, RetryMessage
@@ -36,6 +36,7 @@ class Poller:
 
     def step(self) -> float:
         started = time.monotonic()
+        activity = self._held.activity()
         done = sequence(self._using)
         ready = ready_groups([feed.group.pk for feed in self._feeds], self._using)
         for feed in self._feeds:
@@ -48,7 +49,8 @@ class Poller:
         if done.sequenced or ready:
             self._pause = QUICK_SECONDS
         else:
-            if self._drain and not self._held.all():
+            # Nothing was to be had, and no worker was at it before, after or in between.
+            if self._drain and activity == self._held.activity() and not activity[0]:
                 self._lifecycle.stop()
             self._pause = min(self._pause * 2, settings().POLL_SECONDS)
         # A look costs more the more there is to step over: spend at most half the time on it.
@@ -56,11 +58,19 @@ class Poller:
 
 
 def ready_groups(group_ids: Sequence[int], using: str) -> set[int]:
-    """The groups, of these, that have something to claim now. One statement."""
+    """The groups, of these, that have something to claim now."""
     behind = Cursor.objects.using(using).behind().filter(group=OuterRef("pk"))
-    due = RetryMessage.objects.using(using).due().filter(group=OuterRef("pk"))
+    # The MIN lets the server jump from group to group in ems_retry_due; as EXISTS it would step
+    # over all retries that wait for their time.
+    waiting = RetryMessage.objects.using(using).due().filter(group__in=group_ids)
+    due = waiting.values("group").annotate(first=Min("due_at")).values_list("group", "first")
     groups = ConsumerGroup.objects.using(using).filter(
         pk__in=group_ids, paused=False, topic__access__in=READABLE
     )
-    ready = groups.filter(Exists(behind) | Exists(due)).values_list("pk", flat=True)
-    return set(retrying(lambda: list(ready), using))
+
+    def look() -> set[int]:
+        with_retries = [group for group, _first in due]
+        ready = groups.filter(Exists(behind) | Q(pk__in=with_retries))
+        return set(ready.values_list("pk", flat=True))
+
+    return retrying(look, using)

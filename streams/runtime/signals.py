@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import threading
 from types import FrameType
 
 STOP = (signal.SIGTERM, signal.SIGINT)
@@ -19,6 +20,8 @@ class Signals:
         os.set_blocking(self._writer, False)
 
     def install(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # --reload: the main thread is the reloader's, and so are the signals
         for number in STOP:
             signal.signal(number, _ignore)
         # The interpreter itself writes the number of each signal into the pipe.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
-from streams.conf import settings, system
+from streams.conf import settings
 from streams.errors import ConfigurationError
 from streams.maintenance import SWEEP_EVERY, sweep_if_due
 from streams.registry import Registration
 from streams.runtime.client import Client
-from streams.runtime.database import Connections
+from streams.runtime.database import IdleLimit
 from streams.runtime.feed import Feed
 from streams.runtime.gate import Gate
 from streams.runtime.heartbeat import Heartbeat
@@ -27,8 +26,6 @@ from streams.subscriptions import Overrides
 logger = logging.getLogger("streams.supervisor")
 
 LOOK_SECONDS = 0.5
-# A connection may be silent for the longest handler call and so much more, in seconds.
-IDLE_MARGIN = 10.0
 # The supervisor, the poller, the heartbeat, the maintenance.
 KEEPER_CONNECTIONS = 4
 
@@ -51,17 +48,12 @@ class Supervisor:
         self._say = say
         self._lifecycle = Lifecycle()
         self._signals = Signals()
-        timeouts = [
-            r.consume_timeout or system("consumeTimeoutSeconds", using) for r in registrations
-        ]
-        self._connections = Connections(using, max(timeouts) + IDLE_MARGIN)
-        self._connections.install()
         self._feeds = [Feed(registration, using, overrides) for registration in registrations]
         self._client = Client([feed.group.pk for feed in self._feeds], using)
+        self._idle_limit = IdleLimit(using, [feed.consume_timeout() for feed in self._feeds])
+        self._idle_limit.install()
         self._held = Held()
-        heartbeat = Heartbeat(
-            self._client, self._held, self._lifecycle, timedelta(seconds=min(timeouts))
-        )
+        heartbeat = Heartbeat(self._client, self._held, self._lifecycle, self._feeds)
         poller = Poller(self._feeds, self._held, self._lifecycle, using, drain=drain)
         self._poller = Keeper("poller", poller.step, self._lifecycle)
         self._keepers = [
@@ -103,6 +95,7 @@ class Supervisor:
                     gate=gate,
                     held=self._held,
                     lifecycle=self._lifecycle,
+                    idle_limit=self._idle_limit,
                     using=self._using,
                 )
                 self._workers.append(worker)

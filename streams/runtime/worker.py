@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from django.db import Error, close_old_connections, connections
 
@@ -13,6 +13,7 @@ from streams.claims import Claimer
 from streams.errors import LeaseLost
 from streams.models import Delivery, RetryMessage
 from streams.runtime.client import Client
+from streams.runtime.database import IdleLimit
 from streams.runtime.feed import Feed
 from streams.runtime.gate import Gate
 from streams.runtime.handling import Handling
@@ -34,6 +35,25 @@ class Held:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._handlings: set[Handling] = set()
+        self._busy = 0
+        self._steps = 0
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """While a worker may claim or hold something."""
+        with self._lock:
+            self._busy += 1
+            self._steps += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy -= 1
+
+    def activity(self) -> tuple[int, int]:
+        """How many workers are busy now, and how often one has become so."""
+        with self._lock:
+            return self._busy, self._steps
 
     def add(self, handling: Handling) -> None:
         with self._lock:
@@ -60,6 +80,7 @@ class Worker(threading.Thread):
         gate: Gate,
         held: Held,
         lifecycle: Lifecycle,
+        idle_limit: IdleLimit,
         using: str,
     ) -> None:
         super().__init__(name=f"{feed.registration.group}-{number}", daemon=True)
@@ -68,6 +89,7 @@ class Worker(threading.Thread):
         self._gate = gate
         self._held = held
         self._lifecycle = lifecycle
+        self._idle_limit = idle_limit
         self._using = using
         self._claimer = Claimer(feed.group, client.client_id, self.name, using)
         self._last_was_retry = False
@@ -90,7 +112,8 @@ class Worker(threading.Thread):
         if not self._client.alive:
             return NOT_ALIVE_SECONDS
         try:
-            return self._step()
+            with self._held.busy():
+                return self._step()
         except LeaseLost:
             logger.warning("%s lost a lease: its result changes nothing", self.name)
             return 0.0
@@ -105,6 +128,7 @@ class Worker(threading.Thread):
         limits = self._feed.limits()
         if limits is None:
             return LOOK_SECONDS
+        self._idle_limit.allow(limits.consume_timeout)
         with self._gate.together():
             if self._lifecycle.stopping:
                 return LOOK_SECONDS
