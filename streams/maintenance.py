@@ -8,18 +8,69 @@ from datetime import timedelta
 from django.db.models import F
 from django.db.models.functions import Greatest
 
+from streams import retries
 from streams.conf import LEASE_SECONDS, settings
-from streams.models import Consumer, Delivery, Step, UtcNow
+from streams.models import Consumer, Delivery, RetryMessage, Step, UtcNow
 from streams.models.consumer import LEASE
+from streams.models.dead import AttemptsExhausted
+from streams.runtime.wakeup import announce
+from streams.sequencer import sequence
 from streams.subscriptions import registered_limits
 from streams.transactions import own_transaction, retrying
 
 logger = logging.getLogger("streams.maintenance")
 
-SWEEP = "sweep"
+SEQUENCE, SWEEP, RETRIES = "sequence", "sweep", "retries"
 SWEEP_EVERY = timedelta(seconds=5)
-# Deliveries of one run; what is left is for the next.
-SWEEP_BATCH = 500
+RETRIES_EVERY = timedelta(seconds=1)
+# How often a sequencer notes that it is at work, for those who watch.
+NOTE_EVERY = timedelta(seconds=5)
+# Deliveries and retries of one run; what is left is for the next.
+BATCH = 500
+# Passes of one run: a task has an end even while the inbox fills faster than it is emptied.
+PASSES = 20
+
+
+def sequence_all(using: str) -> int:
+    """Move the inbox into the log and wake the consumers; returns the messages sequenced."""
+    total = 0
+    for _ in range(PASSES):
+        done = sequence(using)
+        total += done.sequenced
+        if not done.more:
+            break
+    note_sequencing(using)
+    if total:
+        announce(using)
+    return total
+
+
+def note_sequencing(using: str) -> None:
+    retrying(lambda: Step.objects.using(using).win(SEQUENCE, NOTE_EVERY), using)
+
+
+def step_retries(using: str) -> int:
+    """Wake the consumers for retries that are due; bury those that have no attempt left.
+
+    Returns the number of dead letters written.
+    """
+    due = RetryMessage.objects.using(using).due().select_related("group__topic")
+    rows = retrying(lambda: list(due.order_by("due_at")[:BATCH]), using)
+    buried = 0
+    for row in rows:
+        max_retries = registered_limits(row.group, using).max_retries
+        if retries.exhausted(row.attempt - 1, max_retries):
+            spent = AttemptsExhausted(row.last_error)
+            buried += retrying(lambda r=row, e=spent: r.give_up(e), using)  # type: ignore[misc]
+    if len(rows) > buried:
+        announce(using)
+    return buried
+
+
+def step_retries_if_due(using: str) -> int:
+    """Run it unless somebody has in the last RETRIES_EVERY."""
+    won = retrying(lambda: Step.objects.using(using).win(RETRIES, RETRIES_EVERY), using)
+    return step_retries(using) if won else 0
 
 
 def sweep_if_due(using: str) -> int:
@@ -48,7 +99,7 @@ def sweep(using: str) -> int:
     delay = timedelta(seconds=settings().RETRY_DELAYS[0])
     expired = Delivery.objects.using(using).expired().select_related("group__topic")
     taken = 0
-    for delivery in retrying(lambda: list(expired.order_by("deadline")[:SWEEP_BATCH]), using):
+    for delivery in retrying(lambda: list(expired.order_by("deadline")[:BATCH]), using):
         max_retries = registered_limits(delivery.group, using).max_retries
         if retrying(lambda d=delivery, m=max_retries: d.expire(m, delay), using):  # type: ignore[misc]
             taken += 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 
 from django.db import connections, models
@@ -19,6 +20,24 @@ class Verdict:
     error_class: str
     error: str
     traceback: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException, offset: int, attempts: int) -> Verdict:
+        kind = type(error)
+        module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+        trace = "".join(traceback.format_exception(error))
+        return cls(offset, attempts, module + kind.__qualname__, str(error), trace)
+
+
+class ProcessDied(Exception):
+    """The process that handled the message died, or its lease ran out."""
+
+    def __str__(self) -> str:
+        return str(self.__doc__)
+
+
+class AttemptsExhausted(Exception):
+    """No attempt was left when the message came up again."""
 
 
 class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):

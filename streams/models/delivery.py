@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,7 +13,7 @@ from streams import retries, sql
 from streams.conf import database, settings
 from streams.errors import LeaseLost, Reject, Retry, describe
 from streams.models.consumer import Consumer
-from streams.models.dead import DeadMessage, Verdict
+from streams.models.dead import DeadMessage, ProcessDied, Verdict
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQuerySet
 from streams.transactions import own_transaction, retrying
@@ -41,10 +40,6 @@ class Failure:
     offset: int
     error: BaseException
 
-    def verdict(self, attempt: int) -> Verdict:
-        trace = "".join(traceback.format_exception(self.error))
-        return Verdict(self.offset, attempt, _qualified(self.error), str(self.error), trace)
-
     def is_final(self, attempt: int, max_retries: int) -> bool:
         return isinstance(self.error, Reject) or retries.exhausted(attempt, max_retries)
 
@@ -53,16 +48,6 @@ class Failure:
         if delay is None:
             delay = retries.delay_after(attempt, settings().RETRY_DELAYS)
         return Again(self.offset, attempt + 1, delay, describe(self.error))
-
-
-def _qualified(error: BaseException) -> str:
-    kind = type(error)
-    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    return module + kind.__qualname__
-
-
-class ProcessDied(Exception):
-    """The process that handled the message died, or its lease ran out."""
 
 
 class DeliveryQuerySet(models.QuerySet["Delivery"]):
@@ -206,7 +191,7 @@ class Delivery(models.Model):
                 held = self._held().filter(progress=self.progress)
                 released = held.update(state=State.RELEASED, finished_at=UtcNow())
                 if released or self._written_before(state=State.RELEASED):
-                    self._wait([Again(offset, self.attempt) for offset in self._unsettled()])
+                    self._give_back()
 
         retrying(write, self.using)
 
@@ -216,7 +201,7 @@ class Delivery(models.Model):
         Returns False if it ended in the meantime. A retry that was never started keeps its
         attempt; anything else has spent one, since it may be what killed the process.
         """
-        died = ProcessDied(" ".join(str(ProcessDied.__doc__).split()))
+        died = ProcessDied()
         with own_transaction(self.using):
             expired = Delivery.objects.using(self.using).expired().filter(pk=self.pk)
             # A frozen process may hold the row: it must not keep the sweep from the others.
@@ -228,7 +213,7 @@ class Delivery(models.Model):
                 state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
             )
             if self.kind == Kind.RETRY and self.started_at is None:
-                self._wait([Again(self.first_offset, self.attempt)])
+                self._give_back()
             elif retries.exhausted(self.attempt, max_retries):
                 failures = [Failure(offset, died) for offset in self._unsettled()]
                 self._write(failures, max_retries)
@@ -277,7 +262,7 @@ class Delivery(models.Model):
         """The rows of the failed offsets, and the end of the retry row of a successful one."""
         final = [f for f in failures if f.is_final(self.attempt, max_retries)]
         for failure in final:
-            self._bury(failure.verdict(self.attempt))
+            self._bury(Verdict.of(failure.error, failure.offset, self.attempt))
         waiting = [f.again(self.attempt) for f in failures if f not in final]
         if waiting:
             self._wait(waiting)
@@ -285,6 +270,13 @@ class Delivery(models.Model):
             asked_again = self._own_retry().filter(again=True)
             if not asked_again.update(delivery=None, again=False, due_at=UtcNow()):
                 self._own_retry().delete()
+
+    def _give_back(self) -> None:
+        """What was not handed over waits again, its attempt unspent; a retry is as it was."""
+        if self.kind == Kind.RETRY:
+            self._own_retry().update(delivery=None, due_at=UtcNow(), again=False)
+        else:
+            self._wait([Again(offset, self.attempt) for offset in self._unsettled()])
 
     def _wait(self, rows: Sequence[Again]) -> None:
         if self.kind != Kind.RETRY:

@@ -8,7 +8,10 @@ from django.db import connections, models
 from django.utils.translation import gettext_lazy as _
 
 from streams import sql
+from streams.conf import database
+from streams.models.dead import DeadMessage, Verdict
 from streams.models.fields import UtcDateTimeField, UtcNow
+from streams.transactions import own_transaction
 
 MAX_ERROR = 1000
 CHUNK = 500
@@ -123,3 +126,17 @@ class RetryMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition_id}:{self.offset}"
+
+    def give_up(self, error: BaseException) -> bool:
+        """Make it a dead letter while it waits; False if somebody claimed or changed it."""
+        using = self._state.db or database()
+        rows = RetryMessage.objects.using(using)
+        with own_transaction(using):
+            waiting = rows.filter(pk=self.pk, delivery=None, attempt=self.attempt)
+            if not waiting.select_for_update(skip_locked=True).exists():
+                return False
+            verdict = Verdict.of(error, self.offset, self.attempt - 1)
+            letters = DeadMessage.objects.using(using)
+            letters.bury(self.group.topic_id, self.group_id, self.partition_id, verdict)
+            rows.filter(pk=self.pk).delete()
+        return True

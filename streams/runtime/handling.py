@@ -16,6 +16,7 @@ from streams import retries, sql
 from streams.api import ReceivedMessage
 from streams.errors import LeaseLost, describe
 from streams.models import Delivery, Failure, Kind, RetryMessage
+from streams.models.dead import AttemptsExhausted
 from streams.registry import Registration
 from streams.subscriptions import Limits
 from streams.transactions import connection_lost, own_transaction, retrying
@@ -24,10 +25,6 @@ logger = logging.getLogger("streams.handling")
 
 # A crash repeats the handler calls of at most this many seconds (and the one that was running).
 CHECKPOINT_SECONDS = 1.0
-
-
-class AttemptsExhausted(Exception):
-    """No attempt was left when the message came up again."""
 
 
 @dataclass

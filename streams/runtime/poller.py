@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from django.db.models import Exists, Min, OuterRef, Q
 
 from streams.conf import settings
+from streams.maintenance import NOTE_EVERY, note_sequencing
 from streams.models import ConsumerGroup, Cursor, RetryMessage
 from streams.runtime.feed import READABLE, Feed
 from streams.runtime.lifecycle import Lifecycle
@@ -33,11 +34,13 @@ class Poller:
         self._using = using
         self._drain = drain
         self._pause = QUICK_SECONDS
+        self._note_at = 0.0
 
     def step(self) -> float:
         started = time.monotonic()
         activity = self._held.activity()
         done = sequence(self._using)
+        self._note(started)
         ready = ready_groups([feed.group.pk for feed in self._feeds], self._using)
         for feed in self._feeds:
             if feed.group.pk in ready:
@@ -55,6 +58,12 @@ class Poller:
             self._pause = min(self._pause * 2, settings().POLL_SECONDS)
         # A look costs more the more there is to step over: spend at most half the time on it.
         return max(self._pause, time.monotonic() - started)
+
+    def _note(self, now: float) -> None:
+        """Leave a sign of life for those who watch, once in NOTE_EVERY."""
+        if now >= self._note_at:
+            note_sequencing(self._using)
+            self._note_at = now + NOTE_EVERY.total_seconds()
 
 
 def ready_groups(group_ids: Sequence[int], using: str) -> set[int]:

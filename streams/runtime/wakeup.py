@@ -91,8 +91,9 @@ atexit.register(lambda: _announcer.flush())
 
 
 def announce(using: str) -> None:
-    """Tell the consumers that something was committed. Never raises, never waits."""
-    _announcer.announce(using)
+    """Tell the consumers that there is something to claim. Never raises, never waits."""
+    if settings().REDIS is not None:
+        _announcer.announce(using)
 
 
 class Listener:

@@ -138,9 +138,9 @@ class Worker(threading.Thread):
             self._feed.wake()
             delivery, retry = claimed
             if not (retry and retry.alone):
-                self._handle(delivery, retry, limits, nullcontext(), self._may_go_on)
+                self._hand_over(delivery, retry, limits, nullcontext(), self._may_go_on)
                 return 0.0
-        self._handle(delivery, retry, limits, self._gate.alone(), self._may_go_on_alone)
+        self._hand_over(delivery, retry, limits, self._gate.alone(), self._may_go_on_alone)
         return 0.0
 
     def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
@@ -157,7 +157,7 @@ class Worker(threading.Thread):
         self._last_was_retry = False
         return None
 
-    def _handle(
+    def _hand_over(
         self,
         delivery: Delivery,
         retry: RetryMessage | None,

@@ -1,0 +1,11 @@
+"""The Celery application: ``celery -A emsproject worker -B`` runs the time-driven steps of EMS."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "emsproject.settings")
+
+app = Celery("emsproject")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()

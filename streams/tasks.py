@@ -1,0 +1,23 @@
+"""The time-driven steps as Celery tasks: for schedule.py, or to be called from anywhere."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from streams import maintenance
+from streams.conf import database
+
+
+@shared_task(name="ems.sequence", ignore_result=True)
+def sequence(using: str | None = None) -> None:
+    maintenance.sequence_all(database(using))
+
+
+@shared_task(name="ems.sweep", ignore_result=True)
+def sweep(using: str | None = None) -> None:
+    maintenance.sweep_if_due(database(using))
+
+
+@shared_task(name="ems.retries", ignore_result=True)
+def retries(using: str | None = None) -> None:
+    maintenance.step_retries_if_due(database(using))
