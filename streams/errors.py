@@ -75,6 +75,10 @@ class GroupMismatch(StreamsError):
     """The group exists with another mode: mode and ordering are fixed when it is created."""
 
 
+class GroupActive(StreamsError):
+    """The group has live consumers, which this would pull the ground from under."""
+
+
 class LeaseLost(StreamsError):
     """The delivery has been given to somebody else: what was done with it here changes nothing."""
 

@@ -220,6 +220,12 @@ BODIES_ON_PRIMARY = {
     vendor: BODIES[vendor] + (" FOR UPDATE" if vendor == MYSQL else "") for vendor in BODIES
 }
 
+# The body of a redriven message that has been purged meanwhile: the dead letter's own copy.
+BODY_OF_DEAD = (
+    "SELECT `offset`, `message_id`, `key`, `tag`, `headers`, `size`, `producer`, `sent_at`,"
+    " NULL, `body_type`, `body` FROM `ems_dead_msg` WHERE `id` = %s"
+)
+
 # --- retry and dead letters -------------------------------------------------------------------
 # Offsets that a group must see again. A waiting row keeps the higher attempt and the earlier
 # due_at; a row that a delivery holds is marked `again`, so that finishing it does not end it.

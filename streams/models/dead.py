@@ -7,8 +7,10 @@ from django.db import connections, models
 from django.utils.translation import gettext_lazy as _
 
 from streams import sql
+from streams.conf import database
 from streams.models.fields import NameField, UtcDateTimeField, UtcNow
 from streams.models.message import MAX_KEY, MAX_PRODUCER, MAX_TAG, BodyType
+from streams.transactions import own_transaction
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,21 @@ class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
         )
         parameters = (topic_id, group_id, *about, partition_id, verdict.offset)
         return sql.execute(self.db, statement, parameters) == 1
+
+    def reopen(self, verdict: Verdict) -> int:
+        """A redriven letter has failed again, and its message is gone: it is waiting once more."""
+        return self.update(
+            redriven_at=None,
+            died_at=UtcNow(),
+            attempts=verdict.attempts,
+            error_class=verdict.error_class[:255],
+            error=verdict.error,
+            traceback=verdict.traceback,
+        )
+
+    def waiting(self) -> DeadMessageQuerySet:
+        """Dead letters that nobody has redriven."""
+        return self.filter(redriven_at=None)
 
 
 class DeadMessage(models.Model):
@@ -106,3 +123,28 @@ class DeadMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition_id}:{self.offset}"
+
+    def redrive(self) -> bool:
+        """Have its group see the message again, from the first attempt; False if it was already.
+
+        The body is read from the dead letter if the message itself has been purged meanwhile.
+        """
+        from streams.models.retry import Again, RetryMessage
+
+        using = self._state.db or database()
+        with own_transaction(using):
+            # Locks in the order of all EMS: the retry row comes last.
+            letters = DeadMessage.objects.using(using).waiting().filter(pk=self.pk)
+            if not letters.update(redriven_at=UtcNow()):
+                return False
+            rows = RetryMessage.objects.using(using)
+            rows.schedule(self.group_id, self.partition_id, [Again(self.offset, 1)])
+            place = {"group": self.group_id, "partition": self.partition_id}
+            rows.filter(**place, offset=self.offset).update(dead_letter=self.pk)
+        return True
+
+    def discard(self) -> bool:
+        """Delete the dead letter for good; False if it was redriven or deleted meanwhile."""
+        using = self._state.db or database()
+        deleted, _rows = DeadMessage.objects.using(using).waiting().filter(pk=self.pk).delete()
+        return bool(deleted)

@@ -294,6 +294,11 @@ class Delivery(models.Model):
 
     def _bury(self, verdict: Verdict) -> None:
         letters = DeadMessage.objects.using(self.using)
-        if not letters.bury(self.group.topic_id, self.group_id, self.partition_id, verdict):
-            # The body has been purged meanwhile: there is nothing to keep, and it is counted.
+        if letters.bury(self.group.topic_id, self.group_id, self.partition_id, verdict):
+            return
+        # The message has been purged meanwhile. A redriven one is back in its dead letter; of
+        # any other there is nothing to keep, and it is counted.
+        redriven = self._own_retry().exclude(dead_letter=None)
+        origins = list(redriven.values_list("dead_letter", flat=True))
+        if not letters.filter(pk__in=origins).reopen(verdict):
             Delivery.objects.using(self.using).filter(pk=self.pk).update(missing=F("missing") + 1)

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from streams.errors import GroupActive
 from streams.models.fields import MAX_NAME, NameField, UtcDateTimeField, UtcNow
+
+DELETE_BATCH = 1000
 
 
 class Mode(models.TextChoices):
@@ -14,6 +19,15 @@ class Mode(models.TextChoices):
 class Start(models.TextChoices):
     EARLIEST = "earliest", _("At the earliest message kept")
     LATEST = "latest", _("After the newest message")
+
+
+class ConsumerGroupQuerySet(models.QuerySet["ConsumerGroup"]):
+    def pause(self) -> int:
+        """Claim nothing more, in all consumers within seconds; what runs is finished."""
+        return self.update(paused=True)
+
+    def resume(self) -> int:
+        return self.update(paused=False)
 
 
 class ConsumerGroup(models.Model):
@@ -38,6 +52,8 @@ class ConsumerGroup(models.Model):
     paused = models.BooleanField(_("paused"), default=False)
     created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
 
+    objects = ConsumerGroupQuerySet.as_manager()
+
     class Meta:
         db_table = "ems_group"
         verbose_name = _("consumer group")
@@ -46,3 +62,26 @@ class ConsumerGroup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ← {self.topic}"
+
+    def contents(self) -> dict[str, int]:
+        """How many rows of each kind the group has: what forgetting it would delete."""
+        return {
+            str(rows.model._meta.verbose_name_plural): rows.count() for rows in self._belongings()
+        }
+
+    def forget(self) -> None:
+        """Delete the group with its position, retries, dead letters and log.
+
+        In batches, the position first: a run that is broken off can be repeated. Raises
+        GroupActive while it has a live consumer.
+        """
+        if self.clients.live().exists():
+            raise GroupActive(_("The group %s has live consumers: stop them first.") % self)
+        for rows in self._belongings():
+            while batch := list(rows.order_by("pk").values_list("pk", flat=True)[:DELETE_BATCH]):
+                rows.filter(pk__in=batch).delete()
+        self.delete()
+
+    def _belongings(self) -> list[models.QuerySet[Any]]:
+        related = (self.cursors, self.retries, self.dead_letters, self.deliveries, self.clients)
+        return [manager.all() for manager in related]

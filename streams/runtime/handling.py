@@ -257,6 +257,8 @@ class Handling:
         claimed = self.delivery.last_offset + 1 - self.delivery.first_offset
         if len(rows) < claimed:
             rows = retrying(self._fetch_on_primary, self._using)
+        if not rows and self.retry and self.retry.dead_letter_id:
+            rows = sql.fetch(self._using, sql.BODY_OF_DEAD, [self.retry.dead_letter_id])
         found = {row[0] for row in rows}
         span = range(self.delivery.first_offset, self.delivery.last_offset + 1)
         self._missing = frozenset(offset for offset in span if offset not in found)
@@ -288,7 +290,7 @@ class Handling:
             size=size,
             producer=producer,
             created_at=_instant(created_at),
-            sequenced_at=_instant(sequenced_at),
+            sequenced_at=_instant(sequenced_at) if sequenced_at else None,
             body_type=kind,
             raw_body=bytes(body),
         )
