@@ -160,8 +160,6 @@ class Claimer:
         timeout: timedelta,
     ) -> Delivery:
         delivery = Delivery(
-            group=self.group,
-            partition=partition,
             first_offset=start,
             last_offset=end - 1,
             progress=start,
@@ -171,6 +169,9 @@ class Claimer:
             thread=self.thread[:64],
             token=uuid4().hex,
         )
+        # Before it is given its relations: otherwise the project's routers would be asked.
+        delivery._state.db = self.using
+        delivery.group, delivery.partition = self.group, partition
         self._unconfirmed.append(delivery)
         vendor = connections[self.using].vendor
         delivery.pk = sql.insert(

@@ -121,6 +121,9 @@ def _create(topic_id: int, registration: Registration, using: str) -> ConsumerGr
             latest = registration.start == Start.LATEST
             offset = partition.next_offset if latest else partition.first_offset
             Cursor.objects.using(using).create(
-                group=group, partition=partition, next_offset=offset, start_offset=offset
+                group_id=group.pk,  # ids: with objects the project's routers would be asked
+                partition_id=partition.pk,
+                next_offset=offset,
+                start_offset=offset,
             )
         return group

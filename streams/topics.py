@@ -83,7 +83,12 @@ def _resolve_in_transaction(
     name: str, using: str, create: bool | None, stale: TopicInfo | None
 ) -> TopicInfo:
     if stale and (info := _read(name, using)) and info.id == stale.id:
-        return _remember(using, info)  # it was committed before
+        # It was committed before. What has changed may be the caller's own, and be rolled back.
+        if info == stale:
+            _remember(using, info)
+        elif supports_other_connections(using):
+            _elsewhere(using, lambda: resolve(name, using, create=False))
+        return info
     if in_test_case(using):
         return _read(name, using) or _create(name, using, create)
     if not supports_other_connections(using):

@@ -43,6 +43,10 @@ class UtcDateTimeField(models.DateTimeField):  # type: ignore[type-arg]  # gener
     Takes and gives aware datetimes only.
     """
 
+    def to_python(self, value: Any) -> Any:
+        # A new row's default is the server's clock: there is nothing to parse or validate.
+        return value if isinstance(value, UtcNow) else super().to_python(value)
+
     def get_prep_value(self, value: Any) -> Any:
         if isinstance(value, datetime) and value.tzinfo is None:
             raise ValueError(f"{self.name} needs an aware datetime, not {value!r}")

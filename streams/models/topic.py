@@ -46,7 +46,8 @@ class Topic(models.Model):
         with transaction.atomic(using=kwargs.get("using") or self._state.db or database()):
             super().save(*args, **kwargs)
             if adding:
-                self.partitions.model.objects.using(self._state.db).create(topic=self)
+                # By id: with the object the project's routers would be asked.
+                self.partitions.model.objects.using(self._state.db).create(topic_id=self.pk)
 
     @property
     def readable(self) -> bool:

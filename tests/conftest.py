@@ -1,0 +1,162 @@
+"""Fixtures for all tests, and which tests run on which database.
+
+Markers (pyproject.toml): ``mysql`` needs MySQL or MariaDB, ``redis`` a Redis, ``bench`` is left
+out unless ``-m`` names it. What cannot run here is deselected, which pytest reports, not skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from pytest_django import Settings
+
+from tests.processes import Spawn
+from tests.proxy import Proxy
+from tests.sessions import Session, Threads
+from tests.settings import FOLDER
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    FOLDER.mkdir(mode=0o700, exist_ok=True)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if "EMS_TEST_RUN" not in os.environ:  # a named run may be continued with --reuse-db
+        shutil.rmtree(FOLDER, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    absent = set()
+    if os.environ.get("EMS_TEST_DB", "sqlite") == "sqlite":
+        absent.add("mysql")
+    if not os.environ.get("EMS_TEST_REDIS_URL"):
+        absent.add("redis")
+    if "bench" not in str(config.getoption("markexpr")):
+        absent.add("bench")
+    left_out = [item for item in items if absent & {mark.name for mark in item.iter_markers()}]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def vendor() -> str:
+    """The database that this run is about: ``sqlite``, ``mariadb`` or ``mysql``."""
+    return os.environ.get("EMS_TEST_DB", "sqlite")
+
+
+@pytest.fixture
+def ems_settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Change keys of EMS for this test: ``ems_settings(REDIS="redis", POLL_SECONDS=0.1)``.
+
+    Holds in this process and in the children it spawns afterwards; values must be JSON.
+    """
+
+    def change(**keys: Any) -> None:
+        settings.EMS = {**settings.EMS, **keys}
+        monkeypatch.setenv("EMS_TEST_EMS", json.dumps(settings.EMS))
+
+    return change
+
+
+@pytest.fixture
+def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No consumer is registered but those that this test registers."""
+    from streams import registry
+
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+@pytest.fixture
+def process_env(transactional_db: None) -> dict[str, str]:
+    """What to add to os.environ so that a child process uses this run's test database.
+
+    Depends on ``transactional_db``: a child sees only what is committed.
+    """
+    from django.db import connections
+
+    name = str(connections["default"].settings_dict["NAME"])
+    return {
+        "DJANGO_SETTINGS_MODULE": os.environ["DJANGO_SETTINGS_MODULE"],
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]]),
+        "EMS_TEST_DB_NAME": Path(name).stem if name.endswith(".sqlite3") else name,
+        "EMS_TEST_FOLDER": str(FOLDER),
+    }
+
+
+@pytest.fixture
+def spawn(process_env: dict[str, str]) -> Iterator[Spawn]:
+    """Start real Python processes on the test database; they are killed when the test ends.
+
+    ``spawn("from tests.hostapp.models import Order; print(Order.objects.count())")`` runs code,
+    ``spawn.command("ems_consume", "--once")`` a management command. Both return a Child, which is
+    waited for by what it prints (``expect``) or by its end (``succeed``), never by a duration.
+    """
+    spawn = Spawn(process_env)
+    yield spawn
+    spawn.close()
+
+
+@pytest.fixture
+def second_connection(transactional_db: None) -> Iterator[Callable[..., Session]]:
+    """Open a second session on the test database: ``other = second_connection()``.
+
+    It commits and locks on its own. Closed, and so rolled back, when the test ends.
+    """
+    sessions: list[Session] = []
+
+    def connect(alias: str = "default") -> Session:
+        sessions.append(Session(alias))
+        return sessions[-1]
+
+    yield connect
+    for session in sessions:
+        session.close()
+
+
+@pytest.fixture
+def in_thread(transactional_db: None) -> Iterator[Threads]:
+    """Run a function in a thread with connections of its own: ``in_thread(function, 1).result()``.
+
+    For what blocks: the test goes on while the other session waits for a lock.
+    """
+    threads = Threads()
+    yield threads
+    threads.close()
+
+
+@pytest.fixture
+def proxied(
+    request: pytest.FixtureRequest, transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Proxy]:
+    """A proxy that the alias ``default`` connects through, here and in children spawned later.
+
+    For another alias: ``@pytest.mark.parametrize("proxied", ["other"], indirect=True)``; children
+    use the proxy for all aliases. Mark such tests ``mysql``.
+    """
+    from django.db import connections
+
+    alias = getattr(request, "param", "default")
+    # The dict that the connections of all threads share.
+    given = connections[alias].settings_dict
+    variable = f"EMS_TEST_{os.environ['EMS_TEST_DB'].upper()}_URL"
+    url = urlsplit(os.environ[variable])
+    with Proxy(given["HOST"], given["PORT"]) as proxy:
+        account = url.netloc.rpartition("@")[0]
+        monkeypatch.setenv(variable, f"mysql://{account}@{proxy.host}:{proxy.port}/")
+        with monkeypatch.context() as patch:
+            patch.setitem(given, "HOST", proxy.host)
+            patch.setitem(given, "PORT", str(proxy.port))
+            connections[alias].close()
+            yield proxy
+        connections[alias].close()

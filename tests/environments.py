@@ -1,0 +1,176 @@
+"""The virtual environments of the checkout, made when first needed. Standard library only.
+
+.venv-demo   what the demo needs: no compiler
+.venv-fast   for the quick targets where .venv does not exist: no compiler either
+.venv        for the whole suite, with the MySQL driver, which is compiled
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from tests.packages import cache_folder, unpacked
+
+ROOT = Path(__file__).resolve().parent.parent
+STAMP = "ems-stamp"  # a file in the environment: for which pyproject.toml it was filled
+
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+FULL = "mysql,redis,demo,dev"
+LIGHT = "redis,demo,dev"
+
+
+class Missing(Exception):
+    """Something only the developer can install; the message is the one line that says what."""
+
+
+def demo() -> Path:
+    """The Python of the demo's environment. The project itself runs from the checkout."""
+    project = _project()
+    extra = project["optional-dependencies"]["demo"]
+    return _filled(".venv-demo", [*project["dependencies"], *extra])
+
+
+def light() -> Path:
+    """The Python for what needs no server: that of .venv where it was ever filled."""
+    if (ROOT / ".venv" / STAMP).exists():
+        return full()
+    return _filled(".venv-fast", _editable(LIGHT))
+
+
+def full() -> Path:
+    """The Python for the whole suite."""
+    requirements = _editable(FULL)
+    if _is_current(ROOT / ".venv", requirements):
+        return _python(ROOT / ".venv")
+    return _filled(".venv", requirements, env=_compiler_environment())
+
+
+def _editable(extras: str) -> list[str]:
+    return ["--editable", f".[{extras}]"]
+
+
+def _filled(name: str, requirements: list[str], env: dict[str, str] | None = None) -> Path:
+    """Create the environment and install into it, unless that was done for this pyproject.toml."""
+    folder = ROOT / name
+    if not _is_current(folder, requirements):
+        print(f"filling {name} …", file=sys.stderr, flush=True)
+        _create(folder)
+        words = [str(_python(folder)), "-m", "pip", "install", "-qq", *requirements]
+        if subprocess.run(words, cwd=ROOT, env={**os.environ, **(env or {})}).returncode:
+            raise Missing("pip could not install what is needed: see above")
+        (folder / STAMP).write_text(_stamp(requirements))
+    return _python(folder)
+
+
+def _create(folder: Path) -> None:
+    if _works(folder):
+        return
+    ways: list[list[str]] = [
+        [sys.executable, "-m", "venv"],
+        [sys.executable, "-m", "virtualenv"],
+        ["uv", "venv", "--seed", "--python", sys.executable],
+    ]
+    for way in ways:
+        shutil.rmtree(folder, ignore_errors=True)
+        if shutil.which(way[0]):
+            subprocess.run([*way, str(folder)], capture_output=True)
+        if _works(folder):
+            return
+    raise Missing(f"install python{PYTHON}-venv (or uv)")
+
+
+def _works(folder: Path) -> bool:
+    python = _python(folder)
+    check = [
+        str(python),
+        "-c",
+        f"import pip, sys; sys.exit(not sys.version.startswith('{PYTHON}.'))",
+    ]
+    return python.exists() and subprocess.run(check, capture_output=True).returncode == 0
+
+
+def _python(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+def _is_current(folder: Path, requirements: list[str]) -> bool:
+    stamp = folder / STAMP
+    return stamp.exists() and stamp.read_text() == _stamp(requirements)
+
+
+def _stamp(requirements: list[str]) -> str:
+    # The project's part only: an edit of the lint rules needs no other environment.
+    project = json.dumps(_project(), sort_keys=True)
+    return hashlib.sha256(f"{PYTHON} {requirements} {project}".encode()).hexdigest()
+
+
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project
+
+
+def _compiler_environment() -> dict[str, str]:
+    """What pip needs around it to compile the MySQL driver: installed by root, or unpacked."""
+    missing = []
+    if not shutil.which("gcc"):
+        missing += ["gcc", "libc6-dev"]
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        missing.append(f"python{PYTHON}-dev")
+    headers = _has_mysql_headers()
+    as_root = _root_command()
+    if as_root is not None and (missing or not headers):
+        wanted = [*missing, *([] if headers else ["default-libmysqlclient-dev", "pkg-config"])]
+        print(f"installing {' '.join(wanted)} …", file=sys.stderr, flush=True)
+        install = [*as_root, "apt-get", "-qq", "-y", "--no-install-recommends", "install"]
+        subprocess.run([*as_root, "apt-get", "-qq", "update"], stdout=subprocess.DEVNULL)
+        if subprocess.run([*install, *wanted], stdout=subprocess.DEVNULL).returncode == 0:
+            return {}
+    if missing:
+        raise Missing(f"install {' '.join(missing)} (to compile the MySQL driver)")
+    return {} if headers else _unpacked_headers()
+
+
+def _has_mysql_headers() -> bool:
+    if not shutil.which("pkg-config"):
+        return False
+    names = ["libmariadb", "mysqlclient", "mariadb"]
+    return any(subprocess.run(["pkg-config", "--exists", n]).returncode == 0 for n in names)
+
+
+def _root_command() -> list[str] | None:
+    """How to run apt-get as root without asking for a password; None: not at all."""
+    if not shutil.which("apt-get"):
+        return None
+    if os.geteuid() == 0:
+        return []
+    sudo = shutil.which("sudo")
+    if sudo and subprocess.run([sudo, "-n", "true"], capture_output=True).returncode == 0:
+        return [sudo, "-n"]
+    return None
+
+
+def _unpacked_headers() -> dict[str, str]:
+    root = unpacked("headers")
+    library = next(root.glob("usr/lib/*/libmariadb.so.*"))
+    folder = library.parent
+    return {
+        "MYSQLCLIENT_CFLAGS": f"-I{root}/usr/include/mariadb",
+        "MYSQLCLIENT_LDFLAGS": f"-L{folder} -Wl,-rpath,{folder} -l:{library.name}",
+    }
+
+
+def driver_environment() -> dict[str, str]:
+    """What a process needs to use the driver, where that was compiled with unpacked headers."""
+    # Without its plugins the library cannot log in to MySQL (caching_sha2_password).
+    plugins = next(cache_folder().glob("headers/usr/lib/*/libmariadb3/plugin"), None)
+    return {"MARIADB_PLUGIN_DIR": str(plugins)} if plugins else {}

@@ -1,0 +1,6 @@
+"""The settings that mypy sees the models through: the project's, with the app of the tests."""
+
+from emsproject.settings import *  # noqa: F403 - the settings of a module are its names
+from emsproject.settings import INSTALLED_APPS
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.hostapp"]

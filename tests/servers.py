@@ -1,0 +1,277 @@
+"""Private MariaDB, MySQL and Redis servers for tests and benchmarks. Standard library only.
+
+Each server lives in a short folder of its own under /tmp (a socket path holds about 100
+characters), listens on a free port of 127.0.0.1, accepts root without a password and is gone,
+folder and all, when its ``with`` block ends::
+
+    with running(["mariadb", "redis"]) as servers:
+        servers["mariadb"].url          # mysql://root@127.0.0.1:41234/
+
+Where the programs come from is decided in packages.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.packages import Programs, Unavailable
+
+READY_SECONDS = 90
+STOP_SECONDS = 20
+
+# Small enough for a laptop, durable as in production (a commit is flushed), so that what the
+# tests and benchmarks see is what a user gets.
+COMMON_CNF = """\
+[mysqld]
+user={user}
+datadir={folder}/data
+tmpdir={folder}
+socket={folder}/s
+pid-file={folder}/pid
+port={port}
+bind-address=127.0.0.1
+skip-name-resolve
+skip-log-bin
+character-set-server=utf8mb4
+max_connections=300
+max_allowed_packet=64M
+innodb_buffer_pool_size=256M
+innodb_flush_log_at_trx_commit=1
+secure-file-priv={folder}
+"""
+
+# The eight hours make every mix-up of the session's zone with UTC visible.
+MARIADB_CNF = """\
+default-time-zone='+08:00'
+"""
+
+# Ids that step by three, as under Galera or group replication: nobody may count on lastrowid + 1.
+MYSQL_CNF = """\
+auto_increment_increment=3
+mysqlx=OFF
+innodb_redo_log_capacity=256M
+"""
+
+# Over TCP root is '127.0.0.1', because names are not resolved.
+INIT_SQL = """\
+CREATE USER IF NOT EXISTS 'root'@'127.0.0.1';
+GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
+"""
+
+
+class ServerFailed(Exception):
+    """A server did not start; the message ends with the last lines of its log."""
+
+
+class Server:
+    """One private server process: ``prepare()``, ``start()``, ``wait()``, then ``stop()``."""
+
+    kind = ""
+
+    def __init__(self, programs: Programs) -> None:
+        self.programs = programs
+        self.folder = Path(tempfile.mkdtemp(prefix=f"ems-{self.kind[:2]}-", dir="/tmp"))
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"mysql://root@127.0.0.1:{self.port}/"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def prepare(self) -> None:
+        """Write the configuration and the empty data folder."""
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def answers(self, connection: socket.socket) -> bool:
+        """Whether what listens at our port speaks our protocol."""
+        # A MySQL server greets with a packet whose fifth byte is its protocol, 10; an error is 255.
+        return connection.recv(5)[4:] == b"\x0a"
+
+    def start(self) -> None:
+        """Start the process. Call it in the main thread: see ``_end_with_parent``."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*_end_with_parent(), *self.command()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us; we end the servers ourselves
+            )
+
+    def wait(self) -> None:
+        """Return when the server accepts connections; raise ServerFailed when it will not."""
+        give_up_at = time.monotonic() + READY_SECONDS
+        while not self._ready():
+            if self.process is None or self.process.poll() is not None:
+                raise ServerFailed(f"{self.kind} ended at its start:\n{self.log_tail()}")
+            if time.monotonic() > give_up_at:
+                raise ServerFailed(f"{self.kind} is not ready in time:\n{self.log_tail()}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End the process, by its pid, and remove its folder. Safe to call twice."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log_tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(lines[-20:])
+
+    def _ready(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                return self.answers(connection)
+        except OSError:
+            return False
+
+    def _run(self, *command: str) -> None:
+        with self.log.open("ab") as log:
+            done = subprocess.run(command, stdout=log, stderr=log)
+        if done.returncode:
+            raise ServerFailed(f"{self.kind}: {command[0]} failed:\n{self.log_tail()}")
+
+    def _options(self) -> list[str]:
+        return [f"--defaults-file={self.folder}/my.cnf"]
+
+    def _init_file(self) -> str:
+        # Not in my.cnf: --initialize, which makes the tables it needs, would read it too.
+        return f"--init-file={self.folder}/init.sql"
+
+    def _write_cnf(self, special: str) -> None:
+        common = COMMON_CNF.format(user=getpass.getuser(), folder=self.folder, port=self.port)
+        where = self.programs.server_options()
+        (self.folder / "my.cnf").write_text(common + special + where)
+        (self.folder / "init.sql").write_text(INIT_SQL)
+
+
+class MariaDB(Server):
+    kind = "mariadb"
+
+    def prepare(self) -> None:
+        self._write_cnf(MARIADB_CNF)
+        self._run(
+            self.programs.program("mariadb-install-db"),
+            "--no-defaults",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            f"--user={getpass.getuser()}",
+            f"--datadir={self.folder}/data",
+            *([f"--basedir={self.programs.root}/usr"] if self.programs.root else []),
+        )
+
+    def command(self) -> list[str]:
+        return [self.programs.program("mariadbd"), *self._options(), self._init_file()]
+
+
+class MySQL(Server):
+    kind = "mysql"
+
+    def prepare(self) -> None:
+        self._write_cnf(MYSQL_CNF)
+        self._run(self.programs.program("mysqld"), *self._options(), "--initialize-insecure")
+
+    def command(self) -> list[str]:
+        return [self.programs.program("mysqld"), *self._options(), self._init_file()]
+
+
+class Redis(Server):
+    kind = "redis"
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def command(self) -> list[str]:
+        options = f"--port {self.port} --bind 127.0.0.1 --appendonly no --dir {self.folder}"
+        return [self.programs.program("redis-server"), *options.split(), "--save", ""]
+
+    def answers(self, connection: socket.socket) -> bool:
+        connection.sendall(b"PING\r\n")
+        return connection.recv(5) == b"+PONG"
+
+
+class Given:
+    """A server that the environment names (EMS_TEST_…_URL): ours to use, not to start or stop."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+
+KINDS: dict[str, type[Server]] = {"mariadb": MariaDB, "mysql": MySQL, "redis": Redis}
+
+
+def url_variable(kind: str) -> str:
+    """The environment variable that names a server of this kind, e.g. EMS_TEST_MYSQL_URL."""
+    return f"EMS_TEST_{kind.upper()}_URL"
+
+
+@contextlib.contextmanager
+def running(
+    kinds: list[str], *, unavailable: Callable[[str, Unavailable], None] | None = None
+) -> Iterator[dict[str, Server | Given]]:
+    """Run servers of these kinds until the block ends. Call it in the main thread.
+
+    A URL in the environment wins over a server of our own. What cannot be had raises
+    Unavailable, or is told to ``unavailable(kind, reason)`` and left out.
+    """
+    found: dict[str, Server | Given] = {}
+    own: list[Server] = []
+    try:
+        for kind in kinds:
+            if url := os.environ.get(url_variable(kind)):
+                found[kind] = Given(url)
+                continue
+            try:
+                own.append(KINDS[kind](Programs.find(kind)))
+            except Unavailable as reason:
+                if unavailable is None:
+                    raise
+                unavailable(kind, reason)
+            else:
+                found[kind] = own[-1]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda server: server.prepare(), own))
+        for server in own:
+            server.start()
+        for server in own:
+            server.wait()
+        yield found
+    finally:
+        for server in own:
+            server.stop()
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _end_with_parent() -> list[str]:
+    # Even when dev.py is killed outright, no server stays behind: Linux tells the child. It goes
+    # by the thread that started the child, hence start() belongs to the main thread.
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []

@@ -1,0 +1,119 @@
+"""The Django settings of the tests: one database server, chosen by the environment.
+
+EMS_TEST_DB            sqlite (default), mariadb or mysql
+EMS_TEST_MARIADB_URL   mysql://user:password@host:port/ and so on: dev.py sets these
+EMS_TEST_MYSQL_URL
+EMS_TEST_REDIS_URL     without it the tests marked redis are left out
+EMS_TEST_RUN           part of the test databases' names; default: this process' id, so that two
+                       runs may share a server. Name it, and pytest's --reuse-db works
+
+The fixture ``process_env`` sets these for child processes:
+
+EMS_TEST_DB_NAME       the test database itself, which exists already
+EMS_TEST_FOLDER        the folder of this run: SQLite's files, EMS's state
+EMS_TEST_EMS           keys of EMS that a test has changed, as JSON
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+VENDOR = os.environ.get("EMS_TEST_DB", "sqlite")
+RUN = os.environ.get("EMS_TEST_RUN", str(os.getpid()))
+
+
+# conftest.py makes and removes it: settings are also read where nothing runs, by mypy.
+FOLDER = Path(os.environ.get("EMS_TEST_FOLDER") or f"{tempfile.gettempdir()}/ems-{RUN}")
+
+
+def _database(suffix: str = "") -> dict[str, Any]:
+    """The settings of one alias; ``suffix`` sets its database's name apart."""
+    given = os.environ.get("EMS_TEST_DB_NAME")
+    # Django creates test_…; in a child process it exists and is the database to connect to.
+    name = f"{given or f'test_ems_{RUN}'}{suffix}"
+    if VENDOR == "sqlite":
+        path = str(FOLDER / f"{name}.sqlite3")  # a file: processes must be able to share it
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": path,
+            "OPTIONS": {
+                "transaction_mode": "IMMEDIATE",
+                "timeout": 20,
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            },
+            "TEST": {"NAME": path},
+        }
+    url = urlsplit(os.environ[f"EMS_TEST_{VENDOR.upper()}_URL"])
+    unix_socket = parse_qs(url.query).get("unix_socket", [""])[0]
+    return {
+        "ENGINE": "django.db.backends.mysql",
+        "NAME": name if given else name.removeprefix("test_"),
+        "USER": unquote(url.username or "root"),
+        "PASSWORD": unquote(url.password or ""),
+        "HOST": unix_socket or url.hostname or "127.0.0.1",
+        "PORT": str(url.port or ""),
+        "OPTIONS": {"charset": "utf8mb4"},
+        "TEST": {"NAME": name, "CHARSET": "utf8mb4"},
+    }
+
+
+# `other` is for what depends on the alias: a database of its own on the same server.
+DATABASES = {"default": _database(), "other": _database("_other")}
+
+CACHES: dict[str, dict[str, Any]] = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+}
+if redis_url := os.environ.get("EMS_TEST_REDIS_URL"):
+    CACHES["redis"] = {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": redis_url,
+        "OPTIONS": {"SERIALIZER": "django_redis.serializers.json.JSONSerializer"},
+    }
+
+# Without Redis, as a first user has it; a test that wants it says ems_settings(REDIS="redis").
+EMS: dict[str, Any] = {
+    "STATE_DIR": str(FOLDER / "state"),
+    **json.loads(os.environ.get("EMS_TEST_EMS", "{}")),
+}
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "streams",
+    "monitoring",
+    "tests.hostapp",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+ROOT_URLCONF = "emsproject.urls"
+STATIC_URL = "static/"
+SECRET_KEY = "only-for-tests"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # fast
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
