@@ -90,7 +90,7 @@ class Claimer:
         self.turn += 1
         first = self.turn % len(behind)
         for cursor_id, partition_id, number, end in behind[first:] + behind[:first]:
-            partition = Partition(id=partition_id, number=number, next_offset=end)
+            partition = self._partition(partition_id, number, end)
             with own_transaction(self.using):
                 if free := sql.fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [cursor_id]):
                     return self._take(cursor_id, free[0], partition, batch, timeout)
@@ -102,8 +102,11 @@ class Claimer:
                 return None
             # Whoever held the lock has taken what we saw; there may be more by now.
             ((end,),) = sql.fetch(self.using, sql.PARTITION_END, [partition_id])
-            partition = Partition(id=partition_id, number=number, next_offset=end)
+            partition = self._partition(partition_id, number, end)
             return self._take(cursor_id, cursor[0], partition, batch, timeout)
+
+    def _partition(self, *values: int) -> Partition:
+        return Partition.from_db(self.using, ["id", "number", "next_offset"], values)
 
     def _take(
         self,
@@ -191,7 +194,6 @@ class Claimer:
                 sql.later(vendor, timeout),
             ],
         )
-        delivery._state.db = self.using
         delivery._state.adding = False
         return delivery
 

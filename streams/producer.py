@@ -75,6 +75,7 @@ def send(
     alias = _alias(using)
     due_at = None if delay is None and deliver_at is None else _due_at(delay, deliver_at)
     connection = connections[alias]
+    inserting = False
     try:
         row = _prepare(alias, topic, body, key, tag, headers)
         info = _writable(topic, alias)
@@ -87,10 +88,11 @@ def send(
             statement = sql.INSERT_MESSAGES + sql.message_values(vendor, due_sql)
             parameters = (partition_id, *due_parameters, *row)
         with connection.cursor() as cursor:
+            inserting = True
             cursor.execute(statement, parameters)
             message_id = cursor.lastrowid
     except (DatabaseError, InterfaceError) as error:
-        raise _translated(error, alias) from error
+        raise _translated(error, alias, inserting) from error
     _announce(alias)
     return SendResult(message_id, info.name, number)
 
@@ -103,6 +105,7 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
     alias = _alias(using)
     connection = connections[alias]
     checked: list[tuple[str, str, tuple[Any, ...]]] = []
+    inserting = False
     try:
         for message in messages:
             if not isinstance(message, Outgoing):
@@ -121,13 +124,15 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
             for topic, due_sql, row in checked
         ]
         chunks = list(_chunks(rows))
+        connection.ensure_connection()
+        inserting = True
         if len(chunks) == 1:
             ids = _insert(alias, chunks[0])
         else:
             with transaction.atomic(using=alias):
                 ids = [id_ for chunk in chunks for id_ in _insert(alias, chunk)]
     except (DatabaseError, InterfaceError) as error:
-        raise _translated(error, alias) from error
+        raise _translated(error, alias, inserting) from error
     _announce(alias)
     return [
         SendResult(id_, info.name, info.partitions[0][1])
@@ -270,7 +275,7 @@ def _chunks(
     chunk: list[tuple[TopicInfo, str, tuple[Any, ...]]] = []
     size = 0
     for row in rows:
-        row_size = row[2][-2]
+        row_size = row[2][-2] + len(row[2][-5] or "")  # the body and the headers
         if chunk and (len(chunk) == CHUNK_ROWS or size + row_size > CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0
@@ -300,14 +305,14 @@ def _insert(alias: str, chunk: list[tuple[TopicInfo, str, tuple[Any, ...]]]) -> 
         return list(range(first, first + step * len(chunk), step))
 
 
-def _translated(error: Exception, alias: str) -> Exception:
+def _translated(error: Exception, alias: str, inserting: bool) -> Exception:
     """The error to raise in place of one that the database gave."""
     if error_number(error) == NO_SUCH_TABLE or "no such table: ems_" in str(error):
         return NotMigrated(
             _("The tables of EMS are missing on %r: run “manage.py migrate --database %s”.")
             % (alias, alias)
         )
-    if error_number(error) in REPLY_LOST and not in_transaction(alias):
+    if inserting and error_number(error) in REPLY_LOST and not in_transaction(alias):
         return SendOutcomeUnknown()
     return error
 

@@ -148,6 +148,13 @@ CURSORS_BEHIND = (
     " ORDER BY c.`partition_id`, c.`replay`"
 )
 
+# The same for all groups of a process, to know whom to wake.
+GROUPS_BEHIND = (
+    "SELECT DISTINCT c.`group_id` FROM `ems_cursor` c"
+    " JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
+    " WHERE c.`group_id` IN (%s) AND c.`next_offset` < p.`next_offset`"
+)
+
 # One cursor by its key. The lock is what makes a range of offsets one client's. The first form
 # leaves a cursor that is being claimed from; the second queues up for it.
 _CURSOR = "SELECT `next_offset`, `stop_offset` FROM `ems_cursor` WHERE `id` = %s"
@@ -179,6 +186,17 @@ ANY_DUE_RETRY = _for_each_vendor("SELECT 1" + _DUE_RETRY + " LIMIT 1")
 LOCK_DUE_RETRY = _for_each_vendor(
     "SELECT `id`" + _DUE_RETRY + " ORDER BY `due_at` LIMIT 1 {skip_locked}"
 )
+
+# The groups that have a retry to claim. The MIN lets the server jump from group to group in
+# ems_retry_due; as EXISTS it would step over all retries that wait for their time.
+GROUPS_WITH_DUE_RETRIES = {
+    vendor: (
+        "SELECT `group_id`, MIN(`due_at`) FROM `ems_retry_msg` WHERE `group_id` IN (%s)"  # noqa: S608
+        f" AND `delivery_id` IS NULL AND `due_at` <= {NOW[vendor].replace('%', '%%')}"
+        " GROUP BY `group_id`"
+    )
+    for vendor in (MYSQL, SQLITE)
+}
 
 # --- settle -----------------------------------------------------------------------------------
 # The outcome of a delivery's offsets below the new progress, and its end when that is past the
@@ -279,6 +297,11 @@ COPY_TO_DEAD = _for_each_vendor(
     " m.`created_at`, %s, %s, %s, %s, {now}"
     " FROM `ems_msg` m WHERE m.`partition_id` = %s AND m.`offset` = %s"
 )
+
+
+def placeholders(values: Sequence[Any]) -> str:
+    """The inside of an IN for these values."""
+    return ", ".join(["%s"] * len(values))
 
 
 def insert(using: str, statement: str, parameters: Iterable[Any]) -> int:

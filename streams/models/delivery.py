@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from streams import retries, sql
 from streams.conf import database, settings
 from streams.errors import LeaseLost, Reject, Retry, describe
-from streams.models.consumer import Consumer
+from streams.models.consumer import LEASE, Consumer
 from streams.models.dead import DeadMessage, ProcessDied, Verdict
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQuerySet
@@ -247,8 +247,11 @@ class Delivery(models.Model):
         return range(self.progress, self.last_offset + 1)
 
     def _client_is_live(self) -> bool:
+        # A lease outlives its process: only a renewal after the deadline shows that the call, and
+        # not the whole process, is what was overdue.
         clients = Consumer.objects.using(self.using).live()
-        return clients.filter(client_id=self.client_id, group=self.group_id).exists()
+        renewed = clients.filter(lease_until__gte=self.deadline + LEASE)
+        return renewed.filter(client_id=self.client_id, group=self.group_id).exists()
 
     def _retries(self) -> RetryMessageQuerySet:
         return RetryMessage.objects.using(self.using)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from django.db.models import Exists, Min, OuterRef, Q
+from django.db import connections
 
+from streams import sql
 from streams.conf import settings
 from streams.maintenance import NOTE_EVERY, note_sequencing
-from streams.models import ConsumerGroup, Cursor, RetryMessage
-from streams.runtime.feed import READABLE, Feed
+from streams.runtime.feed import Feed
 from streams.runtime.lifecycle import Lifecycle
 from streams.runtime.worker import Held
 from streams.sequencer import sequence
@@ -20,6 +20,10 @@ from streams.transactions import retrying
 BUSY_SECONDS = 0.01
 # After something was found, polling starts over at this pace and slows down to POLL_SECONDS.
 QUICK_SECONDS = 0.02
+
+
+# Retries come due by the second, not by the millisecond: they are looked for no oftener.
+RETRY_SECONDS = 0.2
 
 
 class Poller:
@@ -35,16 +39,14 @@ class Poller:
         self._drain = drain
         self._pause = QUICK_SECONDS
         self._note_at = 0.0
+        self._look_for_retries_at = 0.0
 
     def step(self) -> float:
         started = time.monotonic()
         activity = self._held.activity()
         done = sequence(self._using)
         self._note(started)
-        ready = ready_groups([feed.group.pk for feed in self._feeds], self._using)
-        for feed in self._feeds:
-            if feed.group.pk in ready:
-                feed.wake()
+        ready = self._wake_ready(started)
         if done.more:
             return 0.0
         if done.busy:
@@ -59,6 +61,18 @@ class Poller:
         # A look costs more the more there is to step over: spend at most half the time on it.
         return max(self._pause, time.monotonic() - started)
 
+    def _wake_ready(self, now: float) -> bool:
+        """Wake the feeds that have something to claim; whether there was one."""
+        groups = [feed.group.pk for feed in self._feeds]
+        ready = behind_groups(groups, self._using)
+        if now >= self._look_for_retries_at:
+            ready |= groups_with_due_retries(groups, self._using)
+            self._look_for_retries_at = now + RETRY_SECONDS
+        woken = [feed for feed in self._feeds if feed.group.pk in ready and feed.limits()]
+        for feed in woken:
+            feed.wake()
+        return bool(woken)
+
     def _note(self, now: float) -> None:
         """Leave a sign of life for those who watch, once in NOTE_EVERY."""
         if now >= self._note_at:
@@ -66,20 +80,14 @@ class Poller:
             self._note_at = now + NOTE_EVERY.total_seconds()
 
 
-def ready_groups(group_ids: Sequence[int], using: str) -> set[int]:
-    """The groups, of these, that have something to claim now."""
-    behind = Cursor.objects.using(using).behind().filter(group=OuterRef("pk"))
-    # The MIN lets the server jump from group to group in ems_retry_due; as EXISTS it would step
-    # over all retries that wait for their time.
-    waiting = RetryMessage.objects.using(using).due().filter(group__in=group_ids)
-    due = waiting.values("group").annotate(first=Min("due_at")).values_list("group", "first")
-    groups = ConsumerGroup.objects.using(using).filter(
-        pk__in=group_ids, paused=False, topic__access__in=READABLE
-    )
+def behind_groups(group_ids: Sequence[int], using: str) -> set[int]:
+    """The groups, of these, that have new messages to claim."""
+    statement = sql.GROUPS_BEHIND % sql.placeholders(group_ids)
+    return {row[0] for row in retrying(lambda: sql.fetch(using, statement, group_ids), using)}
 
-    def look() -> set[int]:
-        with_retries = [group for group, _first in due]
-        ready = groups.filter(Exists(behind) | Q(pk__in=with_retries))
-        return set(ready.values_list("pk", flat=True))
 
-    return retrying(look, using)
+def groups_with_due_retries(group_ids: Sequence[int], using: str) -> set[int]:
+    """The groups, of these, that have a retry to claim."""
+    vendor = connections[using].vendor
+    statement = sql.GROUPS_WITH_DUE_RETRIES[vendor] % sql.placeholders(group_ids)
+    return {row[0] for row in retrying(lambda: sql.fetch(using, statement, group_ids), using)}

@@ -1,0 +1,32 @@
+"""Group1 on A, Group2 and Group3 on B: each writes a record of every message it is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.db import connection
+
+from streams import ReceivedMessage, consumer
+
+BATCH = 100
+
+INSERT = (
+    "INSERT INTO scenarios_record (topic, `group`, `partition`, `offset`, producer, n, process,"
+    " times, at) VALUES {} ON DUPLICATE KEY UPDATE times = times + 1"
+)
+
+
+def record(messages: Sequence[ReceivedMessage]) -> None:
+    values: list[object] = []
+    for m in messages:
+        producer, n = m.body
+        values += [m.topic, m.group, m.partition, m.offset, producer, n, os.getpid()]
+    row = "(%s, %s, %s, %s, %s, %s, %s, 1, UTC_TIMESTAMP(6))"
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT.format(", ".join([row] * len(messages))), values)
+
+
+for topic, group in (("A", "Group1"), ("B", "Group2"), ("B", "Group3")):
+    consumer(topic, group=group, batch=BATCH, threads=2, atomic=settings.SCENARIO_ATOMIC)(record)

@@ -1,0 +1,122 @@
+"""What happens to the processes and servers of a scenario while they work.
+
+Each is a generator: it does one thing, then yields the seconds to the next. The stage runs it until
+all has been consumed and it has done its share.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import MySQLdb
+import redis
+from django.db import connection
+
+if TYPE_CHECKING:
+    from tests.scenarios.stage import Stage
+
+Disturbance = Callable[["Stage"], Iterator[float]]
+
+RESTART_AFTER = 3.0  # seconds, as in the seed
+PAST_THE_LEASE = 20.0
+
+
+def nothing(stage: Stage) -> Iterator[float]:
+    """All goes well."""
+    yield 0.0
+
+
+def kill(stage: Stage) -> Iterator[float]:
+    """kill -9 of a random consumer, restarted after 3 s; producers die in mid-transaction."""
+    for n in range(stage.rounds(small=2, full=8)):
+        doomed = stage.producer(f"doomed{n}", "A=50", "B=50", "--doomed")
+        victim = random.choice(stage.consumers)
+        victim.kill()
+        stage.say(f"killed {victim.name}")
+        yield RESTART_AFTER
+        victim.start()
+        if doomed.says("doomed"):
+            doomed.kill()
+            stage.say("killed a producer before its commit")
+        yield random.uniform(1.0, 4.0)
+
+
+def freeze(stage: Stage) -> Iterator[float]:
+    """SIGSTOP of a consumer past its lease; SIGCONT."""
+    for _ in range(stage.rounds(small=1, full=4)):
+        victim = random.choice(stage.consumers)
+        victim.freeze()
+        stage.say(f"froze {victim.name}")
+        yield PAST_THE_LEASE
+        victim.thaw()
+        yield 3.0
+
+
+def redis_(stage: Stage) -> Iterator[float]:
+    """FLUSHALL, then stopped, then started again."""
+    client = redis.Redis.from_url(stage.redis.url)
+    for _ in range(stage.rounds(small=1, full=3)):
+        client.flushall()
+        stage.say("flushed Redis")
+        yield 1.0
+        stage.crash(stage.redis)
+        stage.say("killed Redis")
+        yield 5.0
+        stage.restart(stage.redis)
+        yield 3.0
+
+
+def database(stage: Stage) -> Iterator[float]:
+    """kill -9 of the database server, and its restart."""
+    for _ in range(stage.rounds(small=1, full=3)):
+        stage.crash(stage.database)
+        stage.say("killed the database")
+        yield 2.0
+        stage.restart(stage.database)
+        yield 8.0
+
+
+def truncate(stage: Stage) -> Iterator[float]:
+    """ALTER TABLE and TRUNCATE of ems_msg under load: what was not consumed is gone, counted."""
+    for _ in range(stage.rounds(small=1, full=3)):
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE ems_msg COMMENT = 'altered under load', ALGORITHM=INPLACE")
+            stage.say("altered ems_msg")
+        yield 1.0
+        with connection.cursor() as cursor:
+            cursor.execute("TRUNCATE TABLE ems_msg")
+            stage.say("truncated ems_msg")
+        yield 3.0
+
+
+def sever(stage: Stage) -> Iterator[float]:
+    """The server ends the connections of everyone else."""
+    for _ in range(stage.rounds(small=3, full=15)):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT ID FROM information_schema.PROCESSLIST"
+                " WHERE DB = DATABASE() AND ID <> CONNECTION_ID()"
+            )
+            others = [row[0] for row in cursor.fetchall()]
+            for other in others:
+                try:
+                    cursor.execute(f"KILL {other:d}")
+                except MySQLdb.Error:
+                    continue  # it has gone by itself
+                except Exception as error:  # noqa: BLE001 - Django's name for the same
+                    stage.say(str(error))
+        stage.say(f"ended {len(others)} connections")
+        yield 2.0
+
+
+DISTURBANCES: dict[str, Disturbance] = {
+    "consistency": nothing,
+    "kill": kill,
+    "freeze": freeze,
+    "redis": redis_,
+    "database": database,
+    "truncate": truncate,
+    "sever": sever,
+}

@@ -1,0 +1,89 @@
+"""The processes of a scenario: started, killed, frozen and ended by their pid."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class Process:
+    """One child that can be started again after its death."""
+
+    def __init__(self, name: str, words: list[str], log: Path) -> None:
+        self.name = name
+        self._words = words
+        self._log = log
+        self._popen: subprocess.Popen[bytes] | None = None
+        self.kills = 0
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-u", *self._words],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def status(self) -> int | None:
+        return self._popen.poll() if self._popen else None
+
+    def kill(self) -> None:
+        self.kills += 1
+        self._signal(signal.SIGKILL)
+        if self._popen:
+            self._popen.wait()
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def stop(self, patience: float = 20.0) -> int:
+        """SIGTERM, and SIGKILL if it does not follow; returns the exit status."""
+        self.thaw()
+        self._signal(signal.SIGTERM)
+        if self._popen is None:
+            return 0
+        try:
+            return self._popen.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -9
+
+    def says(self, text: str, patience: float = 30.0) -> bool:
+        """Wait until its log contains ``text``."""
+        limit = time.monotonic() + patience
+        while time.monotonic() < limit:
+            if text in self.log():
+                return True
+            time.sleep(0.05)
+        return False
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._popen is not None and self._popen.poll() is None:
+            self._popen.send_signal(number)
+
+
+def producer(name: str, folder: Path, *words: str) -> Process:
+    return Process(name, ["-m", "tests.scenarios.producer", name, *words], folder / f"{name}.log")
+
+
+def consumer(name: str, folder: Path, *groups: str) -> Process:
+    options = [word for group in groups for word in ("--group", group)]
+    words = ["-m", "django", "ems_consume", *options]
+    return Process(name, words, folder / f"{name}.log")

@@ -1,0 +1,22 @@
+"""The settings of the processes of a scenario: the tests' own, with Redis and short retries."""
+
+import os
+
+from tests.settings import *  # noqa: F403
+from tests.settings import EMS, INSTALLED_APPS
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.scenarios"]
+EMS = {
+    **EMS,
+    "REDIS": "redis",
+    "RETRY_DELAYS": [1.0],
+    "POLL_SECONDS": 0.5,
+    "DRAIN_SECONDS": 10.0,
+}
+SCENARIO_ATOMIC = "EMS_SCENARIO_PLAIN" not in os.environ
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "handlers": {"stderr": {"class": "logging.StreamHandler"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+}

@@ -1,0 +1,108 @@
+"""The stage of a scenario: servers and a database of its own, the processes, and the clock."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from django.db import Error, connection
+
+from streams.models import Cursor, Delivery, Message, RetryMessage
+from tests.scenarios import fleet
+from tests.scenarios.disturbances import Disturbance
+from tests.scenarios.fleet import Process
+from tests.scenarios.report import GROUPS, Report, missing, report
+
+SETTLE_SECONDS = 180.0
+
+
+class Stage:
+    """Runs producers, consumers and one disturbance until everything committed is consumed."""
+
+    def __init__(self, database: Any, redis: Any, *, full: bool, may_miss: bool) -> None:
+        self.database = database
+        self.redis = redis
+        self.full = full
+        self.may_miss = may_miss
+        self.folder = Path(tempfile.mkdtemp(prefix="ems-scenario-"))
+        n = 50_000 if full else 1_500
+        self.producers = [
+            self._producer("P1", f"A={n}"),
+            self._producer("P2", f"A={n}", f"B={n}"),
+        ]
+        self.consumers = [
+            fleet.consumer("C1", self.folder, "Group1"),
+            fleet.consumer("C2", self.folder, "Group2"),
+            fleet.consumer("C3", self.folder, "Group1", "Group3"),
+        ]
+        self._extra: list[Process] = []
+        self._started = time.monotonic()
+
+    def rounds(self, *, small: int, full: int) -> int:
+        return full if self.full else small
+
+    def say(self, text: str) -> None:
+        print(f"{time.monotonic() - self._started:6.1f} s  {text}", flush=True)
+
+    def producer(self, name: str, *words: str) -> Process:
+        """Start one more producer."""
+        process = self._producer(name, *words)
+        process.start()
+        self._extra.append(process)
+        return process
+
+    def crash(self, server: Any) -> None:
+        server.process.kill()
+        server.process.wait()
+
+    def restart(self, server: Any) -> None:
+        server.start()
+        server.wait()
+        connection.close()
+
+    def run(self, disturbance: Disturbance) -> Report:
+        try:
+            for process in (*self.consumers, *self.producers):
+                process.start()
+            self.say("3 consumers and 2 producers are running")
+            self._disturb(disturbance)
+            self._until("all is sent", lambda: all(p.status is not None for p in self.producers))
+            for process in self.producers:
+                if process.status:
+                    raise SystemExit(f"{process.name} failed:\n{process.log()[-3000:]}")
+            self._until("all is consumed", self._consumed)
+            return report()
+        finally:
+            for process in (*self.consumers, *self.producers, *self._extra):
+                process.stop()
+
+    def _producer(self, name: str, *words: str) -> Process:
+        return fleet.producer(name, self.folder, *words)
+
+    def _disturb(self, disturbance: Disturbance) -> None:
+        time.sleep(2.0)  # the length of the quiet before it is part of the scenario
+        for pause in disturbance(self):
+            time.sleep(pause)
+        self.say("the disturbance is over")
+
+    def _consumed(self) -> bool:
+        open_ = Delivery.objects.open().exists() or RetryMessage.objects.exists()
+        if self.may_miss:
+            behind = Cursor.objects.behind().exists()
+            return not (open_ or behind or Message.objects.inbox().exists())
+        return not open_ and not any(missing(group) for group in GROUPS)
+
+    def _until(self, what: str, condition: Any) -> None:
+        limit = time.monotonic() + SETTLE_SECONDS * (5 if self.full else 1)
+        while time.monotonic() < limit:
+            with suppress(Error):
+                if condition():
+                    self.say(what)
+                    return
+            time.sleep(0.5)
+        logs = "\n".join(f"--- {p.name}\n{p.log()[-2000:]}" for p in self.consumers)
+        print(f"never: {what}\n{logs}\n{report()}", flush=True)
+        raise SystemExit(1)
