@@ -61,7 +61,7 @@ class ConsumerGroup(models.Model):
         constraints = (models.UniqueConstraint(fields=["topic", "name"], name="ems_group_name"),)
 
     def __str__(self) -> str:
-        return f"{self.name} ← {self.topic}"
+        return f"{self.name} on {self.topic}"
 
     def contents(self) -> dict[str, int]:
         """How many rows of each kind the group has: what forgetting it would delete."""

@@ -32,7 +32,7 @@ class Feed:
 
     @property
     def name(self) -> str:
-        return f"{self.registration.group} ← {self.registration.topic}"
+        return f"{self.registration.group} on {self.registration.topic}"
 
     def limits(self) -> Limits | None:
         """The limits in force; None while the group is paused, or its topic not to be read."""

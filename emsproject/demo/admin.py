@@ -1,0 +1,29 @@
+from django.contrib import admin
+from django.http import HttpRequest
+
+from emsproject.demo.models import Flight, Handled
+
+
+class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only in stubs
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+
+@admin.register(Flight)
+class FlightAdmin(ReadOnly):
+    list_display = ("code", "date", "scheduled", "departed", "delay", "origin", "dest")
+    search_fields = ("=number", "=carrier", "=dest")
+
+
+@admin.register(Handled)
+class HandledAdmin(ReadOnly):
+    list_display = ("group", "partition", "offset", "attempt", "note")
+    search_fields = ("=group", "=flight", "=attempt")

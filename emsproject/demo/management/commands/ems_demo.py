@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from rich.console import Console
+
+from emsproject.demo import stage
+from emsproject.demo.departures import timetable
+from emsproject.demo.interruption import Interrupted, Interruption
+from emsproject.demo.play import Play
+from emsproject.demo.processes import ChildEnded
+from emsproject.demo.screen import introduce
+from emsproject.demo.serving import serve
+
+INTERRUPTED = 130
+
+
+class Command(BaseCommand):
+    help = "Send real flights in transactions, consume them in three groups, and audit the result."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--flights", type=int, help="only the first FLIGHTS of the timetable")
+        parser.add_argument(
+            "--exit", action="store_true", help="exit after the audit, also on a terminal"
+        )
+        parser.add_argument("--folder", type=Path, help="the demo passes this to itself")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["flights"] is not None and options["flights"] < 1:
+            raise CommandError("--flights takes a number from 1.")
+        folder: Path | None = options["folder"]
+        if folder is None:
+            stage.enter()
+        if folder != settings.STATE_DIR:
+            raise CommandError("--folder is not for you: leave it out.")
+        interruption = Interruption()
+        interruption.install()
+        console = Console(highlight=False)
+        interactive = sys.stdin.isatty() and console.is_terminal and not options["exit"]
+        try:
+            with stage.folder_of_its_own(folder):
+                self._play(folder, options["flights"], console, interruption)
+                if interactive:
+                    self._serve(folder, console, interruption)
+        except Interrupted:
+            self.stderr.write("Interrupted: all processes of the demo have ended.")
+            sys.exit(INTERRUPTED)
+        except ChildEnded as error:
+            raise CommandError(str(error)) from error
+
+    def _play(
+        self, folder: Path, limit: int | None, console: Console, interruption: Interruption
+    ) -> None:
+        flights = list(timetable(limit))
+        introduce(console, len(flights))
+        call_command("migrate", verbosity=0)
+        if not Play(flights, folder, console, interruption).run().clean:
+            raise CommandError("The audit has found something wrong: see above.")
+
+    def _serve(self, folder: Path, console: Console, interruption: Interruption) -> None:
+        try:
+            serve(folder, console, interruption)
+        except Interrupted:  # the way to end it
+            console.print()

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+
+
+class Flight(models.Model):
+    """One departure, as in fixtures/flights.csv.gz."""
+
+    date = models.DateField()
+    scheduled = models.TimeField()
+    departed = models.TimeField(null=True)
+    delay = models.IntegerField("delay in minutes", null=True)
+    carrier = models.CharField(max_length=2)
+    number = models.PositiveIntegerField()
+    tailnum = models.CharField(max_length=6, blank=True)
+    origin = models.CharField(max_length=3)
+    dest = models.CharField("destination", max_length=3)
+    distance = models.PositiveIntegerField("distance in miles")
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.date}"
+
+    @property
+    def code(self) -> str:
+        return f"{self.carrier}{self.number}"
+
+    def event(self) -> dict[str, Any]:
+        """What the consumers are told."""
+        return {
+            "flight": self.pk,
+            "code": self.code,
+            "date": self.date,
+            "departed": self.departed,
+            "delay": self.delay,
+            "origin": self.origin,
+            "dest": self.dest,
+            "distance": self.distance,
+        }
+
+
+class Handled(models.Model):
+    """The effect of one handler call on one message.
+
+    Deliberately without a unique constraint: a message that was handled twice is to be seen.
+    """
+
+    group = models.CharField(max_length=16)
+    partition = models.PositiveIntegerField()
+    offset = models.BigIntegerField()
+    attempt = models.PositiveIntegerField()
+    flight = models.BigIntegerField()
+    note = models.CharField(max_length=80)
+
+    class Meta:
+        verbose_name_plural = "handled"
+
+    def __str__(self) -> str:
+        return f"{self.group}: {self.note}"

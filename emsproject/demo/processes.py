@@ -1,0 +1,94 @@
+"""The demo's child processes: started, watched, and ended by their pid."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.conf import settings
+
+from emsproject.demo.interruption import Interruption
+
+# More than EMS_DRAIN_SECONDS (stage.py), after which a consumer leaves by itself.
+PATIENCE_SECONDS = 15.0
+LOOK_SECONDS = 0.02
+LAST_LINES = 15
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+class ChildEnded(Exception):
+    """A process of the demo has ended by itself."""
+
+
+def _end_with_parent() -> None:
+    """A demo that is killed outright can end nobody: let the kernel send the SIGTERM."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Child:
+    """One ``manage.py`` command in a process of its own; what it prints goes into a file."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
+        self.name = name
+        self._log = folder / f"{name}.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - only words of the demo itself
+                [sys.executable, str(settings.BASE_DIR / "manage.py"), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for the demo alone, which then ends its children in order.
+                start_new_session=True,
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            )
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._process.poll()
+
+    def check(self) -> None:
+        """Raise ChildEnded if it does not run any more."""
+        if self.status is not None:
+            lines = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+            raise ChildEnded("\n".join([f"{self.name} ended with status {self.status}:", *lines]))
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """End it if it still runs; returns when it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def running(
+    commands: Mapping[str, Sequence[str]], folder: Path, interruption: Interruption
+) -> Iterator[list[Child]]:
+    """Start a child for each command; whatever happens inside, none is left behind."""
+    children: list[Child] = []
+    try:
+        for name, command in commands.items():
+            children.append(Child(name, command, folder))
+        yield children
+    finally:
+        stop(children, interruption)
+
+
+def stop(children: Sequence[Child], interruption: Interruption) -> None:
+    """Let all finish what they are doing; at a second interruption, kill them."""
+    for child in children:
+        child.terminate()
+    limit = time.monotonic() + PATIENCE_SECONDS
+    while any(child.status is None for child in children):
+        if time.monotonic() > limit or interruption.times > 1:
+            for child in children:
+                child.kill()
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,165 @@
+"""``make demo`` keeps what it promises: it ends by itself, cleanly, and touches nobody's data."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import http.cookiejar
+import os
+import re
+import signal
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.demo.terminal import Terminal
+from tests.processes import PATIENCE_SECONDS, ROOT, Child
+
+pytestmark = pytest.mark.slow
+
+DEMO = [sys.executable, "-u", "manage.py", "ems_demo"]
+# The whole way of `make demo`, but in the environment that the tests run in.
+MAKE_DEMO = """\
+import sys
+from pathlib import Path
+from tests import dev, environments
+environments.demo = lambda: Path(sys.executable)
+sys.argv = ["dev.py", "demo"]
+sys.exit(dev.main())
+"""
+
+
+@pytest.fixture
+def run(demo_env: dict[str, str]) -> Iterator[Callable[..., Child]]:
+    children: list[Child] = []
+
+    def start(*words: str) -> Child:
+        children.append(Child(list(words), demo_env))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.close()
+
+
+@pytest.fixture
+def terminal(demo_env: dict[str, str]) -> Iterator[Terminal]:
+    terminal = Terminal([*DEMO, "--flights", "300"], demo_env)
+    yield terminal
+    terminal.close()
+
+
+def row(output: str, name: str) -> list[int]:
+    """The numbers of one line of the final table, without the rate at its end."""
+    table = output.partition("messages/s")[2]
+    (line,) = re.findall(rf"^  {name}  (.*)$", table, re.MULTILINE)
+    return [int(number.replace(",", "")) for number in line.split()][:3]
+
+
+def processes_of(folder: Path) -> list[str]:
+    """The command lines of the living processes that were started with this folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder).encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # ended meanwhile, or somebody else's
+            continue
+    return found
+
+
+def test_the_fixture_holds_ten_thousand_real_departures() -> None:
+    with gzip.open(ROOT / "fixtures" / "flights.csv.gz", "rt", encoding="utf-8") as file:
+        flights = list(csv.DictReader(file))
+    departed = [flight for flight in flights if flight["departed"]]
+    assert len(departed) >= 10_000
+    assert {flight["date"][:7] for flight in flights} == {"2013-01"}
+    assert {flight["origin"] for flight in flights} == {"EWR", "JFK", "LGA"}
+
+
+def test_without_a_terminal_the_demo_exits_with_a_clean_audit(
+    run: Callable[..., Child], tmp_path: Path
+) -> None:
+    output = run(*DEMO, "--flights", "300").succeed()
+    # Of the first 300 flights one was cancelled, two were very late, two went to St. Thomas.
+    assert row(output, "sent")[0] == 299
+    assert row(output, "rolled back") == [1]
+    assert row(output, "board") == [299, 0, 0]
+    assert row(output, "billing") == [299, 4, 0]
+    assert row(output, "customs") == [297, 4, 2]
+    assert "299 messages x 3 groups, and 1 rolled back: 0 lost, 0 duplicated" in output
+    assert not list((tmp_path / "stage").iterdir()), "the demo has left its folder behind"
+
+
+def test_the_demo_leaves_the_database_of_the_project_alone(
+    run: Callable[..., Child], demo_env: dict[str, str], tmp_path: Path
+) -> None:
+    demo_env["DATABASE_URL"] = f"sqlite:///{tmp_path}/project.sqlite3"
+    demo_env["REDIS_URL"] = "redis://127.0.0.1:1/0"
+    run(*DEMO, "--flights", "1").succeed()
+    assert not (tmp_path / "project.sqlite3").exists()
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["secret-key"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_half_way_no_process_is_left_behind(
+    number: signal.Signals, run: Callable[..., Child], tmp_path: Path
+) -> None:
+    demo = run(sys.executable, "-u", "-c", MAKE_DEMO)
+    demo.expect(" s   sent")
+    demo.expect(" s   sent")
+    assert sum("ems_consume" in line for line in processes_of(tmp_path)) == 3
+    if number == signal.SIGINT:
+        os.killpg(demo.pid, number)  # as a terminal does
+    else:
+        demo.send_signal(number)
+    assert demo.wait() == 128 + number
+    assert processes_of(tmp_path) == []
+    assert not list((tmp_path / "stage").iterdir())
+    assert "Traceback" not in demo.text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's help")
+def test_a_demo_that_is_killed_outright_takes_its_processes_along(
+    run: Callable[..., Child], tmp_path: Path
+) -> None:
+    demo = run(*DEMO)
+    demo.expect(" s   sent")
+    assert processes_of(tmp_path)
+    demo.kill()
+    limit = time.monotonic() + PATIENCE_SECONDS
+    while left := processes_of(tmp_path):
+        assert time.monotonic() < limit, left
+        time.sleep(0.05)
+
+
+def test_on_a_terminal_the_admin_is_served_until_ctrl_c(terminal: Terminal, tmp_path: Path) -> None:
+    address = terminal.expect(r"http://127\.0\.0\.1:\d+/admin/")[0]
+    password = terminal.expect(r"as admin with the password (\S+)\s")[1]
+    terminal.expect("Ctrl-C")
+    assert "0 lost, 0 duplicated" in terminal.text
+    page = log_in(address, password)
+    assert "Log out" in page
+    assert "Flights" in page
+    terminal.press_ctrl_c()
+    assert terminal.wait() == 0
+    assert processes_of(tmp_path) == []
+    assert not list((tmp_path / "stage").iterdir())
+    assert terminal.text.count(password) == 1
+
+
+def log_in(address: str, password: str) -> str:
+    cookies = http.cookiejar.CookieJar()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(cookies))
+    with browser.open(address, timeout=20):
+        pass
+    token = next(cookie.value for cookie in cookies if cookie.name == "csrftoken")
+    form = {"username": "admin", "password": password, "csrfmiddlewaretoken": token}
+    data = urllib.parse.urlencode(form).encode()
+    with browser.open(f"{address}login/?next=/admin/", data, timeout=20) as response:
+        return str(response.read().decode())
