@@ -77,7 +77,7 @@ class Claimer:
                 partition=tried.partition_id,
                 first_offset=tried.first_offset,
             )
-            found = place.open().filter(token=tried.token).first()
+            found = place.open().filter(token=tried.token).select_related("partition").first()
         if found:
             found.group = self.group
         return found

@@ -6,6 +6,7 @@ SystemConfig that overrides a default below, so that it can be changed while all
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -64,7 +65,8 @@ class Settings:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
             if not _positive(getattr(self, name)):
                 raise ConfigurationError(_("EMS[%r] must be a number of seconds > 0.") % name)
-        if not self.RETRY_DELAYS or not all(_positive(delay) for delay in self.RETRY_DELAYS):
+        delays = self.RETRY_DELAYS
+        if not isinstance(delays, Sequence) or not delays or not all(map(_positive, delays)):
             raise ConfigurationError(
                 _("EMS['RETRY_DELAYS'] must be a list of one or more numbers of seconds > 0.")
             )
@@ -75,7 +77,9 @@ class Settings:
 
 
 def _positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return math.isfinite(value) and value > 0
 
 
 _settings: Settings | None = None
@@ -85,7 +89,9 @@ def settings() -> Settings:
     """The validated ``EMS`` settings; raises ConfigurationError."""
     global _settings
     if _settings is None:
-        given = dict(getattr(django_settings, "EMS", {}))
+        given = getattr(django_settings, "EMS", {})
+        if not isinstance(given, dict):
+            raise ConfigurationError(_("The setting EMS must be a dict, not %r.") % (given,))
         known = [field.name for field in fields(Settings)]
         for name in given:
             if name not in known:

@@ -83,6 +83,10 @@ class LeaseLost(StreamsError):
     """The delivery has been given to somebody else: what was done with it here changes nothing."""
 
 
+# A century: beyond it, dates leave the range of a server's DATETIME sooner or later.
+MAX_DELAY = timedelta(days=36525)
+
+
 class Retry(Exception):
     """Raise in a handler: see this message again later. It counts as an attempt.
 
@@ -94,6 +98,8 @@ class Retry(Exception):
             delay = timedelta(seconds=delay)
         if delay is not None and delay < timedelta(0):
             raise ValueError(_("a retry cannot be due in the past"))
+        if delay is not None and delay > MAX_DELAY:
+            raise ValueError(_("a retry cannot be more than a century away"))
         super().__init__(reason)
         self.delay: timedelta | None = delay
 
@@ -107,5 +113,18 @@ class Reject(Exception):
 
 def describe(error: Any) -> str:
     """Class and text of an error on one line, at most 1,000 characters."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return " ".join(text.split())[:1000]
+    name, text = type(error).__name__, text_of(error)
+    return " ".join((f"{name}: {text}" if text else name).split())[:1000]
+
+
+def text_of(error: Any) -> str:
+    """The text of an error as every database can store it, whatever its ``__str__`` does."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - it is a handler's own class
+        text = "(its text cannot be had)"
+    return storable(text)
+
+
+def storable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

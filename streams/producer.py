@@ -140,9 +140,28 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
     ]
 
 
-async def asend(topic: str, body: Any = None, **options: Any) -> SendResult:
+async def asend(
+    topic: str,
+    body: Any = None,
+    *,
+    key: str | None = None,
+    tag: str = "",
+    headers: Mapping[str, str] | None = None,
+    delay: timedelta | float | None = None,
+    deliver_at: datetime | None = None,
+    using: str | None = None,
+) -> SendResult:
     """:func:`send` for async code. It joins no transaction: Django's are bound to sync code."""
-    return await sync_to_async(send)(topic, body, **options)
+    return await sync_to_async(send)(
+        topic,
+        body,
+        key=key,
+        tag=tag,
+        headers=headers,
+        delay=delay,
+        deliver_at=deliver_at,
+        using=using,
+    )
 
 
 _INSERT_ONE = {
@@ -178,11 +197,11 @@ def _prepare(
     headers: Mapping[str, str] | None,
 ) -> tuple[Any, ...]:
     """Check everything but the topic; the row without its partition and due_at."""
-    validated_name(topic, _("topic"), MAX_NAME)
+    validated_name(topic, "topic", MAX_NAME)
     if key is not None:
-        validated_name(key, _("key"), MAX_KEY)
+        validated_name(key, "key", MAX_KEY)
     if tag != "":
-        validated_name(tag, _("tag"), MAX_TAG)
+        validated_name(tag, "tag", MAX_TAG)
     raw, body_type = encode(body)
     limit = conf.system("msgMaxSizeInBytes", alias)
     if len(raw) > limit:

@@ -100,8 +100,8 @@ def consumer(
 
     Raises InvalidConsumer, InvalidName.
     """
-    validated_name(topic, _("topic"), MAX_NAME)
-    validated_name(group, _("group"), MAX_NAME)
+    validated_name(topic, "topic", MAX_NAME)
+    validated_name(group, "group", MAX_NAME)
     _require(batch is None or _is_count(batch, 1, MAX_BATCH), "batch", f"1 … {MAX_BATCH}")
     _require(threads is None or _is_count(threads, 1, 1000), "threads", "1 … 1000")
     _require(max_retries is None or _is_count(max_retries, 0, 10**6), "max_retries", "≥ 0")

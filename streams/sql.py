@@ -150,7 +150,7 @@ CURSORS_BEHIND = (
 
 # The same for all groups of a process, to know whom to wake.
 GROUPS_BEHIND = (
-    "SELECT DISTINCT c.`group_id` FROM `ems_cursor` c"
+    "SELECT c.`group_id` FROM `ems_cursor` c"
     " JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
     " WHERE c.`group_id` IN (%s) AND c.`next_offset` < p.`next_offset`"
 )

@@ -6,6 +6,7 @@ from celery import shared_task
 
 from streams import maintenance
 from streams.conf import database
+from streams.registry import autodiscover
 
 
 @shared_task(name="ems.sequence", ignore_result=True)
@@ -15,9 +16,11 @@ def sequence(using: str | None = None) -> None:
 
 @shared_task(name="ems.sweep", ignore_result=True)
 def sweep(using: str | None = None) -> None:
+    autodiscover()  # the decorators say how many retries a group has
     maintenance.sweep_if_due(database(using))
 
 
 @shared_task(name="ems.retries", ignore_result=True)
 def retries(using: str | None = None) -> None:
+    autodiscover()
     maintenance.step_retries_if_due(database(using))

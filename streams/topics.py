@@ -48,18 +48,21 @@ os.register_at_fork(after_in_child=forget)
 
 
 def validated_name(name: Any, what: str, max_length: int) -> str:
-    """The name itself; raises InvalidName if it could not be stored and found again as it is."""
+    """The name itself; raises InvalidName if it could not be stored and found again as it is.
+
+    ``what`` is translated here: decorators call this before the apps are ready.
+    """
     if not isinstance(name, str):
-        raise InvalidName(_("The %s must be a string, not %r.") % (what, name))
+        raise InvalidName(_("The %s must be a string, not %r.") % (_(what), name))
     if not name or name != name.strip():
-        raise InvalidName(_("The %s %r is empty or has blanks around it.") % (what, name))
+        raise InvalidName(_("The %s %r is empty or has blanks around it.") % (_(what), name))
     if len(name) > max_length:
         raise InvalidName(
             _("The %(what)s is longer than %(max)d characters: %(name)r…")
-            % {"what": what, "max": max_length, "name": name[:40]}
+            % {"what": _(what), "max": max_length, "name": name[:40]}
         )
     if not name.isprintable():
-        raise InvalidName(_("The %s %r has characters that cannot be printed.") % (what, name))
+        raise InvalidName(_("The %s %r has characters that cannot be printed.") % (_(what), name))
     return name
 
 

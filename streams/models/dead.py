@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams import sql
 from streams.conf import database
+from streams.errors import storable, text_of
 from streams.models.fields import NameField, UtcDateTimeField, UtcNow
 from streams.models.message import MAX_KEY, MAX_PRODUCER, MAX_TAG, BodyType
 from streams.transactions import own_transaction
@@ -27,8 +28,8 @@ class Verdict:
     def of(cls, error: BaseException, offset: int, attempts: int) -> Verdict:
         kind = type(error)
         module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-        trace = "".join(traceback.format_exception(error))
-        return cls(offset, attempts, module + kind.__qualname__, str(error), trace)
+        trace = storable("".join(traceback.format_exception(error)))
+        return cls(offset, attempts, module + kind.__qualname__, text_of(error), trace)
 
 
 class ProcessDied(Exception):

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from streams.conf import MAX_BATCH
 from streams.errors import GroupActive
 from streams.models.fields import MAX_NAME, NameField, UtcDateTimeField, UtcNow
 
@@ -46,9 +48,14 @@ class ConsumerGroup(models.Model):
     )
     max_retries = models.PositiveIntegerField(_("maximum retries"), null=True, blank=True)
     consume_timeout = models.PositiveIntegerField(
-        _("consume timeout in seconds"), null=True, blank=True
+        _("consume timeout in seconds"), null=True, blank=True, validators=[MinValueValidator(1)]
     )
-    batch = models.PositiveIntegerField(_("batch"), null=True, blank=True)
+    batch = models.PositiveIntegerField(
+        _("batch"),
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_BATCH)],
+    )
     paused = models.BooleanField(_("paused"), default=False)
     created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
 

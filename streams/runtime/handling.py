@@ -133,7 +133,9 @@ class Handling:
             return
         try:
             failures = self._call_batch(messages)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises
             failures = [Failure(message.offset, error) for message in messages]
         self._settle(after, failures)
 
@@ -149,9 +151,9 @@ class Handling:
                 else:
                     failures = self._call_batch(messages)
                 self._settle(after, failures)
-        except LeaseLost:
+        except (LeaseLost, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if connection_lost(error):
                 connections[self._using].close()
             if self._was_committed(after):
@@ -179,7 +181,9 @@ class Handling:
     def _call(self, message: ReceivedMessage) -> BaseException | None:
         try:
             self._timed(self.registration.handler, message)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises
             return error
         return None
 
@@ -187,7 +191,8 @@ class Handling:
         returned = self._timed(self.registration.handler, messages)
         if returned is None:
             return []
-        if not isinstance(returned, Mapping) or not set(returned) <= set(messages):
+        valid = isinstance(returned, Mapping) and set(returned) <= set(messages)
+        if not valid or not all(isinstance(e, BaseException) for e in returned.values()):
             raise TypeError(
                 f"{self.registration.name} must return None or {{message: exception}}, "
                 f"not {returned!r:.200}"
@@ -197,9 +202,21 @@ class Handling:
     def _timed(self, handler: Callable[[Any], Any], argument: Any) -> Any:
         self._call_started = time.monotonic()
         try:
-            return handler(argument)
+            returned = handler(argument)
         finally:
             self._call_started = None
+            left_open = self._left_open()
+            if left_open:  # the outcome must not be part of it
+                connections[self._using].close()
+        if left_open:
+            raise RuntimeError("the handler left a transaction open: it was rolled back")
+        return returned
+
+    def _left_open(self) -> bool:
+        connection = connections[self._using]
+        if connection.connection is None or connection.in_atomic_block:
+            return False
+        return bool(connection.settings_dict["AUTOCOMMIT"] and not connection.autocommit)
 
     def _begin(self) -> bool:
         """Whether the next call may start now, with the lease long enough for it."""

@@ -1,0 +1,45 @@
+"""The project of the README, made of its own code blocks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytest_django import Settings
+
+from tests.docs.documents import DOCS, README, files
+
+# What the documents leave to the reader.
+OURS = {
+    "shop/__init__.py": "",
+    "shop/models.py": "from tests.hostapp.models import Order\n",
+    "shop_settings.py": """\
+from pathlib import Path
+from tests.settings import *
+
+INSTALLED_APPS = [*INSTALLED_APPS, "shop"]
+EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+EMAIL_FILE_PATH = Path(__file__).parent / "mail"
+""",
+}
+
+
+@pytest.fixture
+def shop(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    clean_registry: None,
+) -> Iterator[Path]:
+    """The folder of the project; its app ``shop`` is installed in this process too."""
+    for name, text in {**OURS, **files(README), **files(DOCS / "testing.md")}.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "shop"]
+    yield tmp_path
+    for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
+        del sys.modules[name]

@@ -1,0 +1,86 @@
+"""The example of the README does what the README says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core import mail
+from django.test import RequestFactory
+
+from streams import send
+from streams.models import Message
+from streams.testing import drain
+from tests.docs.documents import README, ROOT, blocks, files, section
+from tests.hostapp.models import Order
+from tests.processes import Spawn
+
+
+def place_order(number: str) -> int:
+    """Call the README's view, as a browser would."""
+    views = import_module("shop.views")  # made of the README by the fixture `shop`
+    response = views.place_order(RequestFactory().post("/orders/", {"number": number}))
+    return int(response.status_code)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_example_mails_an_order_that_was_committed(shop: Path) -> None:
+    assert place_order("A7") == 201
+    result = drain()
+    assert (result.done, result.failed) == (1, 0)
+    assert [m.subject for m in mail.outbox] == ["Order A7"]
+    assert Message.objects.get().key == Order.objects.get().number
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_example_mails_nothing_of_an_order_that_was_rolled_back(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send_and_fail(*args: Any, **options: Any) -> None:
+        send(*args, **options)
+        raise KeyError
+
+    monkeypatch.setattr("shop.views.send", send_and_fail)
+    with pytest.raises(KeyError):
+        place_order("A7")
+    assert drain().done == 0
+    assert mail.outbox == []
+    assert not Order.objects.exists()
+
+
+@pytest.mark.slow
+def test_the_command_of_the_example_consumes(
+    shop: Path, spawn: Spawn, process_env: dict[str, str]
+) -> None:
+    place_order("A7")
+    python, manage, *words = shlex.split(blocks(README, "console")[0])
+    assert (python, manage) == ("python", "manage.py")
+    path = os.pathsep.join([str(shop), process_env["PYTHONPATH"]])
+    env = {"DJANGO_SETTINGS_MODULE": "shop_settings", "PYTHONPATH": path}
+    spawn.command(*words, "--drain", env=env).succeed()
+    (letter,) = (shop / "mail").iterdir()
+    assert "Subject: Order A7" in letter.read_text()
+
+
+def test_the_example_has_fifteen_lines() -> None:
+    code = "".join(files(README).values()) + blocks(README, "console")[0]
+    assert len([line for line in code.splitlines() if line and line[0] != "#"]) == 15
+
+
+def test_what_the_readme_installs_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = section(README, "Install")
+    (extra,) = set(re.findall(r"django-ems\[(\w+)\]", text))
+    assert extra in project["optional-dependencies"]
+    apps = {"INSTALLED_APPS": list[str]()}
+    exec(blocks(README, "python")[2], apps)  # noqa: S102 - the block is ours
+    assert set(apps["INSTALLED_APPS"]) <= set(settings.INSTALLED_APPS)
+    python = project["requires-python"].removeprefix(">=")
+    assert f"Python {python} or newer" in text

@@ -1,0 +1,102 @@
+"""docs/settings.md says what the code does: names, defaults, options, constants."""
+
+from __future__ import annotations
+
+import inspect
+from ast import literal_eval
+from dataclasses import fields
+from datetime import timedelta
+from importlib import import_module
+
+import pytest
+from django.core.management import load_command_class
+from django.core.management.base import BaseCommand
+
+from streams import conf, consumer
+from streams.models import ConsumerGroup, SystemConfig
+from streams.registry import find
+from streams.subscriptions import Overrides, limits, subscribe, threads
+from tests.docs.documents import DOCS, section, table
+
+SETTINGS = DOCS / "settings.md"
+
+
+def test_every_key_of_ems_is_documented_with_its_default() -> None:
+    documented = {key: literal_eval(text) for key, text in table(SETTINGS, "The dict EMS").items()}
+    assert documented == {field.name: field.default for field in fields(conf.Settings)}
+
+
+def test_every_run_time_setting_is_documented_with_its_default() -> None:
+    rows = table(SETTINGS, "Run-time settings")
+    assert {name: literal_eval(text) for name, text in rows.items()} == conf.DEFAULTS
+
+
+def test_every_argument_of_consumer_is_documented_with_its_default() -> None:
+    parameters = inspect.signature(consumer).parameters
+    required = inspect.Parameter.empty
+    expected = {
+        name: "required" if parameter.default is required else parameter.default
+        for name, parameter in parameters.items()
+    }
+    rows = table(SETTINGS, "@consumer")
+    documented = {n: text if text == "required" else literal_eval(text) for n, text in rows.items()}
+    assert documented == expected
+
+
+def test_every_option_of_ems_consume_is_documented() -> None:
+    command = load_command_class("streams", "ems_consume")
+    options = option_names(command) - option_names(BaseCommand())
+    assert set(table(SETTINGS, "ems_consume")) == options
+
+
+def option_names(command: BaseCommand) -> set[str]:
+    parser = command.create_parser("manage.py", "x")
+    return {option for action in parser._actions for option in action.option_strings}
+
+
+def test_every_constant_has_the_documented_value() -> None:
+    for path, text in table(SETTINGS, "Fixed numbers").items():
+        module, _, name = path.rpartition(".")
+        value = getattr(import_module(module), name)
+        seconds = value.total_seconds() if isinstance(value, timedelta) else value
+        assert seconds == literal_eval(text), path
+
+
+def test_a_documented_row_of_system_config_can_be_written(db: None) -> None:
+    (example,) = [text for text in blocks_of("Run-time settings") if "SystemConfig" in text]
+    exec(example)  # noqa: S102 - the block is ours
+    assert SystemConfig.objects.get().name == "consumerBatchSize"
+    assert conf.system("consumerBatchSize", "default") == 50
+
+
+def blocks_of(heading: str) -> list[str]:
+    return section(SETTINGS, heading).split("```python\n")[1:][0].split("```")[:1]
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("clean_registry")
+def test_the_documented_one_of_four_settings_holds() -> None:
+    """The section “Which one holds”, from the weakest to the strongest."""
+
+    def in_force(command_line: Overrides) -> tuple[int, int, float, int]:
+        registration = find("orders", "mail")
+        assert registration
+        group = subscribe(registration, "default")
+        now = limits(group, registration, "default", command_line)
+        how_many = threads(registration, "default", command_line)
+        return now.batch, now.max_retries, now.consume_timeout.total_seconds(), how_many
+
+    def handler(message: object) -> None: ...
+
+    consumer("orders", group="mail")(handler)
+    for name in ("consumerBatchSize", "consumerRetryMaxTimes", "consumeTimeoutSeconds"):
+        SystemConfig.objects.create(name=name, value=11)
+    SystemConfig.objects.create(name="consumerThreads", value=11)
+    assert in_force(Overrides()) == (11, 11, 11, 11)
+    consumer("orders", group="mail", batch=22, max_retries=22, consume_timeout=22, threads=22)(
+        handler
+    )
+    assert in_force(Overrides()) == (22, 22, 22, 22)
+    assert in_force(Overrides(threads=33, batch=33)) == (33, 22, 22, 33)
+    ConsumerGroup.objects.update(batch=44, max_retries=44, consume_timeout=44)
+    assert in_force(Overrides(threads=33, batch=33)) == (44, 44, 44, 33)
