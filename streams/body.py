@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from typing import Any
 
@@ -11,6 +12,8 @@ from django.utils.translation import gettext as _
 from streams.errors import NotSerializable
 
 JSON, TEXT, BYTES = "json", "text", "bytes"
+
+PREVIEW_BYTES = 1000
 
 # One encoder for all: building one a call costs more than encoding a small body.
 _to_json = DjangoJSONEncoder(
@@ -37,3 +40,17 @@ def decode(raw: bytes, body_type: str) -> Any:
     if body_type == TEXT:
         return raw.decode()
     return json.loads(raw)
+
+
+def preview(raw: bytes | memoryview, body_type: str, size: int, limit: int = PREVIEW_BYTES) -> str:
+    """The beginning of a body for people: text as it is, bytes as they would stand in Python.
+
+    ``raw`` may itself be cut; ``size`` is that of the whole body.
+    """
+    start = bytes(raw)[:limit]
+    whole = len(start) >= size
+    if body_type == BYTES:
+        return repr(start) + ("" if whole else "…")
+    # A decoder that is not at the end leaves out a character that was cut in two.
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(start, whole)
+    return text if whole else text + "…"

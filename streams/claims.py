@@ -46,13 +46,16 @@ class Claimer:
         delivery = self._adopting(lambda: self._claim_retry(timeout))
         if delivery is None:
             return None
-        return delivery, self._retries().get(delivery=delivery.pk, offset=delivery.first_offset)
+        held = {"delivery": delivery.pk, "offset": delivery.first_offset}
+        return delivery, retrying(lambda: self._retries().get(**held), self.using)
 
     def _adopting(self, work: Callable[[], Delivery | None]) -> Delivery | None:
         def again() -> Delivery | None:
             if self._unconfirmed:
-                tried = self._unconfirmed.pop()
-                if found := self._committed(tried):
+                found = self._committed(self._unconfirmed[-1])
+                # Forgotten only now: the connection may break again while it is looked up.
+                self._unconfirmed.pop()
+                if found:
                     return found
             return work()
 

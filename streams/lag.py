@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, F, Min, Sum
+from django.db.models import Count, F, Min, Q, Sum
 
 from streams.models import (
     Consumer,
@@ -17,67 +17,62 @@ from streams.models import (
     Delivery,
     Message,
     RetryMessage,
-    State,
     UtcNow,
 )
 
-# Dead letters of a group are counted up to here; beyond, "10000+" says enough.
-COUNT_AT_MOST = 10_000
+# Partitions that one statement asks for the age of a message.
+CHUNK = 200
+
+Place = tuple[int, int]  # group, partition
 
 
 @dataclass(frozen=True)
 class Lag:
-    """One group, as it is now. Counts of messages; an unknown age is None, never 0."""
+    """One group, as it is now. Counts of messages; what is unknown is None, never 0."""
 
     group: ConsumerGroup
-    behind: int  # sequenced and not claimed yet
+    behind: int | None  # sequenced and not claimed yet; None: the group has no cursor
     open: int  # claimed and not settled yet
     waiting: int  # to be retried
-    dead: int  # dead letters not redriven, at most COUNT_AT_MOST
+    dead: int  # dead letters not redriven
     consumers: int  # live clients
     age: timedelta | None  # since the oldest unfinished message was sequenced
 
 
 def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
-    """The lag of each of the groups, in their order."""
+    """The lag of each of the groups, in their order.
+
+    The number of statements does not grow with that of the groups.
+    """
     chosen = list(groups)
     ids = [group.pk for group in chosen]
+    cursors = Cursor.objects.using(using).filter(replay=0, group__in=ids)
     behind = _by_group(
-        Cursor.objects.using(using)
-        .filter(group__in=ids, replay=0)
-        .values("group")
-        .annotate(n=Sum(F("partition__next_offset") - F("next_offset")))
+        cursors.values("group").annotate(n=Sum(F("partition__next_offset") - F("next_offset")))
     )
-    open_ = _by_group(
-        Delivery.objects.using(using)
-        .filter(state=State.START, group__in=ids)
-        .values("group")
-        .annotate(n=Sum(F("last_offset") + 1 - F("progress")))
+    claimed = Delivery.objects.using(using).open().filter(group__in=ids)
+    open_ = _by_group(claimed.values("group").annotate(n=Sum(F("last_offset") + 1 - F("progress"))))
+    retries = RetryMessage.objects.using(using).filter(group__in=ids)
+    waiting = _by_group(retries.filter(delivery=None).values("group").annotate(n=Count("pk")))
+    letters = DeadMessage.objects.using(using).filter(group__in=ids).waiting()
+    dead = _by_group(letters.values("group").annotate(n=Count("pk")))
+    clients = Consumer.objects.using(using).live().filter(group__in=ids)
+    consumers = _by_group(clients.values("group").annotate(n=Count("pk")))
+    oldest = _oldest(
+        cursors.values_list("group", "partition", "next_offset"),
+        claimed.values_list("group", "partition").annotate(m=Min("progress")),
+        retries.values_list("group", "partition").annotate(m=Min("offset")),
     )
-    waiting = _by_group(
-        RetryMessage.objects.using(using)
-        .filter(group__in=ids, delivery=None)
-        .values("group")
-        .annotate(n=Count("pk"))
-    )
-    consumers = _by_group(
-        Consumer.objects.using(using)
-        .live()
-        .filter(group__in=ids)
-        .values("group")
-        .annotate(n=Count("pk"))
-    )
+    ages = _ages(oldest, using)
     return [
         Lag(
             group=group,
-            behind=behind.get(group.pk, 0),
+            behind=behind.get(group.pk),
             open=open_.get(group.pk, 0),
             waiting=waiting.get(group.pk, 0),
-            dead=DeadMessage.objects.using(using)
-            .filter(group=group, redriven_at=None)[:COUNT_AT_MOST]
-            .count(),
+            dead=dead.get(group.pk, 0),
             consumers=consumers.get(group.pk, 0),
-            age=_age(group, using),
+            age=max((age for (of, _), age in ages.items() if of == group.pk), default=None),
         )
         for group in chosen
     ]
@@ -87,23 +82,36 @@ def _by_group(rows: Iterable[Any]) -> dict[int, int]:
     return {row["group"]: int(row["n"]) for row in rows}
 
 
-def _age(group: ConsumerGroup, using: str) -> timedelta | None:
-    """Since the oldest message was sequenced that the group has not finished."""
-    ages = []
-    for cursor in Cursor.objects.using(using).filter(group=group, replay=0):
-        place = {"group": group.pk, "partition": cursor.partition_id}
-        unsettled = Delivery.objects.using(using).open().filter(**place)
-        retries = RetryMessage.objects.using(using).filter(**place)
-        offsets = (
-            cursor.next_offset,
-            unsettled.aggregate(m=Min("progress"))["m"],
-            retries.aggregate(m=Min("offset"))["m"],
-        )
-        oldest = min(offset for offset in offsets if offset is not None)
-        message = Message.objects.using(using).filter(
-            partition=cursor.partition_id, offset__gte=oldest
-        )
-        age = message.order_by("offset").annotate(now=UtcNow()).values_list("sequenced_at", "now")
-        if first := age.first():
-            ages.append(first[1] - first[0])
-    return max(ages, default=None)
+def _oldest(*sources: Iterable[tuple[int, int, int]]) -> dict[Place, int]:
+    """The lowest offset of each group and partition that is not finished."""
+    found: dict[Place, int] = {}
+    for source in sources:
+        for group, partition, offset in source:
+            found[group, partition] = min(offset, found.get((group, partition), offset))
+    return found
+
+
+def _ages(oldest: dict[Place, int], using: str) -> dict[Place, timedelta]:
+    """Since these messages were sequenced; what is not there (yet, or any more) is left out."""
+    offsets: dict[int, set[int]] = {}
+    for (_, partition), offset in oldest.items():
+        offsets.setdefault(partition, set()).add(offset)
+    ages: dict[tuple[Any, Any], timedelta] = {}
+    for places in _chunks(offsets):
+        chosen = Q()
+        for partition, of_partition in places.items():
+            chosen |= Q(partition=partition, offset__in=of_partition)
+        rows = Message.objects.using(using).filter(chosen).annotate(now=UtcNow())
+        for row in rows.values("partition", "offset", "sequenced_at", "now"):
+            ages[row["partition"], row["offset"]] = row["now"] - row["sequenced_at"]
+    return {
+        (group, partition): ages[partition, offset]
+        for (group, partition), offset in oldest.items()
+        if (partition, offset) in ages
+    }
+
+
+def _chunks(offsets: dict[int, set[int]]) -> Iterator[dict[int, set[int]]]:
+    partitions = list(offsets)
+    for start in range(0, len(partitions), CHUNK):
+        yield {partition: offsets[partition] for partition in partitions[start : start + CHUNK]}

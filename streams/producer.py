@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, connections, transaction
@@ -80,16 +80,10 @@ def send(
         row = _prepare(alias, topic, body, key, tag, headers)
         info = _writable(topic, alias)
         partition_id, number = info.partitions[0]
-        vendor = connection.vendor
-        if due_at is None:
-            statement, parameters = _INSERT_ONE[vendor], (partition_id, *row)
-        else:
-            due_sql, due_parameters = _due_sql(vendor, due_at)
-            statement = sql.INSERT_MESSAGES + sql.message_values(vendor, due_sql)
-            parameters = (partition_id, *due_parameters, *row)
+        values, parameters = row.values(connection.vendor, partition_id, due_at)
         with connection.cursor() as cursor:
             inserting = True
-            cursor.execute(statement, parameters)
+            cursor.execute(sql.INSERT_MESSAGES + values, parameters)
             message_id = cursor.lastrowid
     except (DatabaseError, InterfaceError) as error:
         raise _translated(error, alias, inserting) from error
@@ -104,7 +98,7 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
     """
     alias = _alias(using)
     connection = connections[alias]
-    checked: list[tuple[str, str, tuple[Any, ...]]] = []
+    checked: list[tuple[str, timedelta | datetime | None, Row]] = []
     inserting = False
     try:
         for message in messages:
@@ -114,14 +108,13 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
             row = _prepare(
                 alias, message.topic, message.body, message.key, message.tag, message.headers
             )
-            due_sql, due_parameters = _due_sql(connection.vendor, due_at)
-            checked.append((message.topic, due_sql, (*due_parameters, *row)))
+            checked.append((message.topic, due_at, row))
         if not checked:
             return []
         topics = _all_writable([topic for topic, _due, _row in checked], alias)
         rows = [
-            (topics[topic], due_sql, (topics[topic].partitions[0][0], *row))
-            for topic, due_sql, row in checked
+            (row.size, *row.values(connection.vendor, topics[topic].partitions[0][0], due_at))
+            for topic, due_at, row in checked
         ]
         chunks = list(_chunks(rows))
         connection.ensure_connection()
@@ -135,8 +128,8 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
         raise _translated(error, alias, inserting) from error
     _announce(alias)
     return [
-        SendResult(id_, info.name, info.partitions[0][1])
-        for id_, (info, _due, _row) in zip(ids, rows, strict=True)
+        SendResult(id_, topic, topics[topic].partitions[0][1])
+        for id_, (topic, _due, _row) in zip(ids, checked, strict=True)
     ]
 
 
@@ -164,10 +157,31 @@ async def asend(
     )
 
 
-_INSERT_ONE = {
-    vendor: sql.INSERT_MESSAGES + sql.message_values(vendor, sql.DUE_IMMEDIATELY)
-    for vendor in (sql.MYSQL, sql.SQLITE)
-}
+class Row(NamedTuple):
+    """A message that has been checked, but for its topic."""
+
+    key: str | None
+    tag: str
+    headers: str | None
+    body: bytes
+    body_type: str
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + len(self.headers or "")
+
+    def values(
+        self, vendor: str, partition_id: int, due_at: timedelta | datetime | None
+    ) -> tuple[str, tuple[Any, ...]]:
+        """One row of INSERT_MESSAGES, and its parameters."""
+        due_sql, parameters = _due_sql(vendor, due_at)
+        usual = self.key is None and not self.tag and self.headers is None
+        if not usual:
+            parameters = (*parameters, self.key, self.tag, self.headers)
+        values = sql.message_values(
+            vendor, partition_id, due_sql, usual, self.body_type, len(self.body)
+        )
+        return values, (*parameters, self.body, _producer())
 
 
 def _alias(using: str | None) -> str:
@@ -175,7 +189,7 @@ def _alias(using: str | None) -> str:
     if using is not None:
         return using
     alias = conf.settings().DATABASE
-    if not connections[alias].in_atomic_block:
+    if len(connections.settings) > 1 and not connections[alias].in_atomic_block:
         for other in connections.all(initialized_only=True):
             if other.in_atomic_block and other.alias != alias:
                 raise WrongDatabase(
@@ -195,8 +209,8 @@ def _prepare(
     key: str | None,
     tag: str,
     headers: Mapping[str, str] | None,
-) -> tuple[Any, ...]:
-    """Check everything but the topic; the row without its partition and due_at."""
+) -> Row:
+    """Check everything but the topic's existence and access."""
     validated_name(topic, "topic", MAX_NAME)
     if key is not None:
         validated_name(key, "key", MAX_KEY)
@@ -210,7 +224,7 @@ def _prepare(
             % {"size": len(raw), "limit": limit}
         )
     headers_json = None if headers is None else _headers(headers)
-    return key, tag, headers_json, raw, body_type, len(raw), _producer()
+    return Row(key, tag, headers_json, raw, body_type)
 
 
 def _writable(topic: str, alias: str, *, create: bool | None = None) -> TopicInfo:
@@ -288,27 +302,27 @@ def _due_sql(vendor: str, due_at: timedelta | datetime | None) -> tuple[str, tup
     return sql.DUE_AT[vendor], (text, text)
 
 
-def _chunks(
-    rows: list[tuple[TopicInfo, str, tuple[Any, ...]]],
-) -> Iterator[list[tuple[TopicInfo, str, tuple[Any, ...]]]]:
-    chunk: list[tuple[TopicInfo, str, tuple[Any, ...]]] = []
+# The size of a row, its SQL and its parameters.
+_Values = tuple[int, str, tuple[Any, ...]]
+
+
+def _chunks(rows: list[_Values]) -> Iterator[list[_Values]]:
+    chunk: list[_Values] = []
     size = 0
     for row in rows:
-        row_size = row[2][-2] + len(row[2][-5] or "")  # the body and the headers
-        if chunk and (len(chunk) == CHUNK_ROWS or size + row_size > CHUNK_BYTES):
+        if chunk and (len(chunk) == CHUNK_ROWS or size + row[0] > CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(row)
-        size += row_size
+        size += row[0]
     yield chunk
 
 
-def _insert(alias: str, chunk: list[tuple[TopicInfo, str, tuple[Any, ...]]]) -> list[int]:
+def _insert(alias: str, chunk: list[_Values]) -> list[int]:
     """One multi-row INSERT; the new ids in the order of the rows."""
     connection = connections[alias]
-    values = ", ".join(sql.message_values(connection.vendor, due_sql) for _i, due_sql, _p in chunk)
-    statement = sql.INSERT_MESSAGES + values
-    parameters = [value for _info, _due, row in chunk for value in row]
+    statement = sql.INSERT_MESSAGES + ", ".join(values for _size, values, _parameters in chunk)
+    parameters = [value for _size, _values, row in chunk for value in row]
     returning = connection.features.can_return_rows_from_bulk_insert
     with connection.cursor() as cursor:
         cursor.execute(statement + (" RETURNING `id`" if returning else ""), parameters)

@@ -72,9 +72,16 @@ DUE_IMMEDIATELY = f"'{IMMEDIATE}'"
 DUE_AT = _for_each_vendor("CASE WHEN %s <= {now} THEN {immediate} ELSE %s END")
 
 
-def message_values(vendor: str, due_at: str) -> str:
-    """One row of INSERT_MESSAGES whose due_at is the given SQL."""
-    return f"(%s, {due_at}, %s, %s, %s, %s, %s, %s, %s, {NOW[vendor]})"
+def message_values(
+    vendor: str, partition_id: int, due_at: str, usual: bool, body_type: str, size: int
+) -> str:
+    """One row of INSERT_MESSAGES whose due_at is the given SQL.
+
+    ``usual``: without key, tag and headers. They, the body and the producer are parameters; the
+    rest stands in the text, where it costs less: every parameter is a call into the driver.
+    """
+    named = "NULL, '', NULL" if usual else "%s, %s, %s"
+    return f"({partition_id:d}, {due_at}, {named}, %s, '{body_type}', {size:d}, %s, {NOW[vendor]})"
 
 
 # --- sequence ---------------------------------------------------------------------------------
@@ -170,9 +177,9 @@ INSERT_DELIVERY = {
     vendor: (
         "INSERT INTO `ems_topic_group_log` (`group_id`, `partition_id`, `first_offset`,"  # noqa: S608
         " `last_offset`, `progress`, `kind`, `attempt`, `client_id`, `thread`, `token`, `state`,"
-        " `claimed_at`, `deadline`, `failed`, `missing`, `error`) VALUES"
+        " `claimed_at`, `deadline`, `failed`, `dead`, `missing`, `error`) VALUES"
         f" (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 'START', {NOW[vendor]}, {LATER[vendor]},"
-        " 0, 0, '')"
+        " 0, 0, 0, '')"
     )
     for vendor in (MYSQL, SQLITE)
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from streams.conf import MAX_BATCH
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -39,17 +38,8 @@ def _trace(group: ConsumerGroup, message: Message, using: str) -> GroupTrace:
     if offset is None:
         return GroupTrace(group, state="not sequenced yet")
     place = {"group": group.pk, "partition": message.partition_id}
-    # A delivery covers at most MAX_BATCH offsets: one short range of the index ems_log_place.
-    deliveries = list(
-        Delivery.objects.using(using)
-        .filter(
-            **place,
-            first_offset__gt=offset - MAX_BATCH,
-            first_offset__lte=offset,
-            last_offset__gte=offset,
-        )
-        .order_by("id")
-    )
+    claims = Delivery.objects.using(using).covering(group.pk, message.partition_id, offset)
+    deliveries = list(claims.order_by("id"))
     retry = RetryMessage.objects.using(using).filter(**place, offset=offset).first()
     dead = list(DeadMessage.objects.using(using).filter(**place, offset=offset).order_by("id"))
     cursor = Cursor.objects.using(using).filter(**place, replay=0).first()

@@ -17,7 +17,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 # Server and client error numbers of MySQL and MariaDB.
-DEADLOCK_OR_WAIT = {1020, 1205, 1213, 3101}
+# 1412: the table was truncated or altered since the snapshot of a read.
+DEADLOCK_OR_WAIT = {1020, 1205, 1213, 1412, 3101}
 # The connection is gone, or the server is leaving: connect anew. 1290: read-only after a failover.
 CONNECTION_LOST = {1047, 1053, 1290, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
 

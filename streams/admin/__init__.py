@@ -1,5 +1,30 @@
-"""The admin pages, one noun a file."""
+"""The admin pages, one noun a file. Imported by django.contrib.admin only: nothing else of EMS
+needs it to be installed."""
 
-from streams.admin import delivery, message, topic
+from streams.admin import (
+    config,
+    consumer,
+    cursor,
+    dead,
+    delivery,
+    group,
+    message,
+    partition,
+    retry,
+    step,
+    topic,
+)
 
-__all__ = ["delivery", "message", "topic"]
+__all__ = [
+    "config",
+    "consumer",
+    "cursor",
+    "dead",
+    "delivery",
+    "group",
+    "message",
+    "partition",
+    "retry",
+    "step",
+    "topic",
+]

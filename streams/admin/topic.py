@@ -3,41 +3,80 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Model
+from django.db.models import Model, Prefetch, QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html_join
+from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import StreamsAdmin
-from streams.models import ConsumerGroup, SystemConfig, Topic
+from streams.admin.columns import at, link, list_url
+from streams.admin.filters import FixedFilter
+from streams.conf import database
+from streams.models import Access, ConsumerGroup, Message, Partition, Topic
+
+
+class AccessFilter(FixedFilter):
+    title = _("access")
+    parameter_name = "access"
+    options = Access.choices
 
 
 @admin.register(Topic)
 class TopicAdmin(StreamsAdmin):
-    list_display = ("name", "access", "retention_seconds", "created_at")
-    list_filter = ("access",)
-    search_fields = ("name",)
+    """Topics. A change of the access is in force everywhere within 5 seconds."""
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        return ("name", "created_at") if obj else ("created_at",)
+    list_display = (
+        "name",
+        "access",
+        "logs",
+        "sequenced",
+        "kept",
+        "group_links",
+        "retention_seconds",
+        at("created_at", _("created")),
+    )
+    list_filter = (AccessFilter,)
+    ordering = ("name",)
+    sortable_by = ("name",)
+    search_fields = ("name",)
+    fields = ("name", "access", "retention_seconds")
+    facts = ("sequenced", "kept", "logs", "group_links", at("created_at", _("created")))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        using = database()
+        related = (
+            Prefetch("partitions", Partition.objects.using(using).order_by("number")),
+            Prefetch("groups", ConsumerGroup.objects.using(using).order_by("name")),
+        )
+        return super().get_queryset(request).prefetch_related(*related)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[Any, ...]:
+        return (*self.fields, *self.facts) if obj else self.fields
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[Any, ...]:
+        return ("name", *self.facts) if obj else ()
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
+    @admin.display(description=_("sequenced"))
+    def sequenced(self, row: Topic) -> int:
+        return sum(partition.next_offset for partition in row.partitions.all())
 
-@admin.register(ConsumerGroup)
-class ConsumerGroupAdmin(StreamsAdmin):
-    list_display = ("name", "topic", "mode", "paused", "max_retries", "consume_timeout", "batch")
-    list_filter = ("paused",)
-    list_select_related = ("topic",)
-    search_fields = ("name",)
-    readonly_fields = ("topic", "name", "mode", "ordered", "start", "created_at")
+    @admin.display(description=_("kept"))
+    def kept(self, row: Topic) -> int:
+        return self.sequenced(row) - sum(p.first_offset for p in row.partitions.all())
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+    @admin.display(description=_("messages"))
+    def logs(self, row: Topic) -> Any:
+        partitions = list(row.partitions.all())
+        texts = [_("log")] if len(partitions) == 1 else [f"/{p.number}" for p in partitions]
+        urls = [list_url(Message, partition=partition.pk) for partition in partitions]
+        return format_html_join(" ", '<a href="{}">{}</a>', zip(urls, texts, strict=True))
 
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
-
-@admin.register(SystemConfig)
-class SystemConfigAdmin(StreamsAdmin):
-    list_display = ("name", "value", "updated_at")
+    @admin.display(description=_("groups"))
+    def group_links(self, row: Topic) -> Any:
+        groups = list(row.groups.all())
+        return (
+            format_html_join(", ", "{}", ((link(group, group.name),) for group in groups)) or None
+        )

@@ -7,8 +7,15 @@ from django.db import models
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from streams.conf import DEFAULTS
+from streams.conf import DEFAULTS, MAX_BATCH
 from streams.models.fields import UtcDateTimeField, UtcNow
+
+# The largest value of a number that has one.
+AT_MOST = {
+    "consumerBatchSize": MAX_BATCH,
+    "consumerThreads": 1000,
+    "msgMaxSizeInBytes": 2**30,  # max_allowed_packet has no higher value
+}
 
 
 class SystemConfigQuerySet(models.QuerySet["SystemConfig"]):
@@ -27,6 +34,8 @@ def problem(name: str, value: Any) -> str:
         return gettext("This setting takes a value of type %s.") % expected.__name__
     if expected is int and value < (0 if name == "consumerRetryMaxTimes" else 1):
         return gettext("This number is too small.")
+    if expected is int and value > AT_MOST.get(name, 2**31 - 1):
+        return gettext("This number is too large: at most %d.") % AT_MOST.get(name, 2**31 - 1)
     return ""
 
 
@@ -47,6 +56,12 @@ class SystemConfig(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        self.updated_at = UtcNow()
+        if kwargs.get("update_fields") is not None:  # update_or_create() names what it was given
+            kwargs["update_fields"] = {*kwargs["update_fields"], "updated_at"}
+        super().save(*args, **kwargs)
 
     def clean(self) -> None:
         if wrong := problem(self.name, self.value):

@@ -38,6 +38,7 @@ class Consumer(models.Model):
         db_table = "ems_client"
         verbose_name = _("consumer")
         verbose_name_plural = _("consumers")
+        default_permissions = ("view",)
         constraints = (
             models.UniqueConstraint(fields=["client_id", "group"], name="ems_client_group"),
         )

@@ -48,6 +48,7 @@ class Cursor(models.Model):
         db_table = "ems_cursor"
         verbose_name = _("cursor")
         verbose_name_plural = _("cursors")
+        default_permissions = ("view",)
         constraints = (
             models.UniqueConstraint(
                 fields=["group", "partition", "replay"], name="ems_cursor_place"

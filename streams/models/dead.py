@@ -117,8 +117,15 @@ class DeadMessage(models.Model):
         db_table = "ems_dead_msg"
         verbose_name = _("dead letter")
         verbose_name_plural = _("dead letters")
+        default_permissions = ("view",)
+        permissions = (
+            ("redrive_deadmessage", _("Can redrive dead letters")),
+            ("discard_deadmessage", _("Can discard dead letters")),
+        )
         indexes = (
             models.Index(fields=["group", "partition", "offset"], name="ems_dead_place"),
+            # Counts and lists of what nobody has redriven, newest first.
+            models.Index(fields=["group", "redriven_at"], name="ems_dead_waiting"),
             models.Index(fields=["died_at"], name="ems_dead_died"),
         )
 

@@ -10,7 +10,7 @@ from django.db.models import Case, F, Q, When
 from django.utils.translation import gettext_lazy as _
 
 from streams import retries, sql
-from streams.conf import database, settings
+from streams.conf import MAX_BATCH, database, settings
 from streams.errors import LeaseLost, Reject, Retry, describe
 from streams.models.consumer import LEASE, Consumer
 from streams.models.dead import DeadMessage, ProcessDied, Verdict
@@ -53,6 +53,16 @@ class Failure:
 class DeliveryQuerySet(models.QuerySet["Delivery"]):
     def open(self) -> DeliveryQuerySet:
         return self.filter(state=State.START)
+
+    def covering(self, group_id: int, partition_id: int, offset: int) -> DeliveryQuerySet:
+        """The claims of an offset: one short range of ems_log_place, since claims are bounded."""
+        return self.filter(
+            group=group_id,
+            partition=partition_id,
+            first_offset__gt=offset - MAX_BATCH,
+            first_offset__lte=offset,
+            last_offset__gte=offset,
+        )
 
     def expired(self) -> DeliveryQuerySet:
         """Open deliveries past their deadline, or of a client that has no lease any more."""
@@ -99,6 +109,9 @@ class Delivery(models.Model):
     deadline = UtcDateTimeField(_("deadline"))
     finished_at = UtcDateTimeField(_("finished at"), null=True, blank=True)
     failed = models.PositiveIntegerField(_("failed"), default=0)
+    dead = models.PositiveIntegerField(
+        _("dead"), default=0, help_text=_("Of the failed, those that became dead letters.")
+    )
     missing = models.PositiveIntegerField(_("missing"), default=0)
     error = models.CharField(_("error"), max_length=MAX_ERROR, default="", blank=True)
 
@@ -108,6 +121,7 @@ class Delivery(models.Model):
         db_table = "ems_topic_group_log"
         verbose_name = _("delivery")
         verbose_name_plural = _("deliveries")
+        default_permissions = ("view",)
         indexes = (
             models.Index(fields=["group", "partition", "first_offset"], name="ems_log_place"),
             models.Index(fields=["state", "deadline"], name="ems_log_open"),
@@ -122,7 +136,8 @@ class Delivery(models.Model):
 
     def start(self, timeout: timedelta) -> None:
         """Note that the handler is about to run; raises LeaseLost."""
-        if not self._held().update(started_at=UtcNow(), deadline=UtcNow(timeout)):
+        changes = {"started_at": UtcNow(), "deadline": UtcNow(timeout)}
+        if not retrying(lambda: self._held().update(**changes), self.using):
             raise LeaseLost
 
     def extend(self, time_left: timedelta) -> bool:
@@ -264,8 +279,13 @@ class Delivery(models.Model):
     def _write(self, failures: Sequence[Failure], max_retries: int) -> None:
         """The rows of the failed offsets, and the end of the retry row of a successful one."""
         final = [f for f in failures if f.is_final(self.attempt, max_retries)]
-        for failure in final:
-            self._bury(Verdict.of(failure.error, failure.offset, self.attempt))
+        verdicts = [Verdict.of(f.error, f.offset, self.attempt) for f in final]
+        if verdicts:
+            dead = sum(self._bury(verdict) for verdict in verdicts)
+            # A body that has been purged meanwhile leaves nothing to keep: it is counted.
+            Delivery.objects.using(self.using).filter(pk=self.pk).update(
+                dead=F("dead") + dead, missing=F("missing") + len(verdicts) - dead
+            )
         waiting = [f.again(self.attempt) for f in failures if f not in final]
         if waiting:
             self._wait(waiting)
@@ -295,13 +315,11 @@ class Delivery(models.Model):
             last_error=row.error[:MAX_ERROR],
         )
 
-    def _bury(self, verdict: Verdict) -> None:
+    def _bury(self, verdict: Verdict) -> bool:
         letters = DeadMessage.objects.using(self.using)
         if letters.bury(self.group.topic_id, self.group_id, self.partition_id, verdict):
-            return
-        # The message has been purged meanwhile. A redriven one is back in its dead letter; of
-        # any other there is nothing to keep, and it is counted.
+            return True
+        # The message has been purged meanwhile; a redriven one is back in its dead letter.
         redriven = self._own_retry().exclude(dead_letter=None)
         origins = list(redriven.values_list("dead_letter", flat=True))
-        if not letters.filter(pk__in=origins).reopen(verdict):
-            Delivery.objects.using(self.using).filter(pk=self.pk).update(missing=F("missing") + 1)
+        return bool(letters.filter(pk__in=origins).reopen(verdict))

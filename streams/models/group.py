@@ -65,6 +65,12 @@ class ConsumerGroup(models.Model):
         db_table = "ems_group"
         verbose_name = _("consumer group")
         verbose_name_plural = _("consumer groups")
+        default_permissions = ("view", "change")  # consumers add it, forget() deletes it
+        permissions = (
+            ("pause_consumergroup", _("Can pause consumer groups")),
+            ("resume_consumergroup", _("Can resume consumer groups")),
+            ("forget_consumergroup", _("Can forget consumer groups")),
+        )
         constraints = (models.UniqueConstraint(fields=["topic", "name"], name="ems_group_name"),)
 
     def __str__(self) -> str:

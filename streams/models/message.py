@@ -60,6 +60,8 @@ class Message(models.Model):
         db_table = "ems_msg"
         verbose_name = _("message")
         verbose_name_plural = _("messages")
+        default_permissions = ("view",)  # rows that only EMS writes
+        permissions = (("view_body", _("Can view bodies of messages and dead letters")),)
         constraints = (models.UniqueConstraint(fields=["partition", "offset"], name="ems_msg_log"),)
         indexes = (models.Index(fields=["partition", "offset", "due_at"], name="ems_msg_inbox"),)
 

@@ -23,6 +23,7 @@ class Partition(models.Model):
         db_table = "ems_partition"
         verbose_name = _("partition")
         verbose_name_plural = _("partitions")
+        default_permissions = ("view",)
         constraints = (
             models.UniqueConstraint(fields=["topic", "number"], name="ems_partition_number"),
         )

@@ -117,6 +117,7 @@ class RetryMessage(models.Model):
         db_table = "ems_retry_msg"
         verbose_name = _("retry")
         verbose_name_plural = _("retries")
+        default_permissions = ("view",)
         constraints = (
             models.UniqueConstraint(
                 fields=["group", "partition", "offset"], name="ems_retry_place"
@@ -137,6 +138,20 @@ class RetryMessage(models.Model):
                 return False
             verdict = Verdict.of(error, self.offset, self.attempt - 1)
             letters = DeadMessage.objects.using(using)
-            letters.bury(self.group.topic_id, self.group_id, self.partition_id, verdict)
+            buried = letters.bury(
+                self.group.topic_id, self.group_id, self.partition_id, verdict
+            ) or letters.filter(pk=self.dead_letter_id).reopen(verdict)
             rows.filter(pk=self.pk).delete()
+            self._note_in_the_log(bool(buried))
         return True
+
+    def _note_in_the_log(self, buried: bool) -> None:
+        """The delivery that failed last counts it as dead, or as missing if its body is gone."""
+        from streams.models.delivery import Delivery
+
+        using = self._state.db or database()
+        last = Delivery.objects.using(using).covering(self.group_id, self.partition_id, self.offset)
+        column = "dead" if buried else "missing"
+        last.filter(pk__in=list(last.order_by("-id").values_list("pk", flat=True)[:1])).update(
+            **{column: models.F(column) + 1}
+        )

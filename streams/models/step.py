@@ -31,6 +31,7 @@ class Step(models.Model):
         db_table = "ems_step"
         verbose_name = _("step")
         verbose_name_plural = _("steps")
+        default_permissions = ("view",)
         constraints = (models.UniqueConstraint(fields=["name"], name="ems_step_name"),)
 
     def __str__(self) -> str:

@@ -35,6 +35,7 @@ class Topic(models.Model):
         db_table = "ems_topic"
         verbose_name = _("topic")
         verbose_name_plural = _("topics")
+        default_permissions = ("view", "add", "change")
         constraints = (models.UniqueConstraint(fields=["name"], name="ems_topic_name"),)
 
     def __str__(self) -> str:

@@ -64,4 +64,6 @@ class Client:
 
     def deregister(self) -> None:
         self._lease_ends = 0.0
-        Consumer.objects.using(self._using).filter(client_id=self.client_id).delete()
+        mine = Consumer.objects.using(self._using).filter(client_id=self.client_id)
+        # Repeated: the server may have ended the connection of a main thread that only waits.
+        retrying(mine.delete, self._using, patience=1.0)

@@ -228,7 +228,8 @@ class Handling:
             self.delivery.start(self.limits.consume_timeout)
             self._extended = now
         elif now - self._extended > self._timeout / 2:
-            if not self.delivery.extend(self.limits.consume_timeout):
+            timeout = self.limits.consume_timeout
+            if not retrying(lambda: self.delivery.extend(timeout), self._using):
                 raise LeaseLost
             self._extended = now
         return True

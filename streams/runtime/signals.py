@@ -18,6 +18,7 @@ class Signals:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
+        self._untold = 0
 
     def install(self) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -27,12 +28,14 @@ class Signals:
         # The interpreter itself writes the number of each signal into the pipe.
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
-    def wait(self, seconds: float) -> int:
-        """How many stop signals have come, waiting up to ``seconds`` for the first."""
-        ready, _, _ = select.select([self._reader], [], [], seconds)
-        if not ready:
-            return 0
-        return sum(1 for number in os.read(self._reader, 64) if number in STOP)
+    def wait(self, seconds: float) -> bool:
+        """Whether a stop signal has come, waiting up to ``seconds`` for it. Each is told once."""
+        if not self._untold and select.select([self._reader], [], [], seconds)[0]:
+            self._untold = sum(1 for number in os.read(self._reader, 64) if number in STOP)
+        if not self._untold:
+            return False
+        self._untold -= 1
+        return True
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

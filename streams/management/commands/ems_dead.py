@@ -12,7 +12,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
-from streams.admin.message import preview
 from streams.management.base import StreamsCommand, add_dry_run, add_json, text
 from streams.models import DeadMessage
 
@@ -76,7 +75,7 @@ class Command(StreamsCommand):
             raise CommandError(_("There is no dead letter %d.") % id)
         for name in ("topic", "group", "offset", "key", "attempts", "died_at", "redriven_at"):
             self.stdout.write(f"{name:12} {text(getattr(letter, name))}")
-        self.stdout.write(preview(letter))
+        self.stdout.write(bodies.preview(letter.body, letter.body_type, letter.size))
         self.stdout.write(letter.traceback or f"{letter.error_class}: {letter.error}")
 
     def do_redrive(self, **options: Any) -> None:

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.admin.message import preview
+from streams import body as bodies
 from streams.management.base import StreamsCommand, add_json, text
 from streams.models import Message
 from streams.trace import trace
@@ -79,7 +79,7 @@ class Command(StreamsCommand):
             "size",
         ):
             self.stdout.write(f"{name:13} {text(getattr(message, name))}")
-        self.stdout.write(preview(message))
+        self.stdout.write(bodies.preview(message.body, message.body_type, message.size))
 
     def do_trace(self, *, message_id: int, **options: Any) -> None:
         message = self._message(message_id)

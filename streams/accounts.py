@@ -1,0 +1,132 @@
+"""Where the offsets of one group on one partition have gone: for the audit."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from django.db.models import Max
+from django.utils.translation import gettext as _
+
+from streams.conf import MAX_BATCH
+from streams.findings import Finding
+from streams.models import Cursor, DeadMessage, Delivery, Kind, RetryMessage, State
+
+
+class Claim(NamedTuple):
+    """What the audit needs of a delivery."""
+
+    pk: int
+    first_offset: int
+    last_offset: int
+    progress: int
+    kind: str
+    state: str
+    failed: int
+    missing: int
+
+
+class Account:
+    """The deliveries of a group that begin at the offsets start … end - 1, and what became of them.
+
+    ``covered`` says how far the deliveries reach that begin before. Make it in a snapshot.
+    """
+
+    def __init__(self, cursor: Cursor, start: int, end: int, covered: int, using: str) -> None:
+        self._floor = max(cursor.start_offset, cursor.partition.first_offset)
+        self._next = cursor.next_offset
+        self._where = f"{cursor.group.name} on {cursor.partition}"
+        self._end = end
+        self.covered = max(covered, self._floor)
+        place = {"group": cursor.group_id, "partition": cursor.partition_id}
+        deliveries = Delivery.objects.using(using).filter(**place)
+        if start <= self._floor:
+            # The first window, or the purge has overtaken us: what covers the floor may have
+            # begun before it, and a skipped range may be of any length.
+            start = max(start, self._floor - MAX_BATCH)
+            skipped = deliveries.filter(state=State.SKIPPED, kind=Kind.NEW, first_offset__lt=start)
+            reach = skipped.aggregate(reach=Max("last_offset"))["reach"]
+            self.covered = max(self.covered, -1 if reach is None else reach + 1)
+        # A delivery that begins before the end may reach so much beyond it.
+        beyond = end + MAX_BATCH
+        span = {**place, "offset__gte": start, "offset__lt": beyond}
+        rows = deliveries.filter(first_offset__gte=start, first_offset__lt=beyond)
+        columns = rows.order_by("first_offset").values_list(*Claim._fields)
+        self._claims = [Claim(*row) for row in columns]
+        self._retries = set(
+            RetryMessage.objects.using(using).filter(**span).values_list("offset", flat=True)
+        )
+        # Redriven letters are history: what was redriven is a retry, or was delivered again.
+        letters = DeadMessage.objects.using(using).waiting().filter(**span)
+        self._dead = set(letters.values_list("offset", flat=True))
+        self._ranges = [claim for claim in self._claims if claim.kind != Kind.RETRY]
+        self._last_retry: dict[int, int] = {}
+        for claim in self._claims:
+            if claim.kind == Kind.RETRY:
+                newest = max(claim.pk, self._last_retry.get(claim.first_offset, 0))
+                self._last_retry[claim.first_offset] = newest
+
+    def findings(self) -> Iterator[Finding]:
+        for claim in self._claims:
+            if claim.first_offset >= self._end:
+                break
+            if claim.kind == Kind.NEW:
+                if claim.first_offset > self.covered:
+                    yield self._uncovered(claim.first_offset)
+                self.covered = max(self.covered, claim.last_offset + 1)
+            if lost := self._lost_by(claim):
+                yield Finding("lost failure", self._where, f"delivery {claim.pk}: {lost}")
+        if self.covered < self._end:
+            yield self._uncovered(self._end)
+            self.covered = self._end
+
+    def _uncovered(self, end: int) -> Finding:
+        return Finding.stretch("uncovered", self._where, range(self.covered, end))
+
+    def _lost_by(self, claim: Claim) -> str:
+        """What it did not do, and what is in no other place, in words; empty if there is nothing.
+
+        Bodies that were gone are counted as missing, and nothing more is known of them.
+        """
+        unsettled = range(claim.progress, claim.last_offset + 1)
+        if claim.state in (State.START, State.SKIPPED):
+            unsettled = range(0)  # still in hand, or passed over on purpose
+        if not unsettled and not claim.failed:
+            return ""
+        lost = [offset for offset in unsettled if not self._knows(offset, claim)]
+        if len(lost) > claim.missing:
+            return _("nothing is known of offsets %s") % _few(lost)
+        failed = claim.failed - (claim.missing - len(lost))
+        if failed > 0:
+            settled = range(claim.first_offset, claim.progress)
+            found = sum(1 for offset in settled if self._knows(offset, claim))
+            if found < failed:
+                values = {"failed": failed, "found": found}
+                return _("%(failed)d have failed, %(found)d are to be found") % values
+        return ""
+
+    def _knows(self, offset: int, claim: Claim) -> bool:
+        """Whether the offset was purged, or is somewhere else since this claim of it."""
+        return (
+            offset < self._floor
+            or offset >= self._next  # to be claimed once more
+            or offset in self._retries
+            or offset in self._dead
+            or self._last_retry.get(offset, 0) > claim.pk
+            or self._claimed_again(offset, claim)
+        )
+
+    def _claimed_again(self, offset: int, claim: Claim) -> bool:
+        """By a later range: the cursor was set back."""
+        upto = bisect_right(self._ranges, offset, key=lambda other: other.first_offset)
+        for other in reversed(self._ranges[:upto]):
+            if other.first_offset <= offset - MAX_BATCH:
+                return False
+            if other.pk > claim.pk and other.last_offset >= offset:
+                return True
+        return False
+
+
+def _few(offsets: Sequence[int]) -> str:
+    return ", ".join(map(str, offsets[:10])) + (" …" if len(offsets) > 10 else "")

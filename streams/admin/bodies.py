@@ -1,0 +1,81 @@
+"""Bodies in the admin: cut, escaped, and only for who may see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import BinaryField, QuerySet
+from django.db.models.functions import Substr
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.decorators import method_decorator
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_safe
+
+from streams import body as bodies
+from streams.admin.base import LargeAdmin, ReadOnly
+from streams.models import DeadMessage, Message
+
+SHOWN_BYTES = 4000
+ENDINGS = {bodies.JSON: "json", bodies.TEXT: "txt", bodies.BYTES: "bin"}
+
+
+class BodyAdmin(ReadOnly, LargeAdmin):
+    """Pages of rows that carry a body. Lists never fetch it, a page only its beginning."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).defer("body", "headers")
+
+    def has_body_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.view_body")
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.body_view)
+        name = f"{self.opts.app_label}_{self.opts.model_name}_body"
+        return [path("<path:object_id>/body/", view, name=name), *super().get_urls()]
+
+    @method_decorator(require_safe)
+    def body_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The body as a file: never shown by the browser itself, which could run it."""
+        if not (self.has_view_permission(request) and self.has_body_permission(request)):
+            raise PermissionDenied
+        row = self.get_object(request, unquote(object_id))
+        if row is None:
+            raise Http404
+        return HttpResponse(
+            bytes(row.body),
+            headers={
+                "Content-Type": "application/octet-stream",
+                "Content-Disposition": str(content_disposition_header(True, filename(row))),
+                "X-Content-Type-Options": "nosniff",
+                "Content-Security-Policy": "sandbox",
+                "Cache-Control": "no-store",
+            },
+        )
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        row = kwargs["obj"]
+        context["may_view_body"] = self.has_body_permission(request)
+        if context["may_view_body"]:
+            context["body"] = self._beginning(row)
+            context["body_cut"] = SHOWN_BYTES if row.size > SHOWN_BYTES else None
+            name = f"admin:{self.opts.app_label}_{self.opts.model_name}_body"
+            context["body_url"] = reverse(name, args=[row.pk])
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def _beginning(self, row: Message | DeadMessage) -> str:
+        # Cut by the server: a body may be megabytes.
+        start = Substr("body", 1, SHOWN_BYTES, output_field=BinaryField())
+        rows = self.model._default_manager.using(row._state.db).filter(pk=row.pk)
+        raw = rows.values_list(start, flat=True).get()
+        return bodies.preview(raw, row.body_type, row.size, SHOWN_BYTES)
+
+
+def filename(row: Message | DeadMessage) -> str:
+    offset = f"id{row.pk}" if row.offset is None else row.offset
+    partition = row.partition
+    return f"{partition.topic.name}-{partition.number}-{offset}.{ENDINGS[row.body_type]}"

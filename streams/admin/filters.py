@@ -1,0 +1,83 @@
+"""Filters with fixed choices: none of them asks a large table which values there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from streams.conf import database
+from streams.models import ConsumerGroup, Partition
+
+# Longer lists are no choice any more; the URL takes every value all the same.
+CHOICES_AT_MOST = 200
+
+
+def number(text: str | None) -> int | None:
+    """A value from the URL; raises IncorrectLookupParameters, which the admin answers."""
+    if text is None:
+        return None
+    if not text.isdecimal() or len(text) > 18:
+        raise IncorrectLookupParameters(text)
+    return int(text)
+
+
+class RowFilter(admin.SimpleListFilter):
+    """By a row of a small table."""
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        rows = self.rows().using(database())[:CHOICES_AT_MOST]
+        return [(str(row.pk), str(row)) for row in rows]
+
+    def rows(self) -> QuerySet[Any]:
+        raise NotImplementedError
+
+    def has_output(self) -> bool:
+        return bool(self.lookup_choices) or self.value() is not None
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = number(self.value())
+        return queryset if chosen is None else queryset.filter(**{str(self.parameter_name): chosen})
+
+
+class GroupFilter(RowFilter):
+    title = _("group")
+    parameter_name = "group"
+
+    def rows(self) -> QuerySet[ConsumerGroup]:
+        return ConsumerGroup.objects.select_related("topic").order_by("name", "topic__name")
+
+
+class PartitionFilter(RowFilter):
+    """By topic, or rather by partition: each index of a log begins with it."""
+
+    title = _("topic")
+    parameter_name = "partition"
+
+    def rows(self) -> QuerySet[Partition]:
+        return Partition.objects.select_related("topic").order_by("topic__name", "number")
+
+
+class FixedFilter(admin.SimpleListFilter):
+    """By one of the values in ``options``; ``narrow`` says what each of them means."""
+
+    options: Sequence[tuple[str, Any]] = ()
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, Any]]:
+        return self.options
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if value is None:
+            return queryset
+        if value not in dict(self.options):
+            raise IncorrectLookupParameters(value)
+        return self.narrow(queryset, value)
+
+    def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(**{str(self.parameter_name): value})

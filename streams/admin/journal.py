@@ -1,0 +1,50 @@
+"""Who did what in the admin, and what came of it: entries of Django's own log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model
+from django.http import HttpRequest
+
+__all__ = ["CHANGE", "DELETION", "note", "note_bulk"]
+
+
+def note(
+    request: HttpRequest, outcomes: Iterable[tuple[Model, str]], *, flag: int = CHANGE
+) -> None:
+    """One entry for each row, with its outcome."""
+    LogEntry.objects.bulk_create(
+        _entry(request, type(row), outcome, flag, object_id=row.pk, object_repr=_name(row))
+        for row, outcome in outcomes
+    )
+
+
+def note_bulk(
+    request: HttpRequest, model: type[Model], about: str, outcome: str, *, flag: int = CHANGE
+) -> None:
+    """One entry for many rows: which ones were meant, and the counts."""
+    _entry(request, model, outcome, flag, object_id=None, object_repr=about).save()
+
+
+def _entry(
+    request: HttpRequest, model: type[Model], outcome: str, flag: int, **about: Any
+) -> LogEntry:
+    about["object_repr"] = about["object_repr"][:200]
+    return LogEntry(
+        user_id=int(request.user.pk or 0),
+        content_type_id=ContentType.objects.get_for_model(model).pk,
+        action_flag=flag,
+        change_message=outcome,
+        **about,
+    )
+
+
+def _name(row: Model) -> str:
+    """With names instead of numbers: the row may be gone when somebody reads it."""
+    if hasattr(row, "offset"):
+        return f"{row.partition}@{row.offset} {getattr(row, 'group', '')}"  # type: ignore[attr-defined]
+    return str(row)

@@ -1,0 +1,83 @@
+"""A plan for many rows: what a preview has shown, signed, so that exactly this is carried out.
+
+It is carried out in steps of a few seconds, one request each. Between the steps the plan, with what
+has been done so far, is with the browser: a step that is sent twice finds nothing left to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from django.core import signing
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+SALT = "ems.admin.plan"
+VALID_SECONDS = 3600
+BATCH = 200
+# Well below the time limits of web servers.
+STEP_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows of one list, up to an id: all that match the filters of ``path``, or ``ids``."""
+
+    verb: str
+    user: str
+    path: str
+    upto: int
+    total: int
+    ids: tuple[int, ...] | None = None
+    after: int = 0  # the last row that was looked at
+    done: int = 0
+    skipped: int = 0
+
+    @classmethod
+    def signed(cls, text: str, verb: str, request: HttpRequest) -> Plan | None:
+        """The plan behind this text; None if it is not this user's, for this verb and this list."""
+        try:
+            values = signing.loads(text, salt=SALT, max_age=VALID_SECONDS)
+        except signing.BadSignature:
+            return None
+        plan = cls(**values)
+        mine = (verb, str(request.user.pk), request.get_full_path())
+        return plan if (plan.verb, plan.user, plan.path) == mine else None
+
+    def sign(self) -> str:
+        return signing.dumps(asdict(self), salt=SALT, compress=True)
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self.after)
+
+    @property
+    def looked_at(self) -> int:
+        return self.done + self.skipped
+
+    def rows(self, matching: QuerySet[Any]) -> QuerySet[Any]:
+        """What is left of it."""
+        left = matching.filter(pk__gt=self.after, pk__lte=self.upto)
+        return left if self.ids is None else left.filter(pk__in=self.ids)
+
+    def step(
+        self, matching: QuerySet[Any], verb: Callable[[Any], bool]
+    ) -> Iterator[tuple[Any, bool, Plan]]:
+        """Apply the verb to row after row, for STEP_SECONDS; after each: row, outcome, new plan."""
+        plan = self
+        ends = time.monotonic() + STEP_SECONDS
+        while batch := list(plan.rows(matching).order_by("pk")[:BATCH]):
+            for row in batch:
+                done = verb(row)
+                plan = replace(
+                    plan,
+                    after=row.pk,
+                    done=plan.done + done,
+                    skipped=plan.skipped + (not done),
+                )
+                yield row, done, plan
+                if time.monotonic() > ends:
+                    return

@@ -1,0 +1,93 @@
+"""What can be looked for: an id, a place in the log, or a text such as a key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from streams.conf import MAX_BATCH, database
+from streams.models import ConsumerGroup, Partition
+
+PLACE = re.compile(r"(?P<log>.+)@(?P<first>\d{1,18})(?:[-–](?P<last>\d{1,18}))?")
+ID = re.compile(r"\d{1,18}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Offsets ``first`` … ``last`` of a partition: "orders/0@12", "orders@12" or "orders@12-20"."""
+
+    partition: Partition
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> Place | None:
+        """None if it is not a place, or one of a log that does not exist."""
+        match = PLACE.fullmatch(text)
+        if not match:
+            return None
+        name, _, number = match["log"].rpartition("/")
+        log = Q(topic__name=match["log"], number=0)
+        if name and ID.fullmatch(number):
+            log |= Q(topic__name=name, number=int(number))
+        partition = Partition.objects.using(database()).filter(log).order_by("pk").first()
+        if partition is None:
+            return None
+        return cls(partition, int(match["first"]), int(match["last"] or match["first"]))
+
+    @property
+    def messages(self) -> Q:
+        """Of rows with one offset. Indexes: (partition, offset)."""
+        return Q(partition=self.partition.pk, offset__gte=self.first, offset__lte=self.last)
+
+    @property
+    def of_groups(self) -> Q:
+        """The same for tables whose indexes begin with the group."""
+        return self.messages & Q(group__in=self._groups())
+
+    @property
+    def deliveries(self) -> Q:
+        """Of rows that cover offsets; a delivery covers at most MAX_BATCH."""
+        return Q(
+            group__in=self._groups(),
+            partition=self.partition.pk,
+            first_offset__gt=self.first - MAX_BATCH,
+            first_offset__lte=self.last,
+            last_offset__gte=self.first,
+        )
+
+    def _groups(self) -> list[int]:
+        groups = ConsumerGroup.objects.using(database()).filter(topic=self.partition.topic_id)
+        return list(groups.values_list("pk", flat=True))
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search term, and what it may be."""
+
+    text: str
+    pk: int | None
+    place: Place | None
+
+    @classmethod
+    def parse(cls, term: str) -> Search:
+        text = term.strip()
+        pk = int(text) if ID.fullmatch(text) else None
+        return cls(text, pk, None if pk else Place.parse(text))
+
+    @property
+    def is_text(self) -> bool:
+        """Whether no index answers it."""
+        return bool(self.text) and self.place is None
+
+    @property
+    def id_match(self) -> Q | None:
+        return None if self.pk is None else Q(pk=self.pk)
+
+    def matches(self, text: Q, place: Q | None = None) -> Q:
+        """The rows meant: at the place, or of this id, or those that ``text`` describes."""
+        if self.place is not None and place is not None:
+            return place
+        return text | self.id_match if self.id_match is not None else text

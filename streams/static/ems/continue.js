@@ -1,0 +1,3 @@
+'use strict';
+// Goes on with a plan of many rows, step by step, while the page is open.
+document.getElementById('ems-continue').requestSubmit();
