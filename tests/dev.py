@@ -105,6 +105,11 @@ def mutants(options: argparse.Namespace) -> int:
     return with_servers("tests.mutants", options)
 
 
+def scenario(options: argparse.Namespace) -> int:
+    """play a scenario on servers of its own (NAME=kill, ARGS=--full)"""
+    return run(environments.full(), "-m", "tests.scenarios", *options.rest)
+
+
 def servers(options: argparse.Namespace) -> int:
     """start the servers and keep them until Ctrl-C (--env FILE: how to reach them)"""
     parser = argparse.ArgumentParser(prog="dev.py servers", allow_abbrev=False)
@@ -211,6 +216,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "types": types,
     "bench": bench,
     "mutants": mutants,
+    "scenario": scenario,
     "servers": servers,
 }
 

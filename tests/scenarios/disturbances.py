@@ -6,8 +6,8 @@ all has been consumed and it has done its share.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 import MySQLdb
@@ -22,6 +22,8 @@ Disturbance = Callable[["Stage"], Iterator[float]]
 RESTART_AFTER = 3.0  # seconds, as in the seed
 PAST_THE_LEASE = 20.0
 
+chance = SystemRandom()
+
 
 def nothing(stage: Stage) -> Iterator[float]:
     """All goes well."""
@@ -32,7 +34,7 @@ def kill(stage: Stage) -> Iterator[float]:
     """kill -9 of a random consumer, restarted after 3 s; producers die in mid-transaction."""
     for n in range(stage.rounds(small=2, full=8)):
         doomed = stage.producer(f"doomed{n}", "A=50", "B=50", "--doomed")
-        victim = random.choice(stage.consumers)
+        victim = chance.choice(stage.consumers)
         victim.kill()
         stage.say(f"killed {victim.name}")
         yield RESTART_AFTER
@@ -40,13 +42,13 @@ def kill(stage: Stage) -> Iterator[float]:
         if doomed.says("doomed"):
             doomed.kill()
             stage.say("killed a producer before its commit")
-        yield random.uniform(1.0, 4.0)
+        yield chance.uniform(1.0, 4.0)
 
 
 def freeze(stage: Stage) -> Iterator[float]:
     """SIGSTOP of a consumer past its lease; SIGCONT."""
     for _ in range(stage.rounds(small=1, full=4)):
-        victim = random.choice(stage.consumers)
+        victim = chance.choice(stage.consumers)
         victim.freeze()
         stage.say(f"froze {victim.name}")
         yield PAST_THE_LEASE

@@ -1,0 +1,1 @@
+"""Random testing against a simple model."""

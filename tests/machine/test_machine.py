@@ -1,0 +1,366 @@
+"""Random sequences of everything that can happen to a stream, against a model of three sets.
+
+The model knows what was committed, what each group has handled, and what is dead. Whatever the
+order of events, at the end every committed message was handled or is dead in every group, one
+that was rolled back was never seen, an atomic handler's rows stand exactly once, and the audit
+finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
+
+from streams import Outgoing, ReceivedMessage, Reject, consumer, registry, send, send_many, topics
+from streams.audit import audit
+from streams.claims import Claimer
+from streams.errors import LeaseLost
+from streams.maintenance import sweep
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Message,
+    Partition,
+    RetryMessage,
+    Topic,
+    UtcNow,
+)
+from streams.models.consumer import LEASE
+from streams.runtime.handling import Handling
+from streams.sequencer import sequence
+from streams.subscriptions import limits, subscribe
+from streams.testing import advance
+from tests.hostapp.models import Handled
+from tests.sessions import Session
+
+GROUPS = ("plain", "atomic")
+CLIENTS = ("one", "two")
+FOREVER = timedelta(days=2)
+TABLES = (
+    Handled,
+    DeadMessage,
+    RetryMessage,
+    Delivery,
+    Cursor,
+    Consumer,
+    Message,
+    Partition,
+    ConsumerGroup,
+    Topic,
+)
+
+
+@dataclass
+class Open:
+    """A producer's transaction that has not ended."""
+
+    session: Session
+    values: list[int]
+
+
+@dataclass
+class Held:
+    """A delivery that a client has claimed and not handled yet."""
+
+    handling: Handling
+    client: str
+    stale: bool = False
+
+
+@dataclass
+class Script:
+    """What the handlers do with the messages of the next call."""
+
+    fails: set[int] = field(default_factory=set)
+    rejects: set[int] = field(default_factory=set)
+
+    def play(self, message: ReceivedMessage) -> None:
+        if message.body in self.rejects:
+            raise Reject("as the script says")
+        if message.body in self.fails:
+            raise ValueError("as the script says")
+
+
+class Machine(RuleBasedStateMachine):
+    """One topic, a plain and an atomic group, two clients, up to three open transactions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: Iterator[int] = iter(range(10**6))
+        self.open: list[Open] = []
+        self.held: list[Held] = []
+        self.committed: set[int] = set()
+        self.handled: Counter[int] = Counter()
+        self.discarded: set[tuple[str, int]] = set()
+        self.script = Script()
+
+    @initialize()
+    def clean(self) -> None:
+        for model in TABLES:
+            model.objects.all().delete()
+        topics.forget()
+        registry._registered.clear()
+
+        def plain(message: ReceivedMessage) -> None:
+            self.script.play(message)
+            self.handled[message.body] += 1
+
+        def atomic(message: ReceivedMessage) -> None:
+            Handled.objects.create(
+                group=message.group,
+                topic=message.topic,
+                partition=message.partition,
+                offset=message.offset,
+                value=message.body,
+            )
+            self.script.play(message)
+
+        consumer("t", group="plain", max_retries=2)(plain)
+        consumer("t", group="atomic", max_retries=2, atomic=True)(atomic)
+        self.groups = {
+            group: subscribe(registry.find("t", group), "default")  # type: ignore[arg-type]
+            for group in GROUPS
+        }
+        self.clients = dict.fromkeys(CLIENTS, 0)
+        for client in CLIENTS:
+            self.register(client)
+
+    # -- producers --
+
+    @rule(count=st.integers(1, 4))
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            value = next(self.numbers)
+            send("t", value)
+            self.committed.add(value)
+
+    @rule(count=st.integers(1, 4))
+    def send_many(self, count: int) -> None:
+        values = [next(self.numbers) for _ in range(count)]
+        send_many([Outgoing("t", value) for value in values])
+        self.committed.update(values)
+
+    @rule(count=st.integers(1, 3))
+    def roll_back(self, count: int) -> None:
+        with transaction.atomic():
+            for _ in range(count):
+                send("t", next(self.numbers))
+            transaction.set_rollback(True)
+
+    @precondition(lambda self: connection.vendor == "mysql" and len(self.open) < 3)
+    @rule(count=st.integers(1, 3))
+    def begin(self, count: int) -> None:
+        session = Session()
+        values = [next(self.numbers) for _ in range(count)]
+        with session.active():
+            transaction.set_autocommit(False)
+            for value in values:
+                send("t", value)
+        self.open.append(Open(session, values))
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), commit=st.booleans())
+    def end(self, data: st.DataObject, commit: bool) -> None:
+        ended = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        with ended.session.active():
+            (transaction.commit if commit else transaction.rollback)()
+        ended.session.close()
+        if commit:
+            self.committed.update(ended.values)
+
+    # -- the log --
+
+    @rule()
+    def sequence(self) -> None:
+        sequence("default")
+
+    # -- consumers --
+
+    @rule(group=st.sampled_from(GROUPS), client=st.sampled_from(CLIENTS), batch=st.integers(1, 4))
+    def claim(self, group: str, client: str, batch: int) -> None:
+        claimer = self.claimer(group, client)
+        if delivery := claimer.claim(batch, timedelta(seconds=60)):
+            self.hold(delivery, group, client)
+
+    @rule(group=st.sampled_from(GROUPS), client=st.sampled_from(CLIENTS))
+    def claim_retry(self, group: str, client: str) -> None:
+        if claimed := self.claimer(group, client).claim_retry(timedelta(seconds=60)):
+            self.hold(claimed[0], group, client, retry=claimed[1])
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), fails=st.sets(st.integers(0, 3)), rejects=st.sets(st.integers(0, 3)))
+    def handle(self, data: st.DataObject, fails: set[int], rejects: set[int]) -> None:
+        held = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        first = held.handling.delivery.first_offset
+        bodies = dict(
+            Message.objects.filter(offset__gte=first)
+            .values_list("offset", "body")
+            .order_by("id")[:4]
+        )
+        value = {offset - first: int(bytes(body)) for offset, body in bodies.items()}
+        self.script = Script(
+            {value[i] for i in fails if i in value}, {value[i] for i in rejects if i in value}
+        )
+        self.run_held(held)
+        self.script = Script()
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        """The process is asked to stop before it hands the messages over."""
+        held = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        held.handling._may_go_on = lambda: False
+        self.run_held(held)
+
+    @rule(client=st.sampled_from(CLIENTS))
+    def die(self, client: str) -> None:
+        """The process is killed or frozen: its lease ends, and the sweep takes what it held."""
+        Consumer.objects.filter(client_id=self.client_id(client)).delete()
+        sweep("default")
+        for held in self.held:
+            if held.client == self.client_id(client):
+                held.stale = True
+        self.clients[client] += 1
+        self.register(client)
+
+    @rule()
+    def wait(self) -> None:
+        """A long time passes, and nobody renews a deadline before the sweep comes."""
+        advance(FOREVER)
+        Consumer.objects.update(lease_until=UtcNow(LEASE))
+        sweep("default")
+        for held in self.held:
+            held.stale = True
+
+    # -- operators --
+
+    @precondition(lambda self: DeadMessage.objects.waiting().exists())
+    @rule(redrive=st.booleans())
+    def decide(self, redrive: bool) -> None:
+        letter = DeadMessage.objects.waiting().select_related("group").order_by("id")[0]
+        if redrive:
+            assert letter.redrive()
+            assert not letter.redrive()
+        else:
+            assert letter.discard()
+            self.discarded.add((letter.group.name, int(bytes(letter.body))))
+
+    # -- the end --
+
+    def teardown(self) -> None:
+        if not hasattr(self, "groups"):
+            return
+        for ended in self.open:
+            ended.session.close()  # the server rolls back
+        for client in CLIENTS:
+            self.die(client)
+        self.finish()
+        log = list(Message.objects.order_by("offset").values_list("offset", "body"))
+        assert [offset for offset, _ in log] == list(range(len(log)))
+        assert {int(bytes(body)) for _, body in log} == self.committed
+        dead = {
+            (group, int(bytes(body)))
+            for group, body in DeadMessage.objects.waiting().values_list("group__name", "body")
+        }
+        lost = dead | self.discarded
+        for value in self.committed:
+            assert self.handled[value] or ("plain", value) in lost, f"plain lost {value}"
+        assert set(self.handled) <= self.committed
+        stored = Counter(int(v) for v in Handled.objects.values_list("value", flat=True))
+        for value in self.committed:
+            assert stored[value] == (0 if ("atomic", value) in lost else 1), f"atomic {value}"
+        assert set(stored) <= self.committed
+        assert audit("default") == []
+
+    def finish(self) -> None:
+        """Everything comes to rest, without further failures."""
+        working = True
+        while working:
+            sequence("default")
+            advance(FOREVER)
+            working = False
+            for group in GROUPS:
+                claimer = self.claimer(group, CLIENTS[0])
+                while claimed := claimer.claim_retry(timedelta(seconds=60)):
+                    self.handling(claimed[0], group, retry=claimed[1]).run()
+                    working = True
+                while delivery := claimer.claim(10, timedelta(seconds=60)):
+                    self.handling(delivery, group).run()
+                    working = True
+
+    # -- parts --
+
+    def client_id(self, client: str) -> str:
+        return f"{client}-{self.clients[client]}"
+
+    def register(self, client: str) -> None:
+        for group in self.groups.values():
+            Consumer.objects.create(
+                client_id=self.client_id(client), group=group, lease_until=UtcNow(LEASE)
+            )
+
+    def claimer(self, group: str, client: str) -> Claimer:
+        return Claimer(self.groups[group], self.client_id(client), "machine", "default")
+
+    def handling(self, delivery: Delivery, group: str, **options: Any) -> Handling:
+        registration = registry.find("t", group)
+        assert registration
+        in_force = limits(self.groups[group], registration, "default")
+        return Handling(delivery, registration, in_force, **options)
+
+    def hold(self, delivery: Delivery, group: str, client: str, **options: Any) -> None:
+        handling = self.handling(delivery, group, **options)
+        self.held.append(Held(handling, self.client_id(client)))
+
+    def run_held(self, held: Held) -> None:
+        """Only who still holds the lease may change anything."""
+        before = self.rows()
+        try:
+            held.handling.run()
+        except LeaseLost:
+            assert held.stale
+            assert self.rows() == before
+        else:
+            assert not held.stale
+
+    def rows(self) -> list[Any]:
+        return [
+            list(Delivery.objects.order_by("id").values_list("id", "state", "progress", "token")),
+            list(RetryMessage.objects.order_by("id").values_list("id", "attempt", "delivery")),
+            DeadMessage.objects.count(),
+            Handled.objects.count(),
+        ]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_whatever_happens_nothing_is_lost_and_nothing_is_done_that_was_rolled_back():
+    known = dict(registry._registered)
+    try:
+        run_machine(
+            Machine,
+            settings=settings(
+                max_examples=20,
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                print_blob=True,
+            ),
+        )
+    finally:
+        registry._registered.clear()
+        registry._registered.update(known)
