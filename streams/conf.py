@@ -65,7 +65,7 @@ class Settings:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
             if not _positive(getattr(self, name)):
                 raise ConfigurationError(_("EMS[%r] must be a number of seconds > 0.") % name)
-        delays = self.RETRY_DELAYS
+        delays: Any = self.RETRY_DELAYS
         if not isinstance(delays, Sequence) or not delays or not all(map(_positive, delays)):
             raise ConfigurationError(
                 _("EMS['RETRY_DELAYS'] must be a list of one or more numbers of seconds > 0.")

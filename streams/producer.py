@@ -174,14 +174,15 @@ class Row(NamedTuple):
         self, vendor: str, partition_id: int, due_at: timedelta | datetime | None
     ) -> tuple[str, tuple[Any, ...]]:
         """One row of INSERT_MESSAGES, and its parameters."""
+        key, tag, headers, body, body_type = self
         due_sql, parameters = _due_sql(vendor, due_at)
-        usual = self.key is None and not self.tag and self.headers is None
-        if not usual:
-            parameters = (*parameters, self.key, self.tag, self.headers)
-        values = sql.message_values(
-            vendor, partition_id, due_sql, usual, self.body_type, len(self.body)
-        )
-        return values, (*parameters, self.body, _producer())
+        named = key is not None or tag != "" or headers is not None
+        if named:
+            parameters += key, tag, headers
+        if len(body) > sql.HEX_BYTES:
+            parameters += (body,)
+        values = sql.message_values(vendor, partition_id, due_sql, body, body_type, named=named)
+        return values, (*parameters, _producer())
 
 
 def _alias(using: str | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, TypeVar, overload
@@ -41,7 +42,12 @@ class Registration:
 
     @property
     def name(self) -> str:
-        return f"{self.handler.__module__}.{self.handler.__qualname__}"
+        named: Any = self.handler
+        while isinstance(named, partial):
+            named = named.func
+        if not hasattr(named, "__qualname__"):
+            named = type(named)
+        return f"{named.__module__}.{named.__qualname__}"
 
 
 _registered: dict[tuple[str, str], Registration] = {}
@@ -105,15 +111,25 @@ def consumer(
     _require(batch is None or _is_count(batch, 1, MAX_BATCH), "batch", f"1 … {MAX_BATCH}")
     _require(threads is None or _is_count(threads, 1, 1000), "threads", "1 … 1000")
     _require(max_retries is None or _is_count(max_retries, 0, 10**6), "max_retries", "≥ 0")
-    _require(consume_timeout is None or consume_timeout > 0, "consume_timeout", "> 0")
+    _require(
+        consume_timeout is None
+        or _is_count(consume_timeout, 1, 10**6)
+        or (isinstance(consume_timeout, float) and 0 < consume_timeout <= 10**6),
+        "consume_timeout",
+        "a number of seconds > 0",
+    )
+    _require(isinstance(atomic, bool), "atomic", "True / False")
     _require(start in ("earliest", "latest"), "start", "'earliest' / 'latest'")
 
     def register(handler: Any) -> Any:
-        if inspect.iscoroutinefunction(handler) or inspect.isasyncgenfunction(handler):
+        calls = (handler, getattr(handler, "__call__", None))  # noqa: B004 - to look into it
+        if any(map(inspect.iscoroutinefunction, calls)) or any(
+            map(inspect.isasyncgenfunction, calls)
+        ):
             raise InvalidConsumer(
                 _("%s is async: a handler is a plain function, run in a thread.") % handler
             )
-        if inspect.isgeneratorfunction(handler):
+        if any(map(inspect.isgeneratorfunction, calls)):
             raise InvalidConsumer(_("%s is a generator: it would never run.") % handler)
         if not callable(handler):
             raise InvalidConsumer(_("%r cannot be called.") % (handler,))

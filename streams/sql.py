@@ -72,16 +72,26 @@ DUE_IMMEDIATELY = f"'{IMMEDIATE}'"
 DUE_AT = _for_each_vendor("CASE WHEN %s <= {now} THEN {immediate} ELSE %s END")
 
 
+# A body up to this many bytes stands in the text, in hexadecimal, which needs no escaping by the
+# driver and no unescaping by the server (a message of 1 KB: 4 µs and 3 µs less); a larger one is
+# a parameter, since hexadecimal doubles it.
+HEX_BYTES = 64 * 1024
+
+
 def message_values(
-    vendor: str, partition_id: int, due_at: str, usual: bool, body_type: str, size: int
+    vendor: str, partition_id: int, due_at: str, body: bytes, body_type: str, *, named: bool
 ) -> str:
     """One row of INSERT_MESSAGES whose due_at is the given SQL.
 
-    ``usual``: without key, tag and headers. They, the body and the producer are parameters; the
-    rest stands in the text, where it costs less: every parameter is a call into the driver.
+    Parameters: key, tag and headers if it is ``named`` by any of them, the body if it is larger
+    than HEX_BYTES, and the producer. Each is a call into the driver: the rest needs none.
     """
-    named = "NULL, '', NULL" if usual else "%s, %s, %s"
-    return f"({partition_id:d}, {due_at}, {named}, %s, '{body_type}', {size:d}, %s, {NOW[vendor]})"
+    names = "%s, %s, %s" if named else "NULL, '', NULL"
+    value = f"x'{body.hex()}'" if len(body) <= HEX_BYTES else "%s"
+    return (
+        f"({partition_id:d}, {due_at}, {names}, {value}, '{body_type}', {len(body):d}, %s,"
+        f" {NOW[vendor]})"
+    )
 
 
 # --- sequence ---------------------------------------------------------------------------------

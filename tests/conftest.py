@@ -136,6 +136,25 @@ def in_thread(transactional_db: None) -> Iterator[Threads]:
 
 
 @pytest.fixture
+def isolation_level(transactional_db: None) -> Iterator[Callable[[str], None]]:
+    """Connect anew as a host with another isolation level does: ``isolation_level("…")``.
+
+    Here, in other threads and in second connections; not in child processes. Needs ``mysql``.
+    """
+    from django.db import connection
+
+    options = connection.settings_dict["OPTIONS"]  # the dict that all threads share
+
+    def change(level: str) -> None:
+        options["isolation_level"] = level
+        connection.close()
+
+    yield change
+    options.pop("isolation_level", None)
+    connection.close()
+
+
+@pytest.fixture
 def proxied(
     request: pytest.FixtureRequest, transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Proxy]:

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.utils import flatten
 from django.db.models import Max, Model, Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from streams.admin.columns import UNKNOWN
+from streams.admin.columns import UNKNOWN, label
 from streams.admin.listing import UPTO, CappedPaginator, Reading, StreamsChangeList, Window
 from streams.admin.search import Search
 from streams.conf import database
@@ -98,6 +99,7 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
         if row is not None:
             allowed = self.get_actions(request)
             possible = self.possible_verbs(row)
+            context["subtitle"] = label(row)
             context["verbs"] = [(name, text) for name, text in possible.items() if name in allowed]
         return super().render_change_form(request, context, *args, **kwargs)
 
@@ -131,4 +133,4 @@ class ReadOnly(StreamsAdmin):
         return False
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return list(self.fields or ())
+        return flatten(self.fields or ())

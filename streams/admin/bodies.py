@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from typing import Any
 
 from django.contrib.admin.utils import unquote
@@ -72,7 +74,17 @@ class BodyAdmin(ReadOnly, LargeAdmin):
         start = Substr("body", 1, SHOWN_BYTES, output_field=BinaryField())
         rows = self.model._default_manager.using(row._state.db).filter(pk=row.pk)
         raw = rows.values_list(start, flat=True).get()
-        return bodies.preview(raw, row.body_type, row.size, SHOWN_BYTES)
+        text = bodies.preview(raw, row.body_type, row.size, SHOWN_BYTES)
+        return _indented(text) if row.body_type == bodies.JSON else text
+
+
+def _indented(text: str) -> str:
+    """JSON in lines, if it is whole and does not grow out of hand."""
+    with contextlib.suppress(ValueError, RecursionError):
+        indented = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+        if len(indented) <= 4 * SHOWN_BYTES:
+            return indented
+    return text
 
 
 def filename(row: Message | DeadMessage) -> str:

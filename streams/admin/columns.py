@@ -12,7 +12,6 @@ from django.db.models import Model
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
@@ -31,20 +30,24 @@ def column(description: Any) -> Callable[[Callable[[Any], Any]], Column]:
     return described
 
 
-def instant(value: datetime | None) -> SafeString | None:
+def instant(value: datetime | None) -> str:
     """To the second, in the project's time zone; in UTC as its title."""
     if value is None:
-        return None
+        return UNKNOWN
     local = timezone.localtime(value)
-    utc = f"{value:%Y-%m-%d %H:%M:%S.%f} UTC"
-    text = f"{local:%Y-%m-%d %H:%M:%S}"
-    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), utc, text)
+    return format_html(
+        '<time datetime="{}" title="{} UTC"><span>{}</span> <span>{}</span></time>',
+        value.isoformat(),
+        f"{value:%Y-%m-%d %H:%M:%S.%f}",
+        f"{local:%Y-%m-%d}",
+        f"{local:%H:%M:%S}",
+    )
 
 
-def duration(value: timedelta | None) -> str | None:
+def duration(value: timedelta | None) -> str:
     """In its two largest units."""
     if value is None:
-        return None
+        return UNKNOWN
     seconds = max(0, int(value.total_seconds()))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if days:
@@ -60,7 +63,7 @@ def at(field: str, description: Any) -> Column:
     """A column with an instant."""
 
     @column(description)
-    def show(row: Any) -> SafeString | None:
+    def show(row: Any) -> str:
         return instant(getattr(row, field))
 
     show.__name__ = field
@@ -72,7 +75,18 @@ def short(field: str, description: Any) -> Column:
 
     @column(description)
     def show(row: Any) -> str:
-        return Truncator(getattr(row, field)).chars(SHORT)
+        return Truncator(getattr(row, field) or UNKNOWN).chars(SHORT)
+
+    show.__name__ = field
+    return show
+
+
+def flag(field: str, description: Any) -> Column:
+    """A column with yes or no, in words: neither is good or bad."""
+
+    @column(description)
+    def show(row: Any) -> str:
+        return _t("yes") if getattr(row, field) else _t("no")
 
     show.__name__ = field
     return show
@@ -88,8 +102,10 @@ def list_url(model: type[Model], **filters: Any) -> str:
     return f"{path}?{urlencode(filters)}" if filters else path
 
 
-def link(row: Model | None, text: str = "") -> SafeString | None:
-    return None if row is None else format_html('<a href="{}">{}</a>', url(row), text or str(row))
+def link(row: Model | None, text: str = "") -> str:
+    return (
+        UNKNOWN if row is None else format_html('<a href="{}">{}</a>', url(row), text or str(row))
+    )
 
 
 def linked(field: str, description: Any) -> Column:
@@ -103,16 +119,34 @@ def linked(field: str, description: Any) -> Column:
     return show
 
 
+def span(row: Any) -> str:
+    """Topic/partition@offsets of a row of the log, as the search takes it."""
+    if hasattr(row, "offset"):
+        return UNKNOWN if row.offset is None else f"{row.partition}@{row.offset}"
+    last = f"-{row.last_offset}" if row.last_offset > row.first_offset else ""
+    return f"{row.partition}@{row.first_offset}{last}"
+
+
 @column(_("place"))
-def place(row: Any) -> str | None:
-    """Topic/partition@offset, as the search takes it."""
-    return None if row.offset is None else f"{row.partition}@{row.offset}"
+def place(row: Any) -> str:
+    return span(row)
 
 
 @column(_("message"))
-def message_place(row: Any) -> SafeString:
-    """The same with a link to the message, which may have been purged."""
+def messages(row: Any) -> str:
+    """The place with a link to what is there; it may have been purged."""
     from streams.models import Message
 
-    text = f"{row.partition}@{row.offset}"
-    return format_html('<a href="{}">{}</a>', list_url(Message, q=text), text)
+    return format_html('<a href="{}">{}</a>', list_url(Message, q=span(row)), span(row))
+
+
+def label(row: Any) -> str:
+    """What to call a row on a page, with names instead of numbers."""
+    if not hasattr(row, "partition_id"):
+        return str(row)
+    where = str(row.partition) if hasattr(row, "next_offset") else span(row)
+    if where == UNKNOWN:  # in the inbox
+        where = f"{row.partition} #{row.pk}"
+    if not hasattr(row, "group_id"):
+        return where
+    return _t("%(place)s for %(group)s") % {"place": where, "group": row.group}

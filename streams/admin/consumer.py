@@ -45,11 +45,8 @@ class ConsumerAdmin(ReadOnly):
     search_fields = ("client_id",)
     search_help_text = _("A part of the client's id: host@process@…")
     fields = (
-        "client_id",
-        linked("group", _("group")),
-        "is_live",
-        at("started_at", _("started")),
-        at("lease_until", _("lease until")),
+        ("client_id", linked("group", _("group"))),
+        ("is_live", at("started_at", _("started")), at("lease_until", _("lease until"))),
         "deliveries",
     )
 

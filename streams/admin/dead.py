@@ -7,12 +7,13 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
+from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin import journal
 from streams.admin.bodies import BodyAdmin
 from streams.admin.bulk import Bulk
-from streams.admin.columns import at, linked, list_url, message_place, short
+from streams.admin.columns import SHORT, at, linked, list_url, messages, short
 from streams.admin.filters import FixedFilter, GroupFilter
 from streams.admin.listing import Reading
 from streams.admin.search import Search
@@ -54,11 +55,10 @@ class DeadMessageAdmin(BodyAdmin):
     list_display = (
         "id",
         linked("group", _("group")),
-        message_place,
+        messages,
         short("key", _("key")),
+        "failure",
         "attempts",
-        "error_link",
-        short("error", _("error")),
         at("died_at", _("died")),
         at("redriven_at", _("redriven")),
     )
@@ -67,20 +67,12 @@ class DeadMessageAdmin(BodyAdmin):
     search_fields = ("id", "message_id", "key", "error_class")
     search_help_text = _("An id, a place (orders/0@12), a whole key, or a class of error.")
     fields = (
-        "id",
-        linked("group", _("group")),
-        message_place,
-        "message_id",
-        "key",
-        "tag",
+        ("id", linked("group", _("group")), messages),
+        ("key", "tag"),
         "headers",
-        "producer",
-        at("sent_at", _("sent")),
-        "body_type",
-        "size",
-        "attempts",
-        at("died_at", _("died")),
-        at("redriven_at", _("redriven")),
+        ("producer", at("sent_at", _("sent"))),
+        ("body_type", "size"),
+        ("attempts", at("died_at", _("died")), at("redriven_at", _("redriven"))),
         "error_class",
         "error",
     )
@@ -104,11 +96,13 @@ class DeadMessageAdmin(BodyAdmin):
     def possible_verbs(self, row: DeadMessage) -> Mapping[str, Any]:
         return self.verbs if row.redriven_at is None else {}
 
-    @admin.display(description=_("error class"))
-    def error_link(self, row: DeadMessage) -> str:
-        """A link to the letters with the same class of error."""
+    @admin.display(description=_("error"))
+    def failure(self, row: DeadMessage) -> str:
+        """Its class, with a link to the letters that have the same, and its beginning."""
         url = list_url(DeadMessage, q=row.error_class)
-        return format_html('<a href="{}">{}</a>', url, row.error_class.rpartition(".")[2])
+        name = row.error_class.rpartition(".")[2]
+        text = Truncator(row.error).chars(SHORT)
+        return format_html('<a href="{}">{}</a>: {}', url, name, text)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("body", "headers", "traceback")

@@ -5,21 +5,27 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.admin.columns import at, column, linked, list_url, short
+from streams.admin.columns import at, column, linked, messages, short
 from streams.admin.filters import FixedFilter, GroupFilter
 from streams.admin.listing import Reading
 from streams.admin.search import Search
-from streams.models import Delivery, Kind, Message, State
+from streams.models import Delivery, Kind, State
 
 
 class DeliveryState(FixedFilter):
     title = _("state")
     parameter_name = "state"
-    options = State.choices
+    options = (
+        (State.START.value, _("Open")),
+        (State.DONE.value, _("Done")),
+        (State.RETRY.value, _("With failures")),
+        (State.RELEASED.value, _("Released")),
+        (State.SKIPPED.value, _("Skipped")),
+    )
 
 
 class DeliveryKind(FixedFilter):
@@ -28,14 +34,21 @@ class DeliveryKind(FixedFilter):
     options = Kind.choices
 
 
-@column(_("offsets"))
-def offsets(row: Delivery) -> str:
-    """With a link to the messages."""
-    span = str(row.first_offset)
-    if row.last_offset > row.first_offset:
-        span += f"-{row.last_offset}"
-    text = f"{row.partition}@{span}"
-    return format_html('<a href="{}">{}</a>', list_url(Message, q=text), text)
+def outcome(row: Delivery) -> str:
+    """What has become of its offsets."""
+    if row.state == State.START:
+        return _t("open")
+    parts = []
+    if row.failed:
+        count = row.last_offset - row.first_offset + 1
+        parts.append(_t("%(n)d of %(all)d failed") % {"n": row.failed, "all": count})
+    if row.dead:
+        parts.append(_t("%d dead") % row.dead)
+    if row.missing:
+        parts.append(_t("%d missing") % row.missing)
+    if not row.failed and row.state == State.RETRY:
+        parts.append(_t("lost: its consumer died, or took too long"))
+    return ", ".join(parts) or str(row.get_state_display()).lower()
 
 
 @admin.register(Delivery)
@@ -43,17 +56,14 @@ class DeliveryAdmin(ReadOnly, LargeAdmin):
     list_display = (
         "id",
         linked("group", _("group")),
-        offsets,
+        messages,
+        column(_("outcome"))(outcome),
         "kind",
         "attempt",
-        "state",
-        "failed",
-        "dead",
-        "missing",
-        "client_id",
-        "thread",
         at("claimed_at", _("claimed")),
         at("finished_at", _("finished")),
+        "client_id",
+        "thread",
         short("error", _("error")),
     )
     list_filter = (GroupFilter, DeliveryState, DeliveryKind)
@@ -61,22 +71,13 @@ class DeliveryAdmin(ReadOnly, LargeAdmin):
     search_fields = ("id", "client_id")
     search_help_text = _("An id, a place (orders/0@12), or the beginning of a client's id.")
     fields = (
-        "id",
-        linked("group", _("group")),
-        offsets,
-        "progress",
-        "kind",
-        "attempt",
-        "state",
-        "client_id",
-        "thread",
-        at("claimed_at", _("claimed")),
-        at("started_at", _("started")),
-        at("deadline", _("deadline")),
-        at("finished_at", _("finished")),
-        "failed",
-        "dead",
-        "missing",
+        ("id", linked("group", _("group")), messages),
+        ("kind", "attempt"),
+        ("client_id", "thread"),
+        (at("claimed_at", _("claimed")), at("started_at", _("started"))),
+        (at("finished_at", _("finished")), at("deadline", _("deadline"))),
+        ("state", "progress"),
+        ("failed", "dead", "missing"),
         "error",
     )
 

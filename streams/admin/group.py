@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.utils import flatten
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -14,7 +15,7 @@ from django.utils.translation import ngettext
 
 from streams.admin import journal
 from streams.admin.base import StreamsAdmin
-from streams.admin.columns import at, duration, linked, list_url
+from streams.admin.columns import UNKNOWN, at, duration, flag, linked, list_url
 from streams.admin.filters import FixedFilter
 from streams.admin.listing import StreamsChangeList
 from streams.conf import database
@@ -54,7 +55,6 @@ class ConsumerGroupAdmin(StreamsAdmin):
         "name",
         linked("topic", _("topic")),
         "state",
-        "consumers",
         "behind",
         "open",
         "waiting",
@@ -68,20 +68,11 @@ class ConsumerGroupAdmin(StreamsAdmin):
     search_fields = ("name", "topic__name")
     search_help_text = _("A part of a group's or a topic's name.")
     facts = (
-        "name",
-        linked("topic", _("topic")),
-        "mode",
-        "ordered",
-        "start",
-        "state",
-        "consumers",
-        "behind",
-        "open",
-        "waiting",
-        "dead",
-        "age",
+        ("name", linked("topic", _("topic"))),
+        ("state", at("created_at", _("created"))),
+        ("behind", "open", "waiting", "dead", "age"),
         "rows",
-        at("created_at", _("created")),
+        ("mode", flag("ordered", _("ordered")), "start"),
     )
     overrides = ("max_retries", "consume_timeout", "batch")
     fieldsets = (
@@ -94,7 +85,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
             },
         ),
     )
-    readonly_fields = facts
+    readonly_fields = flatten(facts)
     actions = ("pause", "resume", "forget")
     verbs = {"pause": _("Pause"), "resume": _("Resume"), "forget": _("Forget …")}
 
@@ -159,23 +150,22 @@ class ConsumerGroupAdmin(StreamsAdmin):
     def state(self, row: Any) -> Any:
         if row.paused:
             return _t("paused")
-        return _t("running") if row.lag.consumers else _t("no consumer")
-
-    @admin.display(description=_("consumers"))
-    def consumers(self, row: Any) -> int:
-        return int(row.lag.consumers)
+        count = row.lag.consumers
+        if not count:
+            return _t("no consumer")
+        return ngettext("%d consumer", "%d consumers", count) % count
 
     @admin.display(description=_("behind"))
-    def behind(self, row: Any) -> int | None:
+    def behind(self, row: Any) -> int | str:
         """Sequenced, not claimed yet."""
-        return row.lag.behind  # type: ignore[no-any-return]
+        return UNKNOWN if row.lag.behind is None else int(row.lag.behind)
 
     @admin.display(description=_("open"))
     def open(self, row: Any) -> int:
         """Claimed, not settled yet."""
         return int(row.lag.open)
 
-    @admin.display(description=_("to be retried"))
+    @admin.display(description=_("retries"))
     def waiting(self, row: Any) -> int:
         return int(row.lag.waiting)
 
@@ -184,7 +174,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
         return int(row.lag.dead)
 
     @admin.display(description=_("oldest unfinished"))
-    def age(self, row: Any) -> str | None:
+    def age(self, row: Any) -> str:
         """Since it was sequenced."""
         return duration(row.lag.age)
 

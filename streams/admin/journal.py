@@ -10,6 +10,8 @@ from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
 from django.http import HttpRequest
 
+from streams.admin.columns import label
+
 __all__ = ["CHANGE", "DELETION", "note", "note_bulk"]
 
 
@@ -18,7 +20,7 @@ def note(
 ) -> None:
     """One entry for each row, with its outcome."""
     LogEntry.objects.bulk_create(
-        _entry(request, type(row), outcome, flag, object_id=row.pk, object_repr=_name(row))
+        _entry(request, type(row), outcome, flag, object_id=row.pk, object_repr=label(row))
         for row, outcome in outcomes
     )
 
@@ -41,10 +43,3 @@ def _entry(
         change_message=outcome,
         **about,
     )
-
-
-def _name(row: Model) -> str:
-    """With names instead of numbers: the row may be gone when somebody reads it."""
-    if hasattr(row, "offset"):
-        return f"{row.partition}@{row.offset} {getattr(row, 'group', '')}"  # type: ignore[attr-defined]
-    return str(row)

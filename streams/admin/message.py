@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.bodies import BodyAdmin
-from streams.admin.columns import at, instant, place, short
+from streams.admin.columns import UNKNOWN, at, instant, place, short
 from streams.admin.filters import FixedFilter, PartitionFilter, number
 from streams.admin.listing import Reading
 from streams.admin.search import Search
@@ -45,28 +45,21 @@ class MessageAdmin(BodyAdmin):
         short("key", _("key")),
         "tag",
         "size",
-        "producer",
         at("created_at", _("sent")),
         at("sequenced_at", _("sequenced")),
+        "producer",
     )
     list_filter = (PartitionFilter, MessageState)
     related = ("partition",)
     search_fields = ("id", "key")
     search_help_text = _("An id, a place (orders/0@12 or orders/0@12-20), or a whole key.")
     fields = (
-        "id",
-        place,
-        "key",
-        "tag",
+        ("id", place),
+        ("key", "tag"),
         "headers",
-        "host",
-        "process",
-        "thread",
-        at("created_at", _("sent")),
-        "due",
-        at("sequenced_at", _("sequenced")),
-        "body_type",
-        "size",
+        ("host", "process", "thread"),
+        (at("created_at", _("sent")), "due", at("sequenced_at", _("sequenced"))),
+        ("body_type", "size"),
     )
 
     @admin.display(description=_("producer's host"))
@@ -74,15 +67,15 @@ class MessageAdmin(BodyAdmin):
         return row.producer.split("@", 2)[0]
 
     @admin.display(description=_("process id"))
-    def process(self, row: Message) -> str | None:
+    def process(self, row: Message) -> str:
         return _part(row.producer, 1)
 
     @admin.display(description=_("thread"))
-    def thread(self, row: Message) -> str | None:
+    def thread(self, row: Message) -> str:
         return _part(row.producer, 2)
 
     @admin.display(description=_("due"))
-    def due(self, row: Message) -> str | None:
+    def due(self, row: Message) -> str:
         if row.due_at is None:
             return _t("not before it is released: it is only prepared")
         return _t("at once") if row.due_at == IMMEDIATE else instant(row.due_at)
@@ -126,6 +119,6 @@ class MessageAdmin(BodyAdmin):
         return super().render_change_form(request, context, *args, **kwargs)
 
 
-def _part(producer: str, index: int) -> str | None:
+def _part(producer: str, index: int) -> str:
     parts = producer.split("@", 2)
-    return parts[index] if index < len(parts) else None
+    return parts[index] if index < len(parts) else UNKNOWN

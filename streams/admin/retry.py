@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.admin.columns import at, linked, message_place, short
+from streams.admin.columns import at, flag, linked, messages, short
 from streams.admin.filters import FixedFilter, GroupFilter
 from streams.admin.listing import Reading
 from streams.admin.search import Search
@@ -36,11 +36,11 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
     list_display = (
         "id",
         linked("group", _("group")),
-        message_place,
+        messages,
         "attempt",
         at("due_at", _("due")),
         "held_by",
-        "alone",
+        flag("alone", _("alone")),
         short("last_error", _("last error")),
     )
     list_filter = (GroupFilter, RetryState)
@@ -48,14 +48,9 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
     search_fields = ("id",)
     search_help_text = _("An id, or a place (orders/0@12).")
     fields = (
-        "id",
-        linked("group", _("group")),
-        message_place,
-        "attempt",
-        at("due_at", _("due")),
-        linked("delivery", _("held by")),
-        "again",
-        "alone",
+        ("id", linked("group", _("group")), messages),
+        ("attempt", at("due_at", _("due")), linked("delivery", _("held by"))),
+        (flag("again", _("again")), flag("alone", _("alone"))),
         linked("dead_letter", _("dead letter that it came from")),
         "last_error",
     )

@@ -27,5 +27,5 @@ class StepAdmin(ReadOnly):
         return timed
 
     @admin.display(description=_("ago"))
-    def ago(self, row: Any) -> str | None:
+    def ago(self, row: Any) -> str:
         return duration(row.now - row.last_run_at)

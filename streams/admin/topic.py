@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import flatten
 from django.db.models import Model, Prefetch, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html_join
@@ -40,7 +41,7 @@ class TopicAdmin(StreamsAdmin):
     sortable_by = ("name",)
     search_fields = ("name",)
     fields = ("name", "access", "retention_seconds")
-    facts = ("sequenced", "kept", "logs", "group_links", at("created_at", _("created")))
+    facts = (("sequenced", "kept"), "logs", "group_links", at("created_at", _("created")))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         using = database()
@@ -54,7 +55,7 @@ class TopicAdmin(StreamsAdmin):
         return (*self.fields, *self.facts) if obj else self.fields
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[Any, ...]:
-        return ("name", *self.facts) if obj else ()
+        return ("name", *flatten(self.facts)) if obj else ()
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False

@@ -43,6 +43,7 @@ class Announcer:
 
     def __init__(self) -> None:
         self._pending: set[str] = set()
+        self._telling: set[str] = set()
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -57,23 +58,23 @@ class Announcer:
     def flush(self) -> None:
         """Give the thread a moment to say its last word, when the process ends."""
         limit = time.monotonic() + LAST_WORD_SECONDS
-        while self._pending and time.monotonic() < limit:
+        while (self._pending or self._telling) and time.monotonic() < limit:
             time.sleep(COALESCE_SECONDS)
 
     def _run(self) -> None:
         while True:
             with self._condition:
                 self._condition.wait_for(lambda: self._pending)
-                pending = set(self._pending)
+                # Taken before they are told: what is announced meanwhile is told again.
+                self._telling, self._pending = self._pending, set()
             try:
-                for using in pending:
+                for using in self._telling:
                     _redis().publish(channel(using), b"")
                 pause = COALESCE_SECONDS
             except Exception as error:  # noqa: BLE001 - nothing of Redis may hurt a producer
                 logger.warning("Redis is not to be had (%s): consumers poll", error)
                 pause = RECONNECT_SECONDS
-            with self._condition:
-                self._pending -= pending
+            self._telling = set()
             time.sleep(pause)
 
 

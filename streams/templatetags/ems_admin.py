@@ -7,9 +7,9 @@ from typing import Any
 from django import template
 
 from streams.admin.alarm import alarm
-from streams.admin.columns import UNKNOWN, duration, instant, list_url, url
+from streams.admin.columns import instant, url
+from streams.admin.delivery import outcome
 from streams.conf import database
-from streams.models import Message
 
 register = template.Library()
 
@@ -22,12 +22,7 @@ def ems_alarm() -> str:
 
 @register.filter
 def ems_instant(value: Any) -> Any:
-    return instant(value) or UNKNOWN
-
-
-@register.filter
-def ems_duration(value: Any) -> Any:
-    return duration(value) or UNKNOWN
+    return instant(value)
 
 
 @register.filter
@@ -37,6 +32,5 @@ def ems_url(row: Any) -> str:
 
 
 @register.filter
-def ems_place_url(row: Any) -> str:
-    """The message at the place that a row names."""
-    return list_url(Message, q=f"{row.partition}@{row.offset}")
+def ems_outcome(delivery: Any) -> str:
+    return outcome(delivery)

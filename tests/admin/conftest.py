@@ -1,0 +1,52 @@
+"""Who works in the admin: nobody, staff without permission, a viewer, an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from tests.admin.world import World, make_world
+
+ROLES = ("anonymous", "staff", "viewer", "operator")
+As = Callable[..., Client]
+
+
+@pytest.fixture
+def world(db: None, clean_registry: None) -> World:
+    return make_world()
+
+
+@pytest.fixture
+def as_role(db: None) -> As:
+    """``as_role("viewer")`` is a browser of that user; ``as_role("staff", "ems.view_body")`` one
+    of a user with these permissions."""
+
+    def log_in(role: str, *permissions: str, **options: bool) -> Client:
+        client = Client(**options)
+        if role == "anonymous":
+            return client
+        user, _ = User.objects.get_or_create(username=role, is_staff=True)
+        user.user_permissions.set(_of_role(role))
+        for name in permissions:
+            app, codename = name.split(".")
+            user.user_permissions.add(
+                Permission.objects.get(content_type__app_label=app, codename=codename)
+            )
+        client.force_login(user)
+        return client
+
+    return log_in
+
+
+def _of_role(role: str) -> list[Permission]:
+    of_ems = Permission.objects.filter(content_type__app_label="ems")
+    if role == "viewer":
+        views = [
+            f"view_{model._meta.model_name}" for model in apps.get_app_config("ems").get_models()
+        ]
+        return list(of_ems.filter(codename__in=views))
+    return list(of_ems) if role == "operator" else []

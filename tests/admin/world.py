@@ -1,0 +1,109 @@
+"""A small world with something in every table, made by EMS itself as far as it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.apps import apps
+from django.contrib.admin.models import LogEntry
+from django.utils import timezone
+
+from streams import consumer, send
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    DeadMessage,
+    Delivery,
+    Message,
+    RetryMessage,
+    Step,
+    SystemConfig,
+    UtcNow,
+)
+from streams.models.consumer import LEASE
+from streams.testing import drain
+
+XSS = "<script>alert(1)</script>"
+SECRET = "the-body-of-the-message"
+
+
+@dataclass(frozen=True)
+class World:
+    """Five orders: all mailed, three of them dead for billing, two to be tried again by slow."""
+
+    mail: ConsumerGroup
+    billing: ConsumerGroup
+    slow: ConsumerGroup
+
+    @property
+    def message(self) -> Message:
+        return Message.objects.get(offset=0)
+
+    @property
+    def letter(self) -> DeadMessage:
+        return DeadMessage.objects.get(offset=0)
+
+    def object_of(self, model: Any) -> Any:
+        row = model._default_manager.order_by("pk").first()
+        assert row is not None, f"the world has no {model.__name__}"
+        return row
+
+
+def make_world() -> World:
+    """Needs an empty registry: the fixture clean_registry."""
+
+    @consumer("orders", group="mail")
+    def mail(message):
+        pass
+
+    @consumer("orders", group="billing", max_retries=0)
+    def bill(message):
+        if message.offset < 3:
+            raise ValueError(f"no account for {XSS}")
+
+    @consumer("orders", group="slow")
+    def slow(message):
+        if message.offset >= 3:
+            raise TimeoutError("the bank does not answer")
+
+    bodies = [{"note": f"{SECRET} {XSS}"}, {"n": 1}, "text", b"\x00\xff", {"n": 4}]
+    for number, body in enumerate(bodies):
+        send("orders", body, key=f"key-{number}", tag=XSS[:20], headers={"trace": XSS})
+    drain()
+    send("orders", "later", delay=timedelta(days=1))
+    groups = {group.name: group for group in ConsumerGroup.objects.all()}
+    Consumer.objects.create(
+        client_id="10.0.0.1@7@abc", group=groups["mail"], lease_until=UtcNow(LEASE)
+    )
+    place = {"group": groups["mail"], "partition": Message.objects.get(offset=0).partition}
+    Delivery.objects.create(
+        **place,
+        first_offset=4,
+        last_offset=4,
+        progress=4,
+        client_id="10.0.0.1@7@abc",
+        thread="mail-0",
+        token="secret-token",
+        deadline=timezone.now() + timedelta(minutes=1),
+    )
+    SystemConfig.objects.create(name="consumerBatchSize", value=20)
+    run_steps()
+    assert (DeadMessage.objects.count(), RetryMessage.objects.count()) == (3, 2)
+    return World(groups["mail"], groups["billing"], groups["slow"])
+
+
+def run_steps() -> None:
+    """As if somebody sequenced and swept just now."""
+    for name in ("sequence", "sweep"):
+        Step.objects.update_or_create(name=name, defaults={"last_run_at": UtcNow()})
+
+
+def snapshot() -> dict[str, list[Any]]:
+    """Every row of EMS and of the admin's log."""
+    models = [*apps.get_app_config("ems").get_models(), LogEntry]
+    return {
+        model._meta.db_table: list(model._default_manager.order_by("pk").values_list())
+        for model in models
+    }

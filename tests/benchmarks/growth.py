@@ -1,0 +1,110 @@
+"""What a claim, a settlement, a pass and a send read, in a small log and in a large one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.db import connection
+
+from tests.benchmarks.consuming import fill
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.server import connect, execute
+
+if TYPE_CHECKING:
+    from streams.models import ConsumerGroup
+
+TOPIC = "bench-growth"
+MINUTE = timedelta(minutes=1)
+
+
+def figures(*, quick: bool) -> Iterator[Figure]:
+    small, large = 10_000, 100_000 if quick else 1_000_000
+    from streams.models import ConsumerGroup, Cursor, Topic
+
+    topic = Topic.objects.create(name=TOPIC)
+    partition = topic.partitions.get()
+    group = ConsumerGroup.objects.create(topic=topic, name="g")
+    Cursor.objects.create(group=group, partition=partition)
+    plain = connect()
+    counts = []
+    filled = 0
+    for size in (small, large):
+        fill(plain, partition.pk, filled, size - filled, size=50)
+        _deliveries(plain, group.pk, partition.pk, filled, size)
+        filled = size
+        execute(plain, "ANALYZE TABLE ems_msg, ems_topic_group_log, ems_cursor, ems_partition")
+        counts.append(_count(group, size))
+        partition.refresh_from_db()
+        filled = partition.next_offset  # the counting has sent some
+    plain.close()
+    for name, before in counts[0].items():
+        now = counts[1][name]
+        yield Figure(
+            f"reads of {name}, {large:,} messages / {small:,}",
+            ours=now,
+            raw=before,
+            ratio=(before + 1) / (now + 1),  # a count may be 0
+            target=0.9,
+        )
+
+
+def _count(group: ConsumerGroup, size: int) -> dict[str, int]:
+    from streams import send
+    from streams.claims import Claimer
+    from streams.maintenance import sweep
+    from streams.models import Consumer, Cursor, UtcNow
+    from streams.sequencer import sequence
+
+    Cursor.objects.filter(group=group).update(next_offset=size // 2)
+    Consumer.objects.get_or_create(
+        client_id="bench@1@1", group=group, defaults={"lease_until": UtcNow(timedelta(hours=1))}
+    )
+    claimer = Claimer(group, "bench@1@1", "t", "default")
+    send(TOPIC, "x")
+    sequence("default")  # whatever is read once only has been read
+    counts = {"a send": reads(lambda: send(TOPIC, "x"))}
+    for _ in range(99):
+        send(TOPIC, "x")
+    counts["a pass over 100 messages"] = reads(lambda: sequence("default"))
+    counts["an idle pass"] = reads(lambda: sequence("default"))
+    taken = []
+    counts["a claim of 100"] = reads(lambda: taken.append(claimer.claim(100, MINUTE)))
+    counts["a look for retries"] = reads(lambda: claimer.claim_retry(MINUTE))
+    counts["an idle sweep"] = reads(lambda: sweep("default"))
+    (delivery,) = taken
+    assert delivery
+    counts["a settlement"] = reads(lambda: delivery.settle(delivery.last_offset + 1, max_retries=1))
+    return counts
+
+
+def reads(work: Callable[[], object]) -> int:
+    """The index entries and rows that this session has read for it (Handler_read_*)."""
+    _session_reads()
+    before = _session_reads()
+    own = _session_reads() - before  # the look itself
+    before = _session_reads()
+    work()
+    return _session_reads() - before - own
+
+
+def _session_reads() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION STATUS LIKE 'Handler\\_read%%'", ())
+        return sum(int(value) for _name, value in cursor.fetchall())
+
+
+def _deliveries(plain: object, group: int, partition: int, first: int, end: int) -> None:
+    """The log of the group: one ended delivery for each hundred messages."""
+    rows = ",".join(
+        f"({group}, {partition}, {offset}, {offset + 99}, {offset + 100}, 'new', 1, 'c@1@1', 't',"
+        f" '', 'DONE', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0, '')"
+        for offset in range(first, end, 100)
+    )
+    execute(
+        plain,
+        "INSERT INTO ems_topic_group_log (group_id, partition_id, first_offset, last_offset,"
+        " progress, kind, attempt, client_id, thread, token, state, claimed_at, deadline, failed,"
+        f" missing, error) VALUES {rows}",
+    )

@@ -1,0 +1,111 @@
+"""Many claimers of one cursor: served fairly, each offset to exactly one of them."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models import Count
+
+from streams.models import Delivery, Kind, Partition, RetryMessage
+from streams.models.retry import Again
+from tests.concurrency.conftest import MINUTE, Stream
+from tests.processes import PATIENCE_SECONDS, Spawn
+from tests.sessions import Threads
+
+pytestmark = [pytest.mark.mysql, pytest.mark.django_db(transaction=True)]
+
+CLAIMERS, EACH = 12, 40
+
+# A claimer of a child process, in each of its threads: claims one by one until the end.
+CHILD = """
+import sys, threading
+from datetime import timedelta
+from django.db import connection
+from streams.claims import Claimer
+from streams.models import ConsumerGroup, Cursor
+
+group = ConsumerGroup.objects.get()
+
+def claim_all(name):
+    claimer = Claimer(group, f"10.0.0.1@{sys.argv[1]}@x", name, "default")
+    while Cursor.objects.get().next_offset < int(sys.argv[2]):
+        claimer.claim(1, timedelta(minutes=1))
+    connection.close()
+
+threads = [threading.Thread(target=claim_all, args=[f"t{n}"]) for n in range(3)]
+for thread in threads:
+    thread.start()
+print("ready")
+for thread in threads:
+    thread.join()
+"""
+
+
+def assert_fair_and_complete(total: int) -> None:
+    deliveries = Delivery.objects.filter(kind=Kind.NEW)
+    offsets = sorted(deliveries.values_list("first_offset", flat=True))
+    assert offsets == list(range(total))
+    by_claimer: Any = deliveries.values("client_id", "thread").annotate(claims=Count("id"))
+    counts = sorted(row["claims"] for row in by_claimer)
+    assert len(counts) == CLAIMERS, counts
+    assert counts[0] * 2 >= counts[-1], counts
+
+
+def test_twelve_threads_on_one_cursor_are_served_fairly(stream: Stream, in_thread: Threads) -> None:
+    stream.fill(CLAIMERS * EACH)
+    start = threading.Barrier(CLAIMERS)
+
+    def claim_all(name: str) -> None:
+        claimer = stream.claimer(name)
+        assert claimer.claim_retry(MINUTE) is None  # connected
+        start.wait(PATIENCE_SECONDS)
+        while claimer.claim(1, MINUTE):
+            pass
+
+    futures = [in_thread(claim_all, f"c{number}") for number in range(CLAIMERS)]
+    for future in futures:
+        future.result(PATIENCE_SECONDS)
+    assert_fair_and_complete(CLAIMERS * EACH)
+
+
+@pytest.mark.slow
+def test_twelve_claimers_in_four_processes_are_served_fairly(stream: Stream, spawn: Spawn) -> None:
+    total = CLAIMERS * EACH
+    stream.fill(total)
+    Partition.objects.update(next_offset=0)  # nothing to claim until all are there
+    children = [spawn(CHILD, number, total) for number in range(4)]
+    for child in children:
+        child.expect("ready")
+    Partition.objects.update(next_offset=total)
+    for child in children:
+        child.succeed()
+    assert_fair_and_complete(total)
+
+
+def test_retries_claimed_by_six_threads_go_to_one_each(stream: Stream, in_thread: Threads) -> None:
+    total = 120
+    stream.fill(total)
+    retries = RetryMessage.objects.using("default")
+    again = [Again(offset, 2, -timedelta(seconds=offset)) for offset in range(total)]
+    retries.schedule(stream.group.pk, stream.partition.pk, again)
+    start = threading.Barrier(6)
+
+    def claim_all(name: str) -> list[int]:
+        claimer = stream.claimer(name)
+        start.wait(PATIENCE_SECONDS)
+        mine = []
+        # None may also mean that others are just claiming what is left.
+        while RetryMessage.objects.filter(delivery=None).exists():
+            if claimed := claimer.claim_retry(MINUTE):
+                assert claimed[1].offset == claimed[0].first_offset
+                mine.append(claimed[0].first_offset)
+        return mine
+
+    futures = [in_thread(claim_all, f"c{number}") for number in range(6)]
+    shares = [future.result(PATIENCE_SECONDS) for future in futures]
+    assert sorted(offset for share in shares for offset in share) == list(range(total))
+    assert all(shares), [len(share) for share in shares]
+    assert Delivery.objects.filter(kind=Kind.RETRY).count() == total

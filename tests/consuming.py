@@ -1,0 +1,95 @@
+"""A consumer process whose parts a test moves by hand, on its own thread."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Model
+
+from streams.maintenance import sweep
+from streams.models import Delivery, RetryMessage
+from streams.models.consumer import LEASE
+from streams.registry import registrations
+from streams.runtime.client import Client
+from streams.runtime.database import IdleLimit
+from streams.runtime.feed import Feed
+from streams.runtime.gate import Gate
+from streams.runtime.heartbeat import Heartbeat
+from streams.runtime.lifecycle import Lifecycle
+from streams.runtime.poller import Poller
+from streams.runtime.worker import Held, Worker
+from streams.sequencer import sequence
+from streams.subscriptions import Overrides
+from streams.testing import advance, drain
+
+# Past every lease and every deadline of a test.
+LONG_AFTER = max(LEASE, timedelta(seconds=60)) * 2
+
+NONE = Overrides()
+
+
+class Process:
+    """What ``ems_consume`` runs for one registered group, without its threads.
+
+    ``process.worker.step()`` claims and handles once, ``process.heartbeat.step()`` is one beat.
+    Several of them in one test are several processes.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        overrides: Overrides = NONE,
+        drain: bool = False,
+        using: str = "default",
+    ) -> None:
+        (registration,) = registrations(groups=(group,))
+        self.using = using
+        self.lifecycle = Lifecycle()
+        self.held = Held()
+        self.gate = Gate()
+        self.feed = Feed(registration, using, overrides)
+        self.client = Client([self.feed.group.pk], using)
+        self.client.register()
+        self.heartbeat = Heartbeat(self.client, self.held, self.lifecycle, [self.feed])
+        self.poller = Poller([self.feed], self.held, self.lifecycle, using, drain=drain)
+        self.worker = self.new_worker()
+
+    def new_worker(self, number: int = 0) -> Worker:
+        return Worker(
+            self.feed,
+            number,
+            client=self.client,
+            gate=self.gate,
+            held=self.held,
+            lifecycle=self.lifecycle,
+            idle_limit=IdleLimit(self.using, [self.feed.consume_timeout()]),
+            using=self.using,
+        )
+
+    def run_until_idle(self) -> None:
+        """Sequence, claim, handle, settle, until nothing is due."""
+        sequence(self.using)
+        while self.worker.step() == 0.0:
+            pass
+
+
+def consume_the_rest(group: str) -> None:
+    """Let leases run out and retries come due, in the rows, until the group has nothing left."""
+    for _round in range(20):
+        advance(LONG_AFTER)
+        sweep("default")
+        drain(group)
+        of_group = {"group__name": group}
+        if not (
+            RetryMessage.objects.filter(**of_group).exists()
+            or Delivery.objects.open().filter(**of_group).exists()
+        ):
+            return
+    raise AssertionError(f"{group} never comes to an end")
+
+
+def rows(*models: type[Model]) -> list[dict[str, Any]]:
+    """Everything that is in these tables: to show that something changes nothing."""
+    return [row for model in models for row in model._default_manager.order_by("pk").values()]

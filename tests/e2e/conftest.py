@@ -1,0 +1,64 @@
+"""The host projects: which are made, and which are left out here and why."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.host_project import DJANGOS, HostProject, build_wheel, make_environment, python_for
+
+HERE = Path(__file__).parent
+VARIANTS = ["atomic", "local"]
+
+_left_out: list[str] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mine = [item for item in items if item.path.is_relative_to(HERE)]
+    dropped: list[pytest.Item] = []
+    if os.environ.get("EMS_TEST_DB", "sqlite") != "sqlite":
+        # They bring a database of their own: once, in the run on SQLite, is enough.
+        dropped += mine
+    else:
+        for django, oldest in DJANGOS.items():
+            without = [item for item in mine if _django_of(item) == django]
+            if without and not python_for(django):
+                version = ".".join(map(str, oldest))
+                _left_out.append(f"Django {django}: no Python {version} or newer was found")
+                dropped += without
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+
+
+def _django_of(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("host_python") if callspec else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for reason in _left_out:
+        terminalreporter.write_line(f"*** NOT TESTED on {reason}. ***", yellow=True)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session", params=DJANGOS)
+def host_python(
+    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The Python of an environment with one version of Django and EMS, and nothing else."""
+    return make_environment(tmp_path_factory.mktemp("venv"), request.param, wheel)
+
+
+@pytest.fixture(scope="session", params=VARIANTS)
+def host(
+    request: pytest.FixtureRequest, host_python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> HostProject:
+    """A migrated host project."""
+    return HostProject(tmp_path_factory.mktemp("host"), host_python, request.param)

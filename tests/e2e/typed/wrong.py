@@ -1,0 +1,27 @@
+"""What mypy must refuse: each line that ends in the word does, and no other one."""
+# ruff: noqa: B018
+
+from collections.abc import Sequence
+
+from streams import ReceivedMessage, consumer, send
+
+
+def one(message: ReceivedMessage) -> None: ...
+
+
+def many(messages: Sequence[ReceivedMessage]) -> None: ...
+
+
+def returns_numbers(messages: Sequence[ReceivedMessage]) -> list[int]:
+    return []
+
+
+consumer("films", group="a")(many)  # refused
+consumer("films", group="b", batch=2)(one)  # refused
+consumer("films", group="c", batch=2)(returns_numbers)  # refused
+consumer("films")(one)  # refused
+consumer("films", group="d", start="middle")(one)  # refused
+send("films", 1, delay="soon")  # refused
+send("films", 1, headers={"a": 1})  # refused
+send("films", 1).nothing  # refused
+send(7)  # refused

@@ -1,0 +1,253 @@
+"""Faults for tests: processes that die at a chosen statement, reads that come back short.
+
+Nothing here needs a hook in the code under test: Django lets a caller wrap each statement, and
+COMMIT is one method of its connections.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Self
+
+from django.db import OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+from tests.sessions import Session
+
+
+class Guillotine:
+    """Ends this process, by SIGKILL, before its n-th statement or COMMIT.
+
+    To the database, "after one" is the same as "before the next". Install it only in a process
+    that may die: it is never taken off.
+    """
+
+    def __init__(self, point: int) -> None:
+        self._left = point
+
+    def install(self) -> None:
+        commit = BaseDatabaseWrapper._commit  # type: ignore[attr-defined]
+
+        def fatal_commit(connection: BaseDatabaseWrapper) -> Any:
+            self._point()
+            return commit(connection)
+
+        BaseDatabaseWrapper._commit = fatal_commit  # type: ignore[attr-defined]
+        connection_created.connect(self._watch, weak=False)
+        for connection in connections.all(initialized_only=True):
+            self._watch(connection=connection)
+
+    def _watch(self, *, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+        if self._statement not in connection.execute_wrappers:
+            connection.execute_wrappers.append(self._statement)
+
+    def _statement(self, execute: Callable[..., Any], *arguments: Any) -> Any:
+        self._point()
+        return execute(*arguments)
+
+    def _point(self) -> None:
+        self._left -= 1
+        if not self._left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_fork(work: Callable[[], object]) -> int:
+    """Run ``work`` in a fork of this process; returns its exit status, as Popen would.
+
+    0: it came to its end. -9: it was killed. Much quicker than a new process, and it may be
+    killed anywhere.
+    """
+    connections.close_all()  # two processes on one connection would mix up their packets
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+        pid = os.fork()
+    if not pid:
+        _run_and_leave(work)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _run_and_leave(work: Callable[[], object]) -> None:
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException:  # noqa: BLE001 - whatever it is, this process is not pytest
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+@contextmanager
+def statements(wrapper: Callable[..., Any], alias: str = "default") -> Iterator[None]:
+    """Put ``wrapper`` around the statements of every connection of ``alias``, in all threads.
+
+    It is called as Django calls execute wrappers: (execute, sql, params, many, context).
+    """
+    wrapped: list[BaseDatabaseWrapper] = []
+
+    def watch(*, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+        if connection.alias == alias and wrapper not in connection.execute_wrappers:
+            connection.execute_wrappers.append(wrapper)
+            wrapped.append(connection)
+
+    connection_created.connect(watch)
+    watch(connection=connections[alias])
+    try:
+        yield
+    finally:
+        connection_created.disconnect(watch)
+        for connection in wrapped:
+            connection.execute_wrappers.remove(wrapper)
+
+
+class Severed:
+    """Ends this thread's connection at the n-th statement or COMMIT: ``with Severed(…):``.
+
+    The server kills it before that one, or, if ``done``, after it: then only the reply is lost.
+    Needs a ``session`` of its own to do so, and MySQL.
+    """
+
+    def __init__(self, point: int, session: Session, *, done: bool) -> None:
+        self._left = point
+        self._session = session
+        self._done = done
+
+    @property
+    def fired(self) -> bool:
+        return self._left <= 0
+
+    def __enter__(self) -> Self:
+        self._commit = commit = BaseDatabaseWrapper._commit  # type: ignore[attr-defined]
+
+        def risky_commit(connection: BaseDatabaseWrapper) -> Any:
+            return self._at_risk(connection, lambda: commit(connection))
+
+        BaseDatabaseWrapper._commit = risky_commit  # type: ignore[attr-defined]
+        self._statements = statements(self._statement)
+        self._statements.__enter__()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._statements.__exit__(None, None, None)
+        BaseDatabaseWrapper._commit = self._commit  # type: ignore[attr-defined]
+
+    def _statement(self, execute: Callable[..., Any], *arguments: Any) -> Any:
+        return self._at_risk(arguments[-1]["connection"], lambda: execute(*arguments))
+
+    def _at_risk(self, connection: BaseDatabaseWrapper, work: Callable[[], Any]) -> Any:
+        if connection is self._session.connection:
+            return work()
+        self._left -= 1
+        if self._left:
+            return work()
+        if not self._done:
+            self._kill(connection)
+            return work()
+        work()
+        self._kill(connection)
+        raise OperationalError(2013, "Lost connection to server during query")
+
+    def _kill(self, connection: BaseDatabaseWrapper) -> None:
+        self._session.execute(f"KILL {connection.connection.thread_id()}")
+
+
+def kill_other_connections(session: Session) -> None:
+    """End every connection to the test database but those of this thread and of ``session``."""
+    mine = {session.execute("SELECT CONNECTION_ID()")[0][0]}
+    mine |= {c.connection.thread_id() for c in connections.all() if c.connection}
+    for (id_,) in session.execute(
+        "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE()"
+    ):
+        if id_ not in mine:
+            with suppress(OperationalError):  # gone by itself meanwhile
+                session.execute(f"KILL {id_}")
+
+
+class Recorder:
+    """Notes the statements that pass: ``with statements(recorder): …; recorder.seen``."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __call__(self, execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        self.seen.append(sql)
+        return execute(sql, *rest)
+
+
+class Once:
+    """Does something before or instead of the first statement that contains ``text``.
+
+    ``action`` gets the statement as a call without arguments; what it returns is the result.
+    """
+
+    def __init__(self, text: str, action: Callable[[Callable[[], Any]], Any]) -> None:
+        self._text = text
+        self._action = action
+        self.fired = False
+
+    def __call__(self, execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        if self.fired or self._text not in sql:
+            return execute(sql, *rest)
+        self.fired = True
+        return self._action(lambda: execute(sql, *rest))
+
+
+class Relay:
+    """A TCP relay to ``host``:``port`` that can go away and come back, or fall silent."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._links: list[socket.socket] = []
+        self._server: socket.socket | None = None
+        self._silent = False
+        self.port = 0
+
+    def start(self) -> None:
+        self._server = server = socket.create_server(("127.0.0.1", self.port))
+        self.port = server.getsockname()[1]
+        threading.Thread(target=self._accept, args=(server,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Refuse connections and end those that there are."""
+        server, self._server = self._server, None
+        for side in (server, *self._links):
+            if side:
+                with suppress(OSError):
+                    side.shutdown(socket.SHUT_RDWR)
+                side.close()
+        self._links.clear()
+
+    def silence(self) -> None:
+        """Take new connections and answer nothing: a host that a firewall has cut off."""
+        self._silent = True
+
+    def _accept(self, server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _address = server.accept()
+                self._links.append(client)
+                if self._silent:
+                    continue
+                target = socket.create_connection(self._target)
+                self._links.append(target)
+                for source, sink in ((client, target), (target, client)):
+                    threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _pass(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)

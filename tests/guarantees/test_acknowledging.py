@@ -1,0 +1,472 @@
+"""Invariants 3, 4 and 5: what a claim passes is covered, what is settled is accounted for, and a
+stale token changes nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from django.db import OperationalError, connection
+
+from streams import Outgoing, Reject, consumer, send, send_many
+from streams.audit import audit
+from streams.errors import LeaseLost
+from streams.models import (
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Failure,
+    Kind,
+    Message,
+    RetryMessage,
+    State,
+)
+from streams.runtime import handling
+from streams.sequencer import sequence
+from streams.testing import advance, drain
+from tests.consuming import Process, rows
+from tests.faults import Once, Recorder, statements
+from tests.hostapp.models import Handled
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+MINUTE = timedelta(seconds=60)
+ACCOUNTS = (Delivery, RetryMessage, DeadMessage, Cursor)
+
+
+def claimed(count=3, batch=10):
+    consumer("orders", group="mail")(print)
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(count)])
+    sequence("default")
+    return process.worker._claimer.claim(batch, MINUTE)
+
+
+def state():
+    return Delivery.objects.get().state
+
+
+# -- claims ------------------------------------------------------------------------------------
+
+
+def test_a_claim_moves_the_cursor_over_what_it_covers():
+    delivery = claimed(5, batch=3)
+    assert (delivery.first_offset, delivery.last_offset, delivery.progress) == (0, 2, 0)
+    assert Cursor.objects.get().next_offset == 3
+    assert audit("default") == []
+
+
+def test_claims_of_two_processes_do_not_overlap():
+    claimed(5, batch=3)
+    other = Process("mail").worker._claimer.claim(3, MINUTE)
+    assert (other.first_offset, other.last_offset) == (3, 4)
+    assert audit("default") == []
+
+
+def test_a_claim_that_fails_half_way_moves_nothing():
+    consumer("orders", group="mail")(print)
+    process = Process("mail")
+    send("orders", 1)
+    sequence("default")
+
+    def fail(execute):
+        raise RuntimeError("no insert")
+
+    fault = Once("INSERT INTO `ems_topic_group_log`", fail)
+    with statements(fault), pytest.raises(RuntimeError):
+        process.worker._claimer.claim(10, MINUTE)
+    assert Cursor.objects.get().next_offset == 0
+    assert not Delivery.objects.exists()
+
+
+# -- tokens ------------------------------------------------------------------------------------
+
+
+def stale(delivery):
+    other = Delivery.objects.get(pk=delivery.pk)
+    other.token = "0" * 32
+    return other
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda d: d.settle(3, max_retries=16),
+        lambda d: d.settle(1, max_retries=16),
+        lambda d: d.settle(3, [Failure(1, ValueError())], max_retries=16),
+        lambda d: d.settle(3, [Failure(1, Reject("no"))], max_retries=16),
+        lambda d: d.release(),
+        lambda d: d.start(MINUTE),
+    ],
+    ids=["done", "progress", "failed", "dead", "release", "start"],
+)
+class TestAStaleToken:
+    def test_changes_nothing(self, write):
+        delivery = claimed()
+        before = rows(*ACCOUNTS)
+        with pytest.raises(LeaseLost):
+            write(stale(delivery))
+        assert rows(*ACCOUNTS) == before
+
+    def test_that_was_valid_until_the_end_changes_nothing(self, write):
+        delivery = claimed()
+        late = Delivery.objects.get(pk=delivery.pk)
+        delivery.settle(2, max_retries=16)
+        delivery.release()
+        before = rows(*ACCOUNTS)
+        with suppress(LeaseLost):  # to release what is released already is no error
+            write(late)
+        assert rows(*ACCOUNTS) == before
+
+    def test_after_the_sweep_changes_nothing(self, write):
+        delivery = claimed()
+        assert not Delivery.objects.get(pk=delivery.pk).expire(16, MINUTE)  # not yet
+        advance(MINUTE * 2)
+        assert Delivery.objects.get(pk=delivery.pk).expire(16, MINUTE)
+        before = rows(*ACCOUNTS)
+        with pytest.raises(LeaseLost):
+            write(delivery)
+        assert rows(*ACCOUNTS) == before
+
+
+def test_a_stale_heartbeat_extends_nothing():
+    delivery = claimed()
+    before = rows(*ACCOUNTS)
+    assert not stale(delivery).extend(MINUTE)
+    assert rows(*ACCOUNTS) == before
+    assert delivery.extend(MINUTE)
+
+
+def test_two_writers_of_one_token_cannot_both_move_progress():
+    """Both have the token: say, a thread that was believed to be dead, and its successor."""
+    delivery = claimed()
+    late = Delivery.objects.get(pk=delivery.pk)
+    delivery.settle(2, max_retries=16)
+    with pytest.raises(LeaseLost):
+        late.settle(1, [Failure(0, ValueError())], max_retries=16)
+    assert Delivery.objects.get().progress == 2
+    assert not RetryMessage.objects.exists()
+
+
+# -- settling ----------------------------------------------------------------------------------
+
+
+def test_a_delivery_ends_when_progress_passes_its_last_offset():
+    delivery = claimed()
+    delivery.settle(2, max_retries=16)
+    assert (state(), Delivery.objects.get().finished_at) == (State.START, None)
+    delivery.settle(3, max_retries=16)
+    assert state() == State.DONE
+    assert Delivery.objects.get().finished_at
+
+
+def test_a_delivery_with_a_failure_on_its_way_ends_as_failed():
+    delivery = claimed()
+    delivery.settle(2, [Failure(1, ValueError("no"))], max_retries=16)
+    delivery.settle(3, max_retries=16)
+    ended = Delivery.objects.get()
+    assert (ended.state, ended.failed, ended.error) == (State.RETRY, 1, "ValueError: no")
+    assert [r.offset for r in RetryMessage.objects.all()] == [1]
+    assert audit("default") == []
+
+
+@pytest.mark.parametrize("table", ["ems_retry_msg", "ems_dead_msg"])
+def test_progress_never_passes_a_failure_that_is_not_written(table):
+    """The second statement of the settlement fails: the first must be undone."""
+    delivery = claimed()
+    before = rows(*ACCOUNTS)
+
+    def fail(execute):
+        raise RuntimeError("the server is on fire")
+
+    failures = [Failure(0, ValueError()), Failure(1, Reject("no"))]
+    with statements(Once(f"INSERT INTO `{table}`", fail)), pytest.raises(RuntimeError):
+        delivery.settle(3, failures, max_retries=16)
+    assert rows(*ACCOUNTS) == before
+    delivery.settle(3, failures, max_retries=16)
+    assert audit("default") == []
+
+
+def test_a_success_costs_one_statement_and_no_transaction():
+    delivery = claimed()
+    recorder = Recorder()
+    with statements(recorder):
+        delivery.settle(3, max_retries=16)
+    assert len(recorder.seen) == 1
+
+
+def test_a_deadlock_while_settling_is_repeated():
+    delivery = claimed()
+
+    def deadlock(execute):
+        raise OperationalError(1213, "Deadlock found when trying to get lock")
+
+    fault = Once("UPDATE `ems_topic_group_log`", deadlock)
+    with statements(fault):
+        delivery.settle(3, [Failure(1, ValueError())], max_retries=16)
+    assert fault.fired
+    assert state() == State.RETRY
+    assert RetryMessage.objects.count() == 1
+
+
+def test_a_success_whose_reply_was_lost_is_written_once():
+    delivery = claimed()
+
+    def lose_reply(execute):
+        execute()
+        raise OperationalError(2013, "Lost connection to server during query")
+
+    with statements(Once("UPDATE `ems_topic_group_log`", lose_reply)):
+        delivery.settle(3, max_retries=16)
+    assert state() == State.DONE
+
+
+def test_failures_whose_commit_was_not_confirmed_are_written_once(monkeypatch):
+    delivery = claimed()
+    commit, lost = connection._commit, []
+
+    def commit_and_lose_reply():
+        commit()
+        if not lost:
+            lost.append(True)
+            raise OperationalError(2013, "Lost connection to server during query")
+
+    monkeypatch.setattr(connection, "_commit", commit_and_lose_reply)
+    delivery.settle(3, [Failure(1, ValueError())], max_retries=16)
+    assert lost
+    ended = Delivery.objects.get()
+    assert (ended.state, ended.failed, ended.progress) == (State.RETRY, 1, 3)
+    assert RetryMessage.objects.get().attempt == 2
+
+
+# -- releasing ---------------------------------------------------------------------------------
+
+
+def test_what_is_released_is_due_at_once_with_its_attempt_unspent():
+    delivery = claimed()
+    delivery.settle(1, max_retries=16)
+    delivery.release()
+    assert state() == State.RELEASED
+    assert sorted(RetryMessage.objects.due().values_list("offset", "attempt")) == [(1, 1), (2, 1)]
+    assert audit("default") == []
+
+
+def test_a_released_retry_keeps_its_attempt_and_what_is_known_of_it():
+    delivery = claimed(1)
+    delivery.settle(1, [Failure(0, ValueError("first"))], max_retries=16)
+    advance(MINUTE)
+    retry, _row = Process("mail").worker._claimer.claim_retry(MINUTE)
+    assert retry.kind == Kind.RETRY
+    retry.release()
+    row = RetryMessage.objects.due().get()
+    assert (row.attempt, row.last_error, row.delivery_id) == (2, "ValueError: first", None)
+    assert audit("default") == []
+
+
+def test_a_handler_that_may_not_go_on_gives_the_rest_back():
+    seen = []
+
+    @consumer("orders", group="mail")
+    def handle(message):
+        seen.append(message.offset)
+        if len(seen) == 2:
+            process.lifecycle.stop()
+
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(4)])
+    sequence("default")
+    process.worker.step()
+    assert seen == [0, 1]
+    assert state() == State.RELEASED
+    assert sorted(RetryMessage.objects.values_list("offset", "attempt")) == [(2, 1), (3, 1)]
+    assert drain("mail").done == 2
+    assert seen == [0, 1, 2, 3]
+    assert audit("default") == []
+
+
+def test_failures_before_a_release_are_kept():
+    @consumer("orders", group="mail")
+    def handle(message):
+        process.lifecycle.stop()
+        raise ValueError
+
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    process.worker.step()
+    found = sorted(RetryMessage.objects.values_list("offset", "attempt"))
+    assert found == [(0, 2), (1, 1), (2, 1)]
+    assert audit("default") == []
+
+
+def test_a_long_delivery_is_settled_on_its_way(monkeypatch):
+    """So that a crash repeats seconds of work, not the whole batch."""
+    monkeypatch.setattr(handling, "CHECKPOINT_SECONDS", -1)
+    progress = []
+
+    @consumer("orders", group="mail")
+    def handle(message):
+        progress.append(Delivery.objects.get().progress)
+        if message.offset == 1:
+            raise ValueError
+
+    send_many([Outgoing("orders", n) for n in range(4)])
+    drain("mail")
+    assert progress == [0, 1, 2, 3]
+    ended = Delivery.objects.get()
+    assert (ended.state, ended.failed) == (State.RETRY, 1)
+    assert audit("default") == []
+
+
+# -- a message that is asked for again while it is handled -------------------------------------
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_was_asked_for_again_while_it_was_handled_is_handled_again(fails):
+    """A redrive or reset may come while a retry of the same offset runs."""
+    attempts = []
+
+    @consumer("orders", group="mail")
+    def handle(message):
+        attempts.append(message.attempt)
+        if message.attempt == 1:
+            raise ValueError
+        if len(attempts) == 2:
+            RetryMessage.objects.update(again=True)
+            if fails:
+                raise ValueError
+
+    send("orders", 1)
+    drain("mail")
+    advance(MINUTE)
+    drain("mail")
+    assert len(attempts) == 3  # at once: it was asked for
+    assert not RetryMessage.objects.exists()
+    assert audit("default") == []
+
+
+# -- bodies ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [None, 10])
+@pytest.mark.parametrize("gone", [[0], [1], [2], [0, 2], [0, 1, 2]])
+def test_an_offset_whose_body_is_gone_ends_as_missing_and_never_as_done(batch, gone):
+    seen = []
+
+    @consumer("orders", group="mail", batch=batch)
+    def handle(messages):
+        seen.extend(m.offset for m in (messages if batch else [messages]))
+
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    Message.objects.filter(offset__in=gone).delete()
+    result = drain("mail")
+    assert (result.done, result.missing) == (3 - len(gone), len(gone))
+    assert seen == [n for n in range(3) if n not in gone]
+    ended = Delivery.objects.get()
+    assert (ended.state, ended.missing, ended.progress) == (State.DONE, len(gone), 3)
+    assert not RetryMessage.objects.exists()
+
+
+def test_a_retry_whose_body_is_gone_ends_as_missing():
+    @consumer("orders", group="mail")
+    def handle(message):
+        raise ValueError
+
+    send("orders", 1)
+    drain("mail")
+    Message.objects.all().delete()
+    advance(MINUTE)
+    result = drain("mail")
+    assert (result.done, result.failed, result.missing) == (0, 0, 1)
+    assert not RetryMessage.objects.exists()
+    assert not DeadMessage.objects.exists()
+    assert Delivery.objects.get(kind=Kind.RETRY).missing == 1
+
+
+def test_a_body_that_goes_while_its_last_attempt_runs_is_counted_as_missing():
+    @consumer("orders", group="mail")
+    def handle(message):
+        Message.objects.all().delete()
+        raise Reject("never")
+
+    send("orders", 1)
+    drain("mail")
+    assert not DeadMessage.objects.exists()
+    assert Delivery.objects.get().missing == 1
+
+
+def test_after_an_emergency_truncate_the_stream_goes_on():
+    seen = []
+    consumer("orders", group="mail")(lambda message: seen.append((message.offset, message.body)))
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    with connection.cursor() as cursor:
+        if connection.vendor == "mysql":
+            cursor.execute("TRUNCATE ems_msg")
+        else:
+            cursor.execute("DELETE FROM ems_msg")
+            cursor.execute("DELETE FROM sqlite_sequence WHERE name = 'ems_msg'")
+    assert send("orders", "after").message_id == 1  # ids start again, offsets do not
+    result = drain("mail")
+    assert (result.done, result.missing) == (1, 3)
+    assert seen == [(3, "after")]
+
+
+@pytest.mark.parametrize("dropped", [slice(1, None), slice(0, 2), slice(0, 0)])
+def test_a_short_first_read_is_read_again_on_the_primary(dropped):
+    """A proxy may have sent the first read to a replica that lags behind."""
+    seen = []
+    consumer("orders", group="mail")(lambda message: seen.append(message.offset))
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    reads = []
+
+    def lagging(execute, sql, params, many, context):
+        result = execute(sql, params, many, context)
+        if "`body`" in sql and sql.startswith("SELECT") and not reads:
+            context["cursor"].cursor = Short(context["cursor"].cursor, dropped)
+        if "`body`" in sql:
+            reads.append(sql)
+        return result
+
+    with statements(lagging):
+        result = drain("mail")
+    assert (result.done, result.missing) == (3, 0)
+    assert seen == [0, 1, 2]
+    assert len(reads) == 2
+    if connection.vendor == "mysql":
+        assert reads[1].endswith("FOR UPDATE")  # only a primary answers that
+
+
+class Short:
+    """A database cursor that keeps some of its rows to itself."""
+
+    def __init__(self, cursor, part):
+        self._cursor = cursor
+        self._part = part
+
+    def fetchall(self):
+        return self._cursor.fetchall()[self._part]
+
+    def __getattr__(self, name):
+        return getattr(self._cursor, name)
+
+
+def test_a_message_handled_is_the_message_sent():
+    """The body read belongs to the offset claimed: ids and offsets differ."""
+    consumer("orders", group="mail")(
+        lambda m: Handled.objects.create(
+            group=m.group, topic=m.topic, partition=m.partition, offset=m.offset, value=m.body
+        )
+    )
+    send("other", "x")
+    send_many([Outgoing("orders", f"body {n}") for n in range(25)])
+    assert drain("mail").done == 25
+    found = Handled.objects.order_by("offset").values_list("offset", "value")
+    assert list(found) == [(n, f"body {n}") for n in range(25)]

@@ -1,0 +1,170 @@
+"""Invariant 7: a process may be killed at any instruction, and nothing is lost.
+
+A fork of the test consumes with the code of a worker and is killed before its n-th statement or
+COMMIT; then the test takes over, as the next process would.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from streams import Outgoing, Reject, Retry, consumer, registry, send_many
+from streams.audit import audit
+from streams.maintenance import sweep
+from streams.models import Cursor, DeadMessage, Delivery, RetryMessage
+from streams.testing import advance
+from tests.consuming import LONG_AFTER, Process, consume_the_rest
+from tests.faults import Guillotine, in_fork
+from tests.hostapp.models import Handled
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+BODIES = ["good", "shaky", "odd", "hopeless"]
+MUST_DIE = {"odd", "hopeless"}
+
+
+def note(message):
+    Handled.objects.create(
+        group=message.group,
+        topic=message.topic,
+        partition=message.partition,
+        offset=message.offset,
+        value=message.body,
+    )
+
+
+def error_of(message):
+    """What is wrong with it: shaky fails once, hopeless for ever, odd can never be handled."""
+    if message.body == "odd":
+        return Reject("odd")
+    if message.body == "hopeless" or (message.body == "shaky" and message.attempt == 1):
+        return Retry(message.body, delay=0)
+    return None
+
+
+def handle_one(message):
+    note(message)
+    if error := error_of(message):
+        raise error
+
+
+def handle_batch(messages):
+    failures = {m: error for m in messages if (error := error_of(m))}
+    for message in messages:
+        if message not in failures:
+            note(message)
+    return failures
+
+
+def register(name, *, batch, atomic):
+    registry._registered.clear()
+    if batch:
+        consumer(name, group=name, batch=3, atomic=atomic, max_retries=2)(handle_batch)
+    else:
+        consumer(name, group=name, atomic=atomic, max_retries=2)(handle_one)
+
+
+def consume_until_killed(group, point):
+    Guillotine(point).install()
+    Process(group).run_until_idle()
+
+
+def assert_nothing_is_lost(name, *, batch, atomic):
+    group = {"group__name": name}
+    assert not Delivery.objects.open().filter(**group).exists()
+    assert not RetryMessage.objects.filter(**group).exists()
+    cursor = Cursor.objects.select_related("partition").get(**group)
+    assert cursor.next_offset == cursor.partition.next_offset == len(BODIES)
+    dead = DeadMessage.objects.filter(**group).values_list("body", flat=True)
+    assert sorted(bytes(body).decode() for body in dead) == sorted(MUST_DIE)
+    times = Counter(Handled.objects.filter(group=name).values_list("offset", flat=True))
+    for offset, body in enumerate(BODIES):
+        if body not in MUST_DIE:
+            assert times[offset] == 1 if atomic else times[offset] >= 1, (body, times)
+        elif atomic or batch:
+            assert not times[offset], (body, times)
+
+
+@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])
+@pytest.mark.parametrize("batch", [False, True], ids=["one", "batch"])
+def test_a_consumer_may_be_killed_between_any_two_statements(batch, atomic, stride):
+    for point in count(1, stride):
+        name = f"orders-{point}"
+        register(name, batch=batch, atomic=atomic)
+        send_many([Outgoing(name, body) for body in BODIES])
+        status = in_fork(lambda name=name, point=point: consume_until_killed(name, point))
+        assert status in (0, -9)
+        consume_the_rest(name)
+        assert_nothing_is_lost(name, batch=batch, atomic=atomic)
+        if status == 0:
+            break
+    assert point > 60  # it did die at many places
+    assert audit("default") == []
+
+
+def test_a_consumer_that_dies_again_and_again_loses_nothing():
+    """Each process takes over what the one before it left, and dies a little later."""
+    register("orders", batch=False, atomic=True)
+    send_many([Outgoing("orders", body) for body in BODIES])
+    for point in (30, 47, 58):
+        assert in_fork(lambda point=point: consume_until_killed("orders", point)) == -9
+        advance(LONG_AFTER)
+        sweep("default")
+        RetryMessage.objects.update(attempt=1)  # this is not about attempts
+        advance(LONG_AFTER)
+    consume_the_rest("orders")
+    assert_nothing_is_lost("orders", batch=False, atomic=True)
+    assert audit("default") == []
+
+
+CONSUMER = """
+import os, time
+from streams import consumer
+from tests.hostapp.models import Handled
+from django.core.management import call_command
+
+@consumer("orders", group="work", threads=5, max_retries=3)
+def handle(message):
+    def note(what):
+        Handled.objects.create(group=what, topic="orders", partition=0, offset=message.offset,
+                               value=message.attempt)
+    note("started")
+    if message.body == "poison":
+        others = Handled.objects.filter(group="started").exclude(offset=message.offset)
+        while message.attempt == 1 and others.count() < 4:
+            time.sleep(0.01)
+        os.kill(os.getpid(), 9)
+    while message.attempt == 1:  # until the poison works
+        time.sleep(0.01)
+    note("done")
+
+call_command("ems_consume", "--batch", "1", "--drain")
+"""
+
+
+def test_a_message_that_kills_its_process_dies_and_its_slow_neighbours_do_not(spawn, ems_settings):
+    ems_settings(RETRY_DELAYS=[0.01], POLL_SECONDS=0.05)
+    consumer("orders", group="work", max_retries=3)(handle_one)  # so that the sweep knows it
+    send_many([Outgoing("orders", body) for body in ("a", "b", "poison", "c", "d")])
+    for _process in range(10):
+        if spawn(CONSUMER).wait() == 0:
+            break
+        advance(timedelta(seconds=16))  # the lease of the process, not the deadline of its calls
+        sweep("default")
+    letter = DeadMessage.objects.get()
+    assert bytes(letter.body) == b"poison"
+    assert letter.attempts == 4
+    assert letter.error_class.endswith("ProcessDied")
+    done = Handled.objects.filter(group="done").values_list("offset", "value")
+    # The first crash took them along; since then the poison ran alone.
+    assert sorted(done) == [(0, "2"), (1, "2"), (3, "2"), (4, "2")]
+    assert not RetryMessage.objects.exists()
+    assert audit("default") == []

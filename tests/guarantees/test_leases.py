@@ -1,0 +1,541 @@
+"""Invariants 4 and 6: every delivery ends, whoever dies, freezes or hangs; and nobody waits for
+user code.
+
+Time is moved in the rows. Several Process objects in one test are several processes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import DatabaseError, transaction
+from django.db.models import F
+
+from streams import Outgoing, consumer, send, send_many
+from streams.audit import audit
+from streams.maintenance import SWEEP, sweep, sweep_if_due
+from streams.models import (
+    Consumer,
+    Cursor,
+    Delivery,
+    Message,
+    Partition,
+    RetryMessage,
+    State,
+    Step,
+    UtcNow,
+)
+from streams.models.consumer import LEASE
+from streams.runtime import heartbeat
+from streams.testing import advance, drain
+from tests.consuming import LONG_AFTER, Process, rows
+from tests.hostapp.models import Handled, Order
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+
+def abandoned(count=1, **options):
+    """A process that has claimed ``count`` messages and does nothing any more."""
+    consumer("orders", group="mail", **options)(Order.objects.create)
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(count)])
+    process.poller.step()
+    delivery = process.worker._claimer.claim(count, timedelta(seconds=60))
+    assert delivery.last_offset == count - 1
+    return process, Delivery.objects.get()
+
+
+def move(**by):
+    """Let time pass for leases (lease=…) and deadlines (deadline=…), in seconds."""
+    if "lease" in by:
+        later = F("lease_until") - timedelta(seconds=by["lease"])
+        Consumer.objects.update(lease_until=later)
+    if "deadline" in by:
+        Delivery.objects.update(deadline=F("deadline") - timedelta(seconds=by["deadline"]))
+
+
+# -- the sweep ---------------------------------------------------------------------------------
+
+
+def test_a_delivery_in_time_of_a_live_client_is_left_alone():
+    abandoned()
+    before = rows(Delivery, RetryMessage)
+    move(lease=14, deadline=59)
+    assert sweep("default") == 0
+    assert rows(Delivery, RetryMessage) == [
+        {**row, "deadline": Delivery.objects.get().deadline} for row in before
+    ]
+
+
+def test_an_overdue_delivery_becomes_retries_due_at_the_first_step_of_the_ladder():
+    _process, delivery = abandoned(count=3)
+    move(deadline=61)
+    assert sweep("default") == 1
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.token) == (State.RETRY, "")
+    assert delivery.finished_at
+    assert "ProcessDied" in delivery.error
+    waiting = RetryMessage.objects.order_by("offset")
+    assert [(r.offset, r.attempt, r.delivery_id) for r in waiting] == [
+        (0, 2, None),
+        (1, 2, None),
+        (2, 2, None),
+    ]
+    assert not waiting.filter(due_at__lt=UtcNow(timedelta(seconds=9))).exists()
+    assert not waiting.filter(due_at__gt=UtcNow(timedelta(seconds=11))).exists()
+    assert audit("default") == []
+
+
+def test_a_delivery_of_a_dead_client_is_taken_long_before_its_deadline():
+    abandoned()
+    move(lease=16)
+    assert sweep("default") == 1
+    assert RetryMessage.objects.get().alone
+
+
+def test_a_delivery_of_a_client_that_has_left_is_taken():
+    abandoned()
+    Consumer.objects.all().delete()
+    assert sweep("default") == 1
+
+
+def test_a_crash_that_is_found_by_its_deadline_makes_the_message_run_alone_too():
+    """With a consume_timeout below the lease the deadline passes first."""
+    abandoned(consume_timeout=5)
+    Delivery.objects.update(deadline=UtcNow(timedelta(seconds=-1)))
+    move(lease=8)  # the last renewal was 8 s ago, before the deadline: it lived until then only
+    assert Consumer.objects.live().exists()
+    assert sweep("default") == 1
+    assert RetryMessage.objects.get().alone
+
+
+def test_an_overdue_call_of_a_process_that_lives_does_not_make_the_message_run_alone():
+    process, _delivery = abandoned()
+    move(deadline=61)
+    assert process.client.renew()
+    assert sweep("default") == 1
+    assert not RetryMessage.objects.get().alone
+
+
+def test_what_was_settled_before_the_crash_is_not_repeated():
+    process, delivery = abandoned(count=3)
+    delivery.settle(2, max_retries=16)
+    move(lease=16)
+    sweep("default")
+    assert [r.offset for r in RetryMessage.objects.all()] == [2]
+    assert audit("default") == []
+
+
+def test_a_retry_that_was_claimed_but_never_started_keeps_its_attempt():
+    process, delivery = abandoned()
+    move(lease=16)
+    sweep("default")
+    advance(timedelta(seconds=11))
+    process.client.register()
+    process.worker._claimer.client_id = process.client.client_id
+    claimed, row = process.worker._claimer.claim_retry(timedelta(seconds=60))
+    assert (claimed.attempt, row.attempt) == (2, 2)
+    move(lease=16)
+    assert sweep("default") == 1
+    row = RetryMessage.objects.get()
+    assert (row.attempt, row.delivery_id) == (2, None)
+
+
+def test_a_retry_that_was_started_has_spent_its_attempt():
+    process, delivery = abandoned()
+    move(lease=16)
+    sweep("default")
+    advance(timedelta(seconds=11))
+    process.client.register()
+    process.worker._claimer.client_id = process.client.client_id
+    claimed, _row = process.worker._claimer.claim_retry(timedelta(seconds=60))
+    claimed.start(timedelta(seconds=60))
+    move(lease=16)
+    assert sweep("default") == 1
+    assert RetryMessage.objects.get().attempt == 3
+
+
+def test_two_sweeps_at_once_take_a_delivery_once(in_thread):
+    abandoned(count=3)
+    move(lease=16)
+    barrier = threading.Barrier(4)
+
+    def sweep_together():
+        barrier.wait(10)
+        return sweep("default")
+
+    sweeps = [in_thread(sweep_together) for _ in range(4)]
+    assert sum(future.result(30) for future in sweeps) == 1
+    assert RetryMessage.objects.count() == 3
+    assert set(RetryMessage.objects.values_list("attempt", flat=True)) == {2}
+
+
+@pytest.mark.mysql
+def test_a_frozen_process_that_holds_a_row_does_not_keep_the_sweep_from_the_others(
+    second_connection,
+):
+    process, delivery = abandoned(count=1)
+    send("orders", 1)
+    process.poller.step()
+    process.worker._claimer.claim(1, timedelta(seconds=60))
+    move(lease=16)
+    frozen = second_connection()
+    with frozen.active(), transaction.atomic():
+        list(Delivery.objects.select_for_update().filter(pk=delivery.pk))
+        with second_connection().active():
+            started = time.monotonic()
+            assert sweep("default") == 1
+            assert time.monotonic() - started < 5
+    assert sweep("default") == 1
+
+
+def test_of_all_processes_one_sweeps_every_five_seconds():
+    abandoned()
+    assert sweep_if_due("default") == 0  # the first of all: it wins, and finds nothing expired
+    move(lease=16)
+    assert sweep_if_due("default") == 0  # too early
+    Step.objects.update(last_run_at=F("last_run_at") - timedelta(seconds=6))
+    assert sweep_if_due("default") == 1
+
+
+def test_after_an_outage_everyone_gets_one_lease_to_come_back():
+    process, delivery = abandoned()
+    sweep_if_due("default")
+    advance(LONG_AFTER)
+    Step.objects.filter(name=SWEEP).update(last_run_at=F("last_run_at") - LONG_AFTER)
+    assert sweep_if_due("default") == 0
+    assert sweep("default") == 0  # nothing is expired any more
+    assert process.client.renew()  # who lives goes on as if nothing had been
+    delivery.settle(1, max_retries=16)
+    assert audit("default") == []
+
+
+def test_after_an_outage_who_does_not_come_back_is_swept():
+    _process, _delivery = abandoned()
+    sweep_if_due("default")
+    advance(LONG_AFTER)
+    Step.objects.filter(name=SWEEP).update(last_run_at=F("last_run_at") - LONG_AFTER)
+    sweep_if_due("default")
+    advance(LEASE + timedelta(seconds=1))
+    Step.objects.update(last_run_at=F("last_run_at") - timedelta(seconds=6))
+    assert sweep_if_due("default") == 1
+
+
+def test_dead_clients_are_forgotten_and_live_ones_are_not():
+    process, _delivery = abandoned()
+    move(lease=31)
+    live = Process("mail")
+    sweep("default")
+    assert [c.client_id for c in Consumer.objects.all()] == [live.client.client_id]
+    assert not process.client.renew()
+
+
+# -- late results ------------------------------------------------------------------------------
+
+
+def test_the_late_result_of_a_slow_handler_changes_nothing():
+    """Invariant 5, end to end: while the first holder is at it, the second one is done."""
+    calls = []
+
+    @consumer("orders", group="mail")
+    def handle(message):
+        calls.append(message.attempt)
+        if message.attempt == 1:
+            advance(LONG_AFTER)
+            assert sweep("default") == 1
+            advance(LONG_AFTER)
+            second = Process("mail")
+            assert second.worker.step() == 0.0
+            calls.append(rows(Delivery, RetryMessage, Cursor))
+
+    first = Process("mail")
+    send("orders", 1)
+    first.poller.step()
+    assert first.worker.step() == 0.0
+    assert calls[:2] == [1, 2]
+    assert rows(Delivery, RetryMessage, Cursor) == calls[2]
+    assert [d.state for d in Delivery.objects.order_by("id")] == [State.RETRY, State.DONE]
+    assert not first.held.all()
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("batch", [None, 5])
+def test_what_a_slow_atomic_handler_wrote_is_rolled_back(second_connection, batch):
+    after_second = []
+
+    @consumer("orders", group="mail", atomic=True, batch=batch)
+    def handle(messages):
+        (message,) = messages if batch else (messages,)
+        Order.objects.create(number=f"attempt {message.attempt}")
+        if message.attempt == 1:
+            with second_connection().active():
+                advance(LONG_AFTER)
+                assert sweep("default") == 1
+                advance(LONG_AFTER)
+                assert Process("mail").worker.step() == 0.0
+                after_second.extend(rows(Delivery, RetryMessage, Cursor))
+
+    first = Process("mail")
+    send("orders", 1)
+    first.poller.step()
+    assert first.worker.step() == 0.0
+    assert [order.number for order in Order.objects.all()] == ["attempt 2"]
+    assert rows(Delivery, RetryMessage, Cursor) == after_second
+
+
+FROZEN = """
+import time
+from streams import consumer
+from streams.runtime import client
+from tests.hostapp.models import Handled
+from django.core.management import call_command
+
+client.LEASE_SECONDS = 2  # what the process itself believes in; the test moves the rows
+
+@consumer("orders", group="mail", consume_timeout=2)
+def handle(message):
+    Handled.objects.create(group="child", topic="orders", partition=0, offset=message.offset,
+                           value=message.attempt)
+    if message.body == "freeze here":
+        while not Handled.objects.filter(group="go").exists():
+            time.sleep(0.01)
+
+call_command("ems_consume", "--threads", "1")
+"""
+
+
+def wait_for(condition, seconds=30):
+    limit = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < limit, "it never happened"
+        time.sleep(0.02)
+    return found
+
+
+def test_a_process_that_was_frozen_past_its_lease_drops_everything_and_goes_on(spawn):
+    @consumer("orders", group="mail")
+    def other(message):
+        Handled.objects.create(
+            group="other", topic="orders", partition=0, offset=message.offset, value=""
+        )
+
+    send("orders", "freeze here")
+    send("orders", "behind it")
+    child = spawn(FROZEN)
+    by_child = Handled.objects.filter(group="child")
+    wait_for(by_child.exists)
+    frozen_id = Consumer.objects.get().client_id
+    child.freeze()
+    frozen_at = time.monotonic()
+    advance(LONG_AFTER)
+    assert sweep("default") == 1
+    advance(LONG_AFTER)
+    assert drain("mail").done == 2
+    after_other = rows(Delivery, RetryMessage, Cursor)
+    Handled.objects.create(group="go", topic="", partition=0, offset=0, value="")
+    wait_for(lambda: time.monotonic() - frozen_at > 2.1)
+    child.thaw()
+    new_id = wait_for(
+        lambda: Consumer.objects.live().exclude(client_id=frozen_id).values_list("client_id")
+    )[0][0]
+    child.expect("lost a lease")
+    assert rows(Delivery, RetryMessage, Cursor) == after_other
+    assert [h.offset for h in by_child] == [0]  # what it had not begun, it did not begin
+
+    send("orders", "next")
+    wait_for(lambda: by_child.filter(offset=2))
+    wait_for(lambda: not Delivery.objects.open().exists())
+    assert Delivery.objects.get(first_offset=2, state=State.DONE).client_id == new_id
+    child.terminate()
+    child.succeed()
+    assert audit("default") == []
+
+
+# -- heartbeats --------------------------------------------------------------------------------
+
+SLOW = """
+import time
+from streams import consumer
+from tests.hostapp.models import Handled
+from django.core.management import call_command
+
+@consumer("orders", group="mail", consume_timeout=2)
+def handle(message):
+    Handled.objects.create(group="mail", topic="orders", partition=0, offset=message.offset,
+                           value="")
+    time.sleep(1.2)
+
+call_command("ems_consume", "--threads", "1", "--drain")
+"""
+
+
+def test_a_batch_whose_calls_are_each_in_time_never_expires(spawn):
+    send_many([Outgoing("orders", n) for n in range(4)])
+    child = spawn(SLOW)
+    while child.process.poll() is None:
+        assert sweep("default") == 0
+        time.sleep(0.05)
+    child.succeed()
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.progress) == (State.DONE, 4)
+    assert Handled.objects.count() == 4
+
+
+def test_a_heartbeat_gives_a_running_call_what_is_left_of_its_time():
+    beats = []
+
+    @consumer("orders", group="mail", consume_timeout=30)
+    def handle(message):
+        Delivery.objects.update(deadline=UtcNow(timedelta(seconds=1)))
+        beats.append(process.heartbeat.step())
+        deadlines = Delivery.objects.filter(deadline__gt=UtcNow(timedelta(seconds=28)))
+        beats.append(deadlines.filter(deadline__lt=UtcNow(timedelta(seconds=30.1))).exists())
+
+    process = Process("mail")
+    send("orders", 1)
+    process.poller.step()
+    process.worker.step()
+    assert beats == [5.0, True]
+
+
+def test_heartbeats_are_as_frequent_as_the_shortest_timeout_needs_them():
+    consumer("orders", group="mail", consume_timeout=2)(print)
+    assert Process("mail").heartbeat.step() == 0.5
+
+
+def test_a_heartbeat_follows_a_timeout_that_an_admin_has_shortened():
+    consumer("orders", group="mail", consume_timeout=60)(print)
+    process = Process("mail")
+    process.feed.group.consume_timeout = 2
+    process.feed.group.save()
+    process = Process("mail")
+    process.worker.step()
+    assert process.heartbeat.step() == 0.5
+
+
+def test_a_hung_call_is_not_extended_and_its_message_goes_to_another():
+    taken = []
+
+    @consumer("orders", group="mail", consume_timeout=0.2)
+    def handle(message):
+        if message.attempt == 1:
+            time.sleep(0.25)
+            process.heartbeat.step()
+            taken.append(sweep("default"))
+
+    process = Process("mail")
+    send("orders", 1)
+    process.poller.step()
+    process.worker.step()
+    assert taken == [1]
+    row = RetryMessage.objects.get()
+    assert (row.attempt, row.delivery_id) == (2, None)
+    assert not process.lifecycle.stopping  # overdue, but not by the grace
+
+
+def test_a_call_that_is_overdue_by_the_grace_stops_the_process(monkeypatch):
+    monkeypatch.setattr(heartbeat, "HUNG_GRACE", timedelta(seconds=0.1))
+
+    @consumer("orders", group="mail", consume_timeout=0.1)
+    def handle(message):
+        time.sleep(0.25)
+        process.heartbeat.step()
+
+    process = Process("mail")
+    send("orders", 1)
+    process.poller.step()
+    process.worker.step()
+    assert process.lifecycle.stopping
+    assert "hangs" in process.lifecycle.failure
+
+
+def test_a_missed_renewal_means_a_new_id_and_all_that_is_held_is_dropped():
+    calls = []
+
+    @consumer("orders", group="mail")
+    def handle(message):
+        calls.append(message.offset)
+        move(lease=16)
+        process.heartbeat.step()
+
+    process = Process("mail")
+    first_id = process.client.client_id
+    send_many([Outgoing("orders", n) for n in range(3)])
+    process.poller.step()
+    process.worker.step()
+    assert calls == [0]
+    assert process.client.client_id != first_id
+    assert process.client.alive
+    live = Consumer.objects.live().values_list("client_id", flat=True)
+    assert list(live) == [process.client.client_id]
+    assert audit("default") == []
+    # The token was still its own, so what it had done counts and the rest was given back.
+    assert sorted(RetryMessage.objects.values_list("offset", "attempt")) == [(1, 1), (2, 1)]
+
+
+def test_a_process_without_a_lease_claims_nothing():
+    consumer("orders", group="mail")(print)
+    process = Process("mail")
+    send("orders", 1)
+    process.poller.step()
+    process.client.deregister()
+    assert process.worker.step() > 0
+    assert not Delivery.objects.exists()
+
+
+# -- no lock while user code runs --------------------------------------------------------------
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])
+def test_user_code_runs_while_ems_holds_no_lock(second_connection, atomic):
+    """With atomic=True the handler's own delivery may be locked, and nothing else."""
+    lockable = [Cursor, RetryMessage, Partition, Message, Consumer]
+    seen = []
+
+    @consumer("orders", group="mail", atomic=atomic)
+    def handle(message):
+        with second_connection().active(), transaction.atomic():
+            for model in lockable if atomic else [*lockable, Delivery]:
+                try:
+                    found = list(model.objects.select_for_update(nowait=True))
+                except DatabaseError as error:
+                    raise AssertionError(f"{model.__name__} is locked") from error
+                seen.append((message.offset, message.attempt, model.__name__, len(found)))
+        if message.attempt == 1:
+            raise ValueError
+
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(2)])
+    process.poller.step()
+    process.run_until_idle()
+    advance(timedelta(minutes=1))
+    process.client.register()
+    process.run_until_idle()
+    assert not RetryMessage.objects.exists()
+    assert {(offset, attempt) for offset, attempt, _model, _n in seen} == {
+        (0, 1),
+        (1, 1),
+        (0, 2),
+        (1, 2),
+    }
+    assert max(n for *_, model, n in seen if model == "RetryMessage") == 2
+
+
+def test_other_connections_write_while_a_plain_handler_runs(second_connection):
+    @consumer("orders", group="mail")
+    def handle(message):
+        with second_connection().active():
+            Delivery.objects.update(thread="seen")
+            send("orders-copied", message.body)
+
+    send("orders", 1)
+    assert drain("mail").done == 1
+    assert Delivery.objects.get().thread == "seen"
+    assert Message.objects.filter(partition__topic__name="orders-copied").count() == 1

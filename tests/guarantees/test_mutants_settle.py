@@ -1,0 +1,60 @@
+"""Invariants 4 and 5 at the statement: each guard of a settlement holds by itself.
+
+A delivery that is lost has lost its token, its state and its progress at once, so a test of the
+whole process cannot tell which of the guards has saved it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from streams import consumer, send
+from streams.claims import Claimer
+from streams.errors import LeaseLost
+from streams.maintenance import sweep
+from streams.models import Delivery, State
+from streams.registry import registrations
+from streams.sequencer import sequence
+from streams.subscriptions import subscribe
+from streams.testing import advance
+from tests.consuming import LONG_AFTER
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+
+@pytest.fixture
+def delivery() -> Delivery:
+    """A claim of four messages."""
+    consumer("orders", group="mail", batch=4)(lambda messages: None)
+    (registration,) = registrations()
+    for number in range(4):
+        send("orders", number)
+    sequence("default")
+    claimer = Claimer(subscribe(registration, "default"), "client", "thread", "default")
+    claimed = claimer.claim(4, timedelta(seconds=60))
+    assert claimed is not None
+    return claimed
+
+
+def test_the_sweep_takes_the_token_along(delivery: Delivery) -> None:
+    """Whoever still has it cannot take the sweep's end of the delivery for its own."""
+    advance(LONG_AFTER)
+    assert sweep("default") == 1
+    stored = Delivery.objects.get(pk=delivery.pk)
+    assert stored.state == State.RETRY
+    assert stored.token not in (None, delivery.token)
+    with pytest.raises(LeaseLost):
+        delivery.settle(4, max_retries=16)
+
+
+def test_what_has_been_given_back_cannot_be_settled(delivery: Delivery) -> None:
+    delivery.release()
+    with pytest.raises(LeaseLost):
+        delivery.settle(4, max_retries=16)
+    stored = Delivery.objects.get(pk=delivery.pk)
+    assert (stored.state, stored.progress) == (State.RELEASED, 0)

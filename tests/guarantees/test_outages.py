@@ -1,0 +1,533 @@
+"""Lost connections, lost replies, a database or a Redis that goes away: nothing is lost, and
+nothing is done twice that was acknowledged once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from itertools import count
+from urllib.parse import urlsplit
+
+import pytest
+from django.db import connection, transaction
+
+from streams import Outgoing, Reject, Retry, consumer, registry, send, send_many
+from streams.audit import audit
+from streams.maintenance import sweep
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Kind,
+    Message,
+    RetryMessage,
+    State,
+)
+from streams.runtime import wakeup
+from streams.runtime.worker import AFTER_ERROR_SECONDS
+from streams.sequencer import sequence
+from streams.testing import advance, drain
+from tests.consuming import LONG_AFTER, Process, consume_the_rest
+from tests.faults import Relay, Severed, in_fork, kill_other_connections
+from tests.hostapp.models import Handled, Order
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+COMMIT = b"COMMIT"
+CLAIM = b"INSERT INTO `ems_topic_group_log`"
+SETTLE = b"UPDATE `ems_topic_group_log`"
+
+
+def wait_for(condition, seconds=30):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it never happened"
+        time.sleep(0.01)
+
+
+# -- lost replies ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def process():
+    """A process in whose group each call of the handler is noted, with three messages sent."""
+    calls = []
+
+    @consumer("orders", group="mail")
+    def handle(message):
+        calls.append((message.offset, message.attempt))
+
+    process = Process("mail")
+    process.calls = calls
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    return process
+
+
+ONCE = [(0, 1), (1, 1), (2, 1)]
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("statement", [COMMIT, CLAIM, b"UPDATE `ems_cursor`"])
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_a_claim_of_unknown_outcome_is_adopted_or_made_again(proxied, process, fault, statement):
+    getattr(proxied, fault)(statement)
+    process.run_until_idle()
+    assert proxied.fired == [statement]
+    assert process.calls == ONCE
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.first_offset, delivery.last_offset) == (State.DONE, 0, 2)
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
+def test_a_claim_is_adopted_also_when_the_look_for_it_is_cut_off(proxied, process):
+    proxied.lose_reply_to(COMMIT)
+    proxied.cut_before(b"`ems_topic_group_log`.`token` =")
+    process.run_until_idle()
+    assert len(proxied.fired) == 2
+    assert process.calls == ONCE
+    assert Delivery.objects.get().state == State.DONE
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("statement", [COMMIT, CLAIM, b"UPDATE `ems_retry_msg`"])
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_a_retry_is_claimed_once_whatever_is_lost(proxied, process, fault, statement):
+    Process("mail").worker._claimer.claim(3, LONG_AFTER)
+    Consumer.objects.all().delete()
+    sweep("default")
+    process.client.register()
+    advance(LONG_AFTER)
+    process.client.register()
+    getattr(proxied, fault)(statement)
+    process.run_until_idle()
+    assert proxied.fired == [statement]
+    assert sorted(process.calls) == [(0, 2), (1, 2), (2, 2)]
+    retries = Delivery.objects.filter(kind=Kind.RETRY)
+    assert [d.state for d in retries] == [State.DONE] * 3
+    assert not RetryMessage.objects.exists()
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize(
+    "statement",
+    [
+        b"AND `ems_retry_msg`.`delivery_id` =",  # the row of a claimed retry is read
+        b"UPDATE `ems_topic_group_log` SET `started_at`",  # it is noted as started
+        b"SELECT `offset`",  # its body is read
+    ],
+)
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_a_claimed_retry_is_not_dropped_when_a_reply_is_lost(proxied, process, fault, statement):
+    """It would wait for its deadline, and could lose an attempt that was never made."""
+    Process("mail").worker._claimer.claim(3, LONG_AFTER)
+    Consumer.objects.all().delete()
+    sweep("default")
+    advance(LONG_AFTER)
+    process.client.register()
+    getattr(proxied, fault)(statement)
+    process.run_until_idle()
+    assert proxied.fired == [statement]
+    assert sorted(process.calls) == [(0, 2), (1, 2), (2, 2)]
+    assert not Delivery.objects.open().exists()
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_an_acknowledgement_is_made_once_whatever_is_lost(proxied, process, fault):
+    getattr(proxied, fault)(SETTLE)
+    process.run_until_idle()
+    assert proxied.fired == [SETTLE]
+    assert process.calls == ONCE
+    assert Delivery.objects.get().state == State.DONE
+    assert not RetryMessage.objects.exists()
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("error", [ValueError(), Retry(delay=60), Reject("no")])
+@pytest.mark.parametrize("statement", [COMMIT, SETTLE])
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_a_failure_is_written_once_whatever_is_lost(proxied, error, fault, statement):
+    @consumer("orders", group="mail")
+    def handle(message):
+        getattr(proxied, fault)(statement)
+        raise error
+
+    process = Process("mail")
+    send("orders", 1)
+    process.run_until_idle()
+    assert proxied.fired == [statement]
+    ended = Delivery.objects.get()
+    assert (ended.state, ended.failed) == (State.RETRY, 1)
+    if isinstance(error, Reject):
+        assert DeadMessage.objects.count() == 1
+    else:
+        assert RetryMessage.objects.get().attempt == 2
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("statement", [COMMIT, SETTLE])
+@pytest.mark.parametrize("batch", [None, 3])
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_what_an_atomic_handler_writes_happens_once_whatever_is_lost(
+    proxied, fault, batch, statement
+):
+    @consumer("orders", group="mail", atomic=True, batch=batch)
+    def handle(messages):
+        for message in messages if batch else [messages]:
+            Order.objects.create(number=f"{message.offset}, attempt {message.attempt}")
+            if message.offset == 1 and message.attempt == 1:
+                getattr(proxied, fault)(statement)
+
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(3)])
+    process.run_until_idle()
+    assert proxied.fired == [statement]
+    written = set(Order.objects.values_list("number", flat=True))
+    if fault == "lose_reply_to" and statement == COMMIT:
+        # It was committed, so it is done.
+        assert written == {"0, attempt 1", "1, attempt 1", "2, attempt 1"}
+        assert not RetryMessage.objects.exists()
+        assert Delivery.objects.get().state == State.DONE
+    consume_the_rest("mail")
+    written = sorted(number[0] for number in Order.objects.values_list("number", flat=True))
+    assert written == ["0", "1", "2"]
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_a_sweep_takes_a_delivery_once_whatever_is_lost(proxied, process, fault):
+    process.worker._claimer.claim(3, LONG_AFTER)
+    Consumer.objects.all().delete()
+    getattr(proxied, fault)(COMMIT)
+    sweep("default")
+    assert proxied.fired == [COMMIT]
+    assert Delivery.objects.get().state == State.RETRY
+    found = sorted(RetryMessage.objects.values_list("offset", "attempt"))
+    assert found == [(0, 2), (1, 2), (2, 2)]
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_what_is_given_back_is_given_back_once_whatever_is_lost(proxied, fault):
+    @consumer("orders", group="mail")
+    def handle(message):
+        process.lifecycle.stop()
+        getattr(proxied, fault)(COMMIT)
+
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    process.worker.step()
+    assert proxied.fired == [COMMIT]
+    assert Delivery.objects.get().state == State.RELEASED
+    assert sorted(RetryMessage.objects.values_list("offset", "attempt")) == [(1, 1), (2, 1)]
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("statement", [COMMIT, b"INSERT INTO `ems_client`"])
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_a_client_registers_once_whatever_is_lost(proxied, process, fault, statement):
+    getattr(proxied, fault)(statement)
+    process.client.register()
+    mine = Consumer.objects.filter(client_id=process.client.client_id)
+    assert mine.count() == 1
+    assert process.client.renew()
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_a_group_is_created_once_whatever_is_lost(proxied, fault):
+    consumer("orders", group="mail")(print)
+    send("orders", 1)
+    getattr(proxied, fault)(COMMIT)
+    Process("mail")
+    assert proxied.fired == [COMMIT]
+    assert (ConsumerGroup.objects.count(), Cursor.objects.count()) == (1, 1)
+
+
+# -- lost connections --------------------------------------------------------------------------
+
+BODIES = ["good", "shaky", "odd", "good"]
+
+
+def handle_one(message):
+    Handled.objects.create(
+        group=message.group,
+        topic=message.topic,
+        partition=message.partition,
+        offset=message.offset,
+        value=message.body,
+    )
+    if message.body == "odd":
+        raise Reject("odd")
+    if message.body == "shaky" and message.attempt == 1:
+        raise Retry(delay=0)
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])
+def test_a_connection_may_be_lost_at_any_statement(second_connection, atomic, done, stride):
+    """And the worker carries on with another one."""
+    session = second_connection()
+    for point in count(1, stride):
+        name = f"orders-{point}"
+        registry._registered.clear()
+        consumer(name, group=name, atomic=atomic, max_retries=4)(handle_one)
+        process = Process(name)
+        send_many([Outgoing(name, body) for body in BODIES])
+        with Severed(point, session, done=done) as severed:
+            sequence("default")
+            while process.worker.step() in (0.0, AFTER_ERROR_SECONDS):
+                pass
+            process.heartbeat.step()
+        process.client.deregister()
+        consume_the_rest(name)
+        group = {"group__name": name}
+        assert DeadMessage.objects.filter(**group).count() == 1
+        cursor = Cursor.objects.select_related("partition").get(**group)
+        assert cursor.next_offset == cursor.partition.next_offset == len(BODIES)
+        times = Counter(Handled.objects.filter(group=name).values_list("offset", flat=True))
+        for offset, body in enumerate(BODIES):
+            if body != "odd":
+                assert times[offset] == 1 if atomic else times[offset] >= 1, (point, times)
+            elif atomic:
+                assert not times[offset]
+        if not severed.fired:
+            break
+    assert point > 30
+    assert audit("default") == []
+
+
+# The handler writes in a transaction of its own, so that a lost reply shows as a second row.
+WORKING = """
+import sys, time
+from streams import consumer
+from tests.hostapp.models import Handled
+from django.core.management import call_command
+
+@consumer("orders", group="mail", batch=5)
+def handle(messages):
+    Handled.objects.bulk_create(
+        Handled(group="mail", topic="orders", partition=0, offset=m.offset, value=m.attempt)
+        for m in messages
+    )
+
+call_command("ems_consume", *sys.argv[1:])
+"""
+
+
+def handled():
+    return Handled.objects.filter(group="mail").values("offset").distinct().count()
+
+
+@pytest.mark.mysql
+def test_a_consumer_survives_that_all_its_connections_are_killed(
+    spawn, second_connection, ems_settings
+):
+    ems_settings(POLL_SECONDS=0.05, RETRY_DELAYS=[0.1])
+    session = second_connection()
+    child = spawn(WORKING, "--threads", "3")
+    for round_ in range(1, 6):
+        send_many([Outgoing("orders", n) for n in range(40)])
+        wait_for(lambda round_=round_: handled() > 40 * (round_ - 1))
+        kill_other_connections(session)
+    wait_for(lambda: handled() == 200)
+    wait_for(lambda: not Delivery.objects.open().exists())
+    assert child.process.poll() is None
+    child.terminate()
+    child.succeed()
+    consumer("orders", group="mail", batch=5)(lambda messages: None)
+    consume_the_rest("mail")
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
+def test_a_consumer_survives_a_restart_of_the_server(proxied, spawn, ems_settings, monkeypatch):
+    ems_settings(POLL_SECONDS=0.05, RETRY_DELAYS=[0.1])
+    child = spawn(WORKING, "--threads", "3")
+    send_many([Outgoing("orders", n) for n in range(100)])
+    wait_for(lambda: handled() > 0)
+
+    def refuse():
+        raise ConnectionRefusedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(proxied, "connect", refuse)
+        proxied.kill_connections()
+        connection.close()
+        down_since = time.monotonic()
+        wait_for(lambda: time.monotonic() - down_since > 1.5)
+    send_many([Outgoing("orders", n) for n in range(100)])
+    wait_for(lambda: handled() == 200)
+    wait_for(lambda: not Delivery.objects.open().exists())
+    assert child.process.poll() is None
+    child.terminate()
+    child.succeed()
+    assert not RetryMessage.objects.exists()
+    assert audit("default") == []
+
+
+# -- Redis -------------------------------------------------------------------------------------
+
+# Without a wake-up it looks every 30 s; without QUICK_SECONDS also from the start.
+SLEEPY = """
+from streams.runtime import poller, worker
+poller.QUICK_SECONDS = 30
+worker.LOOK_SECONDS = 30
+"""
+
+
+def first_look_is_over():
+    """The consumer has looked once and sleeps for 30 s."""
+    wait_for(Consumer.objects.exists)
+    wait_for(lambda: wakeup._redis().pubsub_numsub(wakeup.channel("default"))[0][1])
+
+
+def latency(body):
+    """Seconds from the commit to the row of the handler."""
+    started = time.monotonic()
+    before = handled()
+    with transaction.atomic():
+        send("orders", body)
+    wait_for(lambda: handled() > before)
+    return time.monotonic() - started
+
+
+@pytest.mark.redis
+def test_with_redis_a_message_arrives_long_before_the_next_poll(spawn, ems_settings):
+    ems_settings(REDIS="redis", POLL_SECONDS=30)
+    spawn(SLEEPY + WORKING, "--threads", "1")
+    first_look_is_over()
+    for n in range(5):
+        assert latency(n) < 2
+    wakeup._redis().flushall()
+    for n in range(3):
+        assert latency(n) < 2
+    assert not Message.objects.inbox().exists()
+
+
+@pytest.mark.redis
+def test_a_fork_of_a_producer_announces_too(ems_settings, spawn):
+    ems_settings(REDIS="redis", POLL_SECONDS=30)
+    spawn(SLEEPY + WORKING, "--threads", "1")
+    first_look_is_over()
+    assert latency("from the parent") < 2  # its thread runs, and a fork does not inherit it
+
+    def produce():
+        send("orders", "from the fork")
+        wakeup._announcer.flush()
+
+    started = time.monotonic()
+    assert in_fork(produce) == 0
+    wait_for(lambda: handled() == 2)
+    assert time.monotonic() - started < 2
+
+
+@pytest.fixture
+def relay(settings):
+    """Redis behind a relay that the test can stop."""
+    url = urlsplit(os.environ["EMS_TEST_REDIS_URL"])
+    relay = Relay(url.hostname, url.port)
+    relay.start()
+    relay.url = f"redis://127.0.0.1:{relay.port}{url.path}"
+    settings.CACHES = {
+        **settings.CACHES,
+        "redis": {**settings.CACHES["redis"], "LOCATION": relay.url},
+    }
+    yield relay
+    relay.stop()
+
+
+@pytest.mark.redis
+def test_redis_may_go_away_and_come_back(spawn, ems_settings, relay):
+    ems_settings(REDIS="redis", POLL_SECONDS=0.5)
+    child = spawn(WORKING, "--threads", "1", env={"EMS_TEST_REDIS_URL": relay.url})
+    assert latency("before") < 20
+    relay.stop()
+    for n in range(3):
+        assert latency(n) < 20  # found by polling
+    child.expect("Redis is not to be had")
+    relay.start()
+    assert latency("after") < 20
+    child.terminate()
+    child.succeed()
+    assert audit("default") == []
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("how", ["refused", "silent"])
+def test_a_consumer_that_starts_without_redis_polls(spawn, ems_settings, relay, how):
+    ems_settings(REDIS="redis", POLL_SECONDS=0.2)
+    relay.stop() if how == "refused" else relay.silence()
+    child = spawn(WORKING, "--threads", "1", env={"EMS_TEST_REDIS_URL": relay.url})
+    assert latency(1) < 20
+    assert latency(2) < 20
+    child.terminate()
+    child.succeed()
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("how", ["refused", "silent", "stopped later"])
+def test_a_send_never_waits_for_a_dead_redis(ems_settings, relay, how):
+    ems_settings(REDIS="redis")
+    send("orders", "the topic is created, the thread started")
+    if how == "silent":
+        relay.silence()
+    elif how == "refused":
+        relay.stop()
+    for n in range(50):
+        if how == "stopped later" and n == 10:
+            relay.stop()
+        started = time.monotonic()
+        with transaction.atomic():
+            send("orders", n)
+        assert time.monotonic() - started < 1
+    consumer("orders", group="mail")(lambda message: None)
+    assert drain("mail").done == 51
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("how", ["refused", "silent"])
+def test_a_producer_ends_at_once_although_redis_is_dead(spawn, ems_settings, relay, how):
+    ems_settings(REDIS="redis")
+    relay.stop() if how == "refused" else relay.silence()
+    code = (
+        "import time\nfrom streams import send\nsend('orders', 1)\n"
+        "print('sent', time.monotonic())\n"
+    )
+    child = spawn(code, env={"EMS_TEST_REDIS_URL": relay.url})
+    sent_at = float(child.expect("sent").split()[1])
+    child.succeed()
+    assert time.monotonic() - sent_at < 5
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("redis", [None, "redis"])
+def test_a_callback_after_the_commit_exists_only_for_redis(ems_settings, redis):
+    ems_settings(REDIS=redis)
+    send("orders", "so that the topic is there")
+    with transaction.atomic():
+        send("orders", 1)
+        send_many([Outgoing("orders", 2)])
+        assert bool(connection.run_on_commit) == (redis is not None)
+
+
+def test_without_redis_no_thread_is_started(monkeypatch):
+    monkeypatch.setattr(wakeup, "_announcer", wakeup.Announcer())
+    send("orders", 1)
+    assert wakeup._announcer._thread is None

@@ -1,0 +1,117 @@
+"""``python -m tests.mutants [NAME…]``: exit status 0 if every mutant was noticed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.mutant import DoesNotApply, Mutant
+from tests.mutants.patches import MUTANTS
+from tests.mutants.trial import Trial, copy_of, run, snapshot
+
+NOTICED, SURVIVED, NO_VERDICT, NOT_RUN = "noticed", "SURVIVED", "NO VERDICT", "NOT RUN"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    mutant: Mutant
+    word: str
+    seconds: float = 0.0
+    output: str = ""
+
+    def __str__(self) -> str:
+        name, test = self.mutant.name, self.mutant.test.rpartition("::")[2]
+        return f"{name:36} {self.word:10} {self.mutant.db:8} {self.seconds:>5.0f} s  {test}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", allow_abbrev=False)
+    parser.add_argument("name", nargs="*", help="only these mutants")
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
+    options = parser.parse_args()
+    if unknown := set(options.name) - {mutant.name for mutant in MUTANTS}:
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    chosen = [m for m in MUTANTS if not options.name or m.name in options.name]
+    with snapshot() as tree:
+        try:
+            for mutant in chosen:
+                mutant.mutated(tree)
+        except DoesNotApply as error:
+            print(f"The code has changed under a mutant. {error}", file=sys.stderr)
+            return 1
+        verdicts = _verdicts(chosen, tree, options.jobs)
+    return 1 if verdicts is None else _report(verdicts)
+
+
+def _verdicts(chosen: Sequence[Mutant], tree: Path, jobs: int) -> list[Verdict] | None:
+    """One for each mutant; None if the code as it is does not pass the named tests."""
+    here = [mutant for mutant in chosen if _has_server(mutant.db)]
+    verdicts = {mutant.name: Verdict(mutant, NOT_RUN) for mutant in chosen}
+    with ThreadPoolExecutor(jobs) as pool:
+        if not _all_green(pool, here, tree):
+            return None
+        for future in as_completed([pool.submit(_try, mutant, tree) for mutant in here]):
+            verdict = future.result()
+            verdicts[verdict.mutant.name] = verdict
+            print(verdict, flush=True)
+    return list(verdicts.values())
+
+
+def _has_server(db: str) -> bool:
+    return db == "sqlite" or f"EMS_TEST_{db.upper()}_URL" in os.environ
+
+
+def _all_green(pool: ThreadPoolExecutor, mutants: Sequence[Mutant], tree: Path) -> bool:
+    """Whether all named tests pass on the code as it is: only then does a red one say something."""
+    tests = {db: [m.test for m in mutants if m.db == db] for db in {m.db for m in mutants}}
+    trials = [(db, pool.submit(_try_unchanged, tests[db], db, tree)) for db in tests]
+    green = True
+    for db, future in trials:
+        trial = future.result()
+        not_green = [test for test in dict.fromkeys(tests[db]) if not trial.is_green(test)]
+        print(f"{len(set(tests[db]))} tests on {db}, unchanged: {trial.seconds:.0f} s", flush=True)
+        if not_green:
+            print(trial.output)
+            print(f"Not green on {db} without a mutant:", *not_green, sep="\n  ")
+            green = False
+    return green
+
+
+def _try_unchanged(tests: Sequence[str], db: str, tree: Path) -> Trial:
+    with copy_of(tree) as copy:
+        return run(copy, tests, db)
+
+
+def _try(mutant: Mutant, tree: Path) -> Verdict:
+    with copy_of(tree) as copy:
+        mutant.apply(copy)
+        trial = run(copy, [mutant.test], mutant.db)
+    word = NO_VERDICT
+    if trial.is_red(mutant.test):
+        word = NOTICED
+    elif trial.status == 0 and trial.is_green(mutant.test):
+        word = SURVIVED
+    return Verdict(mutant, word, trial.seconds, trial.output)
+
+
+def _report(verdicts: Sequence[Verdict]) -> int:
+    for verdict in verdicts:
+        if verdict.word == NO_VERDICT:
+            print(f"\n===== {verdict.mutant.name} =====\n{verdict.output}")
+    print(f"\n{'mutant':36} {'result':10} {'on':8} {'time':>7}  by")
+    for verdict in verdicts:
+        print(verdict)
+    counts = {word: sum(v.word == word for v in verdicts) for word in (NOTICED, SURVIVED)}
+    print(f"\n{len(verdicts)} mutants: {counts[NOTICED]} noticed, {counts[SURVIVED]} survived")
+    if any(verdict.word == NOT_RUN for verdict in verdicts):
+        print("*** NOT RUN: no server could be had for them (see above). ***")
+    return int(any(verdict.word in (SURVIVED, NO_VERDICT) for verdict in verdicts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,322 @@
+"""The mutants: bugs that a stream over a database has had, here or elsewhere."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+SQL = "streams/sql.py"
+DELIVERY = "streams/models/delivery.py"
+SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
+CLOCK = "tests/guarantees/test_mutants_clock.py"
+LEASING = "tests/guarantees/test_leases.py"
+ACKNOWLEDGING = "tests/guarantees/test_acknowledging.py"
+LOCKS = "tests/concurrency/test_locks.py"
+SEQUENCING = "tests/guarantees/test_sequencing.py"
+CORE = "tests/streams/test_core.py"
+TOPICS = "tests/streams/test_topics.py"
+
+SEND = [
+    # What the first EMS did: a counter beside the transaction. Who commits late is never read.
+    Mutant(
+        "offset-given-at-insert",
+        "streams/producer.py",
+        "            message_id = cursor.lastrowid\n",
+        """\
+            message_id = cursor.lastrowid
+            from django.db.models import F
+            from streams.models import Partition
+            from streams.topics import _elsewhere
+
+            def take():
+                mine = Partition.objects.using(alias).filter(pk=row[0])
+                mine.update(next_offset=F("next_offset") + 1)
+                return mine.get().next_offset - 1
+
+            values = [_elsewhere(alias, take), message_id]
+            cursor.execute("UPDATE ems_msg SET `offset` = %s WHERE id = %s", values)
+""",
+        "tests/guarantees/test_sending.py"
+        "::test_a_transaction_open_while_thousands_of_later_ones_are_done_is_delivered",
+        "mysql",
+    ),
+    Mutant(
+        "topic-cached-before-commit",
+        "streams/topics.py",
+        "return info  # the caller's own, uncommitted",
+        "return _remember(using, info)",
+        f"{TOPICS}::test_a_topic_of_the_callers_own_transaction_is_used_but_not_remembered",
+        "mysql",
+    ),
+    Mutant(
+        "nan-in-json",
+        "streams/body.py",
+        "allow_nan=False",
+        "allow_nan=True",
+        "tests/streams/test_errors.py::test_a_bad_message_is_refused_and_nothing_written",
+    ),
+    # The caller's transaction is its owner's: after a deadlock all of it is rolled back, and a
+    # part that is repeated would be committed without the rest.
+    Mutant(
+        "callers-transaction-repeated",
+        "streams/transactions.py",
+        "if connection.in_atomic_block or not transient(error)",
+        "if not transient(error)",
+        "tests/guarantees/test_atomic_handlers.py"
+        "::test_a_deadlock_at_the_acknowledgement_rolls_back_and_repeats_the_message",
+    ),
+    Mutant(
+        "lost-reply-is-an-ordinary-error",
+        "streams/producer.py",
+        "return SendOutcomeUnknown()",
+        "return error",
+        "tests/streams/test_producer.py"
+        "::TestALostReply::test_says_that_nobody_knows_and_sends_nothing_twice",
+        "mysql",
+    ),
+    # On a server that lives eight hours east.
+    Mutant(
+        "session-time-in-statements",
+        SQL,
+        'MYSQL: "UTC_TIMESTAMP(6)",',
+        'MYSQL: "NOW(6)",',
+        f"{CLOCK}::test_a_delayed_message_is_not_early_and_a_live_delivery_not_expired",
+        "mariadb",
+    ),
+    Mutant(
+        "session-time-in-the-orm",
+        "streams/models/fields.py",
+        'return "UTC_TIMESTAMP(6)", ()',
+        'return "NOW(6)", ()',
+        f"{CLOCK}::test_a_delayed_message_is_not_early_and_a_live_delivery_not_expired",
+        "mariadb",
+    ),
+    Mutant(
+        "session-time-in-deadlines",
+        SQL,
+        'MYSQL: "UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND"',
+        'MYSQL: "NOW(6) + INTERVAL %s MICROSECOND"',
+        f"{CLOCK}::test_every_time_that_is_written_is_utc",
+        "mariadb",
+    ),
+    Mutant(
+        "session-time-in-leases",
+        "streams/models/fields.py",
+        'return "(UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND)"',
+        'return "(NOW(6) + INTERVAL %s MICROSECOND)"',
+        f"{CLOCK}::test_every_time_that_is_written_is_utc",
+        "mariadb",
+    ),
+]
+
+SEQUENCE = [
+    # A cause whose row is locked would be passed over, its effect not.
+    Mutant(
+        "inbox-read-skips-locked",
+        SQL,
+        'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s"',
+        'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s {skip_locked}"',
+        f"{SEQUENCING}::test_an_effect_never_overtakes_a_cause_whose_row_is_locked",
+        "mysql",
+    ),
+    Mutant(
+        "inbox-read-waits-for-locks",
+        SQL,
+        'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s"',
+        'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s FOR UPDATE"',
+        f"{LOCKS}::test_a_sender_with_an_open_transaction_holds_nobody_up",
+        "mysql",
+    ),
+    Mutant(
+        "due-read-waits-for-locks",
+        SQL,
+        '    " {skip_locked}"\n',
+        '    " FOR UPDATE"\n',
+        f"{SEQUENCING}::test_a_delayed_message_that_somebody_holds_does_not_stop_the_partition",
+        "mysql",
+    ),
+    Mutant(
+        "partition-not-locked",
+        SQL,
+        " FROM `ems_partition` WHERE `id` = %s {skip_locked}",
+        " FROM `ems_partition` WHERE `id` = %s",
+        f"{LOCKS}::test_a_second_sequencer_does_not_wait_for_the_first",
+        "mysql",
+    ),
+    Mutant(
+        "offset-given-twice",
+        SQL,
+        'WHERE `id` IN (%s) AND `offset` IS NULL"',
+        'WHERE `id` IN (%s)"',
+        f"{SEQUENCING}::test_messages_that_have_an_offset_never_get_another",
+    ),
+    Mutant(
+        "cancelled-leaves-a-hole",
+        "streams/sequencer.py",
+        "!= len(chunk)",
+        "> len(chunk)",
+        f"{SEQUENCING}::test_a_message_that_leaves_between_read_and_update_leaves_no_hole",
+        "mysql",
+    ),
+    Mutant(
+        "time-falls-as-offsets-rise",
+        SQL,
+        "{greatest}({now}, COALESCE(`last_sequenced_at`, {immediate}))",
+        "{now}",
+        f"{SEQUENCING}::test_sequenced_at_never_falls_when_the_clock_steps_back",
+    ),
+    Mutant(
+        "read-committed-not-set",
+        "streams/transactions.py",
+        'cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")',
+        "pass",
+        f"{LOCKS}::test_sends_never_wait_for_a_pass",
+        "mysql",
+    ),
+]
+
+CLAIM = [
+    Mutant(
+        "cursor-not-locked",
+        SQL,
+        '_for_each_vendor(_CURSOR + " {skip_locked}")',
+        "_for_each_vendor(_CURSOR)",
+        f"{LOCKS}::test_a_claim_waits_its_turn_when_every_cursor_is_held",
+        "mysql",
+    ),
+    Mutant(
+        "cursor-moved-before-its-delivery",
+        "streams/claims.py",
+        "        sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])\n",
+        """\
+        sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
+        connections[self.using].connection.commit()
+""",
+        f"{ACKNOWLEDGING}::test_a_claim_that_fails_half_way_moves_nothing",
+    ),
+]
+
+SETTLE = [
+    Mutant(
+        "settled-without-the-token",
+        SQL,
+        "WHERE `id` = %s AND `token` = %s AND",
+        "WHERE `id` = %s AND %s IS NOT NULL AND",
+        f"{ACKNOWLEDGING}::TestAStaleToken::test_changes_nothing",
+    ),
+    Mutant(
+        "settled-after-its-end",
+        SQL,
+        "AND `state` = 'START' AND `progress` = %s",
+        "AND `progress` = %s",
+        f"{SETTLEMENTS}::test_what_has_been_given_back_cannot_be_settled",
+    ),
+    Mutant(
+        "settled-from-an-old-progress",
+        SQL,
+        "AND `state` = 'START' AND `progress` = %s",
+        "AND `state` = 'START' AND %s IS NOT NULL",
+        f"{ACKNOWLEDGING}::test_two_writers_of_one_token_cannot_both_move_progress",
+    ),
+    Mutant(
+        "progress-past-a-failure-first",
+        DELIVERY,
+        """\
+            with own_transaction(self.using):
+                if update():
+                    self._write(failures, max_retries)
+""",
+        """\
+            if update():
+                with own_transaction(self.using):
+                    self._write(failures, max_retries)
+""",
+        f"{ACKNOWLEDGING}::test_progress_never_passes_a_failure_that_is_not_written",
+    ),
+    Mutant(
+        "atomic-settled-apart",
+        "streams/runtime/handling.py",
+        """\
+                    failures = self._call_batch(messages)
+                self._settle(after, failures)
+""",
+        """\
+                    failures = self._call_batch(messages)
+            self._settle(after, failures)
+""",
+        f"{LEASING}::test_what_a_slow_atomic_handler_wrote_is_rolled_back",
+        "mysql",
+    ),
+    Mutant(
+        "released-with-its-attempt-spent",
+        DELIVERY,
+        "self._own_retry().update(delivery=None, due_at=UtcNow(), again=False)",
+        "self._own_retry().update(delivery=None, due_at=UtcNow(), again=False, "
+        "attempt=F('attempt') + 1)",
+        f"{ACKNOWLEDGING}::test_a_released_retry_keeps_its_attempt_and_what_is_known_of_it",
+    ),
+    Mutant(
+        "retry-asked-for-meanwhile-forgotten",
+        SQL,
+        "`ems_retry_msg`.`again`, 1)",
+        "`ems_retry_msg`.`again`, 0)",
+        "tests/guarantees/test_retrying.py"
+        "::test_a_held_row_is_marked_to_be_seen_again_and_otherwise_left_alone",
+    ),
+    Mutant(
+        "lagging-replica-believed",
+        "streams/runtime/handling.py",
+        "if len(rows) < claimed:",
+        "if False:",
+        f"{ACKNOWLEDGING}::test_a_short_first_read_is_read_again_on_the_primary",
+    ),
+]
+
+LEASES = [
+    Mutant(
+        "token-kept-by-the-sweep",
+        DELIVERY,
+        'state=State.RETRY, token="", finished_at',
+        "state=State.RETRY, finished_at",
+        f"{SETTLEMENTS}::test_the_sweep_takes_the_token_along",
+    ),
+    Mutant(
+        "hung-call-extended",
+        "streams/runtime/handling.py",
+        "return timedelta(seconds=self._timeout - elapsed)",
+        "return timedelta(seconds=self._timeout)",
+        f"{LEASING}::test_a_hung_call_is_not_extended_and_its_message_goes_to_another",
+    ),
+    Mutant(
+        "killer-runs-beside-others",
+        "streams/runtime/worker.py",
+        "if not (retry and retry.alone):",
+        "if True:",
+        "tests/guarantees/test_mutants_alone.py"
+        "::test_what_killed_its_process_waits_until_nothing_runs_beside_it",
+    ),
+    Mutant(
+        "sweep-waits-for-the-frozen",
+        DELIVERY,
+        "expired.select_for_update(skip_locked=True)",
+        "expired.select_for_update()",
+        f"{LEASING}"
+        "::test_a_frozen_process_that_holds_a_row_does_not_keep_the_sweep_from_the_others",
+        "mysql",
+    ),
+    Mutant(
+        "no-grace-after-an-outage",
+        "streams/maintenance.py",
+        "if outage:",
+        "if False:",
+        f"{LEASING}::test_after_an_outage_everyone_gets_one_lease_to_come_back",
+    ),
+    Mutant(
+        "dead-client-keeps-its-id",
+        "streams/runtime/client.py",
+        'client_id = f"',
+        'client_id = self.client_id or f"',
+        f"{LEASING}::test_a_missed_renewal_means_a_new_id_and_all_that_is_held_is_dropped",
+    ),
+]
+
+MUTANTS = [*SEND, *SEQUENCE, *CLAIM, *SETTLE, *LEASES]

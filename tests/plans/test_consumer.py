@@ -1,0 +1,165 @@
+"""The plans of claim, read and settle: ranges and keys, whatever lies in the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from streams import Reject, consumer, registry
+from streams.claims import Claimer
+from streams.models import Delivery, Message
+from streams.runtime.handling import Handling
+from streams.subscriptions import Limits
+from tests.plans.seed import LIVE, Seed
+from tests.plans.statements import Statements, explained
+
+pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
+
+MINUTE = timedelta(minutes=1)
+LIMITS = Limits(batch=100, max_retries=16, consume_timeout=MINUTE)
+
+DELIVERY = ["ems_topic_group_log.PRIMARY"]
+
+
+@pytest.fixture
+def claimer(seeded: Seed) -> Claimer:
+    return Claimer(seeded.group, LIVE, "t", "default")
+
+
+@pytest.fixture
+def handling(seeded: Seed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Handling]:
+    """Hand a delivery to a handler, as a worker does."""
+    monkeypatch.setattr(registry, "_registered", {})
+    group = seeded.group
+
+    def make(delivery: Delivery, handler: Any, **options: Any) -> Handling:
+        consumer(group.topic.name, group=group.name, batch=100)(handler)
+        registration = registry.find(group.topic.name, group.name)
+        assert registration
+        return Handling(delivery, registration, LIMITS, **options)
+
+    return make
+
+
+def indexes(statements: Statements, table: str, verb: str = "SELECT") -> set[tuple[str, ...]]:
+    return {tuple(s.indexes) for s in statements.on(table, verb)}
+
+
+def test_a_claim_finds_and_locks_its_cursor_by_key(claimer: Claimer) -> None:
+    with explained() as statements:
+        assert claimer.claim(100, MINUTE)
+    statements.assert_sound()
+    look, lock = statements.on("ems_cursor")
+    assert look.indexes == ["ems_cursor.ems_cursor_place", "ems_partition.PRIMARY"]
+    assert "FOR UPDATE" not in look.sql
+    # One table and one row: a locking join would lock the partition, which the sequencer holds.
+    assert lock.indexes == ["ems_cursor.PRIMARY"]
+    assert "FOR UPDATE SKIP LOCKED" in lock.sql
+    assert indexes(statements, "ems_cursor", "UPDATE") == {("ems_cursor.PRIMARY",)}
+    assert indexes(statements, "ems_msg") == {("ems_msg.ems_msg_log",)}
+
+
+def test_an_unconfirmed_claim_is_looked_up_by_its_place(claimer: Claimer) -> None:
+    delivery = claimer.claim(100, MINUTE)
+    assert delivery
+    with explained() as statements:
+        assert claimer._committed(delivery)
+    statements.assert_sound()
+    assert indexes(statements, "ems_cursor") == {("ems_cursor.ems_cursor_place",)}
+    (found,) = statements.on("ems_topic_group_log")
+    assert "ems_topic_group_log.ems_log_place" in found.indexes, found
+
+
+def test_a_retry_is_claimed_from_its_index_in_order(claimer: Claimer) -> None:
+    with explained() as statements:
+        claimed = claimer.claim_retry(MINUTE)
+    assert claimed
+    statements.assert_sound()
+    (lock,) = (s for s in statements if "SKIP LOCKED" in s.sql)
+    assert lock.indexes == ["ems_retry_msg.ems_retry_due"]
+    looks = {s.indexes[0] for s in statements.on("ems_retry_msg")}
+    assert looks <= {
+        "ems_retry_msg.ems_retry_due",
+        "ems_retry_msg.ems_retry_place",
+        "ems_retry_msg.PRIMARY",
+    }
+    assert indexes(statements, "ems_retry_msg", "UPDATE") == {("ems_retry_msg.PRIMARY",)}
+    with explained() as statements:
+        assert claimer._committed(claimed[0])
+    assert indexes(statements, "ems_retry_msg") == {("ems_retry_msg.ems_retry_place",)}
+
+
+def test_bodies_are_read_as_one_range_of_the_log(
+    claimer: Claimer, handling: Callable[..., Handling]
+) -> None:
+    delivery = claimer.claim(100, MINUTE)
+    assert delivery
+    gone = Message.objects.filter(
+        partition=delivery.partition_id, offset__range=(delivery.first_offset, 310)
+    )
+    gone.delete()  # a short read is repeated on the primary
+    with explained() as statements:
+        outcome = handling(delivery, lambda messages: None).run()
+    assert outcome.missing == 11
+    statements.assert_sound()
+    assert len(statements.on("ems_msg")) == 2
+    assert indexes(statements, "ems_msg") == {("ems_msg.ems_msg_log",)}
+    assert {s.steps[0].access for s in statements.on("ems_msg")} == {"range"}
+
+
+def test_a_delivery_is_extended_settled_and_released_by_key(
+    claimer: Claimer, handling: Callable[..., Handling]
+) -> None:
+    done, back = claimer.claim(100, MINUTE), claimer.claim(100, MINUTE)
+    assert done
+    assert back
+    with explained() as statements:
+        assert done.extend(MINUTE)
+        done.start(MINUTE)
+        handling(done, lambda messages: None).run()
+        back.release()
+    statements.assert_sound()
+    assert len(statements.on("ems_topic_group_log", "UPDATE")) == 4
+    assert indexes(statements, "ems_topic_group_log", "UPDATE") == {tuple(DELIVERY)}
+
+
+def test_failures_copy_the_dead_by_their_place(
+    claimer: Claimer, handling: Callable[..., Handling]
+) -> None:
+    delivery = claimer.claim(100, MINUTE)
+    assert delivery
+
+    def fail_some(messages: Any) -> Any:
+        return {messages[0]: Reject("no"), messages[1]: ValueError("later")}
+
+    with explained() as statements:
+        outcome = handling(delivery, fail_some).run()
+    assert (outcome.failed, outcome.dead) == (2, 1)
+    statements.assert_sound()
+    (copy,) = statements.on("ems_msg", "INSERT")
+    assert copy.indexes == ["ems_msg.ems_msg_log"]
+    assert copy.steps[0].access == "const"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_retry_ends_by_its_place(
+    claimer: Claimer, handling: Callable[..., Handling], fails: bool
+) -> None:
+    claimed = claimer.claim_retry(MINUTE)
+    assert claimed
+    delivery, retry = claimed
+
+    def handle(messages: Any) -> Any:
+        return {messages[0]: ValueError("again")} if fails else None
+
+    with explained() as statements:
+        outcome = handling(delivery, handle, retry=retry).run()
+    assert outcome.failed == fails
+    statements.assert_sound()
+    assert indexes(statements, "ems_topic_group_log", "UPDATE") == {tuple(DELIVERY)}
+    ends = [*statements.on("ems_retry_msg", "UPDATE"), *statements.on("ems_retry_msg", "DELETE")]
+    assert ends
+    assert {tuple(s.indexes) for s in ends} == {("ems_retry_msg.ems_retry_place",)}

@@ -1,0 +1,95 @@
+"""The plans of what runs all the time beside the consumers: looks, leases and the sweep."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from streams import registry
+from streams.maintenance import sweep, sweep_if_due
+from streams.models import Delivery, Step, UtcNow
+from streams.runtime.client import Client
+from streams.runtime.feed import Feed
+from streams.runtime.poller import behind_groups, groups_with_due_retries
+from streams.subscriptions import Overrides
+from tests.plans.seed import EXPIRED, Seed
+from tests.plans.statements import explained
+
+pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
+
+
+def test_the_look_for_due_retries_jumps_from_group_to_group(seeded: Seed) -> None:
+    groups = [group.pk for group in seeded.groups]
+    with explained() as statements:
+        assert groups_with_due_retries(groups, "default") == set(groups)
+    statements.assert_sound()
+    (retries,) = statements
+    assert retries.indexes == ["ems_retry_msg.ems_retry_due"]
+    # A loose index scan: retries that wait for their time are not stepped over.
+    assert "Using index for group-by" in retries.steps[0].extra, retries
+
+
+def test_the_look_for_groups_behind_reads_their_cursors(seeded: Seed) -> None:
+    groups = [group.pk for group in seeded.groups]
+    with explained() as statements:
+        assert behind_groups(groups, "default") == set(groups)
+    statements.assert_sound()
+    (cursors,) = statements
+    assert "ems_cursor.ems_cursor_place" in cursors.indexes, cursors
+    assert "ems_partition.PRIMARY" in cursors.indexes, cursors
+
+
+def test_leases_are_renewed_by_client(seeded: Seed) -> None:
+    client = Client([group.pk for group in seeded.groups], "default")
+    client.register()
+    with explained() as statements:
+        assert client.renew()
+    statements.assert_sound()
+    (renewal,) = statements
+    assert renewal.indexes == ["ems_client.ems_client_group"]
+    with explained() as statements:
+        client.deregister()
+    assert {tuple(s.indexes) for s in statements} == {("ems_client.ems_client_group",)}
+
+
+def test_the_sweep_reads_open_deliveries_only(seeded: Seed) -> None:
+    with explained() as statements:
+        assert sweep("default") == 2 * EXPIRED * len(seeded.groups)
+    statements.assert_sound()
+    looks = statements.on("ems_topic_group_log")
+    assert looks[0].indexes[:3] == [
+        "ems_topic_group_log.ems_log_open",
+        "ems_group.PRIMARY",
+        "ems_topic.PRIMARY",
+    ]
+    assert {s.indexes[0] for s in looks[1:]} == {"ems_topic_group_log.PRIMARY"}
+    updates = statements.on("ems_topic_group_log", "UPDATE")
+    assert {s.indexes[0] for s in updates} == {"ems_topic_group_log.PRIMARY"}
+    (farewell,) = statements.on("ems_client", "DELETE")
+    assert farewell.indexes == ["ems_client.ems_client_lease"]
+
+
+def test_after_an_outage_the_sweep_extends_open_deliveries_only(seeded: Seed) -> None:
+    Step.objects.update(last_run_at=UtcNow(-timedelta(days=1)))
+    with explained() as statements:
+        assert sweep_if_due("default") == 0
+    (extension,) = statements.on("ems_topic_group_log", "UPDATE")
+    assert extension.indexes == ["ems_topic_group_log.ems_log_open"]
+    assert not Delivery.objects.open().filter(deadline__lt=UtcNow()).exists()
+
+
+def test_a_group_is_found_by_name_and_looked_up_by_key(
+    seeded: Seed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.consumer("topic-1", group="group-1")(print)
+    registration = registry.find("topic-1", "group-1")
+    assert registration
+    with explained() as statements:
+        feed = Feed(registration, "default", Overrides())
+        assert feed.limits()
+    statements.assert_sound()
+    found, current = statements.on("ems_group")
+    assert "ems_group.ems_group_name" in found.indexes
+    assert "ems_group.PRIMARY" in current.indexes

@@ -1,0 +1,93 @@
+"""Connections of a consumer process: kept open, and ended by the server when they fall silent."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import connection, connections, transaction
+
+from streams import consumer, send
+from streams.models import Cursor
+from streams.runtime import database
+from streams.runtime.database import IdleLimit
+from streams.sequencer import sequence
+from tests.consuming import Process
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+
+@pytest.fixture(autouse=True)
+def connections_as_before():
+    """IdleLimit changes the settings of the alias, for the life of its process."""
+    before = connections.settings["default"]["CONN_MAX_AGE"]
+    yield
+    connections.settings["default"]["CONN_MAX_AGE"] = before
+    connection.close()
+
+
+def wait_timeout():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@SESSION.wait_timeout")
+        return cursor.fetchone()[0]
+
+
+def test_connections_are_kept_open_between_steps():
+    limit = IdleLimit("default", [timedelta(seconds=60)])
+    limit.install()
+    connection.ensure_connection()
+    assert connection.close_at is None
+
+
+@pytest.mark.mysql
+def test_a_connection_may_be_silent_for_the_longest_call_and_a_margin():
+    limit = IdleLimit("default", [timedelta(seconds=60), timedelta(seconds=600)])
+    limit.install()
+    assert wait_timeout() == 610
+
+
+@pytest.mark.mysql
+def test_a_timeout_that_an_admin_has_lengthened_makes_room_for_itself():
+    limit = IdleLimit("default", [timedelta(seconds=60)])
+    limit.install()
+    assert wait_timeout() == 70
+    limit.allow(timedelta(seconds=30))
+    assert wait_timeout() == 70
+    limit.allow(timedelta(seconds=600))
+    assert wait_timeout() == 610
+
+
+@pytest.mark.mysql
+def test_the_lock_of_a_frozen_process_is_free_again_soon(second_connection, monkeypatch):
+    monkeypatch.setattr(database, "MARGIN", timedelta(seconds=1))
+    limit = IdleLimit("default", [timedelta(0)])
+    limit.install()
+    consumer("orders", group="mail")(print)
+    Process("mail")
+    frozen = second_connection()
+    with frozen.active():
+        transaction.set_autocommit(False)
+        list(Cursor.objects.select_for_update())  # and now it is frozen
+    started = time.monotonic()
+    with second_connection().active(), transaction.atomic():
+        assert list(Cursor.objects.select_for_update())
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.mysql
+def test_an_idle_connection_that_the_server_has_ended_is_opened_again(
+    second_connection, monkeypatch
+):
+    calls = []
+    consumer("orders", group="mail")(calls.append)
+    process = Process("mail")
+    send("orders", 1)
+    sequence("default")
+    second_connection().execute(f"KILL {connection.connection.thread_id()}")
+    while process.worker.step() != 0.0:
+        assert not calls
+    assert len(calls) == 1

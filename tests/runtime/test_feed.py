@@ -1,0 +1,186 @@
+"""A feed: the limits in force, and who is woken."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from streams import conf, consumer, send
+from streams.models import Access, ConsumerGroup, SystemConfig, Topic
+from streams.registry import find
+from streams.runtime import feed as feeds
+from streams.runtime.feed import Feed
+from streams.subscriptions import Overrides
+from streams.testing import advance
+from tests.consuming import Process
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+
+NONE = Overrides()
+
+
+def make_feed(overrides=NONE, **options):
+    consumer("orders", group="mail", **options)(print)
+    return Feed(find("orders", "mail"), "default", overrides)
+
+
+@pytest.fixture
+def always_fresh(monkeypatch):
+    monkeypatch.setattr(feeds, "FRESH_SECONDS", 0)
+
+
+# -- limits ------------------------------------------------------------------------------------
+
+
+def test_an_admins_change_holds_as_soon_as_it_is_read(always_fresh):
+    feed = make_feed(batch=10, consume_timeout=60)
+    assert feed.limits().batch == 10
+    ConsumerGroup.objects.update(batch=3, max_retries=2, consume_timeout=7)
+    limits = feed.limits()
+    assert (limits.batch, limits.max_retries) == (3, 2)
+    assert limits.consume_timeout == timedelta(seconds=7)
+    assert feed.consume_timeout() == timedelta(seconds=7)
+
+
+def test_what_was_read_holds_for_five_seconds(monkeypatch, django_assert_num_queries):
+    assert feeds.FRESH_SECONDS == 5
+    feed = make_feed()
+    feed.limits()
+    ConsumerGroup.objects.update(paused=True)
+    with django_assert_num_queries(0):
+        assert feed.limits() is not None
+    clock = time.monotonic
+    monkeypatch.setattr(feeds.time, "monotonic", lambda: clock() + 5.1)
+    assert feed.limits() is None
+
+
+def test_a_paused_group_claims_nothing_until_it_goes_on(always_fresh):
+    calls = []
+    consumer("orders", group="mail")(calls.append)
+    process = Process("mail")
+    send("orders", 1)
+    ConsumerGroup.objects.update(paused=True)
+    process.run_until_idle()
+    process.poller.step()
+    assert calls == []
+    ConsumerGroup.objects.update(paused=False)
+    process.run_until_idle()
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("access", "handled"),
+    [
+        (Access.READ_WRITE, 1),
+        (Access.READ_ONLY, 1),
+        (Access.WRITE_ONLY, 0),
+        (Access.DENIED, 0),
+    ],
+)
+def test_a_topic_that_is_not_to_be_read_is_not_consumed(always_fresh, access, handled):
+    calls = []
+    consumer("orders", group="mail")(calls.append)
+    process = Process("mail")
+    send("orders", 1)
+    Topic.objects.update(access=access)
+    process.run_until_idle()
+    assert len(calls) == handled
+    Topic.objects.update(access=Access.READ_WRITE)
+    process.run_until_idle()
+    assert len(calls) == 1
+
+
+def test_retries_of_a_paused_group_wait_too(always_fresh):
+    calls = []
+
+    @consumer("orders", group="mail")
+    def handle(message):
+        calls.append(message.attempt)
+        if message.attempt == 1:
+            raise ValueError
+
+    process = Process("mail")
+    send("orders", 1)
+    process.run_until_idle()
+    ConsumerGroup.objects.update(paused=True)
+    advance(timedelta(minutes=1))
+    process.client.register()
+    process.run_until_idle()
+    assert calls == [1]
+    ConsumerGroup.objects.update(paused=False)
+    process.run_until_idle()
+    assert calls == [1, 2]
+
+
+def test_a_group_that_was_deleted_claims_nothing(always_fresh):
+    feed = make_feed()
+    ConsumerGroup.objects.all().delete()
+    assert feed.limits() is None
+
+
+def test_run_time_settings_hold_where_nobody_said_otherwise(always_fresh):
+    feed = make_feed()
+    SystemConfig.objects.create(name="consumerBatchSize", value=77)
+    conf.forget()
+    assert feed.limits().batch == 77
+    assert make_feed(Overrides(batch=5)).limits().batch == 5
+
+
+# -- wake-ups ----------------------------------------------------------------------------------
+
+
+def waiting(feed, seconds=60.0):
+    thread = threading.Thread(target=feed.wait, args=(seconds,), daemon=True)
+    thread.start()
+    return thread
+
+
+def test_the_first_look_needs_no_wake_up():
+    feed = make_feed()
+    started = time.monotonic()
+    feed.wait(60)
+    assert time.monotonic() - started < 10
+
+
+def test_a_wake_up_wakes_one_worker():
+    feed = make_feed()
+    feed.wait(0)
+    workers = [waiting(feed), waiting(feed)]
+    feed.wake()
+    deadline = time.monotonic() + 10
+    while all(w.is_alive() for w in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    workers[0].join(0.05)
+    workers[1].join(0.05)
+    assert sum(w.is_alive() for w in workers) == 1
+    feed.wake()
+    for worker in workers:
+        worker.join(10)
+    assert not any(w.is_alive() for w in workers)
+
+
+def test_a_wake_up_before_the_wait_is_not_lost():
+    feed = make_feed()
+    feed.wait(0)
+    feed.wake()
+    worker = waiting(feed)
+    worker.join(10)
+    assert not worker.is_alive()
+
+
+def test_stopping_wakes_all():
+    feed = make_feed()
+    feed.wait(0)
+    workers = [waiting(feed) for _ in range(3)]
+    feed.stop()
+    for worker in workers:
+        worker.join(10)
+    assert not any(w.is_alive() for w in workers)

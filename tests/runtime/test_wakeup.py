@@ -1,0 +1,116 @@
+"""Announcements to Redis: coalesced, never in the way, never lost while Redis is there."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from streams.runtime import wakeup
+from streams.runtime.wakeup import Announcer
+
+
+class FakeRedis:
+    """Publishes into a list, and lets the test hold a publication up."""
+
+    def __init__(self):
+        self.published = []
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def publish(self, channel, message):
+        self.begun.set()
+        self.go_on.wait(10)
+        self.published.append(channel)
+
+
+@pytest.fixture
+def redis(monkeypatch):
+    fake = FakeRedis()
+    monkeypatch.setattr(wakeup, "_redis", lambda: fake)
+    return fake
+
+
+def wait_for(condition):
+    limit = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < limit, "it never happened"
+        time.sleep(0.005)
+
+
+def test_an_announcement_is_published(redis):
+    Announcer().announce("default")
+    wait_for(lambda: redis.published)
+    assert redis.published == [wakeup.channel("default")]
+
+
+def test_many_announcements_in_a_moment_are_few_publications(redis):
+    announcer = Announcer()
+    for _ in range(1000):
+        announcer.announce("default")
+    announcer.flush()
+    wait_for(lambda: redis.published)
+    assert len(redis.published) < 100
+
+
+def test_an_announcement_during_a_publication_is_published_too(redis):
+    """The consumers may have looked before this second commit."""
+    announcer = Announcer()
+    redis.go_on.clear()
+    announcer.announce("default")
+    assert redis.begun.wait(10)
+    announcer.announce("default")
+    redis.go_on.set()
+    wait_for(lambda: len(redis.published) == 2)
+
+
+def test_announcing_does_not_wait_for_a_publication(redis):
+    announcer = Announcer()
+    redis.go_on.clear()
+    started = time.monotonic()
+    for _ in range(100):
+        announcer.announce("default")
+    assert time.monotonic() - started < 1
+    redis.go_on.set()
+
+
+def test_each_alias_has_a_channel_of_its_own(redis):
+    announcer = Announcer()
+    announcer.announce("default")
+    announcer.announce("other")
+    wait_for(lambda: len(set(redis.published)) == 2)
+
+
+def test_an_error_of_redis_is_survived(redis, monkeypatch):
+    monkeypatch.setattr(wakeup, "RECONNECT_SECONDS", 0.01)
+    publish, errors = redis.publish, [ConnectionError("gone")]
+
+    def fail_once(channel, message):
+        if errors:
+            raise errors.pop()
+        publish(channel, message)
+
+    monkeypatch.setattr(redis, "publish", fail_once)
+    announcer = Announcer()
+    announcer.announce("default")
+    wait_for(lambda: not errors)
+    wait_for(lambda: announcer.announce("default") or redis.published)
+
+
+def test_the_last_word_has_a_limit(redis):
+    announcer = Announcer()
+    redis.go_on.clear()
+    announcer.announce("default")
+    started = time.monotonic()
+    announcer.flush()
+    assert time.monotonic() - started < 5 * wakeup.LAST_WORD_SECONDS
+    redis.go_on.set()
+
+
+def test_the_last_word_is_waited_for(redis):
+    announcer = Announcer()
+    announcer.announce("default")
+    announcer.flush()
+    assert redis.published

@@ -1,0 +1,243 @@
+"""Steps of a worker, on a real database."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import OperationalError, ProgrammingError
+
+from streams import Outgoing, claims, consumer, send, send_many
+from streams.models import Consumer, Delivery, RetryMessage, State
+from streams.models.retry import Again
+from streams.runtime import worker as workers
+from streams.sequencer import sequence
+from tests.consuming import Process
+from tests.faults import Once, statements
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+
+@pytest.fixture
+def calls():
+    return []
+
+
+@pytest.fixture
+def process(calls):
+    consumer("orders", group="mail")(calls.append)
+    return Process("mail")
+
+
+def test_a_step_that_found_nothing_asks_to_wait(process):
+    assert process.worker.step() == workers.LOOK_SECONDS
+
+
+def test_a_step_that_found_something_asks_for_the_next_one(process, calls):
+    send("orders", 1)
+    sequence("default")
+    assert process.worker.step() == 0.0
+    assert len(calls) == 1
+    assert process.worker.step() > 0
+
+
+def test_a_step_claims_for_the_client_as_it_is_now(process):
+    process.client.register()
+    send("orders", 1)
+    sequence("default")
+    process.worker.step()
+    assert Delivery.objects.get().client_id == process.client.client_id
+    assert Delivery.objects.get().thread == "mail-0"
+
+
+def test_a_claim_wakes_the_next_worker(process):
+    process.feed.wait(0)
+    send("orders", 1)
+    sequence("default")
+    process.worker.step()
+    assert process.feed._woken
+
+
+def test_a_worker_that_stops_claims_nothing(process):
+    send("orders", 1)
+    sequence("default")
+    process.lifecycle.stop()
+    assert process.worker.step() > 0
+    assert not Delivery.objects.exists()
+
+
+def test_what_is_handled_is_held_and_then_let_go(process, calls):
+    seen = []
+
+    def handle(message):
+        seen.append([h.delivery.pk for h in process.held.all()])
+
+    consumer("other", group="other")(handle)
+    process = Process("other")
+    send("other", 1)
+    sequence("default")
+    process.worker.step()
+    assert seen == [[Delivery.objects.get().pk]]
+    assert process.held.all() == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationalError(2006, "Server has gone away"),
+        OperationalError(1053, "Server shutdown in progress"),
+        OperationalError(1290, "running with the --read-only option"),
+    ],
+    ids=lambda error: str(error.args[0]),
+)
+def test_a_database_that_is_away_is_waited_for(process, error, monkeypatch):
+    def fail(timeout):
+        raise error
+
+    monkeypatch.setattr(process.worker._claimer, "claim_retry", fail)
+    assert process.worker.step() == workers.AFTER_ERROR_SECONDS
+
+
+def test_an_error_that_is_a_bug_is_raised(process):
+    def fail(execute):
+        raise ProgrammingError(1146, "Table 'ems_cursor' doesn't exist")
+
+    send("orders", 1)
+    sequence("default")
+    with statements(Once("`ems_cursor`", fail)), pytest.raises(ProgrammingError):
+        process.worker.step()
+
+
+def test_a_worker_thread_that_fails_stops_the_process(process):
+    def fail(execute):
+        raise ProgrammingError(1146, "Table 'ems_cursor' doesn't exist")
+
+    with statements(Once("`ems_cursor`", fail)):
+        process.worker.start()
+        process.worker.join(30)
+    assert "mail-0" in process.lifecycle.failure
+
+
+def wait_until_wanted_alone(process):
+    limit = time.monotonic() + 10
+    while not process.gate.wanted_alone:
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def suspects(process, *offsets):
+    """Retries of messages whose process has died: they run alone."""
+    group, place = process.feed.group.pk, process.feed.group.cursors.get().partition_id
+    rows = [Again(offset, 2, alone=True) for offset in offsets]
+    RetryMessage.objects.schedule(group, place, rows)
+
+
+def test_a_message_whose_process_died_runs_with_nothing_beside_it(in_thread):
+    running, beside = set(), {}
+    begun, go_on = threading.Event(), threading.Event()
+
+    @consumer("orders", group="mail", batch=1)
+    def handle(messages):
+        offset = messages[0].offset
+        running.add(offset)
+        begun.set()
+        if offset == 0:
+            go_on.wait(10)
+        beside[offset] = set(running) - {offset}
+        running.remove(offset)
+
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(2)])
+    sequence("default")
+    first = in_thread(process.worker.step)
+    assert begun.wait(10)
+    suspects(process, 1)
+    alone = in_thread(process.new_worker(1).step)
+    wait_until_wanted_alone(process)
+    assert running == {0}
+    go_on.set()
+    first.result(30)
+    alone.result(30)
+    assert beside == {0: set(), 1: set()}
+
+
+def test_a_batch_comes_to_an_end_when_a_message_wants_to_run_alone(calls):
+    @consumer("orders", group="mail")
+    def handle(message):
+        calls.append((message.offset, message.attempt))
+        process.gate._waiting_alone = 1
+
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    process.worker.step()
+    assert calls == [(0, 1)]
+    assert Delivery.objects.get().state == State.RELEASED
+    found = sorted(RetryMessage.objects.due().values_list("offset", "attempt"))
+    assert found == [(1, 1), (2, 1)]
+
+
+def test_who_waits_to_run_alone_keeps_its_lease(in_thread):
+    """Claimed, held by the heartbeat, and not begun: its attempt is unspent."""
+    consumer("orders", group="mail")(lambda message: None)
+    process = Process("mail")
+    send("orders", 1)
+    sequence("default")
+    suspects(process, 0)
+    with process.gate.together():
+        waiting = in_thread(process.worker.step)
+        wait_until_wanted_alone(process)
+        Delivery.objects.update(deadline=Consumer.objects.get().started_at)
+        process.heartbeat.step()
+        delivery = Delivery.objects.get()
+        assert delivery.started_at is None
+        assert delivery.deadline > Consumer.objects.get().lease_until
+    waiting.result(30)
+    assert Delivery.objects.get().state == State.DONE
+
+
+def test_who_waits_to_run_alone_gives_back_when_the_process_stops(in_thread):
+    consumer("orders", group="mail")(lambda message: None)
+    process = Process("mail")
+    send("orders", 1)
+    sequence("default")
+    suspects(process, 0)
+    with process.gate.together():
+        waiting = in_thread(process.worker.step)
+        wait_until_wanted_alone(process)
+        process.lifecycle.stop()
+    waiting.result(30)
+    row = RetryMessage.objects.due().get()
+    assert (row.attempt, row.alone) == (2, True)
+    assert Delivery.objects.get().state == State.RELEASED
+
+
+def test_claims_are_limited_in_bytes_but_never_to_nothing(monkeypatch):
+    monkeypatch.setattr(claims, "CLAIM_BYTES", 1000)
+    sizes = []
+
+    @consumer("orders", group="mail", batch=10)
+    def handle(messages):
+        sizes.append([m.size for m in messages])
+
+    process = Process("mail")
+    send_many([Outgoing("orders", b"x" * size) for size in (400, 400, 400, 5000, 1, 1)])
+    process.run_until_idle()
+    assert sizes == [[400, 400], [400], [5000], [1, 1]]
+
+
+def test_the_timeout_of_a_claim_is_its_lease():
+    seen = []
+    consumer("orders", group="mail", consume_timeout=90)(
+        lambda message: seen.append(Delivery.objects.get())
+    )
+    process = Process("mail")
+    send("orders", 1)
+    process.run_until_idle()
+    lease = seen[0].deadline - seen[0].claimed_at
+    assert timedelta(seconds=89.9) < lease < timedelta(seconds=91)

@@ -1,0 +1,170 @@
+"""Settings: wrong ones are named at once; run-time ones are fresh, and never trusted blindly."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+
+from streams import conf
+from streams.conf import DEFAULTS, LADDER, MINUTE
+from streams.errors import ConfigurationError
+from streams.models import SystemConfig
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"POLL_SECOND": 1}, "POLL_SECONDS"),
+        ({"redis": None}, "redis"),
+        ({"RETRY_DELAY": [1]}, "RETRY_DELAYS"),
+        ({"WHATEVER_THIS_IS": 1}, "WHATEVER_THIS_IS"),
+        ({"POLL_SECONDS": 0}, "POLL_SECONDS"),
+        ({"POLL_SECONDS": -1}, "POLL_SECONDS"),
+        ({"POLL_SECONDS": "1"}, "POLL_SECONDS"),
+        ({"POLL_SECONDS": True}, "POLL_SECONDS"),
+        ({"POLL_SECONDS": None}, "POLL_SECONDS"),
+        ({"POLL_SECONDS": float("nan")}, "POLL_SECONDS"),
+        ({"POLL_SECONDS": float("inf")}, "POLL_SECONDS"),
+        ({"DRAIN_SECONDS": 0}, "DRAIN_SECONDS"),
+        ({"DRAIN_SECONDS": "30"}, "DRAIN_SECONDS"),
+        ({"RETRY_DELAYS": []}, "RETRY_DELAYS"),
+        ({"RETRY_DELAYS": [10, 0]}, "RETRY_DELAYS"),
+        ({"RETRY_DELAYS": [10, "20"]}, "RETRY_DELAYS"),
+        ({"RETRY_DELAYS": [10, float("inf")]}, "RETRY_DELAYS"),
+        ({"RETRY_DELAYS": 10}, "RETRY_DELAYS"),
+        ({"RETRY_DELAYS": "10"}, "RETRY_DELAYS"),
+        ({"DATABASE": "replica"}, "replica"),
+        ({"REDIS": "nowhere"}, "nowhere"),
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_is_named_and_stops_the_project(wrong, says, settings):
+    settings.EMS = wrong
+    with pytest.raises(ConfigurationError, match=says):
+        conf.settings()
+    with pytest.raises(SystemCheckError, match=says):
+        call_command("check", tags=["ems"])
+
+
+@pytest.mark.parametrize("wrong", [[], "", 7, [("POLL_SECONDS", 1)]], ids=repr)
+def test_the_setting_must_be_a_dict(wrong, settings):
+    settings.EMS = wrong
+    with pytest.raises(ConfigurationError, match="EMS"):
+        conf.settings()
+
+
+def test_without_the_setting_the_defaults_are_in_force(settings):
+    del settings.EMS
+    found = conf.settings()
+    assert found == conf.Settings()
+    assert (found.DATABASE, found.REDIS, found.POLL_SECONDS, found.DRAIN_SECONDS) == (
+        "default",
+        None,
+        1.0,
+        30.0,
+    )
+    assert found.RETRY_DELAYS == LADDER
+    call_command("check", tags=["ems"])
+
+
+def test_the_ladder_is_that_of_rocketmq():
+    assert (
+        10,
+        30,
+        *(n * MINUTE for n in range(1, 11)),
+        20 * MINUTE,
+        30 * MINUTE,
+        60 * MINUTE,
+        120 * MINUTE,
+    ) == LADDER
+    assert len(LADDER) == DEFAULTS["consumerRetryMaxTimes"] == 16
+
+
+def test_a_changed_setting_is_read_again(ems_settings):
+    assert conf.database() == "default"
+    assert conf.database("other") == "other"
+    ems_settings(DATABASE="other", POLL_SECONDS=0.25)
+    assert conf.database() == "other"
+    assert conf.database("default") == "default"
+    assert conf.poll_interval() == timedelta(seconds=0.25)
+
+
+# --- run-time settings ------------------------------------------------------------------------
+
+ON_DISK = pytest.mark.django_db(transaction=True)
+
+
+@ON_DISK
+def test_a_row_overrides_the_default_in_the_code():
+    assert {name: conf.system(name, "default") for name in DEFAULTS} == DEFAULTS
+    SystemConfig.objects.create(name="consumerBatchSize", value=7)
+    conf.forget()
+    assert conf.system("consumerBatchSize", "default") == 7
+    assert conf.system("consumerThreads", "default") == DEFAULTS["consumerThreads"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("autoCreateTopic", "no"),
+        ("autoCreateTopic", 0),
+        ("msgMaxSizeInBytes", "10"),
+        ("msgMaxSizeInBytes", True),
+        ("msgMaxSizeInBytes", 0),
+        ("msgMaxSizeInBytes", -1),
+        ("msgMaxSizeInBytes", 1.5),
+        ("consumerBatchSize", [10]),
+        ("consumerThreads", {}),
+        ("consumerRetryMaxTimes", -1),
+        ("consumeTimeoutSeconds", 0),
+        ("noSuchSetting", 1),
+    ],
+)
+@ON_DISK
+def test_a_value_that_cannot_be_is_refused_by_forms_and_ignored_at_run_time(name, value):
+    with pytest.raises(ValidationError):
+        SystemConfig(name=name, value=value).full_clean()
+    SystemConfig.objects.create(name=name, value=value)  # by hand, past the form
+    conf.forget()
+    assert {name: conf.system(name, "default") for name in DEFAULTS} == DEFAULTS
+
+
+@ON_DISK
+def test_no_retries_is_a_choice():
+    SystemConfig(name="consumerRetryMaxTimes", value=0).full_clean()
+    SystemConfig.objects.create(name="consumerRetryMaxTimes", value=0)
+    conf.forget()
+    assert conf.system("consumerRetryMaxTimes", "default") == 0
+
+
+@ON_DISK
+def test_what_is_read_is_kept_for_a_while_and_no_longer(django_assert_num_queries, monkeypatch):
+    with django_assert_num_queries(1):
+        conf.system("consumerThreads", "default")
+        conf.system("consumerThreads", "default")
+        conf.system("autoCreateTopic", "default")
+    SystemConfig.objects.create(name="consumerThreads", value=2)
+    assert conf.system("consumerThreads", "default") == 5
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + conf.FRESH_SECONDS)
+    assert conf.system("consumerThreads", "default") == 2
+
+
+@ON_DISK
+def test_all_threads_share_what_is_read(in_thread, django_assert_num_queries):
+    assert in_thread(conf.system, "consumerThreads", "default").result(10) == 5
+    with django_assert_num_queries(0):
+        conf.system("consumerThreads", "default")
+
+
+@pytest.mark.django_db
+def test_in_a_test_case_every_test_sees_its_own_rows_at_once():
+    assert conf.system("consumerThreads", "default") == 5
+    SystemConfig.objects.create(name="consumerThreads", value=2)
+    assert conf.system("consumerThreads", "default") == 2
+    assert not conf._cache

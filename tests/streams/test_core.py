@@ -1,0 +1,89 @@
+"""First light: what is sent in a transaction is consumed by a group."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from streams import ReceivedMessage, Reject, consumer, registry, send
+from streams.models import DeadMessage, Delivery, Message, RetryMessage, State
+from streams.testing import advance, drain, sent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def clean_registry(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+def test_a_sent_message_is_handled_once():
+    seen = []
+    consumer("orders", group="mail")(seen.append)
+    result = send("orders", {"n": 1}, key="k", tag="t", headers={"a": "b"})
+    assert Message.objects.get().pk == result.message_id
+    assert sent("orders", key="k")[0].body == {"n": 1}
+    assert drain().done == 1
+    (message,) = seen
+    assert isinstance(message, ReceivedMessage)
+    assert (message.body, message.key, message.tag, message.headers) == (
+        {"n": 1},
+        "k",
+        "t",
+        {"a": "b"},
+    )
+    assert (message.offset, message.attempt) == (0, 1)
+    assert drain().done == 0
+    assert Delivery.objects.get().state == State.DONE
+
+
+def test_a_failing_message_climbs_the_ladder_and_dies():
+    attempts = []
+
+    @consumer("orders", group="mail", max_retries=2)
+    def fail(message):
+        attempts.append(message.attempt)
+        raise ZeroDivisionError("no")
+
+    send("orders", b"\x00\xff")
+    assert drain().failed == 1
+    assert RetryMessage.objects.get().attempt == 2
+    assert drain().failed == 0
+    advance(timedelta(seconds=13))
+    assert drain().failed == 1
+    advance(timedelta(seconds=37))
+    result = drain()
+    assert (result.failed, result.dead) == (1, 1)
+    assert attempts == [1, 2, 3]
+    letter = DeadMessage.objects.get()
+    assert bytes(letter.body) == b"\x00\xff"
+    assert letter.attempts == 3
+    assert letter.error_class == "ZeroDivisionError"
+    assert "raise ZeroDivisionError" in letter.traceback
+    assert not RetryMessage.objects.exists()
+
+
+def test_batches_may_fail_in_part():
+    @consumer("orders", group="mail", batch=10)
+    def handle(messages):
+        return {m: Reject("odd") for m in messages if m.body % 2}
+
+    for n in range(5):
+        send("orders", n)
+    result = drain()
+    assert (result.done, result.failed, result.dead) == (3, 2, 2)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_rolled_back_send_is_never_seen():
+    seen = []
+    consumer("orders", group="mail")(seen.append)
+    with pytest.raises(KeyError), transaction.atomic():
+        send("orders", 1)
+        raise KeyError
+    send("orders", 2)
+    drain()
+    assert [m.body for m in seen] == [2]
+    assert [m.offset for m in seen] == [0]
