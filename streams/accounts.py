@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from django.db.models import Max
+from django.db.models import Exists, Max, OuterRef
 from django.utils.translation import gettext as _
 
 from streams.conf import MAX_BATCH
@@ -24,6 +24,7 @@ class Claim(NamedTuple):
     kind: str
     state: str
     failed: int
+    dead: int
     missing: int
 
 
@@ -37,9 +38,11 @@ class Account:
         self._floor = max(cursor.start_offset, cursor.partition.first_offset)
         self._next = cursor.next_offset
         self._where = f"{cursor.group.name} on {cursor.partition}"
+        self._using = using
         self._end = end
         self.covered = max(covered, self._floor)
-        place = {"group": cursor.group_id, "partition": cursor.partition_id}
+        self._place = place = {"group": cursor.group_id, "partition": cursor.partition_id}
+        self._start = start
         deliveries = Delivery.objects.using(using).filter(**place)
         if start <= self._floor:
             # The first window, or the purge has overtaken us: what covers the floor may have
@@ -57,9 +60,6 @@ class Account:
         self._retries = set(
             RetryMessage.objects.using(using).filter(**span).values_list("offset", flat=True)
         )
-        # Redriven letters are history: what was redriven is a retry, or was delivered again.
-        letters = DeadMessage.objects.using(using).waiting().filter(**span)
-        self._dead = set(letters.values_list("offset", flat=True))
         self._ranges = [claim for claim in self._claims if claim.kind != Kind.RETRY]
         self._last_retry: dict[int, int] = {}
         for claim in self._claims:
@@ -80,39 +80,63 @@ class Account:
         if self.covered < self._end:
             yield self._uncovered(self._end)
             self.covered = self._end
+        yield from self._lost_after_redrive()
 
     def _uncovered(self, end: int) -> Finding:
         return Finding.stretch("uncovered", self._where, range(self.covered, end))
 
     def _lost_by(self, claim: Claim) -> str:
-        """What it did not do, and what is in no other place, in words; empty if there is nothing.
+        """What it did not do and nobody else will, in words; empty if there is nothing.
 
-        Bodies that were gone are counted as missing, and nothing more is known of them.
+        How many of its offsets are dead or had no body is on the claim, but not which: dead
+        letters may have been discarded.
         """
         unsettled = range(claim.progress, claim.last_offset + 1)
         if claim.state in (State.START, State.SKIPPED):
             unsettled = range(0)  # still in hand, or passed over on purpose
         if not unsettled and not claim.failed:
             return ""
-        lost = [offset for offset in unsettled if not self._knows(offset, claim)]
-        if len(lost) > claim.missing:
-            return _("nothing is known of offsets %s") % _few(lost)
-        failed = claim.failed - (claim.missing - len(lost))
-        if failed > 0:
-            settled = range(claim.first_offset, claim.progress)
-            found = sum(1 for offset in settled if self._knows(offset, claim))
-            if found < failed:
-                values = {"failed": failed, "found": found}
-                return _("%(failed)d have failed, %(found)d are to be found") % values
+        given_up = claim.dead + claim.missing
+        nowhere = [offset for offset in unsettled if not self._goes_on(offset, claim)]
+        if len(nowhere) > given_up:
+            return _("nothing is known of offsets %s") % _few(nowhere)
+        expected = claim.failed - (given_up - len(nowhere))
+        settled = range(claim.first_offset, claim.progress)
+        if expected > 0:
+            found = sum(1 for offset in settled if self._goes_on(offset, claim))
+            if found < expected:
+                values = {"expected": expected, "found": found}
+                return _("%(expected)d failed and are not dead, %(found)d go on") % values
         return ""
 
-    def _knows(self, offset: int, claim: Claim) -> bool:
-        """Whether the offset was purged, or is somewhere else since this claim of it."""
+    def _lost_after_redrive(self) -> Iterator[Finding]:
+        """What was redriven waits as a retry, or was delivered since."""
+        here = {"partition": OuterRef("partition"), "group": OuterRef("group")}
+        waits = RetryMessage.objects.using(self._using).filter(**here, offset=OuterRef("offset"))
+        delivered = Delivery.objects.using(self._using).filter(
+            **here,
+            kind=Kind.RETRY,
+            first_offset=OuterRef("offset"),
+            claimed_at__gte=OuterRef("redriven_at"),
+        )
+        letters = DeadMessage.objects.using(self._using).filter(
+            ~Exists(waits),
+            ~Exists(delivered),
+            **self._place,
+            offset__gte=self._start,
+            offset__lt=self._end,
+            redriven_at__isnull=False,
+        )
+        for letter in letters.order_by("offset").values_list("pk", flat=True):
+            detail = _("dead letter %d was redriven, and is no retry") % letter
+            yield Finding("lost failure", self._where, detail)
+
+    def _goes_on(self, offset: int, claim: Claim) -> bool:
+        """Whether the group sees the offset again after this claim, or has; or it was purged."""
         return (
             offset < self._floor
-            or offset >= self._next  # to be claimed once more
+            or offset >= self._next
             or offset in self._retries
-            or offset in self._dead
             or self._last_retry.get(offset, 0) > claim.pk
             or self._claimed_again(offset, claim)
         )

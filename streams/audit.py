@@ -99,7 +99,8 @@ def _irregular(log: MessageQuerySet, where: str, start: int, end: int) -> Iterat
     if counted["rows"] == counted["offsets"] == end - start:
         return
     expected = start
-    for offset in [*inside.order_by("offset").values_list("offset", flat=True), end]:
+    offsets = inside.order_by("offset").values_list("offset", flat=True)
+    for offset in [offset for offset in offsets if offset is not None] + [end]:
         if offset < expected:
             yield Finding("repeat", where, _("offset %d is there more than once") % offset)
         if offset > expected:
@@ -125,22 +126,24 @@ def _group(position: Position, using: str) -> Window:
 
 def _open(position: Position, using: str) -> Window:
     """Deliveries in hand: every one ends, and a retry has its row to end with."""
-    deliveries = Delivery.objects.using(using).open().order_by("deadline")
-    rows = RetryMessage.objects.using(using).filter(
+    row = RetryMessage.objects.using(using).filter(
         group=OuterRef("group"),
         partition=OuterRef("partition"),
         offset=OuterRef("first_offset"),
         delivery=OuterRef("pk"),
     )
-    findings = []
-    for delivery in deliveries.filter(deadline__lt=UtcNow(-OVERDUE))[:WINDOW]:
-        detail = _("delivery %(id)d should have ended at %(deadline)s UTC")
-        values = {"id": delivery.pk, "deadline": f"{delivery.deadline:%Y-%m-%d %H:%M:%S}"}
-        findings.append(Finding("unended", _where(delivery, using), detail % values))
-    for delivery in deliveries.filter(~Exists(rows), kind=Kind.RETRY)[:WINDOW]:
-        detail = _("delivery %d retries an offset that has no retry row") % delivery.pk
-        findings.append(Finding("lost failure", _where(delivery, using), detail))
-    return Window(findings, position.next_stage(), _("open deliveries"))
+    deliveries = Delivery.objects.using(using).open().order_by("deadline")
+    overdue = deliveries.filter(deadline__lt=UtcNow(-OVERDUE))
+    rowless = deliveries.filter(~Exists(row), kind=Kind.RETRY)
+    bad: list[Bad] = [
+        ("unended", d.group_id, d.partition_id, d.first_offset, _("delivery %d") % d.pk)
+        for d in overdue[:WINDOW]
+    ]
+    bad += [
+        ("lost failure", d.group_id, d.partition_id, d.first_offset, _("no retry row for it"))
+        for d in rowless[:WINDOW]
+    ]
+    return Window(_named(bad, using), position.next_stage(), _("open deliveries"))
 
 
 def _retries(position: Position, using: str) -> Window:
@@ -151,28 +154,38 @@ def _retries(position: Position, using: str) -> Window:
     )
     letter = DeadMessage.objects.using(using).filter(pk=OuterRef("dead_letter"))
     rows = RetryMessage.objects.using(using).filter(pk__gte=position.row).order_by("pk")
-    checked = rows.annotate(held=Exists(holder), body=Exists(body), letter=Exists(letter))
-    findings = []
-    last = None
-    for row in checked[:WINDOW]:
-        last = row.pk
-        if row.delivery_id and not row.held:
-            detail = _("it is held by delivery %d, which has ended") % row.delivery_id
-            where = f"{_where(row, using)} at {row.offset}"
-            findings.append(Finding("stuck retry", where, detail))
-        if not (row.body or row.letter):
-            where = f"{_where(row, using)} at {row.offset}"
-            findings.append(Finding("retry without body", where, _("the message is gone")))
-    if last is None:
-        return Window(findings, position.next_stage(), _("retries"))
-    return Window(findings, Position(position.stage, last + 1), _("retries"))
+    rows = rows.annotate(is_held=Exists(holder), has_body=Exists(body) | Exists(letter))
+    columns = ("pk", "group", "partition", "offset", "delivery", "is_held", "has_body")
+    then = position.next_stage()
+    bad: list[Bad] = []
+    for row in rows.values_list(*columns)[:WINDOW]:
+        pk, group, partition, offset, delivery, is_held, has_body = row
+        then = Position(position.stage, pk + 1)
+        if delivery and not is_held:
+            detail = _("held by delivery %d, which has ended") % delivery
+            bad.append(("stuck retry", group, partition, offset, detail))
+        if not has_body:
+            bad.append(("retry without body", group, partition, offset, _("its message is gone")))
+    return Window(_named(bad, using), then, _("retries"))
 
 
-def _where(row: Delivery | RetryMessage, using: str) -> str:
-    # Not joined: the servers might begin with the other table, and sort this one.
-    group = ConsumerGroup.objects.using(using).get(pk=row.group_id)
-    partition = Partition.objects.using(using).select_related("topic").get(pk=row.partition_id)
-    return f"{group.name} on {partition}"
+# Kind, ids of group and partition, offset, detail.
+Bad = tuple[str, int, int, int, str]
+
+
+def _named(bad: list[Bad], using: str) -> list[Finding]:
+    """Findings with the names of groups and partitions.
+
+    Not joined to the rows: the servers might begin with the other table, and sort the large one.
+    """
+    if not bad:
+        return []
+    groups = dict(ConsumerGroup.objects.using(using).values_list("pk", "name"))
+    partitions = Partition.objects.using(using).select_related("topic").in_bulk()
+    return [
+        Finding(kind, f"{groups.get(group)} on {partitions.get(partition)} at {offset}", detail)
+        for kind, group, partition, offset, detail in bad
+    ]
 
 
 _LOOKS: dict[str, Callable[[Position, str], Window]] = {

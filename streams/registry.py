@@ -111,13 +111,7 @@ def consumer(
     _require(batch is None or _is_count(batch, 1, MAX_BATCH), "batch", f"1 … {MAX_BATCH}")
     _require(threads is None or _is_count(threads, 1, 1000), "threads", "1 … 1000")
     _require(max_retries is None or _is_count(max_retries, 0, 10**6), "max_retries", "≥ 0")
-    _require(
-        consume_timeout is None
-        or _is_count(consume_timeout, 1, 10**6)
-        or (isinstance(consume_timeout, float) and 0 < consume_timeout <= 10**6),
-        "consume_timeout",
-        "a number of seconds > 0",
-    )
+    _require(consume_timeout is None or _is_time(consume_timeout), "consume_timeout", "> 0")
     _require(isinstance(atomic, bool), "atomic", "True / False")
     _require(start in ("earliest", "latest"), "start", "'earliest' / 'latest'")
 
@@ -150,6 +144,10 @@ def consumer(
 
 def _is_count(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and value is not True and 0 < value <= 10**6
 
 
 def _require(valid: bool, name: str, allowed: str) -> None:

@@ -10,7 +10,7 @@ from django.db.models import Model
 from streams.maintenance import sweep
 from streams.models import Delivery, RetryMessage
 from streams.models.consumer import LEASE
-from streams.registry import registrations
+from streams.registry import Registration, find, registrations
 from streams.runtime.client import Client
 from streams.runtime.database import IdleLimit
 from streams.runtime.feed import Feed
@@ -26,7 +26,15 @@ from streams.testing import advance, drain
 # Past every lease and every deadline of a test.
 LONG_AFTER = max(LEASE, timedelta(seconds=60)) * 2
 
+MINUTE = timedelta(minutes=1)
 NONE = Overrides()
+
+
+def registered(topic: str, group: str) -> Registration:
+    """What was registered for a group: as find(), which may find nothing."""
+    registration = find(topic, group)
+    assert registration is not None
+    return registration
 
 
 class Process:
@@ -67,6 +75,18 @@ class Process:
             idle_limit=IdleLimit(self.using, [self.feed.consume_timeout()]),
             using=self.using,
         )
+
+    def claim(self, batch: int = 10, timeout: timedelta = MINUTE) -> Delivery:
+        """Claim new messages and leave it at that."""
+        delivery = self.worker._claimer.claim(batch, timeout)
+        assert delivery is not None
+        return delivery
+
+    def claim_retry(self, timeout: timedelta = MINUTE) -> tuple[Delivery, RetryMessage]:
+        self.worker._claimer.client_id = self.client.client_id
+        claimed = self.worker._claimer.claim_retry(timeout)
+        assert claimed is not None
+        return claimed
 
     def run_until_idle(self) -> None:
         """Sequence, claim, handle, settle, until nothing is due."""

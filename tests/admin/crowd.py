@@ -29,7 +29,7 @@ FILL_DELIVERIES = """
 INSERT INTO ems_topic_group_log (group_id, partition_id, first_offset, last_offset, progress, kind,
     attempt, client_id, thread, token, state, claimed_at, started_at, deadline, finished_at, failed,
     dead, missing, error)
-SELECT %s, %s, %s + n, %s + n, %s + n + 1, 'new', 1, '10.0.0.1@7@abc', 'mail-0', MD5(n),
+SELECT %s, %s, %s + n, %s + n, %s + n + 1, 'new', 1, '10.0.0.1@7@abc', 'mail-0', LPAD(n, 32, '0'),
        IF(n %% 100 = 7, 'RETRY', 'DONE'), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6),
        UTC_TIMESTAMP(6), n %% 100 = 7, 0, 0, IF(n %% 100 = 7, 'ValueError: no', '')
 FROM numbers WHERE n < %s ORDER BY n

@@ -16,7 +16,7 @@ from django.urls import reverse
 from streams.models import ConsumerGroup, DeadMessage, Message, Partition
 from tests.admin.crowd import fill
 
-pytestmark = [pytest.mark.bench, pytest.mark.mysql, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.django_db, pytest.mark.bench, pytest.mark.mysql, pytest.mark.timeout(1800)]
 
 LIMIT_SECONDS = 0.3
 ROUNDS = 5

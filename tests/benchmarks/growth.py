@@ -13,7 +13,7 @@ from tests.benchmarks.figures import Figure
 from tests.benchmarks.server import connect, execute
 
 if TYPE_CHECKING:
-    from streams.models import ConsumerGroup
+    from streams.models import ConsumerGroup, Partition
 
 TOPIC = "bench-growth"
 MINUTE = timedelta(minutes=1)
@@ -32,7 +32,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
     filled = 0
     for size in (small, large):
         fill(plain, partition.pk, filled, size - filled, size=50)
-        _deliveries(plain, group.pk, partition.pk, filled, size)
+        _deliveries(group, partition, filled, size)
         filled = size
         execute(plain, "ANALYZE TABLE ems_msg, ems_topic_group_log, ems_cursor, ems_partition")
         counts.append(_count(group, size))
@@ -95,16 +95,25 @@ def _session_reads() -> int:
         return sum(int(value) for _name, value in cursor.fetchall())
 
 
-def _deliveries(plain: object, group: int, partition: int, first: int, end: int) -> None:
+def _deliveries(group: ConsumerGroup, partition: Partition, first: int, end: int) -> None:
     """The log of the group: one ended delivery for each hundred messages."""
-    rows = ",".join(
-        f"({group}, {partition}, {offset}, {offset + 99}, {offset + 100}, 'new', 1, 'c@1@1', 't',"
-        f" '', 'DONE', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0, '')"
-        for offset in range(first, end, 100)
-    )
-    execute(
-        plain,
-        "INSERT INTO ems_topic_group_log (group_id, partition_id, first_offset, last_offset,"
-        " progress, kind, attempt, client_id, thread, token, state, claimed_at, deadline, failed,"
-        f" missing, error) VALUES {rows}",
+    from streams.models import Delivery, State, UtcNow
+
+    Delivery.objects.bulk_create(
+        [
+            Delivery(
+                group=group,
+                partition=partition,
+                first_offset=offset,
+                last_offset=offset + 99,
+                progress=offset + 100,
+                client_id="bench@1@1",
+                thread="t",
+                token="",
+                state=State.DONE,
+                deadline=UtcNow(),
+            )
+            for offset in range(first, end, 100)
+        ],
+        batch_size=1000,
     )

@@ -44,7 +44,7 @@ def claimed(count=3, batch=10):
     process = Process("mail")
     send_many([Outgoing("orders", n) for n in range(count)])
     sequence("default")
-    return process.worker._claimer.claim(batch, MINUTE)
+    return process.claim(batch, MINUTE)
 
 
 def state():
@@ -63,7 +63,7 @@ def test_a_claim_moves_the_cursor_over_what_it_covers():
 
 def test_claims_of_two_processes_do_not_overlap():
     claimed(5, batch=3)
-    other = Process("mail").worker._claimer.claim(3, MINUTE)
+    other = Process("mail").claim(3, MINUTE)
     assert (other.first_offset, other.last_offset) == (3, 4)
     assert audit("default") == []
 
@@ -79,7 +79,7 @@ def test_a_claim_that_fails_half_way_moves_nothing():
 
     fault = Once("INSERT INTO `ems_topic_group_log`", fail)
     with statements(fault), pytest.raises(RuntimeError):
-        process.worker._claimer.claim(10, MINUTE)
+        process.claim(10, MINUTE)
     assert Cursor.objects.get().next_offset == 0
     assert not Delivery.objects.exists()
 
@@ -228,7 +228,8 @@ def test_a_success_whose_reply_was_lost_is_written_once():
 
 def test_failures_whose_commit_was_not_confirmed_are_written_once(monkeypatch):
     delivery = claimed()
-    commit, lost = connection._commit, []
+    lost: list[bool] = []
+    commit = connection._commit  # type: ignore[attr-defined]
 
     def commit_and_lose_reply():
         commit()
@@ -260,7 +261,7 @@ def test_a_released_retry_keeps_its_attempt_and_what_is_known_of_it():
     delivery = claimed(1)
     delivery.settle(1, [Failure(0, ValueError("first"))], max_retries=16)
     advance(MINUTE)
-    retry, _row = Process("mail").worker._claimer.claim_retry(MINUTE)
+    retry, _row = Process("mail").claim_retry(MINUTE)
     assert retry.kind == Kind.RETRY
     retry.release()
     row = RetryMessage.objects.due().get()
@@ -356,7 +357,7 @@ def test_what_was_asked_for_again_while_it_was_handled_is_handled_again(fails):
 @pytest.mark.parametrize("batch", [None, 10])
 @pytest.mark.parametrize("gone", [[0], [1], [2], [0, 2], [0, 1, 2]])
 def test_an_offset_whose_body_is_gone_ends_as_missing_and_never_as_done(batch, gone):
-    seen = []
+    seen: list[int] = []
 
     @consumer("orders", group="mail", batch=batch)
     def handle(messages):
@@ -421,11 +422,11 @@ def test_after_an_emergency_truncate_the_stream_goes_on():
 @pytest.mark.parametrize("dropped", [slice(1, None), slice(0, 2), slice(0, 0)])
 def test_a_short_first_read_is_read_again_on_the_primary(dropped):
     """A proxy may have sent the first read to a replica that lags behind."""
-    seen = []
+    seen: list[int] = []
     consumer("orders", group="mail")(lambda message: seen.append(message.offset))
     send_many([Outgoing("orders", n) for n in range(3)])
     sequence("default")
-    reads = []
+    reads: list[str] = []
 
     def lagging(execute, sql, params, many, context):
         result = execute(sql, params, many, context)

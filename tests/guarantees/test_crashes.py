@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from itertools import count
 
 import pytest
@@ -100,7 +101,7 @@ def test_a_consumer_may_be_killed_between_any_two_statements(batch, atomic, stri
         name = f"orders-{point}"
         register(name, batch=batch, atomic=atomic)
         send_many([Outgoing(name, body) for body in BODIES])
-        status = in_fork(lambda name=name, point=point: consume_until_killed(name, point))
+        status = in_fork(partial(consume_until_killed, name, point))
         assert status in (0, -9)
         consume_the_rest(name)
         assert_nothing_is_lost(name, batch=batch, atomic=atomic)
@@ -115,7 +116,7 @@ def test_a_consumer_that_dies_again_and_again_loses_nothing():
     register("orders", batch=False, atomic=True)
     send_many([Outgoing("orders", body) for body in BODIES])
     for point in (30, 47, 58):
-        assert in_fork(lambda point=point: consume_until_killed("orders", point)) == -9
+        assert in_fork(partial(consume_until_killed, "orders", point)) == -9
         advance(LONG_AFTER)
         sweep("default")
         RetryMessage.objects.update(attempt=1)  # this is not about attempts

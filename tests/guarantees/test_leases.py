@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import DatabaseError, transaction
@@ -46,7 +47,7 @@ def abandoned(count=1, **options):
     process = Process("mail")
     send_many([Outgoing("orders", n) for n in range(count)])
     process.poller.step()
-    delivery = process.worker._claimer.claim(count, timedelta(seconds=60))
+    delivery = process.claim(count, timedelta(seconds=60))
     assert delivery.last_offset == count - 1
     return process, Delivery.objects.get()
 
@@ -124,7 +125,7 @@ def test_an_overdue_call_of_a_process_that_lives_does_not_make_the_message_run_a
 
 
 def test_what_was_settled_before_the_crash_is_not_repeated():
-    process, delivery = abandoned(count=3)
+    _process, delivery = abandoned(count=3)
     delivery.settle(2, max_retries=16)
     move(lease=16)
     sweep("default")
@@ -133,13 +134,12 @@ def test_what_was_settled_before_the_crash_is_not_repeated():
 
 
 def test_a_retry_that_was_claimed_but_never_started_keeps_its_attempt():
-    process, delivery = abandoned()
+    process, _delivery = abandoned()
     move(lease=16)
     sweep("default")
     advance(timedelta(seconds=11))
     process.client.register()
-    process.worker._claimer.client_id = process.client.client_id
-    claimed, row = process.worker._claimer.claim_retry(timedelta(seconds=60))
+    claimed, row = process.claim_retry(timedelta(seconds=60))
     assert (claimed.attempt, row.attempt) == (2, 2)
     move(lease=16)
     assert sweep("default") == 1
@@ -148,13 +148,12 @@ def test_a_retry_that_was_claimed_but_never_started_keeps_its_attempt():
 
 
 def test_a_retry_that_was_started_has_spent_its_attempt():
-    process, delivery = abandoned()
+    process, _delivery = abandoned()
     move(lease=16)
     sweep("default")
     advance(timedelta(seconds=11))
     process.client.register()
-    process.worker._claimer.client_id = process.client.client_id
-    claimed, _row = process.worker._claimer.claim_retry(timedelta(seconds=60))
+    claimed, _row = process.claim_retry(timedelta(seconds=60))
     claimed.start(timedelta(seconds=60))
     move(lease=16)
     assert sweep("default") == 1
@@ -183,7 +182,7 @@ def test_a_frozen_process_that_holds_a_row_does_not_keep_the_sweep_from_the_othe
     process, delivery = abandoned(count=1)
     send("orders", 1)
     process.poller.step()
-    process.worker._claimer.claim(1, timedelta(seconds=60))
+    process.claim(1, timedelta(seconds=60))
     move(lease=16)
     frozen = second_connection()
     with frozen.active(), transaction.atomic():
@@ -420,7 +419,7 @@ def test_a_heartbeat_follows_a_timeout_that_an_admin_has_shortened():
 
 
 def test_a_hung_call_is_not_extended_and_its_message_goes_to_another():
-    taken = []
+    taken: list[int] = []
 
     @consumer("orders", group="mail", consume_timeout=0.2)
     def handle(message):
@@ -452,7 +451,7 @@ def test_a_call_that_is_overdue_by_the_grace_stops_the_process(monkeypatch):
     process.poller.step()
     process.worker.step()
     assert process.lifecycle.stopping
-    assert "hangs" in process.lifecycle.failure
+    assert "hangs" in (process.lifecycle.failure or "")
 
 
 def test_a_missed_renewal_means_a_new_id_and_all_that_is_held_is_dropped():
@@ -496,8 +495,8 @@ def test_a_process_without_a_lease_claims_nothing():
 @pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])
 def test_user_code_runs_while_ems_holds_no_lock(second_connection, atomic):
     """With atomic=True the handler's own delivery may be locked, and nothing else."""
-    lockable = [Cursor, RetryMessage, Partition, Message, Consumer]
-    seen = []
+    lockable: list[Any] = [Cursor, RetryMessage, Partition, Message, Consumer]
+    seen, locked = [], []
 
     @consumer("orders", group="mail", atomic=atomic)
     def handle(message):
@@ -505,8 +504,9 @@ def test_user_code_runs_while_ems_holds_no_lock(second_connection, atomic):
             for model in lockable if atomic else [*lockable, Delivery]:
                 try:
                     found = list(model.objects.select_for_update(nowait=True))
-                except DatabaseError as error:
-                    raise AssertionError(f"{model.__name__} is locked") from error
+                except DatabaseError:
+                    locked.append(model.__name__)
+                    continue
                 seen.append((message.offset, message.attempt, model.__name__, len(found)))
         if message.attempt == 1:
             raise ValueError
@@ -518,6 +518,7 @@ def test_user_code_runs_while_ems_holds_no_lock(second_connection, atomic):
     advance(timedelta(minutes=1))
     process.client.register()
     process.run_until_idle()
+    assert locked == []
     assert not RetryMessage.objects.exists()
     assert {(offset, attempt) for offset, attempt, _model, _n in seen} == {
         (0, 1),

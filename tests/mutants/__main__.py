@@ -32,7 +32,8 @@ class Verdict:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", allow_abbrev=False)
     parser.add_argument("name", nargs="*", help="only these mutants")
-    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
+    # One more than processors: some only wait, for a lock.
+    parser.add_argument("--jobs", type=int, default=min(4, (os.cpu_count() or 1) + 1))
     options = parser.parse_args()
     if unknown := set(options.name) - {mutant.name for mutant in MUTANTS}:
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
@@ -82,7 +83,7 @@ def test_the_lock_of_a_frozen_process_is_free_again_soon(second_connection, monk
 def test_an_idle_connection_that_the_server_has_ended_is_opened_again(
     second_connection, monkeypatch
 ):
-    calls = []
+    calls: list[Any] = []
     consumer("orders", group="mail")(calls.append)
     process = Process("mail")
     send("orders", 1)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from streams import conf, consumer, send
 from streams.models import Access, ConsumerGroup, SystemConfig, Topic
-from streams.registry import find
 from streams.runtime import feed as feeds
 from streams.runtime.feed import Feed
 from streams.subscriptions import Overrides
 from streams.testing import advance
-from tests.consuming import Process
+from tests.consuming import Process, registered
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -28,7 +28,7 @@ NONE = Overrides()
 
 def make_feed(overrides=NONE, **options):
     consumer("orders", group="mail", **options)(print)
-    return Feed(find("orders", "mail"), "default", overrides)
+    return Feed(registered("orders", "mail"), "default", overrides)
 
 
 @pytest.fixture
@@ -50,19 +50,19 @@ def test_an_admins_change_holds_as_soon_as_it_is_read(always_fresh):
 
 
 def test_what_was_read_holds_for_five_seconds(monkeypatch, django_assert_num_queries):
-    assert feeds.FRESH_SECONDS == 5
+    assert conf.FRESH_SECONDS == 5
     feed = make_feed()
     feed.limits()
     ConsumerGroup.objects.update(paused=True)
     with django_assert_num_queries(0):
         assert feed.limits() is not None
     clock = time.monotonic
-    monkeypatch.setattr(feeds.time, "monotonic", lambda: clock() + 5.1)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 5.1)
     assert feed.limits() is None
 
 
 def test_a_paused_group_claims_nothing_until_it_goes_on(always_fresh):
-    calls = []
+    calls: list[Any] = []
     consumer("orders", group="mail")(calls.append)
     process = Process("mail")
     send("orders", 1)
@@ -85,7 +85,7 @@ def test_a_paused_group_claims_nothing_until_it_goes_on(always_fresh):
     ],
 )
 def test_a_topic_that_is_not_to_be_read_is_not_consumed(always_fresh, access, handled):
-    calls = []
+    calls: list[Any] = []
     consumer("orders", group="mail")(calls.append)
     process = Process("mail")
     send("orders", 1)
@@ -98,7 +98,7 @@ def test_a_topic_that_is_not_to_be_read_is_not_consumed(always_fresh, access, ha
 
 
 def test_retries_of_a_paused_group_wait_too(always_fresh):
-    calls = []
+    calls: list[Any] = []
 
     @consumer("orders", group="mail")
     def handle(message):

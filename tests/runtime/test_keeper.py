@@ -35,7 +35,7 @@ def keep(monkeypatch):
 
 
 def test_steps_follow_each_other_after_the_delay_they_ask_for(keep):
-    steps = queue.Queue()
+    steps: queue.Queue[float] = queue.Queue()
     delays = iter([0.0, 0.0, 60.0])
 
     def step():
@@ -50,7 +50,7 @@ def test_steps_follow_each_other_after_the_delay_they_ask_for(keep):
 
 
 def test_a_wake_up_cuts_the_delay_short(keep):
-    steps = queue.Queue()
+    steps: queue.Queue[float] = queue.Queue()
 
     def step():
         steps.put(1)
@@ -63,7 +63,8 @@ def test_a_wake_up_cuts_the_delay_short(keep):
 
 
 def test_a_wake_up_during_a_step_is_not_lost(keep):
-    steps, go_on = queue.Queue(), threading.Event()
+    steps: queue.Queue[float] = queue.Queue()
+    go_on = threading.Event()
 
     def step():
         steps.put(1)
@@ -89,7 +90,7 @@ def test_a_wake_up_during_a_step_is_not_lost(keep):
     ids=str,
 )
 def test_a_database_that_is_away_is_waited_for(keep, error):
-    steps = queue.Queue()
+    steps: queue.Queue[float] = queue.Queue()
     errors = iter([error, error])
 
     def step():

@@ -6,11 +6,11 @@ from streams.runtime.lifecycle import Lifecycle
 
 
 def test_stopping_is_told_once_to_everyone():
-    told = []
+    told: list[str] = []
     lifecycle = Lifecycle()
     lifecycle.on_stop(lambda: told.append("a"))
     lifecycle.on_stop(lambda: told.append("b"))
-    assert not lifecycle.stopping
+    assert told == []
     lifecycle.stop()
     lifecycle.stop()
     assert lifecycle.stopping

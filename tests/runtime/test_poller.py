@@ -40,7 +40,7 @@ def test_a_retry_that_is_due_wakes_its_group(process, monkeypatch):
     monkeypatch.setattr(poller, "RETRY_SECONDS", 0)
     send("orders", 1)
     process.poller.step()
-    delivery = process.worker._claimer.claim(1, timedelta(seconds=60))
+    delivery = process.claim(1, timedelta(seconds=60))
     delivery.release()
     RetryMessage.objects.update(due_at=Message.objects.get().created_at + timedelta(hours=1))
     process.feed.wait(0)

@@ -96,7 +96,8 @@ def test_an_error_of_redis_is_survived(redis, monkeypatch):
     announcer = Announcer()
     announcer.announce("default")
     wait_for(lambda: not errors)
-    wait_for(lambda: announcer.announce("default") or redis.published)
+    announcer.announce("default")
+    wait_for(lambda: redis.published)
 
 
 def test_the_last_word_has_a_limit(redis):

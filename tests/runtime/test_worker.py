@@ -71,19 +71,17 @@ def test_a_worker_that_stops_claims_nothing(process):
     assert not Delivery.objects.exists()
 
 
-def test_what_is_handled_is_held_and_then_let_go(process, calls):
+def test_what_is_handled_is_held_and_then_let_go():
     seen = []
-
-    def handle(message):
-        seen.append([h.delivery.pk for h in process.held.all()])
-
-    consumer("other", group="other")(handle)
-    process = Process("other")
-    send("other", 1)
+    consumer("orders", group="mail")(
+        lambda message: seen.append([h.delivery.pk for h in busy.held.all()])
+    )
+    busy = Process("mail")
+    send("orders", 1)
     sequence("default")
-    process.worker.step()
+    busy.worker.step()
     assert seen == [[Delivery.objects.get().pk]]
-    assert process.held.all() == []
+    assert busy.held.all() == []
 
 
 @pytest.mark.parametrize(
@@ -170,12 +168,12 @@ def test_a_batch_comes_to_an_end_when_a_message_wants_to_run_alone(calls):
     @consumer("orders", group="mail")
     def handle(message):
         calls.append((message.offset, message.attempt))
-        process.gate._waiting_alone = 1
+        busy.gate._waiting_alone = 1
 
-    process = Process("mail")
+    busy = Process("mail")
     send_many([Outgoing("orders", n) for n in range(3)])
     sequence("default")
-    process.worker.step()
+    busy.worker.step()
     assert calls == [(0, 1)]
     assert Delivery.objects.get().state == State.RELEASED
     found = sorted(RetryMessage.objects.due().values_list("offset", "attempt"))

@@ -39,7 +39,7 @@ def exactly(one: object, other: object) -> bool:
 
 
 @given(JSON)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_json_comes_back_as_it_was(value):
     raw, body_type = body.encode(value)
     assert body_type == body.JSON

@@ -13,6 +13,7 @@ from django.test import override_settings
 from streams import consumer, registry
 from streams.errors import InvalidConsumer, InvalidName
 from streams.registry import autodiscover, find, registrations
+from tests.consuming import registered
 
 pytestmark = pytest.mark.usefixtures("clean_registry")
 
@@ -26,7 +27,7 @@ def handle(message):
 
 def test_the_function_comes_back_unchanged():
     assert consumer("orders", group="mail")(handle) is handle
-    assert find("orders", "mail").handler is handle
+    assert registered("orders", "mail").handler is handle
 
 
 def test_what_the_decorator_says_is_kept():
@@ -40,7 +41,7 @@ def test_what_the_decorator_says_is_kept():
         max_retries=0,
         consume_timeout=2.5,
     )(handle)
-    found = find("orders", "mail")
+    found = registered("orders", "mail")
     assert (found.batch, found.threads, found.start, found.atomic) == (5, 3, "latest", True)
     assert (found.max_retries, found.consume_timeout) == (0, 2.5)
     assert found.name.endswith("test_registry.handle")
@@ -48,7 +49,7 @@ def test_what_the_decorator_says_is_kept():
 
 def test_what_the_decorator_leaves_out_is_left_to_the_run_time_settings():
     consumer("orders", group="mail")(handle)
-    found = find("orders", "mail")
+    found = registered("orders", "mail")
     assert (found.batch, found.threads, found.max_retries, found.consume_timeout) == (None,) * 4
     assert (found.start, found.atomic) == ("earliest", False)
 
@@ -71,7 +72,7 @@ def test_a_second_function_for_a_group_is_refused():
         def another(message):
             pass
 
-    assert find("orders", "mail").handler is handle
+    assert registered("orders", "mail").handler is handle
 
 
 def test_the_same_function_again_is_no_duplicate():
@@ -158,7 +159,7 @@ class Handler:
 def test_whatever_can_be_called_can_be_named(handler):
     """The name is in the log, in errors and in what ems_consume prints."""
     consumer("orders", group="mail")(handler)
-    assert find("orders", "mail").name
+    assert registered("orders", "mail").name
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_bad_names_are_refused(name):
 
 def test_options_must_be_named():
     with pytest.raises(TypeError):
-        consumer("orders", "mail")
+        consumer("orders", "mail")  # type: ignore[call-overload]
 
 
 # -- discovery ---------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ def test_consumers_are_found_in_the_apps(an_app):
     an_app(CONSUMERS)
     assert find("orders", "found") is None  # installing an app imports nothing
     autodiscover()
-    assert find("orders", "found").name == "discovered.consumers.handle"
+    assert registered("orders", "found").name == "discovered.consumers.handle"
     autodiscover()
     assert len(list(registrations())) == 1
 

@@ -10,9 +10,9 @@ from streams import Outgoing, conf, consumer, registry, send, send_many
 from streams.audit import audit
 from streams.errors import GroupMismatch, UnknownTopic
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, SystemConfig, Topic
-from streams.registry import find
 from streams.sequencer import sequence
 from streams.subscriptions import Overrides, limits, registered_limits, subscribe, threads
+from tests.consuming import registered
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
@@ -27,7 +27,7 @@ def nothing_remembered():
 def register(**options):
     registry._registered.clear()
     consumer("orders", group="mail", **options)(print)
-    return find("orders", "mail")
+    return registered("orders", "mail")
 
 
 def setting(name, value):
@@ -39,10 +39,10 @@ def setting(name, value):
 
 def test_the_defaults():
     group = subscribe(register(), "default")
-    found = limits(group, find("orders", "mail"), "default")
+    found = limits(group, registered("orders", "mail"), "default")
     assert (found.batch, found.max_retries) == (10, 16)
     assert found.consume_timeout == timedelta(seconds=60)
-    assert threads(find("orders", "mail"), "default", Overrides()) == 5
+    assert threads(registered("orders", "mail"), "default", Overrides()) == 5
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_group_of_another_mode_is_refused(change):
 def test_group_names_differ_byte_for_byte():
     subscribe(register(), "default")
     consumer("orders", group="Mail")(print)
-    subscribe(find("orders", "Mail"), "default")
+    subscribe(registered("orders", "Mail"), "default")
     assert ConsumerGroup.objects.count() == 2
 
 

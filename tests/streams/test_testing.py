@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
-from django.test import TestCase, TransactionTestCase
+from django.test import SimpleTestCase, TestCase, TransactionTestCase
 
 from streams import Outgoing, ReceivedMessage, Reject, Retry, consumer, registry, send, send_many
 from streams.models import (
@@ -24,7 +25,7 @@ from tests.hostapp.models import Order
 MINUTE = timedelta(minutes=1)
 
 
-class CleanRegistry:
+class CleanRegistry(SimpleTestCase):
     """Consumers are registered in each test, and forgotten after it."""
 
     def setUp(self):
@@ -33,7 +34,7 @@ class CleanRegistry:
         registry._registered.clear()
         self.addCleanup(registry._registered.update, registered)
         self.addCleanup(registry._registered.clear)
-        self.seen = []
+        self.seen: list[Any] = []
 
     def consume(self, topic="orders", group="mail", **options):
         """Register a consumer that notes what it gets."""

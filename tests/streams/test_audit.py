@@ -1,0 +1,504 @@
+"""The audit finds each broken promise, and none where there is none, also while all is running."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import F
+
+from streams import Outgoing, Reject, Retry, audit, consumer, findings, registry, send, send_many
+from streams.audit import walk
+from streams.claims import Claimer
+from streams.errors import LeaseLost
+from streams.findings import Finding, Position, joined
+from streams.maintenance import sweep
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Kind,
+    Message,
+    Partition,
+    RetryMessage,
+    State,
+    UtcNow,
+)
+from streams.runtime.handling import Handling
+from streams.sequencer import sequence
+from streams.subscriptions import Limits, limits, subscribe
+from streams.testing import advance, drain
+from tests.faults import Once, statements
+from tests.processes import Spawn
+from tests.sessions import Session, Threads
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "WINDOW", 7)
+
+
+def found() -> list[str]:
+    """What the audit says, without the ids."""
+    return [finding.kind for finding in audit.audit("default")]
+
+
+def said() -> str:
+    (finding,) = audit.audit("default")
+    return str(finding)
+
+
+def handled(messages: int = 20, *, batch: int = 3) -> None:
+    """A group that has done all of these; every fifth has failed once, and waits."""
+
+    @consumer("orders", group="mail", batch=batch)
+    def handle(received):
+        return {m: ValueError("no") for m in received if m.body % 5 == 4 and m.attempt == 1}
+
+    send_many([Outgoing("orders", number) for number in range(messages)])
+    drain()
+
+
+def handled_and_retried(messages: int = 20) -> None:
+    handled(messages)
+    advance(MINUTE)
+    drain()
+
+
+def claim(batch: int = 3) -> Delivery:
+    group = subscribe(registry.find("orders", "mail"), "default")  # type: ignore[arg-type]
+    delivery = Claimer(group, "gone", "thread", "default").claim(batch, MINUTE)
+    assert delivery
+    return delivery
+
+
+# -- nothing to find --
+
+
+def test_there_is_nothing_to_find_in_an_empty_database() -> None:
+    assert found() == []
+
+
+def test_there_is_nothing_to_find_where_messages_wait_run_fail_and_are_done() -> None:
+    handled_and_retried()
+    send_many([Outgoing("orders", n) for n in range(10)])
+    sequence("default")
+    claim()
+    send("orders", 1, delay=60)
+    assert RetryMessage.objects.count() == 0
+    assert found() == []
+
+
+def test_there_is_nothing_to_find_where_a_dead_letter_was_discarded_or_redriven() -> None:
+    @consumer("orders", group="mail", batch=4)
+    def handle(received):
+        return {m: Reject("odd") for m in received if m.body % 2 and m.attempt == 1}
+
+    send_many([Outgoing("orders", n) for n in range(8)])
+    assert drain().dead == 4
+    discarded, redriven, waiting, _ = DeadMessage.objects.order_by("id")
+    assert discarded.discard()
+    assert redriven.redrive()
+    assert found() == []
+    consumer("orders", group="mail", batch=4)(handle)
+    drain()
+    assert DeadMessage.objects.waiting().count() == 3  # once more: attempt 1
+    assert waiting.redrive()
+    assert found() == []
+
+
+def test_there_is_nothing_to_find_where_a_process_died_and_its_messages_are_retried() -> None:
+    handled(4)
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    claim()
+    sweep("default")
+    assert found() == []
+    advance(MINUTE)
+    drain()
+    assert found() == []
+
+
+def test_there_is_nothing_to_find_where_the_log_was_purged_in_the_middle_of_a_delivery() -> None:
+    handled_and_retried()
+    Partition.objects.update(first_offset=10)  # within the delivery of 9 … 11
+    Message.objects.filter(offset__lt=10).delete()
+    assert found() == []
+
+
+def test_a_group_that_starts_late_owes_nothing_of_before() -> None:
+    handled_and_retried()
+    consumer("orders", group="late", start="latest")(print)
+    subscribe(registry.find("orders", "late"), "default")  # type: ignore[arg-type]
+    assert found() == []
+
+
+def test_bodies_that_are_gone_are_missing_and_not_lost() -> None:
+    handled_and_retried()
+    send_many([Outgoing("orders", n) for n in range(6)])
+    sequence("default")
+    Message.objects.filter(offset__in=(20, 21)).delete()
+    assert drain().missing == 2
+    assert found() == ["hole"]
+
+
+def test_a_range_that_was_skipped_is_covered_however_long_it_is() -> None:
+    handled_and_retried(5)
+    sequence("default")
+    send_many([Outgoing("orders", n) for n in range(40)])
+    sequence("default")
+    last = Delivery.objects.order_by("id").last()
+    assert last
+    Cursor.objects.update(next_offset=44)
+    last.pk, last.first_offset, last.last_offset = None, 5, 43
+    last.kind, last.state = Kind.NEW, State.SKIPPED
+    last.save()
+    assert found() == []
+    Partition.objects.update(first_offset=20)
+    Message.objects.filter(offset__lt=20).delete()
+    assert found() == []
+
+
+def test_a_cursor_that_was_set_back_accounts_for_what_it_will_claim_again() -> None:
+    handled_and_retried(6)
+    delivery = Delivery.objects.filter(kind=Kind.NEW).order_by("id")[0]
+    Delivery.objects.filter(kind=Kind.RETRY).delete()
+    assert found() == ["lost failure"]
+    Cursor.objects.update(next_offset=0)
+    assert found() == []
+    drain()
+    assert Delivery.objects.filter(first_offset=delivery.first_offset, kind=Kind.NEW).count() == 2
+    assert found() == []
+
+
+# -- planted faults --
+
+
+def test_a_hole_is_found() -> None:
+    handled_and_retried()
+    Message.objects.filter(offset=11).delete()
+    assert said() == "hole in orders/0: offsets 11 … 11 (1)"
+
+
+def test_a_long_hole_is_one_finding() -> None:
+    handled_and_retried(60)
+    Message.objects.filter(offset__gte=5, offset__lt=50).delete()
+    assert said() == "hole in orders/0: offsets 5 … 49 (45)"
+
+
+@pytest.mark.parametrize("offset", [-3, 20, 10**12])
+def test_a_message_outside_the_log_is_found(offset: int) -> None:
+    handled_and_retried()
+    extra = Message.objects.order_by("offset")[0]
+    extra.pk, extra.offset = None, offset
+    extra.save()
+    assert said() == (
+        f"outside the log in orders/0: 1 messages from offset {offset} on; the log ends before 20"
+    )
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_a_repeated_offset_is_found_even_beside_a_hole() -> None:
+    handled_and_retried()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE ems_msg DROP INDEX ems_msg_log, ADD INDEX ems_msg_log"
+            " (partition_id, offset)"
+        )
+    try:
+        Message.objects.filter(offset=11).update(offset=12)
+        assert sorted(found()) == ["hole", "repeat"]
+    finally:
+        Message.objects.all().delete()
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "ALTER TABLE ems_msg DROP INDEX ems_msg_log, ADD UNIQUE INDEX"
+                " ems_msg_log (partition_id, offset)"
+            )
+
+
+def test_messages_without_a_partition_are_found_in_inbox_and_log() -> None:
+    handled_and_retried()
+    for offset in (None, 7):
+        lost = Message.objects.order_by("id")[0]
+        lost.pk, lost.offset, lost.partition_id = None, offset, 4711
+        lost.save()
+    assert said() == "no partition in ems_msg of partition 4711: 2 messages or more"
+
+
+def test_an_offset_that_no_delivery_covers_is_found() -> None:
+    handled_and_retried()
+    Delivery.objects.filter(kind=Kind.NEW, first_offset__lte=10, last_offset__gte=10).delete()
+    assert said() == "uncovered in mail on orders/0: offsets 9 … 11 (3)"
+
+
+def test_what_a_cursor_has_jumped_over_is_one_finding() -> None:
+    handled_and_retried(6)
+    send_many([Outgoing("orders", n) for n in range(54)])
+    sequence("default")
+    Cursor.objects.update(next_offset=60)
+    assert said() == "uncovered in mail on orders/0: offsets 6 … 59 (54)"
+
+
+def test_a_delivery_that_nobody_ends_is_found() -> None:
+    handled_and_retried(6)
+    send("orders", 1)
+    sequence("default")
+    delivery = claim()
+    Delivery.objects.filter(pk=delivery.pk).update(deadline=UtcNow(-audit.OVERDUE / 2))
+    assert found() == []
+    Delivery.objects.filter(pk=delivery.pk).update(deadline=UtcNow(-audit.OVERDUE * 2))
+    assert said() == f"unended in mail on orders/0 at 6: delivery {delivery.pk}"
+
+
+def test_a_failed_offset_that_is_in_no_table_is_found() -> None:
+    handled()
+    assert RetryMessage.objects.count() == 4
+    RetryMessage.objects.filter(offset=14).delete()
+    assert "1 failed and are not dead, 0 go on" in said()
+
+
+def test_a_failed_offset_of_a_delivery_in_hand_is_found() -> None:
+    handled(3)
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    delivery = claim()
+    Delivery.objects.filter(pk=delivery.pk).update(progress=4, failed=1)
+    assert "1 failed and are not dead, 0 go on" in said()
+
+
+def test_a_failed_retry_that_is_in_no_table_is_found() -> None:
+    consumer("orders", group="mail")(lambda message: 1 / 0)
+    send("orders", 1)
+    for _ in range(3):
+        drain()
+        advance(MINUTE * 10)
+    assert Delivery.objects.filter(kind=Kind.RETRY).count() == 2
+    assert found() == []
+    RetryMessage.objects.all().delete()
+    newest = Delivery.objects.latest("id")
+    assert f"delivery {newest.pk}" in said()
+
+
+@pytest.mark.parametrize("state", [State.RETRY, State.RELEASED, State.DONE])
+def test_what_a_delivery_left_undone_and_nobody_has_is_found(state: State) -> None:
+    handled(3)
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    delivery = claim()
+    Delivery.objects.filter(pk=delivery.pk).update(state=state, progress=4)
+    assert said().endswith(f"delivery {delivery.pk}: nothing is known of offsets 4, 5")
+
+
+def test_a_redriven_letter_that_is_no_retry_is_found() -> None:
+    @consumer("orders", group="mail")
+    def handle(message):
+        raise Reject("no")
+
+    send("orders", 1)
+    drain()
+    letter = DeadMessage.objects.get()
+    letter.redrive()
+    RetryMessage.objects.all().delete()
+    assert f"dead letter {letter.pk} was redriven, and is no retry" in said()
+
+
+def test_an_open_retry_without_its_row_is_found() -> None:
+    handled(5)
+    advance(MINUTE)
+    group = ConsumerGroup.objects.get()
+    assert Claimer(group, "client", "thread", "default").claim_retry(MINUTE)
+    assert found() == []
+    RetryMessage.objects.all().delete()
+    assert said() == "lost failure in mail on orders/0 at 4: no retry row for it"
+
+
+def test_a_retry_held_by_an_ended_delivery_is_found() -> None:
+    handled()
+    ended = Delivery.objects.filter(state=State.DONE)[0]
+    RetryMessage.objects.filter(offset=9).update(delivery=ended)
+    assert said() == (
+        f"stuck retry in mail on orders/0 at 9: held by delivery {ended.pk}, which has ended"
+    )
+    RetryMessage.objects.filter(offset=9).update(delivery=10**9)
+    assert found() == ["stuck retry"]
+
+
+def test_a_retry_without_a_body_is_found() -> None:
+    handled()
+    Message.objects.filter(offset=19).delete()
+    assert found() == ["hole", "retry without body"]
+
+
+def test_a_redriven_retry_has_the_body_of_its_letter() -> None:
+    @consumer("orders", group="mail")
+    def handle(message):
+        raise Reject("no")
+
+    send("orders", 1)
+    drain()
+    DeadMessage.objects.get().redrive()
+    Message.objects.all().delete()
+    assert found() == ["hole"]
+    DeadMessage.objects.all().delete()
+    assert found() == ["hole", "retry without body"]
+
+
+# -- windows --
+
+
+def test_an_audit_goes_on_where_it_was_broken_off() -> None:
+    handled_and_retried(60)
+    Message.objects.filter(offset__in=(3, 30, 31, 55)).delete()
+    Delivery.objects.filter(first_offset=27, kind=Kind.NEW).delete()
+    whole = [finding for window in walk("default") for finding in window.findings]
+    assert len(list(walk("default"))) > 20
+    pieces: list[Finding] = []
+    text = str(Position())
+    while text:
+        window = next(walk("default", Position.parse(text)))
+        pieces += window.findings
+        text = str(window.then or "")
+    assert pieces == whole
+    kinds = [finding.kind for finding in joined(pieces)]
+    assert kinds == ["hole", "hole", "hole", "uncovered"]
+
+
+@pytest.mark.parametrize("text", ["", "log", "log:1:2", "log:a:b:c", "moon:1:2:3", "log:1:2:3:4"])
+def test_a_position_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=""):
+        Position.parse(text)
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_a_window_is_read_in_a_snapshot(second_connection: Callable[[], Session]) -> None:
+    handled_and_retried(5)
+    send("orders", 1)
+    sequence("default")
+    other = second_connection()
+
+    def claim_first(read):
+        with other.active():
+            claim()
+        return read()
+
+    # Between the cursor and its deliveries the cursor moves on: neither is seen.
+    between = Once("FROM `ems_topic_group_log`", claim_first)
+    with statements(between):
+        assert found() == []
+    assert between.fired
+    assert Cursor.objects.get().next_offset == 6
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_the_audit_goes_on_after_a_truncate(second_connection: Callable[[], Session]) -> None:
+    handled_and_retried(5)
+    other = second_connection()
+
+    def truncate_first(read):
+        other.execute("TRUNCATE TABLE ems_msg")
+        return read()
+
+    between = Once("COUNT(`ems_msg`", truncate_first)
+    with statements(between):
+        assert said() == "hole in orders/0: offsets 0 … 4 (5)"
+    assert between.fired
+
+
+# -- beside everything else --
+
+
+def test_the_audit_finds_nothing_while_everything_runs(
+    transactional_db: None, in_thread: Threads
+) -> None:
+    """Producers, a sequencer, consumers, a sweep that takes from the living, and operators."""
+
+    @consumer("orders", group="mail", batch=5)
+    def batch(received):
+        return {m: Retry("again", delay=0) for m in received if m.body % 3 == 0 and m.attempt == 1}
+
+    @consumer("orders", group="shop", max_retries=1)
+    def one(message):
+        if message.body % 7 == 0:
+            raise Reject("seven")
+        if message.body % 2 == 0:
+            raise Retry("even", delay=0)
+
+    sqlite = connection.vendor == "sqlite"
+    for registration in registry.registrations():
+        subscribe(registration, "default")
+    ended = threading.Event()
+    audits: list[list[Finding]] = []
+
+    def until_the_end(step: Callable[[], object]) -> None:
+        while not ended.is_set():
+            step()
+            if sqlite:
+                time.sleep(0.002)  # its lock is not fair: whoever asks again at once gets it
+
+    def produce() -> None:
+        with transaction.atomic():
+            send_many([Outgoing("orders", n) for n in range(20)])
+
+    def consume(group: str) -> Callable[[], None]:
+        registration = registry.find("orders", group)
+        assert registration
+        row = subscribe(registration, "default")
+        claimer = Claimer(row, group, "thread", "default")
+
+        def step() -> None:
+            current = limits(row, registration, "default")
+            retry = claimer.claim_retry(MINUTE)
+            delivery = retry[0] if retry else claimer.claim(current.batch, MINUTE)
+            if delivery:
+                handling = Handling(delivery, registration, current, retry=retry and retry[1])
+                try:
+                    handling.run()
+                except LeaseLost:
+                    pass  # see the sweep below
+
+        return step
+
+    def expire() -> None:
+        # Clients are not registered: all that is open is taken from them.
+        sweep("default")
+        time.sleep(0.05)
+        RetryMessage.objects.filter(delivery=None).update(due_at=UtcNow())
+
+    def operate() -> None:
+        for letter in DeadMessage.objects.waiting()[:5]:
+            letter.redrive() if letter.offset % 2 else letter.discard()
+        time.sleep(0.01)
+
+    def look() -> None:
+        audits.append(audit.audit("default"))
+
+    steps = [produce, lambda: sequence("default"), expire, operate, look]
+    steps += [consume(group) for group in ("mail", "mail", "shop", "shop")]
+    running = [in_thread(until_the_end, step) for step in steps]
+    limit = time.monotonic() + 40
+    try:
+        while time.monotonic() < limit and not any(future.done() for future in running):
+            if len(audits) >= 10 and DeadMessage.objects.count() > 30:
+                break
+            time.sleep(0.05)
+    finally:
+        ended.set()
+    for future in running:
+        future.result(60)
+    assert [finding for findings in audits for finding in findings] == []
+    assert len(audits) >= 5
+    assert Cursor.objects.filter(next_offset__gt=0).count() == 2
+    assert Delivery.objects.filter(state=State.RETRY).count() > 10
