@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from django.db.models import Exists, Max, OuterRef
+from django.db.models import Max
 from django.utils.translation import gettext as _
 
 from streams.conf import MAX_BATCH
@@ -61,6 +62,8 @@ class Account:
             RetryMessage.objects.using(using).filter(**span).values_list("offset", flat=True)
         )
         self._ranges = [claim for claim in self._claims if claim.kind != Kind.RETRY]
+        # Ranges overlap where the cursor was set back, and nowhere else.
+        self._overlap = any(a.last_offset >= b.first_offset for a, b in pairwise(self._ranges))
         self._last_retry: dict[int, int] = {}
         for claim in self._claims:
             if claim.kind == Kind.RETRY:
@@ -111,25 +114,20 @@ class Account:
 
     def _lost_after_redrive(self) -> Iterator[Finding]:
         """What was redriven waits as a retry, or was delivered since."""
-        here = {"partition": OuterRef("partition"), "group": OuterRef("group")}
-        waits = RetryMessage.objects.using(self._using).filter(**here, offset=OuterRef("offset"))
-        delivered = Delivery.objects.using(self._using).filter(
-            **here,
-            kind=Kind.RETRY,
-            first_offset=OuterRef("offset"),
-            claimed_at__gte=OuterRef("redriven_at"),
-        )
-        letters = DeadMessage.objects.using(self._using).filter(
-            ~Exists(waits),
-            ~Exists(delivered),
-            **self._place,
-            offset__gte=self._start,
-            offset__lt=self._end,
-            redriven_at__isnull=False,
-        )
-        for letter in letters.order_by("offset").values_list("pk", flat=True):
-            detail = _("dead letter %d was redriven, and is no retry") % letter
-            yield Finding("lost failure", self._where, detail)
+        span = {**self._place, "offset__gte": self._start, "offset__lt": self._end}
+        letters = DeadMessage.objects.using(self._using).filter(**span)
+        redriven = [
+            (letter, offset, at)
+            for letter, offset, at in letters.values_list("pk", "offset", "redriven_at")
+            if at and offset not in self._retries
+        ]
+        last = {self._last_retry.get(offset, 0) for _pk, offset, _at in redriven}
+        deliveries = Delivery.objects.using(self._using).filter(pk__in=last)
+        claimed = dict(deliveries.values_list("first_offset", "claimed_at"))
+        for letter, offset, at in redriven:
+            if offset not in claimed or claimed[offset] < at:
+                detail = _("dead letter %d was redriven, and is no retry") % letter
+                yield Finding("lost failure", self._where, detail)
 
     def _goes_on(self, offset: int, claim: Claim) -> bool:
         """Whether the group sees the offset again after this claim, or has; or it was purged."""
@@ -142,7 +140,9 @@ class Account:
         )
 
     def _claimed_again(self, offset: int, claim: Claim) -> bool:
-        """By a later range: the cursor was set back."""
+        """By a later range."""
+        if not self._overlap:
+            return False
         upto = bisect_right(self._ranges, offset, key=lambda other: other.first_offset)
         for other in reversed(self._ranges[:upto]):
             if other.first_offset <= offset - MAX_BATCH:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid4
@@ -11,6 +11,7 @@ from django.db import connections
 
 from streams import sql
 from streams.conf import CLAIM_BYTES
+from streams.errors import LeaseLost
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -46,8 +47,11 @@ class Claimer:
         delivery = self._adopting(lambda: self._claim_retry(timeout))
         if delivery is None:
             return None
-        held = {"delivery": delivery.pk, "offset": delivery.first_offset}
-        return delivery, retrying(lambda: self._retries().get(**held), self.using)
+        held = self._retries().filter(delivery=delivery.pk, offset=delivery.first_offset)
+        row = retrying(held.first, self.using)
+        if row is None:  # this process was frozen meanwhile, and a sweep has taken it
+            raise LeaseLost
+        return delivery, row
 
     def _adopting(self, work: Callable[[], Delivery | None]) -> Delivery | None:
         def again() -> Delivery | None:
@@ -95,8 +99,9 @@ class Claimer:
         for cursor_id, partition_id, number, end in behind[first:] + behind[:first]:
             partition = self._partition(partition_id, number, end)
             with own_transaction(self.using):
-                if free := sql.fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [cursor_id]):
-                    return self._take(cursor_id, free[0], partition, batch, timeout)
+                free = sql.fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [cursor_id])
+                if free and (taken := self._take(cursor_id, free[0], partition, batch, timeout)):
+                    return taken
         # All are locked, which is not the same as idle: queue up for one.
         cursor_id, partition_id, number, _ = behind[first]
         with own_transaction(self.using):
@@ -202,3 +207,16 @@ class Claimer:
 
     def _retries(self) -> RetryMessageQuerySet:
         return RetryMessage.objects.using(self.using).filter(group=self.group)
+
+
+def behind_groups(group_ids: Sequence[int], using: str) -> set[int]:
+    """The groups, of these, that have new messages to claim."""
+    statement = sql.GROUPS_BEHIND % sql.placeholders(group_ids)
+    return {row[0] for row in retrying(lambda: sql.fetch(using, statement, group_ids), using)}
+
+
+def groups_with_due_retries(group_ids: Sequence[int], using: str) -> set[int]:
+    """The groups, of these, that have a retry to claim."""
+    vendor = connections[using].vendor
+    statement = sql.GROUPS_WITH_DUE_RETRIES[vendor] % sql.placeholders(group_ids)
+    return {row[0] for row in retrying(lambda: sql.fetch(using, statement, group_ids), using)}

@@ -26,6 +26,16 @@ class ConfigurationError(StreamsError):
 class NotMigrated(StreamsError):
     """The tables of EMS are missing on this database: run “manage.py migrate”."""
 
+    @classmethod
+    def on(cls, alias: str) -> NotMigrated:
+        return cls(
+            _(
+                "The tables of EMS are missing on %(alias)r:"
+                " run “manage.py migrate --database %(alias)s”."
+            )
+            % {"alias": alias}
+        )
+
 
 class UnknownTopic(StreamsError):
     """There is no such topic, and autoCreateTopic is off."""

@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 
 from django.utils.translation import gettext as _
 
+from streams.errors import StreamsError
+
 STAGES = ("inbox", "log", "groups", "open", "retries")
+
+
+class BadPosition(StreamsError, ValueError):
+    """An audit cannot go on there: give it what one has printed."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,14 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """The position of this text; raises ValueError."""
+        """The position of this text; raises BadPosition."""
         stage, *numbers = text.split(":")
-        row, offset, covered = map(int, numbers)
+        try:
+            row, offset, covered = map(int, numbers)
+        except ValueError:
+            raise BadPosition from None
         if stage not in STAGES:
-            raise ValueError(stage)
+            raise BadPosition
         return cls(stage, row, offset, covered)
 
     def at(self, offset: int, covered: int = 0) -> Position:

@@ -9,13 +9,14 @@ from django.db.models import F
 from django.db.models.functions import Greatest
 
 from streams import retries
+from streams.claims import groups_with_due_retries
 from streams.conf import LEASE_SECONDS, settings
-from streams.models import Consumer, Delivery, RetryMessage, Step, UtcNow
+from streams.models import Consumer, ConsumerGroup, Delivery, RetryMessage, Step, UtcNow
 from streams.models.consumer import LEASE
 from streams.models.dead import AttemptsExhausted
 from streams.runtime.wakeup import announce
 from streams.sequencer import sequence
-from streams.subscriptions import registered_limits
+from streams.subscriptions import known_max_retries
 from streams.transactions import own_transaction, retrying
 
 logger = logging.getLogger("streams.maintenance")
@@ -54,16 +55,27 @@ def step_retries(using: str) -> int:
 
     Returns the number of dead letters written.
     """
-    due = RetryMessage.objects.using(using).due().select_related("group__topic")
-    rows = retrying(lambda: list(due.order_by("due_at")[:BATCH]), using)
+    every = ConsumerGroup.objects.using(using).select_related("topic")
+    groups = retrying(lambda: {group.pk: group for group in every}, using)
+    due = groups_with_due_retries(list(groups), using)
+    buried = sum(_bury_exhausted(groups[group], using) for group in due)
+    if due:
+        announce(using)
+    return buried
+
+
+def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
+    max_retries = known_max_retries(group, using)
+    if max_retries is None:
+        return 0
+    due = RetryMessage.objects.using(using).due().filter(group=group.pk).order_by("due_at")
+    rows = retrying(lambda: list(due[:BATCH]), using)
     buried = 0
     for row in rows:
-        max_retries = registered_limits(row.group, using).max_retries
         if retries.exhausted(row.attempt - 1, max_retries):
+            row.group = group
             spent = AttemptsExhausted(row.last_error)
             buried += retrying(lambda r=row, e=spent: r.give_up(e), using)  # type: ignore[misc]
-    if len(rows) > buried:
-        announce(using)
     return buried
 
 
@@ -100,7 +112,7 @@ def sweep(using: str) -> int:
     expired = Delivery.objects.using(using).expired().select_related("group__topic")
     taken = 0
     for delivery in retrying(lambda: list(expired.order_by("deadline")[:BATCH]), using):
-        max_retries = registered_limits(delivery.group, using).max_retries
+        max_retries = known_max_retries(delivery.group, using)
         if retrying(lambda d=delivery, m=max_retries: d.expire(m, delay), using):  # type: ignore[misc]
             taken += 1
             logger.warning(

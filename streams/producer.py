@@ -29,7 +29,7 @@ from streams.errors import (
     WrongDatabase,
 )
 from streams.topics import TopicInfo, resolve, validated_name
-from streams.transactions import error_number, in_transaction, manual
+from streams.transactions import error_number, in_transaction, manual, tables_missing
 
 # Literals that must equal those of the models, which cannot be imported before the apps are
 # ready; tests/streams/test_producer.py compares them.
@@ -43,7 +43,6 @@ CHUNK_BYTES = 1024 * 1024
 # The connection broke while the server may have been at work. 2006 is not among them: the
 # statement did not leave this process.
 REPLY_LOST = {1053, 1927, 2013, 2055}
-NO_SUCH_TABLE = 1146
 
 
 def send(
@@ -75,7 +74,7 @@ def send(
     alias = _alias(using)
     due_at = None if delay is None and deliver_at is None else _due_at(delay, deliver_at)
     connection = connections[alias]
-    inserting = False
+    joined, inserting = in_transaction(alias), False
     try:
         row = _prepare(alias, topic, body, key, tag, headers)
         info = _writable(topic, alias)
@@ -86,7 +85,7 @@ def send(
             cursor.execute(sql.INSERT_MESSAGES + values, parameters)
             message_id = cursor.lastrowid
     except (DatabaseError, InterfaceError) as error:
-        raise _translated(error, alias, inserting) from error
+        raise _translated(error, alias, inserting and not joined) from error
     _announce(alias)
     return SendResult(message_id, info.name, number)
 
@@ -99,7 +98,7 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
     alias = _alias(using)
     connection = connections[alias]
     checked: list[tuple[str, timedelta | datetime | None, Row]] = []
-    inserting = False
+    joined, inserting = in_transaction(alias), False
     try:
         for message in messages:
             if not isinstance(message, Outgoing):
@@ -125,7 +124,7 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
             with transaction.atomic(using=alias):
                 ids = [id_ for chunk in chunks for id_ in _insert(alias, chunk)]
     except (DatabaseError, InterfaceError) as error:
-        raise _translated(error, alias, inserting) from error
+        raise _translated(error, alias, inserting and not joined) from error
     _announce(alias)
     return [
         SendResult(id_, topic, topics[topic].partitions[0][1])
@@ -144,7 +143,11 @@ async def asend(
     deliver_at: datetime | None = None,
     using: str | None = None,
 ) -> SendResult:
-    """:func:`send` for async code. It joins no transaction: Django's are bound to sync code."""
+    """:func:`send` for async code.
+
+    It joins no transaction of async code, which has none; under ``async_to_sync`` inside
+    ``atomic()`` it joins that of the sync thread that waits for it.
+    """
     return await sync_to_async(send)(
         topic,
         body,
@@ -219,12 +222,13 @@ def _prepare(
         validated_name(tag, "tag", MAX_TAG)
     raw, body_type = encode(body)
     limit = conf.system("msgMaxSizeInBytes", alias)
-    if len(raw) > limit:
-        raise MessageTooLarge(
-            _("The body has %(size)d bytes; msgMaxSizeInBytes is %(limit)d.")
-            % {"size": len(raw), "limit": limit}
-        )
     headers_json = None if headers is None else _headers(headers)
+    size = len(raw) + len(headers_json or "")
+    if size > limit:
+        raise MessageTooLarge(
+            _("Body and headers have %(size)d bytes; msgMaxSizeInBytes is %(limit)d.")
+            % {"size": size, "limit": limit}
+        )
     return Row(key, tag, headers_json, raw, body_type)
 
 
@@ -339,14 +343,11 @@ def _insert(alias: str, chunk: list[_Values]) -> list[int]:
         return list(range(first, first + step * len(chunk), step))
 
 
-def _translated(error: Exception, alias: str, inserting: bool) -> Exception:
+def _translated(error: Exception, alias: str, in_doubt: bool) -> Exception:
     """The error to raise in place of one that the database gave."""
-    if error_number(error) == NO_SUCH_TABLE or "no such table: ems_" in str(error):
-        return NotMigrated(
-            _("The tables of EMS are missing on %r: run “manage.py migrate --database %s”.")
-            % (alias, alias)
-        )
-    if inserting and error_number(error) in REPLY_LOST and not in_transaction(alias):
+    if tables_missing(error):
+        return NotMigrated.on(alias)
+    if in_doubt and error_number(error) in REPLY_LOST:
         return SendOutcomeUnknown()
     return error
 
@@ -377,13 +378,17 @@ _host: str | None = None
 
 
 def host() -> str:
-    """This machine's address as others know it, or its name if it knows none."""
+    """The address that this machine sends from, or its name if it has none.
+
+    Asked of the routing table, by a datagram socket that sends nothing (192.0.2.1 is for
+    documentation, RFC 5737): a name server that does not answer must not hold up a send.
+    """
     global _host
     if _host is None:
-        name = socket.gethostname()
-        try:
-            address = socket.gethostbyname(name)
-        except OSError:
-            address = ""
-        _host = name if not address or address.startswith("127.") else address
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(("192.0.2.1", 9))
+                _host = str(probe.getsockname()[0])
+            except OSError:
+                _host = socket.gethostname()
     return _host

@@ -18,6 +18,7 @@ from streams.transactions import own_transaction, retrying
 IMMEDIATE_PER_PASS = 10_000
 DUE_PER_PASS = 1_000
 CHUNK = 500
+CANCELLED_AT_MOST = 10
 
 
 class Cancelled(Exception):
@@ -57,12 +58,13 @@ def _partitions(using: str) -> list[int]:
 
 
 def _sequence(partition_id: int, using: str) -> Pass:
-    while True:
+    for _ in range(CANCELLED_AT_MOST):
         try:
             with own_transaction(using):
                 return _sequence_locked(partition_id, using)
         except Cancelled:
             continue
+    return Pass(busy=True)  # let others have the partition, and look again
 
 
 def _sequence_locked(partition_id: int, using: str) -> Pass:

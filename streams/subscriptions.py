@@ -74,9 +74,15 @@ def _first(*values: Any) -> Any:
     return next(value for value in values if value is not None)
 
 
-def registered_limits(group: ConsumerGroup, using: str) -> Limits:
-    """The limits for a group whose consumer may not run in this process (the sweep's view)."""
-    return limits(group, find(group.topic.name, group.name), using)
+def known_max_retries(group: ConsumerGroup, using: str) -> int | None:
+    """How many retries the group has, if this process can tell: its consumer may be elsewhere.
+
+    None leaves the judgement to who claims the message next.
+    """
+    registration = find(group.topic.name, group.name)
+    if registration is None:
+        return group.max_retries
+    return limits(group, registration, using).max_retries
 
 
 def subscribe(registration: Registration, using: str) -> ConsumerGroup:

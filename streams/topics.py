@@ -161,6 +161,8 @@ def _elsewhere(using: str, work: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
+            # A project may have AUTOCOMMIT off: what is done here must not wait for its commit.
+            connections[using].set_autocommit(True)
             outcome.append(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             failure.append(error)

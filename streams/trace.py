@@ -41,7 +41,8 @@ def _trace(group: ConsumerGroup, message: Message, using: str) -> GroupTrace:
     claims = Delivery.objects.using(using).covering(group.pk, message.partition_id, offset)
     deliveries = list(claims.order_by("id"))
     retry = RetryMessage.objects.using(using).filter(**place, offset=offset).first()
-    dead = list(DeadMessage.objects.using(using).filter(**place, offset=offset).order_by("id"))
+    letters = DeadMessage.objects.using(using).filter(**place, offset=offset)
+    dead = list(letters.defer("body", "traceback").order_by("id"))
     cursor = Cursor.objects.using(using).filter(**place, replay=0).first()
     return GroupTrace(
         group, deliveries, retry, dead, _state(offset, cursor, deliveries, retry, dead)

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 # 1412: the table was truncated or altered since the snapshot of a read.
 DEADLOCK_OR_WAIT = {1020, 1205, 1213, 1412, 3101}
 # The connection is gone, or the server is leaving: connect anew. 1290: read-only after a failover.
+CANNOT_CONNECT = {1040, 1129, 1203, 1226}  # too many connections, for the moment
 CONNECTION_LOST = {1047, 1053, 1290, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
 
 MAX_BACKOFF_SECONDS = 1.0
@@ -73,6 +74,12 @@ def error_number(error: BaseException) -> int | None:
     return number if isinstance(number, int) else None
 
 
+def tables_missing(error: BaseException) -> bool:
+    """Whether the database has no tables of EMS (the host's own may be missing, too)."""
+    text = str(error)
+    return (error_number(error) == 1146 and ".ems_" in text) or "no such table: ems_" in text
+
+
 def connection_lost(error: BaseException) -> bool:
     """Whether the connection is of no use any more; what it was doing may or may not be done."""
     if isinstance(error, InterfaceError):
@@ -86,6 +93,8 @@ def transient(error: BaseException) -> bool:
         return True
     if not isinstance(error, Error):
         return False
+    if error_number(error) in CANNOT_CONNECT:
+        return True
     locked = isinstance(error, OperationalError) and "database is locked" in str(error)
     return locked or error_number(error) in DEADLOCK_OR_WAIT
 

@@ -6,14 +6,23 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import flatten
 from django.db.models import Max, Model, Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
 
 from streams.admin.columns import UNKNOWN, label
-from streams.admin.listing import UPTO, CappedPaginator, Reading, StreamsChangeList, Window
-from streams.admin.search import Search
+from streams.admin.listing import (
+    UPTO,
+    CappedPaginator,
+    Reading,
+    StreamsChangeList,
+    Window,
+    WindowPaginator,
+)
+from streams.admin.search import ID, Search
 from streams.conf import database
 from streams.models import ConsumerGroup, Partition, Topic
 
@@ -31,7 +40,6 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
 
     ordering: ClassVar[tuple[str, ...]] = ("-id",)
     form = StreamsForm
-    paginator = CappedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
@@ -42,6 +50,8 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
     # Foreign keys shown in the list. Fetched apart: in a join the server may begin with the small
     # table, and sort millions of rows to show fifty.
     related: tuple[str, ...] = ()
+    # Rows that a filter or search without an index reads: see docs/benchmarks/admin.md.
+    searched = 100_000
     # The actions that the page of one row offers too: {name: text of the button}.
     verbs: Mapping[str, Any] = {}
 
@@ -74,14 +84,26 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
     def window(self, request: HttpRequest) -> Window | None:
         """The part of the table that the list is bounded to; None: all of it."""
         reading = self.reading(request)
-        if not reading.bounded_by:
+        if not reading.is_bounded:
             return None
-        newest = self.newest(request, reading.bounded_by)
-        return Window.of(reading, newest, request.GET.get(UPTO, ""))
+        asked = request.GET.get(UPTO, "")
+        return Window.of(self.newest(request), asked[:18], self.searched, reading.always)
 
-    def newest(self, request: HttpRequest, column: str) -> int:
+    def newest(self, request: HttpRequest) -> int:
+        """The id at which a search begins."""
         rows = self.model._default_manager.using(database())
-        return rows.aggregate(newest=Max(column))["newest"] or 0
+        return rows.aggregate(newest=Max("pk"))["newest"] or 0
+
+    def get_paginator(self, request: HttpRequest, *args: Any, **kwargs: Any) -> CappedPaginator:
+        is_bounded = self.reading(request).is_bounded
+        return (WindowPaginator if is_bounded else CappedPaginator)(*args, **kwargs)
+
+    def response_action(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        # Django hands what was posted to the database as it is.
+        if all(ID.fullmatch(pk) for pk in request.POST.getlist(ACTION_CHECKBOX_NAME)):
+            return super().response_action(request, queryset)
+        self.message_user(request, _("These are no rows of this list."), messages.ERROR)
+        return None
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         # Only what was changed here: a group that is paused meanwhile must stay paused.

@@ -32,7 +32,6 @@ class Bulk:
     what: Any  # what it will do, for people
     skips: Any  # why a letter is left out
     done: Any
-    not_done: Any
     flag: int = journal.CHANGE
     typed: bool = False  # the number must be typed in: it cannot be undone
 
@@ -91,7 +90,7 @@ class Bulk:
         outcomes: list[tuple[Any, str]] = []
         try:
             for row, done, now in plan.step(matching, self.verb):  # noqa: B007 - its last value is used
-                outcomes.append((row, str(self.done if done else self.not_done)))
+                outcomes.append((row, str(self.done) if done else _("Left out: %s") % self.skips))
         finally:
             self._note(request, plan, now, outcomes)
         plan = now
@@ -118,12 +117,10 @@ class Bulk:
         journal.note_bulk(request, DeadMessage, about, outcome, flag=self.flag)
 
     def _result(self, plan: Plan) -> str:
-        return _("%(done)s: %(n)d. %(not_done)s: %(m)d.") % {
-            "done": self.done,
-            "n": plan.done,
-            "not_done": self.not_done,
-            "m": plan.skipped,
-        }
+        result = f"{self.done}: {plan.done}."
+        if plan.skipped:
+            result += " " + _("Left out: %(n)d (%(why)s).") % {"n": plan.skipped, "why": self.skips}
+        return result
 
     def _words(self, plan: Plan) -> dict[str, Any]:
         total = ngettext("%d dead letter", "%d dead letters", plan.total) % plan.total
@@ -184,5 +181,5 @@ def _frozen(admin: Any, request: HttpRequest) -> str:
     if window is None:
         return request.get_full_path()
     parameters = request.GET.copy()
-    parameters[UPTO] = window.here
+    parameters[UPTO] = str(window.upto)
     return f"{request.path}?{parameters.urlencode()}"

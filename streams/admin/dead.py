@@ -26,7 +26,6 @@ REDRIVE = Bulk(
     what=_("%s will be handed to their groups again, from the first attempt."),
     skips=_("redriven already, or gone"),
     done=_("Redriven"),
-    not_done=_("not redriven (redriven already, or gone)"),
 )
 DISCARD = Bulk(
     name="discard",
@@ -35,7 +34,6 @@ DISCARD = Bulk(
     what=_("%s will be deleted, with their copies of the bodies. This cannot be undone."),
     skips=_("redriven, or gone"),
     done=_("Discarded"),
-    not_done=_("not discarded (redriven, or gone)"),
     flag=journal.DELETION,
     typed=True,
 )
@@ -64,6 +62,7 @@ class DeadMessageAdmin(BodyAdmin):
     )
     list_filter = (GroupFilter, DeadState)
     related = ("partition", "group")
+    searched = 20_000  # they are large: body and traceback
     search_fields = ("id", "message_id", "key", "error_class")
     search_help_text = _("An id, a place (orders/0@12), a whole key, or a class of error.")
     fields = (
@@ -112,10 +111,10 @@ class DeadMessageAdmin(BodyAdmin):
         if search.place:
             return Reading()
         if search.is_text:
-            return Reading(bounded_by="id", always=search.id_match)
+            return Reading(is_bounded=True, always=search.id_match)
         # By group, an index has the waiting ones; by state alone, none has.
         state_alone = request.GET.get("state") and not request.GET.get("group")
-        return Reading(bounded_by="id" if state_alone else "")
+        return Reading(is_bounded=bool(state_alone))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

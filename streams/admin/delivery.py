@@ -87,7 +87,7 @@ class DeliveryAdmin(ReadOnly, LargeAdmin):
         if search.place:
             return Reading()
         if search.is_text or kind or (state and state != State.START):
-            return Reading(bounded_by="id", always=search.id_match)
+            return Reading(is_bounded=True, always=search.id_match)
         # The open ones are few, and have an index; a group's are in the order of its log.
         if group and not state:
             return Reading(("-partition_id", "-first_offset", "-id"))

@@ -173,7 +173,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
     def dead(self, row: Any) -> int:
         return int(row.lag.dead)
 
-    @admin.display(description=_("oldest unfinished"))
+    @admin.display(description=_("age"))
     def age(self, row: Any) -> str:
         """Since it was sequenced."""
         return duration(row.lag.age)

@@ -14,8 +14,6 @@ from django.utils.functional import cached_property
 
 # Counting millions of rows for a page number is not worth a second of the server's time.
 COUNT_AT_MOST = 10_000
-# Rows that a filter or search without an index reads: about 0.2 s, see docs/benchmarks/admin.md.
-SEARCHED = 100_000
 
 UPTO = "upto"  # in the URL: where the window ends
 
@@ -24,57 +22,38 @@ UPTO = "upto"  # in the URL: where the window ends
 class Reading:
     """How a list reads its table for the filters of the URL.
 
-    ``ordering`` is one that an index gives. ``bounded_by`` names a column ("id", or "offset" in
-    one partition) when no index serves the filters: then only a Window of it is read.
+    ``ordering`` is one that an index gives. ``is_bounded``: no index serves the filters, and only
+    a Window of ids is read, but for the rows ``always``, which are found by their key.
     """
 
     ordering: tuple[str, ...] = ("-id",)
-    bounded_by: str = ""
-    always: Q | None = None  # rows found by their key, wherever they are
+    is_bounded: bool = False
+    always: Q | None = None
 
 
 @dataclass(frozen=True)
 class Window:
-    """SEARCHED values of a column, up to ``upto``."""
+    """The ids ``first`` … ``upto``."""
 
-    column: str
+    first: int
     upto: int
-    newest: int
+    is_newest: bool
     always: Q | None = None
 
     @classmethod
-    def of(cls, reading: Reading, newest: int, asked: str) -> Window:
-        """``asked`` is what the URL says: "id:900000". Anything else is the newest window."""
-        column, _, value = asked.partition(":")
-        upto = newest
-        if column == reading.bounded_by and value.isdecimal():
-            upto = min(newest, int(value))
-        return cls(reading.bounded_by, upto, newest, reading.always)
+    def of(cls, newest: int, asked: str, size: int, always: Q | None) -> Window:
+        """``asked`` is what the URL says, if anything: the id where it ends."""
+        upto = min(newest, int(asked)) if asked.isdecimal() else newest
+        return cls(max(1, upto - size + 1), upto, upto == newest, always)
 
     @property
-    def first(self) -> int:
-        return max(self._lowest, self.upto - SEARCHED + 1)
-
-    @property
-    def here(self) -> str:
-        return f"{self.column}:{self.upto}"
-
-    @property
-    def older(self) -> str:
-        """The window before this one, as the URL says it; empty if there is none."""
-        return f"{self.column}:{self.first - 1}" if self.first > self._lowest else ""
-
-    @property
-    def is_newest(self) -> bool:
-        return self.upto == self.newest
+    def older(self) -> int:
+        """Where the window before this one ends; 0 if there is none."""
+        return self.first - 1
 
     def of_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        inside = Q(**{f"{self.column}__gte": self.first, f"{self.column}__lte": self.upto})
+        inside = Q(pk__gte=self.first, pk__lte=self.upto)
         return rows.filter(inside | self.always if self.always is not None else inside)
-
-    @property
-    def _lowest(self) -> int:
-        return 1 if self.column == "id" else 0
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]  # generic only in stubs
@@ -86,6 +65,19 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # generic only in s
         if isinstance(rows, QuerySet):
             return int(rows.order_by().values("pk")[:COUNT_AT_MOST].count())
         return len(rows)
+
+
+class WindowPaginator(CappedPaginator):
+    """Reads the window once: a count and a page would each go through all of it."""
+
+    @cached_property
+    def ids(self) -> list[int]:
+        rows: Any = self.object_list
+        return list(rows.values_list("pk", flat=True)[:COUNT_AT_MOST])
+
+    @cached_property
+    def count(self) -> int:
+        return len(self.ids)
 
 
 class StreamsChangeList(ChangeList):
@@ -113,9 +105,16 @@ class StreamsChangeList(ChangeList):
         self.window = self.model_admin.window(request)
         return self.window.of_rows(rows) if self.window else rows
 
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        if isinstance(self.paginator, WindowPaginator):
+            start = (self.page_num - 1) * self.list_per_page if self.multi_page else 0
+            page = self.paginator.ids[start : start + self.list_per_page]
+            self.result_list = self.queryset.filter(pk__in=page)
+
     @property
     def older_url(self) -> str:
-        older = self.window.older if self.window else ""
+        older = self.window.older if self.window else 0
         return self.get_query_string({UPTO: older}) if older else ""
 
     @property

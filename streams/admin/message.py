@@ -4,17 +4,17 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.bodies import BodyAdmin
-from streams.admin.columns import UNKNOWN, at, instant, place, short
+from streams.admin.columns import UNKNOWN, at, instant, place, short, url
 from streams.admin.filters import FixedFilter, PartitionFilter, number
 from streams.admin.listing import Reading
 from streams.admin.search import Search
 from streams.conf import database
-from streams.models import IMMEDIATE, Message, Partition, UtcNow
+from streams.models import IMMEDIATE, Message, UtcNow
 from streams.trace import trace
 
 
@@ -82,26 +82,36 @@ class MessageAdmin(BodyAdmin):
 
     def reading(self, request: HttpRequest) -> Reading:
         search = self.search(request)
-        partition, state = request.GET.get("partition"), request.GET.get("state")
-        in_log = state in (None, "log")
         if search.is_text:
-            if partition and in_log:
-                return Reading(("-offset", "-id"), "offset", search.id_match)
-            return Reading(bounded_by="id", always=search.id_match)
-        if search.place:
-            return Reading(("-offset", "-id"))
-        if partition:
+            return Reading(is_bounded=True, always=search.id_match)
+        partition, state = request.GET.get("partition"), request.GET.get("state")
+        if partition or search.place:
             # The log from its end, or the inbox in the order in which it is due.
+            in_log = state in (None, "log")
             return Reading(("-offset", "-id") if in_log else ("due_at", "id"))
-        return Reading(bounded_by="id" if state else "")
+        return Reading(is_bounded=bool(state))
 
-    def newest(self, request: HttpRequest, column: str) -> int:
-        if column == "id":
-            return super().newest(request, column)
-        partition = number(request.GET["partition"]) or 0
-        chosen = Partition.objects.using(database()).filter(pk=partition)
-        end = chosen.values_list("next_offset", flat=True).first()
-        return max(0, (end or 0) - 1)
+    def newest(self, request: HttpRequest) -> int:
+        partition = number(request.GET.get("partition"))
+        if partition is None:
+            return super().newest(request)
+        of_topic = Message.objects.using(database()).filter(partition=partition)
+        if of_topic.inbox().exists():
+            return super().newest(request)
+        # A quiet topic is searched from its own newest message, however long ago that was.
+        return of_topic.order_by("-offset").values_list("pk", flat=True).first() or 0
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The list; for the place of one message, its page."""
+        if request.method == "GET" and set(request.GET) == {"q"}:
+            place = self.search(request).place
+            if place and place.first == place.last and self.has_view_permission(request):
+                found = Message.objects.using(database()).filter(place.messages).first()
+                if found:
+                    return HttpResponseRedirect(url(found))
+        return super().changelist_view(request, extra_context)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

@@ -62,12 +62,12 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
     def reading(self, request: HttpRequest) -> Reading:
         search = self.search(request)
         if search.text:
-            return Reading(bounded_by="" if search.place else "id", always=search.id_match)
+            return Reading(is_bounded=not search.place, always=search.id_match)
         group, state = request.GET.get("group"), request.GET.get("state")
         if group:
             # In the order of the index (group, delivery, due_at): the waiting ones, next due first.
             return Reading(("delivery_id", "due_at", "id"))
-        return Reading(bounded_by="id" if state else "")
+        return Reading(is_bounded=bool(state))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

@@ -10,10 +10,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
 from streams.conf import database
-from streams.errors import StreamsError
+from streams.errors import NotMigrated, StreamsError
+from streams.transactions import tables_missing
 
 UNKNOWN = "–"
 
@@ -43,6 +45,10 @@ class StreamsCommand(BaseCommand):
             getattr(self, f"do_{options['verb']}")(**options)
         except StreamsError as error:
             raise CommandError(str(error)) from error
+        except DatabaseError as error:
+            if tables_missing(error):
+                raise CommandError(str(NotMigrated.on(self.using))) from error
+            raise
 
     def _add_common(self, parser: ArgumentParser) -> None:
         parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))

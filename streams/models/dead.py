@@ -13,6 +13,8 @@ from streams.models.fields import NameField, UtcDateTimeField, UtcNow
 from streams.models.message import MAX_KEY, MAX_PRODUCER, MAX_TAG, BodyType
 from streams.transactions import own_transaction
 
+MAX_TEXT = 64 * 1024
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -29,11 +31,25 @@ class Verdict:
         kind = type(error)
         module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
         trace = storable("".join(traceback.format_exception(error)))
-        return cls(offset, attempts, module + kind.__qualname__, text_of(error), trace)
+        return cls(offset, attempts, module + kind.__qualname__, cut(text_of(error)), cut(trace))
+
+
+def cut(text: str) -> str:
+    """Head and tail of a long text: a statement with all of it might not be accepted."""
+    if len(text) <= MAX_TEXT:
+        return text
+    return f"{text[: MAX_TEXT // 2]}\n…\n{text[-MAX_TEXT // 2 :]}"
 
 
 class ProcessDied(Exception):
     """The process that handled the message died, or its lease ran out."""
+
+    def __str__(self) -> str:
+        return str(self.__doc__)
+
+
+class BodyUnread(Exception):
+    """The body of the message was not there when it was to be read."""
 
     def __str__(self) -> str:
         return str(self.__doc__)

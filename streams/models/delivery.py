@@ -13,7 +13,7 @@ from streams import retries, sql
 from streams.conf import MAX_BATCH, database, settings
 from streams.errors import LeaseLost, Reject, Retry, describe
 from streams.models.consumer import LEASE, Consumer
-from streams.models.dead import DeadMessage, ProcessDied, Verdict
+from streams.models.dead import BodyUnread, DeadMessage, ProcessDied, Verdict
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQuerySet
 from streams.transactions import own_transaction, retrying
@@ -41,9 +41,14 @@ class Failure:
     error: BaseException
 
     def is_final(self, attempt: int, max_retries: int) -> bool:
+        if isinstance(self.error, BodyUnread):
+            return False  # no attempt was made
         return isinstance(self.error, Reject) or retries.exhausted(attempt, max_retries)
 
     def again(self, attempt: int) -> Again:
+        if isinstance(self.error, BodyUnread):
+            soon = timedelta(seconds=settings().RETRY_DELAYS[0])
+            return Again(self.offset, attempt, soon, describe(self.error))
         delay = self.error.delay if isinstance(self.error, Retry) else None
         if delay is None:
             delay = retries.delay_after(attempt, settings().RETRY_DELAYS)
@@ -131,6 +136,10 @@ class Delivery(models.Model):
         return f"{self.group_id}:{self.partition_id}:{self.first_offset}–{self.last_offset}"
 
     @property
+    def offsets(self) -> range:
+        return range(self.first_offset, self.last_offset + 1)
+
+    @property
     def using(self) -> str:
         return self._state.db or database()
 
@@ -210,11 +219,12 @@ class Delivery(models.Model):
 
         retrying(write, self.using)
 
-    def expire(self, max_retries: int, delay: timedelta) -> bool:
+    def expire(self, max_retries: int | None, delay: timedelta) -> bool:
         """Take the delivery from a dead or overdue client: what it has not settled is retried.
 
         Returns False if it ended in the meantime. A retry that was never started keeps its
-        attempt; anything else has spent one, since it may be what killed the process.
+        attempt; anything else has spent one, since it may be what killed the process. With
+        ``max_retries=None`` nothing is judged: who claims it next knows how many there are.
         """
         died = ProcessDied()
         with own_transaction(self.using):
@@ -229,11 +239,14 @@ class Delivery(models.Model):
             )
             if self.kind == Kind.RETRY and self.started_at is None:
                 self._give_back()
-            elif retries.exhausted(self.attempt, max_retries):
+            elif max_retries is not None and retries.exhausted(self.attempt, max_retries):
                 failures = [Failure(offset, died) for offset in self._unsettled()]
                 self._write(failures, max_retries)
             else:
-                alone = not self._client_is_live()
+                # Of several, at most one was running: the rest would only keep the process from
+                # its work. As retries of their own, the next crash shows which it was.
+                suspect = len(self._unsettled()) == 1
+                alone = suspect and not self._client_is_live()
                 self._wait(
                     [
                         Again(offset, self.attempt + 1, delay, describe(died), alone)

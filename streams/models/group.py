@@ -88,13 +88,14 @@ class ConsumerGroup(models.Model):
         In batches, the position first: a run that is broken off can be repeated. Raises
         GroupActive while it has a live consumer.
         """
-        if self.clients.live().exists():
+        if self.clients.using(self._state.db).filter(group=self.pk).live().exists():
             raise GroupActive(_("The group %s has live consumers: stop them first.") % self)
         for rows in self._belongings():
             while batch := list(rows.order_by("pk").values_list("pk", flat=True)[:DELETE_BATCH]):
                 rows.filter(pk__in=batch).delete()
-        self.delete()
+        self.delete(using=self._state.db)
 
     def _belongings(self) -> list[models.QuerySet[Any]]:
         related = (self.cursors, self.retries, self.dead_letters, self.deliveries, self.clients)
-        return [manager.all() for manager in related]
+        # A router must not send any of this to another database.
+        return [manager.using(self._state.db).filter(group=self.pk) for manager in related]

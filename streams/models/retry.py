@@ -140,7 +140,7 @@ class RetryMessage(models.Model):
             letters = DeadMessage.objects.using(using)
             buried = letters.bury(
                 self.group.topic_id, self.group_id, self.partition_id, verdict
-            ) or letters.filter(pk=self.dead_letter_id).reopen(verdict)
+            ) or letters.filter(pk__in=[self.dead_letter_id]).reopen(verdict)
             rows.filter(pk=self.pk).delete()
             self._note_in_the_log(bool(buried))
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import timedelta
-from threading import local
+from threading import current_thread, local
 from typing import Any
 
 from django.db import connections
@@ -13,6 +13,12 @@ from django.db.backends.signals import connection_created
 
 # A connection may be silent for the longest handler call and so much more.
 MARGIN = timedelta(seconds=10)
+
+# Keepers run no user code: frozen, they hold a partition no longer than this, and a row that
+# somebody else holds keeps the heartbeat from the other leases no longer than that.
+KEEPER_PREFIX = "ems-"
+KEEPER_IDLE_SECONDS = 20
+KEEPER_LOCK_SECONDS = 2
 
 
 class IdleLimit:
@@ -30,7 +36,7 @@ class IdleLimit:
         self._in_force = local()
 
     def install(self) -> None:
-        connections.settings[self._using]["CONN_MAX_AGE"] = None
+        connections.settings[self._using].update({"CONN_MAX_AGE": None, "AUTOCOMMIT": True})
         connection_created.connect(self._set)
         connections[self._using].close()
 
@@ -41,8 +47,15 @@ class IdleLimit:
             connections[self._using].close()
 
     def _set(self, *, connection: Any, **kwargs: Any) -> None:
-        if connection.alias == self._using and connection.vendor == "mysql":
-            self._in_force.limit = self._limit
-            with connection.cursor() as cursor:
+        if connection.alias != self._using or connection.vendor != "mysql":
+            return
+        with connection.cursor() as cursor:
+            if current_thread().name.startswith(KEEPER_PREFIX):
+                cursor.execute(
+                    "SET SESSION wait_timeout = %s, SESSION innodb_lock_wait_timeout = %s",
+                    [KEEPER_IDLE_SECONDS, KEEPER_LOCK_SECONDS],
+                )
+            else:
+                self._in_force.limit = self._limit
                 seconds = math.ceil(self._limit.total_seconds())
                 cursor.execute("SET SESSION wait_timeout = %s", [seconds])

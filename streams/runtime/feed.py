@@ -27,6 +27,7 @@ class Feed:
         self._condition = threading.Condition()
         self._woken = True  # the first look needs no wake-up
         self._stopping = False
+        self._idle = 0
         self._fresh_until = 0.0
         self._limits: Limits | None = None
 
@@ -39,29 +40,35 @@ class Feed:
         if time.monotonic() >= self._fresh_until:
             groups = ConsumerGroup.objects.using(self._using).select_related("topic")
             group = retrying(lambda: groups.filter(pk=self.group.pk).first(), self._using)
-            self._limits = None
-            if group and not group.paused and group.topic.access in READABLE:
-                self._limits = limits(group, self.registration, self._using, self._overrides)
+            readable = group and not group.paused and group.topic.access in READABLE
+            # Assigned at once: other threads read it, and None would have them wait.
+            self._limits = self._in_force(group) if group and readable else None
             self._fresh_until = time.monotonic() + FRESH_SECONDS
         return self._limits
 
     def consume_timeout(self) -> timedelta:
         """Of the calls that may be running now."""
-        in_force = self._limits or limits(
-            self.group, self.registration, self._using, self._overrides
-        )
-        return in_force.consume_timeout
+        return (self._limits or self._in_force(self.group)).consume_timeout
 
-    def wake(self) -> None:
-        """There is something to claim. Wakes one worker, who wakes the next when it finds work."""
+    def _in_force(self, group: ConsumerGroup) -> Limits:
+        return limits(group, self.registration, self._using, self._overrides)
+
+    def wake(self) -> bool:
+        """There is something to claim. Wakes one worker, who wakes the next when it finds work.
+
+        Returns whether one was idle: the others look by themselves when they are done.
+        """
         with self._condition:
             self._woken = True
             self._condition.notify()
+            return self._idle > 0
 
     def wait(self, seconds: float) -> None:
         """Until woken, stopped, or ``seconds`` have passed."""
         with self._condition:
+            self._idle += 1
             self._condition.wait_for(lambda: self._woken or self._stopping, seconds)
+            self._idle -= 1
             self._woken = False
 
     def stop(self) -> None:

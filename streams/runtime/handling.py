@@ -16,8 +16,8 @@ from django.db import connections, transaction
 from streams import retries, sql
 from streams.api import ReceivedMessage
 from streams.errors import LeaseLost, describe
-from streams.models import Delivery, Failure, Kind, RetryMessage
-from streams.models.dead import AttemptsExhausted
+from streams.models import Delivery, Failure, Kind, Partition, RetryMessage
+from streams.models.dead import AttemptsExhausted, BodyUnread
 from streams.registry import Registration
 from streams.subscriptions import Limits
 from streams.transactions import connection_lost, own_transaction, retrying
@@ -62,6 +62,8 @@ class Handling:
         self.retry = retry
         self.lost = False
         self.outcome = Outcome()
+        self._missing: set[int] = set()
+        self._unread: set[int] = set()
         self._may_go_on = may_go_on
         self._using = delivery.using
         self._timeout = limits.consume_timeout.total_seconds()
@@ -246,10 +248,11 @@ class Handling:
 
     def _settle(self, progress: int, failures: Sequence[Failure]) -> None:
         span = range(self.delivery.progress, progress)
-        missing = sum(1 for offset in span if offset in self._missing)
+        missing = len(self._missing.intersection(span))
+        unread = [Failure(offset, BodyUnread()) for offset in self._unread.intersection(span)]
         self.delivery.settle(
             progress,
-            failures,
+            [*failures, *unread],
             max_retries=self.limits.max_retries,
             missing=missing,
             running=timedelta(seconds=time.monotonic() - self._ran_since),
@@ -257,7 +260,7 @@ class Handling:
         self._settled = time.monotonic()
         self.outcome.missing += missing
         self.outcome.failed += len(failures)
-        self.outcome.done += len(span) - missing - len(failures)
+        self.outcome.done += len(span) - missing - len(failures) - len(unread)
         for failure in failures:
             self.outcome.dead += failure.is_final(self.delivery.attempt, self.limits.max_retries)
             self.outcome.errors.append(failure.error)
@@ -277,22 +280,30 @@ class Handling:
 
     # -- bodies --
 
-    _missing: frozenset[int] = frozenset()
-
     def _read(self) -> list[ReceivedMessage]:
-        """The messages of the delivery; offsets whose body is gone are noted as missing."""
+        """The messages of the delivery whose bodies can be read."""
         rows = retrying(lambda: self._fetch(sql.BODIES), self._using)
         claimed = self.delivery.last_offset + 1 - self.delivery.first_offset
         if len(rows) < claimed:
             rows = retrying(self._fetch_on_primary, self._using)
         if not rows and self.retry and self.retry.dead_letter_id:
             rows = sql.fetch(self._using, sql.BODY_OF_DEAD, [self.retry.dead_letter_id])
-        found = {row[0] for row in rows}
-        span = range(self.delivery.first_offset, self.delivery.last_offset + 1)
-        self._missing = frozenset(offset for offset in span if offset not in found)
-        if self._missing:
-            logger.error("The bodies of %d messages of %s are gone", claimed - len(rows), self)
+        if absent := set(self.delivery.offsets) - {row[0] for row in rows}:
+            self._note_absent(absent)
         return [self._received(row) for row in rows]
+
+    def _note_absent(self, absent: set[int]) -> None:
+        """What was purged is missing. Anything else is read once more, as a retry, before it is.
+
+        The primary may be another server after a failover, and not have caught up yet.
+        """
+        partitions = Partition.objects.using(self._using).filter(pk=self.delivery.partition_id)
+        floor = partitions.values_list("first_offset", flat=True).get()
+        again = self.delivery.kind == Kind.RETRY
+        self._missing = {offset for offset in absent if offset < floor or again}
+        self._unread = absent - self._missing
+        if self._unread or again:
+            logger.error("The bodies of %d messages of %s are gone", len(absent), self.delivery)
 
     def _fetch(self, statement: Mapping[str, str]) -> list[Any]:
         vendor = connections[self._using].vendor

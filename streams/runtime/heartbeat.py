@@ -6,11 +6,15 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
+from django.db import OperationalError
+
 from streams.conf import RENEW_SECONDS
 from streams.runtime.client import Client
 from streams.runtime.feed import Feed
+from streams.runtime.handling import Handling
 from streams.runtime.lifecycle import Lifecycle
 from streams.runtime.worker import Held
+from streams.transactions import connection_lost, transient
 
 logger = logging.getLogger("streams.heartbeat")
 
@@ -40,12 +44,19 @@ class Heartbeat:
         for handling in handlings:
             left = handling.time_left()
             if left > timedelta(0):
-                if not handling.delivery.extend(left):
-                    handling.lost = True
+                self._extend(handling, left)
             elif left < -HUNG_GRACE:
                 # The call cannot be interrupted, only left behind with its process.
                 self._lifecycle.fail(f"a call of {handling.registration.name} hangs")
         return self._pause()
+
+    def _extend(self, handling: Handling, left: timedelta) -> None:
+        try:
+            handling.lost = not handling.delivery.extend(left)
+        except OperationalError as error:
+            # Somebody holds this row: the other leases cannot wait. The next beat tries again.
+            if connection_lost(error) or not transient(error):
+                raise
 
     def _pause(self) -> float:
         # A delivery must not expire between two beats while its calls are in time.

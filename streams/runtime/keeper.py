@@ -6,8 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from django.db import Error, close_old_connections, connections
+from django.db import Error, close_old_connections, connections, reset_queries
 
+from streams.runtime.database import KEEPER_PREFIX
 from streams.runtime.lifecycle import Lifecycle
 from streams.transactions import transient
 
@@ -20,7 +21,7 @@ class Keeper(threading.Thread):
     """Runs on while the workers drain: a slow drain must keep its leases."""
 
     def __init__(self, name: str, step: Callable[[], float], lifecycle: Lifecycle) -> None:
-        super().__init__(name=f"ems-{name}", daemon=True)
+        super().__init__(name=f"{KEEPER_PREFIX}{name}", daemon=True)
         self._step = step
         self._lifecycle = lifecycle
         self._condition = threading.Condition()
@@ -52,6 +53,7 @@ class Keeper(threading.Thread):
 
     def _guarded_step(self) -> float:
         close_old_connections()
+        reset_queries()
         try:
             return self._step()
         except Error as error:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from django.db import connections
-
-from streams import sql
+from streams.claims import behind_groups, groups_with_due_retries
 from streams.conf import settings
 from streams.maintenance import NOTE_EVERY, note_sequencing
 from streams.runtime.feed import Feed
 from streams.runtime.lifecycle import Lifecycle
 from streams.runtime.worker import Held
 from streams.sequencer import sequence
-from streams.transactions import retrying
 
 # Another process holds a partition: look again so soon, in seconds.
 BUSY_SECONDS = 0.01
@@ -46,48 +43,35 @@ class Poller:
         activity = self._held.activity()
         done = sequence(self._using)
         self._note(started)
-        ready = self._wake_ready(started)
+        ready = self._ready(started)
+        # Busy workers look by themselves when they are done: only idle ones are worth a hurry.
+        woken = [feed for feed in ready if feed.wake()]
         if done.more:
             return 0.0
         if done.busy:
             return BUSY_SECONDS
-        if done.sequenced or ready:
+        if done.sequenced or woken:
             self._pause = QUICK_SECONDS
         else:
             # Nothing was to be had, and no worker was at it before, after or in between.
-            if self._drain and activity == self._held.activity() and not activity[0]:
+            resting = not activity[0] and activity == self._held.activity()
+            if self._drain and resting and not ready:
                 self._lifecycle.stop()
             self._pause = min(self._pause * 2, settings().POLL_SECONDS)
         # A look costs more the more there is to step over: spend at most half the time on it.
         return max(self._pause, time.monotonic() - started)
 
-    def _wake_ready(self, now: float) -> bool:
-        """Wake the feeds that have something to claim; whether there was one."""
+    def _ready(self, now: float) -> list[Feed]:
+        """The feeds that have something to claim."""
         groups = [feed.group.pk for feed in self._feeds]
         ready = behind_groups(groups, self._using)
-        if now >= self._look_for_retries_at:
+        if self._drain or now >= self._look_for_retries_at:
             ready |= groups_with_due_retries(groups, self._using)
             self._look_for_retries_at = now + RETRY_SECONDS
-        woken = [feed for feed in self._feeds if feed.group.pk in ready and feed.limits()]
-        for feed in woken:
-            feed.wake()
-        return bool(woken)
+        return [feed for feed in self._feeds if feed.group.pk in ready and feed.limits()]
 
     def _note(self, now: float) -> None:
         """Leave a sign of life for those who watch, once in NOTE_EVERY."""
         if now >= self._note_at:
             note_sequencing(self._using)
             self._note_at = now + NOTE_EVERY.total_seconds()
-
-
-def behind_groups(group_ids: Sequence[int], using: str) -> set[int]:
-    """The groups, of these, that have new messages to claim."""
-    statement = sql.GROUPS_BEHIND % sql.placeholders(group_ids)
-    return {row[0] for row in retrying(lambda: sql.fetch(using, statement, group_ids), using)}
-
-
-def groups_with_due_retries(group_ids: Sequence[int], using: str) -> set[int]:
-    """The groups, of these, that have a retry to claim."""
-    vendor = connections[using].vendor
-    statement = sql.GROUPS_WITH_DUE_RETRIES[vendor] % sql.placeholders(group_ids)
-    return {row[0] for row in retrying(lambda: sql.fetch(using, statement, group_ids), using)}

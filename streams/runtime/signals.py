@@ -7,6 +7,7 @@ import select
 import signal
 import threading
 from types import FrameType
+from typing import Any
 
 STOP = (signal.SIGTERM, signal.SIGINT)
 
@@ -19,14 +20,16 @@ class Signals:
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         self._untold = 0
+        self._before: dict[signal.Signals, Any] = {}
 
     def install(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # --reload: the main thread is the reloader's, and so are the signals
         for number in STOP:
-            signal.signal(number, _ignore)
+            self._before[number] = signal.signal(number, _ignore)
         # The interpreter itself writes the number of each signal into the pipe.
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=self._forget)
 
     def wait(self, seconds: float) -> bool:
         """Whether a stop signal has come, waiting up to ``seconds`` for it. Each is told once."""
@@ -36,6 +39,23 @@ class Signals:
             return False
         self._untold -= 1
         return True
+
+    def restore(self) -> None:
+        """Leave the process as it was: a host's script may go on after the command."""
+        if self._before:
+            signal.set_wakeup_fd(-1)
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+            self._before = {}
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def _forget(self) -> None:
+        """In a child that a handler has forked: a signal to it is its own, not ours."""
+        if self._before:
+            signal.set_wakeup_fd(-1)
+            for number in STOP:
+                signal.signal(number, signal.SIG_DFL)
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

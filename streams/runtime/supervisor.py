@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from threading import Thread
+
+from django.db import connections
 
 from streams.conf import settings
 from streams.errors import ConfigurationError
 from streams.maintenance import SWEEP_EVERY, sweep_if_due
 from streams.registry import Registration
 from streams.runtime.client import Client
-from streams.runtime.database import IdleLimit
+from streams.runtime.database import KEEPER_PREFIX, IdleLimit
 from streams.runtime.feed import Feed
 from streams.runtime.gate import Gate
 from streams.runtime.heartbeat import Heartbeat
@@ -26,6 +29,7 @@ from streams.subscriptions import Overrides
 logger = logging.getLogger("streams.supervisor")
 
 LOOK_SECONDS = 0.5
+LEAVE_SECONDS = 5.0
 # The supervisor, the poller, the heartbeat, the maintenance.
 KEEPER_CONNECTIONS = 4
 
@@ -75,9 +79,15 @@ class Supervisor:
                 self._lifecycle.stop()
         drained = self._drain()
         self._end()
+        self._signals.restore()
         if self._lifecycle.failure:
             self._say(f"Stopped after a failure: {self._lifecycle.failure}")
         return 0 if drained and not self._lifecycle.failure else 1
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether a thread still runs that would keep the process from ending."""
+        return any(thread.is_alive() for thread in (*self._workers, *self._keepers))
 
     def budget(self) -> int:
         """Database connections that this process uses at most."""
@@ -114,7 +124,7 @@ class Supervisor:
         limit = time.monotonic() + settings().DRAIN_SECONDS
         while any(worker.is_alive() for worker in self._workers):
             if self._signals.wait(0.05):
-                self._say("Second signal: leaving at once. The sweep will retry what was open.")
+                self._say("A signal while stopping: leaving at once. The sweep retries the rest.")
                 return False
             if time.monotonic() > limit:
                 self._say("Handlers still run after DRAIN_SECONDS: leaving them behind.")
@@ -126,9 +136,17 @@ class Supervisor:
         self._listener.stop()
         for keeper in self._keepers:
             keeper.end()
-        for keeper in self._keepers:
-            keeper.join(timeout=5)
+        # In a thread, and for so long only: without a network this would never return.
+        leave = Thread(target=self._deregister, name=f"{KEEPER_PREFIX}leave", daemon=True)
+        leave.start()
+        limit = time.monotonic() + LEAVE_SECONDS
+        for thread in (*self._keepers, leave):
+            thread.join(timeout=max(0.0, limit - time.monotonic()))
+
+    def _deregister(self) -> None:
         try:
             self._client.deregister()
         except Exception:
             logger.exception("Could not deregister; the lease will end by itself")
+        finally:
+            connections.close_all()

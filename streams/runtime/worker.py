@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from django.db import Error, close_old_connections, connections
+from django.db import Error, close_old_connections, connections, reset_queries
 
 from streams.claims import Claimer
 from streams.errors import LeaseLost
@@ -109,6 +109,7 @@ class Worker(threading.Thread):
     def step(self) -> float:
         """Claim and handle one delivery; returns how long to wait for a wake-up after it."""
         close_old_connections()
+        reset_queries()
         if not self._client.alive:
             return NOT_ALIVE_SECONDS
         try:

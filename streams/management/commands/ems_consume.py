@@ -6,14 +6,16 @@ from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 from django.utils.autoreload import run_with_reloader
 from django.utils.translation import gettext as _
 
 from streams.conf import MAX_BATCH, database
-from streams.errors import StreamsError
+from streams.errors import NotMigrated, StreamsError
 from streams.registry import autodiscover, registrations
 from streams.runtime.supervisor import Supervisor
 from streams.subscriptions import Overrides
+from streams.transactions import tables_missing
 
 
 def count(text: str) -> int:
@@ -52,10 +54,11 @@ class Command(BaseCommand):
         chosen = list(registrations(options["topic"], options["group"]))
         if not chosen:
             raise CommandError(_("No registered consumer matches: see consumers.py of your apps."))
+        using = database(options["database"])
         try:
             supervisor = Supervisor(
                 chosen,
-                database(options["database"]),
+                using,
                 overrides=Overrides(options["threads"], options["batch"]),
                 drain=options["drain"],
                 say=self._say,
@@ -63,7 +66,11 @@ class Command(BaseCommand):
             status = supervisor.run()
         except StreamsError as error:
             raise CommandError(str(error)) from error
-        if status:
+        except DatabaseError as error:
+            if tables_missing(error):
+                raise CommandError(str(NotMigrated.on(using))) from error
+            raise
+        if status or supervisor.left_behind:
             # A handler that hangs in a thread would keep an ordinary exit waiting for ever.
             sys.stdout.flush()
             sys.stderr.flush()
