@@ -1,7 +1,7 @@
 """The settings of the EMS project. The environment is read here and nowhere else.
 
 DATABASE_URL           mysql://user:password@host:3306/name; default: SQLite in the state folder
-REDIS_URL              redis://host:6379/0; default: none, and consumers poll
+REDIS_URL              redis://host:6379/0; default: none, and consumers poll; also Celery's broker
 SECRET_KEY             default: made once and kept in the state folder
 ALLOWED_HOSTS          default: this machine
 HTTPS                  on: browsers send the cookies over TLS only; default: off
@@ -16,6 +16,7 @@ import contextlib
 import os
 import secrets
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,16 @@ for _name in ("POLL_SECONDS", "DRAIN_SECONDS"):
     if f"EMS_{_name}" in os.environ:
         EMS[_name] = env.float(f"EMS_{_name}")
 
+# Celery is optional: consumers run the time-driven steps themselves.
+CELERY_BROKER_URL = REDIS_URL or None
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TIMEZONE = "UTC"
+# Its rows come from "manage.py ems_sync_schedules", and can be changed in the admin.
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
@@ -105,6 +116,8 @@ INSTALLED_APPS = [
     "monitoring",
     "emsproject.demo",
 ]
+if find_spec("django_celery_beat"):
+    INSTALLED_APPS.append("django_celery_beat")
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

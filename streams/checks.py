@@ -6,106 +6,198 @@ connection. docs/operations.md says what each means and what to do.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 - Django's name
-from django.db import connections
+from django.db import connections, router
 from django.utils.translation import gettext as _
 
-from streams.conf import settings, system
+from streams.conf import DEFAULTS, settings, system
 from streams.errors import StreamsError
+from streams.models import Topic
 from streams.registry import autodiscover
+from streams.server import Server, missing_tables
 
 MARIADB_AT_LEAST, MYSQL_AT_LEAST = (10, 6), (8, 0, 11)
+VENDORS = ("mysql", "sqlite")
 REDIS_BACKEND = "django_redis.cache.RedisCache"
+ROUTER = "streams.routers.StreamsRouter"
+SAFE = {"json", "application/json"}
 
 
 @register("ems")
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """What can be seen without a connection."""
     try:
-        current = settings()
+        settings()
         autodiscover()
     except (StreamsError, TypeError) as error:
         hint = _("See docs/settings.md, and the consumers.py of your apps.")
         return [Error(str(error), hint=hint, id="ems.E001")]
-    found: list[CheckMessage] = []
-    if current.DATABASE != "default":
-        found.append(
-            Warning(
-                _("EMS is on %r: a send is not part of transactions on other databases.")
-                % current.DATABASE,
-                hint=_("Keep EMS in the database whose writes it goes with, if you can."),
-                id="ems.W001",
-            )
-        )
-    backend = django_settings.CACHES[current.REDIS]["BACKEND"] if current.REDIS else REDIS_BACKEND
-    if backend != REDIS_BACKEND:
-        found.append(
-            Error(
-                _("EMS['REDIS'] names a cache with the backend %s.") % backend,
-                hint=_("Wake-ups between processes need %s.") % REDIS_BACKEND,
-                id="ems.E002",
-            )
-        )
-    serializer = getattr(django_settings, "CELERY_TASK_SERIALIZER", "json")
-    if serializer != "json":
-        found.append(
-            Warning(
-                _("CELERY_TASK_SERIALIZER is %r.") % serializer,
-                hint=_("With anything but json, whoever can write to the broker can run code."),
-                id="ems.W002",
-            )
-        )
-    return found
+    return [*_alias(settings().DATABASE), *_redis(settings().REDIS), *_celery()]
 
 
 @register("ems", "database")
 def check_database(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """What the server of EMS["DATABASE"] says of itself."""
-    if any(message.id == "ems.E001" for message in check_settings()):
+    """What the servers that have tables of EMS, or are to have them, say of themselves."""
+    if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
         return []
-    alias = settings().DATABASE
-    if alias not in (databases or ()) or connections[alias].vendor != "mysql":
-        return []
-    return list(_server(alias))
+    found: list[CheckMessage] = []
+    for alias in databases or ():
+        if connections[alias].vendor != "mysql":
+            continue
+        # Before the first migrate there are none.
+        migrated = not missing_tables(alias)
+        if migrated or alias == settings().DATABASE:
+            server = Server(alias)
+            limit = DEFAULTS["msgMaxSizeInBytes"]
+            if migrated:
+                limit = system("msgMaxSizeInBytes", alias)
+            found += [*_must(server), *_should(server, limit)]
+    return found
 
 
-def _server(alias: str) -> Iterator[CheckMessage]:
-    connection: Any = connections[alias]
-
-    def read(variable: str) -> Any:
-        with connection.cursor() as cursor:
-            cursor.execute(f"SELECT @@{variable}")
-            return cursor.fetchone()[0]
-
-    is_mariadb = connection.mysql_is_mariadb
-    least = MARIADB_AT_LEAST if is_mariadb else MYSQL_AT_LEAST
-    if connection.mysql_version < least:
+def _alias(alias: str) -> Iterator[CheckMessage]:
+    vendor = connections[alias].vendor
+    if vendor not in VENDORS:
         yield Error(
-            _("The server of %(alias)r is %(version)s.")
-            % {"alias": alias, "version": connection.mysql_server_info},
+            _("EMS['DATABASE'] is %(alias)r, a database of the kind %(vendor)s.")
+            % {"alias": alias, "vendor": vendor},
+            hint=_("EMS needs MySQL, MariaDB, or for development SQLite."),
+            id="ems.E011",
+        )
+    if alias != "default":
+        yield Warning(
+            _("EMS is on %r: a send is not part of transactions on other databases.") % alias,
+            hint=_("Keep EMS in the database whose writes it goes with, if you can."),
+            id="ems.W001",
+        )
+        if router.db_for_write(Topic) != alias:
+            yield Warning(
+                _("EMS is on %r, and no router of EMS says so to migrate and the admin.") % alias,
+                hint=_("DATABASE_ROUTERS = [%r], unless a router of yours does it.") % ROUTER,
+                id="ems.W007",
+            )
+    given = connections[alias].settings_dict
+    shared = vendor == "sqlite" and not connections[alias].is_in_memory_db()  # type: ignore[attr-defined]
+    if shared and given["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
+        yield Warning(
+            _("%r is SQLite without transaction_mode IMMEDIATE.") % alias,
+            hint=_(
+                "OPTIONS: {'transaction_mode': 'IMMEDIATE', 'timeout': 20}. Without it two"
+                " transactions that have both read fail with “database is locked”."
+            ),
+            id="ems.W008",
+        )
+
+
+def _redis(cache: str | None) -> Iterator[CheckMessage]:
+    if cache is None:
+        return
+    backend = django_settings.CACHES[cache]["BACKEND"]
+    if backend != REDIS_BACKEND:
+        hint = _("Wake-ups go from process to process: they need %s, or None to do without.")
+        if backend.endswith(("LocMemCache", "DummyCache")):
+            hint = _("It is seen in one process only. ") + hint
+        yield Error(
+            _("EMS['REDIS'] names the cache %(cache)r, whose backend is %(backend)s.")
+            % {"cache": cache, "backend": backend},
+            hint=hint % REDIS_BACKEND,
+            id="ems.E002",
+        )
+    elif find_spec("django_redis") is None:
+        yield Error(
+            _("EMS['REDIS'] names the cache %r, and django-redis is not installed.") % cache,
+            hint=_("pip install django-ems[redis], or set it to None."),
+            id="ems.E006",
+        )
+
+
+def _celery() -> Iterator[CheckMessage]:
+    named = {
+        getattr(django_settings, "CELERY_TASK_SERIALIZER", "json"),
+        *(getattr(django_settings, "CELERY_ACCEPT_CONTENT", None) or ()),
+    }
+    if "celery" in sys.modules:  # its configuration may come from anywhere
+        from celery import current_app
+
+        named |= {current_app.conf.task_serializer, *current_app.conf.accept_content}
+    if named - SAFE:
+        yield Warning(
+            _("Celery takes more than JSON: %s.") % ", ".join(sorted(named - SAFE)),
+            hint=_(
+                "CELERY_TASK_SERIALIZER = 'json' and CELERY_ACCEPT_CONTENT = ['json']. With pickle,"
+                " whoever can write to the broker can run code."
+            ),
+            id="ems.W002",
+        )
+
+
+def _must(server: Server) -> Iterator[CheckMessage]:
+    alias = {"alias": server.alias}
+    if server.version < (MARIADB_AT_LEAST if server.is_mariadb else MYSQL_AT_LEAST):
+        yield Error(
+            _("The server of %(alias)r is %(name)s.") % {**alias, "name": server.name},
             hint=_("EMS needs MariaDB 10.6 or MySQL 8.0.11: FOR UPDATE SKIP LOCKED."),
             id="ems.E003",
         )
-    if read("GLOBAL.log_bin") and read("GLOBAL.binlog_format") == "STATEMENT":
+    if server.binlog_format == "STATEMENT":
         yield Error(
-            _("%r has binlog_format=STATEMENT, which forbids READ COMMITTED.") % alias,
+            _("%(alias)r has binlog_format=STATEMENT, which forbids READ COMMITTED.") % alias,
             hint=_("Set binlog_format=ROW."),
             id="ems.E004",
         )
-    if not str(read("character_set_connection")).startswith("utf8mb4"):
+    if server.variable("character_set_connection") != "utf8mb4":
         yield Error(
-            _("The connection to %r is not utf8mb4: not every text can be sent.") % alias,
-            hint=_("OPTIONS: {'charset': 'utf8mb4'}, and tables of that character set."),
+            _("The connection to %(alias)r is not utf8mb4: not every text can be sent.") % alias,
+            hint=_("OPTIONS: {'charset': 'utf8mb4'}"),
             id="ems.E005",
         )
+    if columns := server.columns_not_utf8mb4():
+        yield Error(
+            _("Columns on %(alias)r are not utf8mb4: %(columns)s.")
+            % {**alias, "columns": ", ".join(columns)},
+            hint=_(
+                "A text that they cannot hold stops its consumer. ALTER TABLE … MODIFY each with"
+                " CHARACTER SET utf8mb4; names and keys with COLLATE utf8mb4_bin."
+            ),
+            id="ems.E007",
+        )
+    if columns := server.names_not_binary():
+        yield Error(
+            _("Names on %(alias)r do not compare byte for byte: %(columns)s.")
+            % {**alias, "columns": ", ".join(columns)},
+            hint=_(
+                "“Mail” and “mail” would be one group. ALTER TABLE … MODIFY each with CHARACTER SET"
+                " utf8mb4 COLLATE utf8mb4_bin."
+            ),
+            id="ems.E008",
+        )
+    if tables := server.tables_not_innodb():
+        yield Error(
+            _("Tables on %(alias)r have no transactions: %(tables)s.")
+            % {**alias, "tables": ", ".join(tables)},
+            hint=_("ALTER TABLE … ENGINE=InnoDB."),
+            id="ems.E009",
+        )
+    if server.isolation == "READ-UNCOMMITTED":
+        yield Error(
+            _("The connections to %(alias)r read what is not committed.") % alias,
+            hint=_("Leave out OPTIONS['isolation_level']: Django's default is right."),
+            id="ems.E010",
+        )
+
+
+def _should(server: Server, limit: int) -> Iterator[CheckMessage]:
+    alias = {"alias": server.alias}
     # Escaped in a statement, a body of bytes may double.
-    limit, packet = system("msgMaxSizeInBytes", alias), int(read("max_allowed_packet"))
+    packet = int(server.variable("max_allowed_packet"))
     if packet < 2 * limit:
         yield Warning(
             _("max_allowed_packet is %(packet)d; a message may have %(limit)d bytes.")
@@ -113,31 +205,28 @@ def _server(alias: str) -> Iterator[CheckMessage]:
             hint=_("Raise it to twice msgMaxSizeInBytes, or lower that."),
             id="ems.W003",
         )
-    if not {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"} & set(str(read("sql_mode")).split(",")):
+    modes = set(str(server.variable("sql_mode")).split(","))
+    if not modes & {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}:
         yield Warning(
-            _("%r is not in strict mode: values may be cut silently.") % alias,
+            _("%(alias)r is not in strict mode: values may be cut silently.") % alias,
             hint=_("Add STRICT_TRANS_TABLES to sql_mode."),
             id="ems.W004",
         )
-    isolation = read("tx_isolation" if is_mariadb else "transaction_isolation")
-    if isolation != "READ-COMMITTED":
+    if server.isolation not in ("READ-COMMITTED", "READ-UNCOMMITTED"):
         yield Warning(
             _("The connections to %(alias)r run at %(isolation)s.")
-            % {"alias": alias, "isolation": isolation},
+            % {**alias, "isolation": server.isolation},
             hint=_(
                 "EMS sets READ COMMITTED for its own transactions; making it the project's level"
                 " (Django's default) saves a statement each."
             ),
             id="ems.W005",
         )
-    if django_settings.USE_TZ and django_settings.TIME_ZONE != "UTC":
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT CONVERT_TZ('2000-01-01', 'UTC', %s)", [django_settings.TIME_ZONE]
-            )
-            if cursor.fetchone()[0] is None:
-                yield Warning(
-                    _("The time zone tables of %r are empty.") % alias,
-                    hint=_("Load them with mysql_tzinfo_to_sql: filters by date fail without."),
-                    id="ems.W006",
-                )
+    zone = django_settings.TIME_ZONE
+    if django_settings.USE_TZ and zone != "UTC" and not server.knows_zone(zone):
+        yield Warning(
+            _("The server of %(alias)r does not know the time zone %(zone)s.")
+            % {**alias, "zone": zone},
+            hint=_("Load its tables with mysql_tzinfo_to_sql: filters by date fail without."),
+            id="ems.W006",
+        )

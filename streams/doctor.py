@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from django.core import checks
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, Error, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.translation import gettext as _
 
 from streams import maintenance, sql
-from streams.models import Consumer, Delivery, Partition, Step, UtcNow
+from streams.conf import settings
+from streams.lag import lags
+from streams.models import Consumer, ConsumerGroup, Delivery, Message, Partition, Step, UtcNow
 from streams.models.consumer import LEASE
 from streams.registry import autodiscover, registrations
 from streams.runtime.supervisor import KEEPER_CONNECTIONS
+from streams.server import Server, missing_tables
 from streams.subscriptions import Overrides, threads
 
 OK, WARNING, ERROR = "ok", "warning", "error"
@@ -27,6 +29,8 @@ LONG_TRANSACTION = timedelta(minutes=5)
 # Undo of so many changes makes scans over hot tables several times slower (measured: design §1).
 LONG_HISTORY = 100_000
 SKEW = timedelta(seconds=2)
+# What is counted for people is not counted beyond.
+COUNT_AT_MOST = 10_000
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,18 @@ class Diagnosis:
 
 
 def examine(using: str) -> list[Diagnosis]:
-    """Everything that can be seen from here; nothing but the schema if that is not this code's."""
-    if problem := _schema(using):
-        return [problem]
+    """Everything that can be seen from here; nothing more if the tables cannot be read."""
+    found = ready(using)
+    if any(diagnosis.level == ERROR for diagnosis in found):
+        return found
     return [
-        Diagnosis(OK, "schema", _("All migrations are applied.")),
+        *found,
         *_checks(using),
         *_steps(using),
-        *_leases(using),
+        *_inbox(using),
+        *_consumers(using),
+        *_groups(using),
+        *_redis(),
         _clock(using),
         *_server(using),
     ]
@@ -56,29 +64,41 @@ def examine(using: str) -> list[Diagnosis]:
 def ready(using: str) -> list[Diagnosis]:
     """What a probe needs to know: the database answers, and its schema is this code's."""
     try:
-        connections[using].ensure_connection()
-    except DatabaseError as error:
-        return [Diagnosis(ERROR, "database", str(error))]
-    problem = _schema(using)
-    return [problem or Diagnosis(OK, "schema", _("All migrations are applied."))]
+        return list(_schema(using))
+    except Error as error:
+        hint = _("Is the server of DATABASES[%r] running, and reachable from here?") % using
+        return [Diagnosis(ERROR, "database", " ".join(str(error).split()), hint)]
 
 
-def _schema(using: str) -> Diagnosis | None:
+def _schema(using: str) -> Iterator[Diagnosis]:
     executor = MigrationExecutor(connections[using])
     targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == "ems"]
     missing = [str(migration) for migration, _back in executor.migration_plan(targets)]
-    if not missing:
-        return None
     hint = _("Run “manage.py migrate --database %s”.") % using
-    return Diagnosis(ERROR, "schema", _("Not applied: %s") % ", ".join(missing), hint)
+    if missing:
+        yield Diagnosis(ERROR, "schema", _("Not applied: %s") % ", ".join(missing), hint)
+        return
+    if absent := missing_tables(using):
+        hint = _("A router keeps them from this database: see DATABASE_ROUTERS.")
+        yield Diagnosis(ERROR, "schema", _("There is no %s.") % ", ".join(absent), hint)
+        return
+    applied = {name for app, name in executor.loader.applied_migrations if app == "ems"}
+    known = {name for app, name in executor.loader.graph.nodes if app == "ems"}
+    if newer := sorted(applied - known):
+        hint = _("Fine while a new version is rolled out; otherwise this host runs an old one.")
+        text = _("The database is newer than this code: %s") % ", ".join(newer)
+        yield Diagnosis(WARNING, "schema", text, hint)
+    else:
+        yield Diagnosis(OK, "schema", _("All migrations are applied."))
 
 
 def _checks(using: str) -> Iterator[Diagnosis]:
     messages = checks.run_checks(tags=["ems"], databases=[using])
-    for message in messages:
+    spoken = [message for message in messages if not message.is_silenced()]
+    for message in spoken:
         level = ERROR if message.level >= checks.ERROR else WARNING
         yield Diagnosis(level, str(message.id), str(message.msg), str(message.hint or ""))
-    if not messages:
+    if not spoken:
         yield Diagnosis(OK, "checks", _("Settings and server are as they should be."))
 
 
@@ -102,22 +122,79 @@ def _steps(using: str) -> Iterator[Diagnosis]:
             yield Diagnosis(OK, name, _("ran %.1f s ago") % since.total_seconds())
 
 
-def _leases(using: str) -> Iterator[Diagnosis]:
+def _inbox(using: str) -> Iterator[Diagnosis]:
+    """Messages that are due, and have no offset yet."""
+    partitions = [id_ for (id_,) in sql.fetch(using, sql.PARTITIONS)]
+    due = Message.objects.using(using).inbox().filter(due_at__lte=UtcNow())
+    count = due.filter(partition__in=partitions)[:COUNT_AT_MOST].count()
+    if not count:
+        yield Diagnosis(OK, "inbox", _("empty"))
+        return
+    waiting = _("%d messages wait for an offset") % count
+    since = silence(maintenance.SEQUENCE, using)
+    if since is not None and since <= SILENT:
+        yield Diagnosis(OK, "inbox", waiting)
+    else:
+        yield Diagnosis(ERROR, "inbox", waiting, _("Nothing sequences: see above."))
+
+
+def _consumers(using: str) -> Iterator[Diagnosis]:
     live = Consumer.objects.using(using).live().values("client_id").distinct().count()
-    behind = Partition.objects.using(using).filter(next_offset__gt=0).exists()
-    if not live and behind:
+    used = Partition.objects.using(using).filter(next_offset__gt=0).exists()
+    if not live and used:
         yield Diagnosis(WARNING, "consumers", _("No consumer is running."), _("Run ems_consume."))
     else:
         yield Diagnosis(OK, "consumers", _("%d live") % live)
-    stuck = Delivery.objects.using(using).open().filter(deadline__lt=UtcNow(-2 * LEASE)).count()
-    if stuck:
-        text = _("%d deliveries are past their deadline and have not been swept.") % stuck
-        yield Diagnosis(ERROR, "leases", text, _("See whether the step “sweep” runs, and its log."))
+    late = Delivery.objects.using(using).open().filter(deadline__lt=UtcNow(-2 * LEASE)).count()
+    if late:
+        text = _("%d deliveries are past their deadline and have not been swept.") % late
+        hint = _("See whether the step “sweep” runs, and its log (streams.maintenance).")
+        yield Diagnosis(ERROR, "leases", text, hint)
+    else:
+        yield Diagnosis(OK, "leases", _("No delivery is past its deadline."))
+
+
+def _groups(using: str) -> Iterator[Diagnosis]:
+    groups = ConsumerGroup.objects.using(using).select_related("topic").order_by("name")
+    dead = 0
+    for lag in lags(groups, using):
+        dead += lag.dead
+        waiting = (lag.behind or 0) + lag.waiting
+        if waiting and lag.group.paused:
+            hint = _("ems_groups resume %s") % lag.group.name
+            text = _("%(group)s is paused, and %(count)d messages wait")
+        elif waiting and not lag.consumers:
+            hint = _("Does an ems_consume run that has this group?")
+            text = _("%(group)s has no consumer, and %(count)d messages wait")
+        else:
+            continue
+        values = {"group": lag.group, "count": waiting}
+        yield Diagnosis(WARNING, "group", text % values, hint)
+    if dead:
+        hint = _("ems_dead list; then redrive or discard.")
+        yield Diagnosis(WARNING, "dead letters", _("%d wait for a decision") % dead, hint)
+    else:
+        yield Diagnosis(OK, "dead letters", _("none"))
+
+
+def _redis() -> Iterator[Diagnosis]:
+    if settings().REDIS is None:
+        return
+    try:
+        from django_redis import get_redis_connection
+
+        get_redis_connection(settings().REDIS).ping()
+    except Exception as error:  # noqa: BLE001 - whatever keeps Redis away
+        text = _("Redis is not to be had: %s") % error
+        hint = _("Nothing is lost: consumers poll, every %g s when idle.") % settings().POLL_SECONDS
+        yield Diagnosis(WARNING, "redis", text, hint)
+    else:
+        yield Diagnosis(OK, "redis", _("answers"))
 
 
 def _clock(using: str) -> Diagnosis:
     vendor = connections[using].vendor
-    ((now,),) = _rows(using, f"SELECT {sql.NOW[vendor]}")
+    ((now,),) = sql.fetch(using, f"SELECT {sql.NOW[vendor]}")
     if isinstance(now, str):  # SQLite
         now = datetime.fromisoformat(now)
     skew = now.replace(tzinfo=UTC) - datetime.now(UTC)
@@ -129,53 +206,60 @@ def _clock(using: str) -> Diagnosis:
 
 
 def _server(using: str) -> Iterator[Diagnosis]:
-    connection: Any = connections[using]
+    connection = connections[using]
     if connection.vendor != "mysql":
-        yield Diagnosis(OK, "server", f"{connection.display_name}")
+        yield Diagnosis(OK, "server", connection.display_name)
         return
-    yield Diagnosis(OK, "server", connection.mysql_server_info)
+    server = Server(using)
+    zone = f"{server.variable('time_zone')} ({server.variable('system_time_zone')})"
+    yield Diagnosis(OK, "server", server.name)
+    yield Diagnosis(OK, "isolation", server.isolation)
+    yield Diagnosis(OK, "binlog", server.binlog_format or _("off"))
+    yield Diagnosis(OK, "time zone", zone)
+    yield Diagnosis(OK, "collation", str(server.variable("collation_database")))
+    yield Diagnosis(OK, "packet", _("%d bytes") % server.variable("max_allowed_packet"))
+    yield _connections(server)
+    try:
+        yield _transactions(server)
+    except DatabaseError:
+        text = _("Open transactions are not to be seen.")
+        yield Diagnosis(WARNING, "transactions", text, _("Grant PROCESS to this account."))
+
+
+def _connections(server: Server) -> Diagnosis:
     autodiscover()
     budget = KEEPER_CONNECTIONS + sum(
-        threads(registration, using, Overrides()) for registration in registrations()
+        threads(registration, server.alias, Overrides()) for registration in registrations()
     )
-    ((limit,),) = _rows(using, "SELECT @@max_connections")
-    ((used,),) = _rows(using, "SELECT COUNT(*) FROM information_schema.PROCESSLIST")
+    limit, used = int(server.variable("max_connections")), server.status("Threads_connected") or 0
     text = _(
         "A consumer of all groups uses up to %(budget)d connections;"
         " %(used)d of %(limit)d are in use."
     ) % {"budget": budget, "used": used, "limit": limit}
-    enough = used + budget <= limit
-    hint = "" if enough else _("Fewer threads (--threads), or a higher max_connections.")
-    yield Diagnosis(OK if enough else WARNING, "connections", text, hint)
-    yield from _transactions(using)
+    if used + budget <= limit:
+        return Diagnosis(OK, "connections", text)
+    hint = _("One more would not fit: fewer threads (--threads), or a higher max_connections.")
+    return Diagnosis(WARNING, "connections", text, hint)
 
 
-def _transactions(using: str) -> Iterator[Diagnosis]:
+def _transactions(server: Server) -> Diagnosis:
     """Old snapshots make the server keep, and scans step over, what was changed since."""
-    try:
-        ((oldest,),) = _rows(
-            using,
-            "SELECT COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, NOW())), 0)"
-            " FROM information_schema.INNODB_TRX",
-        )
-        history = _rows(
-            using,
-            "SELECT `COUNT` FROM information_schema.INNODB_METRICS"
-            " WHERE NAME = 'trx_rseg_history_len'",
-        )
-    except DatabaseError:
-        text = _("The oldest transaction is not to be seen.")
-        yield Diagnosis(WARNING, "transactions", text, _("Grant PROCESS to this account."))
-        return
-    length = history[0][0] if history else 0
-    text = _("The oldest open transaction is %(oldest)d s old; history list: %(length)d.")
-    text %= {"oldest": oldest, "length": length}
-    bad = oldest > LONG_TRANSACTION.total_seconds() or length > LONG_HISTORY
-    hint = _("Find it in information_schema.INNODB_TRX and end it.") if bad else ""
-    yield Diagnosis(WARNING if bad else OK, "transactions", text, hint)
-
-
-def _rows(using: str, statement: str) -> list[Any]:
-    with connections[using].cursor() as cursor:
-        cursor.execute(statement, ())
-        return list(cursor.fetchall())
+    # trx_started is in the zone of the server's host, whatever that of the session is.
+    oldest = server.rows(
+        "SELECT TIMESTAMPDIFF(SECOND, CONVERT_TZ(`trx_started`, 'SYSTEM', '+00:00'),"
+        " UTC_TIMESTAMP()), `trx_mysql_thread_id`"
+        " FROM information_schema.INNODB_TRX ORDER BY `trx_started` LIMIT 1"
+    )
+    ((length,),) = server.rows(
+        "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'"
+    )
+    age, thread = oldest[0] if oldest else (0, 0)
+    text = _("The oldest open transaction is %(age)d s old; history list: %(length)d.")
+    text %= {"age": age, "length": length}
+    if age > LONG_TRANSACTION.total_seconds():
+        hint = _("End it: KILL %d, and see to what left it open.") % thread
+        return Diagnosis(WARNING, "transactions", text, hint)
+    if length > LONG_HISTORY:
+        hint = _("The server's purge is behind: long transactions, or more changes than it can.")
+        return Diagnosis(WARNING, "transactions", text, hint)
+    return Diagnosis(OK, "transactions", text)

@@ -88,18 +88,17 @@ def step_retries_if_due(using: str) -> int:
 def sweep_if_due(using: str) -> int:
     """Run the sweep unless somebody has in the last SWEEP_EVERY; returns deliveries expired."""
 
-    def win() -> tuple[bool, bool]:
+    def win() -> bool:
         steps = Step.objects.using(using)
-        outage = steps.filter(name=SWEEP, last_run_at__lt=UtcNow(-LEASE)).exists()
-        return steps.win(SWEEP, SWEEP_EVERY), outage
+        if not steps.filter(name=SWEEP, last_run_at__lt=UtcNow(-LEASE)).exists():
+            return steps.win(SWEEP, SWEEP_EVERY)
+        # One transaction: nobody can end the outage without having given the grace.
+        with own_transaction(using):
+            if steps.win(SWEEP, SWEEP_EVERY):
+                _grace(using)
+        return False
 
-    won, outage = retrying(win, using)
-    if not won:
-        return 0
-    if outage:
-        retrying(lambda: _grace(using), using)
-        return 0
-    return sweep(using)
+    return sweep(using) if retrying(win, using) else 0
 
 
 def sweep(using: str) -> int:
@@ -131,9 +130,8 @@ def _grace(using: str) -> None:
     So everyone who could have renewed gets one lease to do it before anything expires.
     """
     logger.warning("First sweep after an outage: all leases are extended by %d s", LEASE_SECONDS)
-    with own_transaction(using):
-        Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))
-        Delivery.objects.using(using).open().update(deadline=Greatest(F("deadline"), UtcNow(LEASE)))
+    Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))
+    Delivery.objects.using(using).open().update(deadline=Greatest(F("deadline"), UtcNow(LEASE)))
 
 
 def _forget_dead_clients(using: str) -> None:

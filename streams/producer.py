@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +30,7 @@ from streams.errors import (
     WrongDatabase,
 )
 from streams.topics import TopicInfo, resolve, validated_name
-from streams.transactions import error_number, in_transaction, manual, tables_missing
+from streams.transactions import error_number, manual, tables_missing
 
 # Literals that must equal those of the models, which cannot be imported before the apps are
 # ready; tests/streams/test_producer.py compares them.
@@ -74,18 +75,20 @@ def send(
     alias = _alias(using)
     due_at = None if delay is None and deliver_at is None else _due_at(delay, deliver_at)
     connection = connections[alias]
-    joined, inserting = in_transaction(alias), False
+    in_doubt = False
     try:
         row = _prepare(alias, topic, body, key, tag, headers)
         info = _writable(topic, alias)
         partition_id, number = info.partitions[0]
         values, parameters = row.values(connection.vendor, partition_id, due_at)
-        with connection.cursor() as cursor:
-            inserting = True
-            cursor.execute(sql.INSERT_MESSAGES + values, parameters)
-            message_id = cursor.lastrowid
+        # A kept cursor remembers its last statement: not one with a large body.
+        small = len(row.body) <= sql.HEX_BYTES
+        cursor = _kept_cursor(connection) if small else connection.cursor()
+        in_doubt = connection.get_autocommit()
+        cursor.execute(sql.INSERT_MESSAGES + values, parameters)
+        message_id = cursor.lastrowid
     except (DatabaseError, InterfaceError) as error:
-        raise _translated(error, alias, inserting and not joined) from error
+        raise _translated(error, alias, in_doubt) from error
     _announce(alias)
     return SendResult(message_id, info.name, number)
 
@@ -98,7 +101,7 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
     alias = _alias(using)
     connection = connections[alias]
     checked: list[tuple[str, timedelta | datetime | None, Row]] = []
-    joined, inserting = in_transaction(alias), False
+    in_doubt = False
     try:
         for message in messages:
             if not isinstance(message, Outgoing):
@@ -116,15 +119,14 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
             for topic, due_at, row in checked
         ]
         chunks = list(_chunks(rows))
-        connection.ensure_connection()
-        inserting = True
+        in_doubt = connection.get_autocommit()
         if len(chunks) == 1:
             ids = _insert(alias, chunks[0])
         else:
             with transaction.atomic(using=alias):
                 ids = [id_ for chunk in chunks for id_ in _insert(alias, chunk)]
     except (DatabaseError, InterfaceError) as error:
-        raise _translated(error, alias, inserting and not joined) from error
+        raise _translated(error, alias, in_doubt) from error
     _announce(alias)
     return [
         SendResult(id_, topic, topics[topic].partitions[0][1])
@@ -184,8 +186,11 @@ class Row(NamedTuple):
             parameters += key, tag, headers
         if len(body) > sql.HEX_BYTES:
             parameters += (body,)
-        values = sql.message_values(vendor, partition_id, due_sql, body, body_type, named=named)
-        return values, (*parameters, _producer())
+        producer, identity = _producer()
+        values = sql.message_values(
+            vendor, partition_id, due_sql, body, body_type, producer, named=named
+        )
+        return values, parameters + identity
 
 
 def _alias(using: str | None) -> str:
@@ -343,13 +348,38 @@ def _insert(alias: str, chunk: list[_Values]) -> list[int]:
         return list(range(first, first + step * len(chunk), step))
 
 
+def _kept_cursor(connection: Any) -> Any:
+    """A cursor of this connection, open and kept for the next send.
+
+    Django's ``cursor()`` and the closing of what it returns cost more than all the rest of a send
+    (docs/benchmarks/core.md). Its checks are made here each time; whoever logs queries gets a
+    cursor that does, and execute() itself is Django's.
+    """
+    connection.close_if_health_check_failed()
+    connection.ensure_connection()
+    connection.validate_thread_sharing()
+    if connection.queries_logged:
+        return connection.cursor()
+    kept = connection.__dict__.get("_ems_cursor")
+    if kept is None or kept[0] is not connection.connection:
+        kept = connection._ems_cursor = (connection.connection, connection.cursor())
+    return kept[1]
+
+
 def _translated(error: Exception, alias: str, in_doubt: bool) -> Exception:
     """The error to raise in place of one that the database gave."""
     if tables_missing(error):
         return NotMigrated.on(alias)
-    if in_doubt and error_number(error) in REPLY_LOST:
+    if in_doubt and _reply_lost(error):
         return SendOutcomeUnknown()
     return error
+
+
+def _reply_lost(error: BaseException | None) -> bool:
+    """Also if the server was away right after: at the end of a transaction Django reconnects."""
+    while error and error_number(error) not in REPLY_LOST:
+        error = error.__context__
+    return error is not None
 
 
 def _announce(alias: str) -> None:
@@ -364,14 +394,16 @@ def _announce(alias: str) -> None:
 _identity = threading.local()
 
 
-def _producer() -> str:
-    """ "ip@pid@thread", for the trace."""
+def _producer() -> tuple[str, tuple[str, ...]]:
+    """ "ip@pid@thread", for the trace: as SQL, and its parameter if it needs one."""
     pid = os.getpid()
     name = threading.current_thread().name
     if getattr(_identity, "of", None) != (pid, name):
+        text = f"{host()}@{pid}@{name}"[:MAX_PRODUCER]
+        plain = re.fullmatch(r"[\w.:@ ()-]*", text, re.ASCII)
+        _identity.sql = (f"'{text}'", ()) if plain else ("%s", (text,))
         _identity.of = (pid, name)
-        _identity.text = f"{host()}@{pid}@{name}"[:MAX_PRODUCER]
-    return str(_identity.text)
+    return _identity.sql  # type: ignore[no-any-return]
 
 
 _host: str | None = None

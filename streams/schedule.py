@@ -9,12 +9,23 @@ from __future__ import annotations
 
 from typing import Any
 
-# A task that could not start within its own period is of no use: the next one is there already.
-SCHEDULE: dict[str, dict[str, Any]] = {
-    f"ems-{name}": {
-        "task": f"ems.{name}",
-        "schedule": seconds,
-        "options": {"expires": seconds},
+# Seconds from one run of a task to the next. One that could not start within its period is of no
+# use, and expires: the next one is there already.
+EVERY = {"sequence": 1.0, "sweep": 5.0, "retries": 1.0}
+
+
+def schedule(using: str | None = None) -> dict[str, dict[str, Any]]:
+    """The entries for the streams on the alias ``using``, by default ``EMS["DATABASE"]``."""
+    name = f"ems-{using}" if using else "ems"
+    return {
+        f"{name}-{task}": {
+            "task": f"ems.{task}",
+            "schedule": seconds,
+            "kwargs": {"using": using} if using else {},
+            "options": {"expires": seconds},
+        }
+        for task, seconds in EVERY.items()
     }
-    for name, seconds in (("sequence", 1.0), ("sweep", 5.0), ("retries", 1.0))
-}
+
+
+SCHEDULE = schedule()

@@ -79,18 +79,26 @@ HEX_BYTES = 64 * 1024
 
 
 def message_values(
-    vendor: str, partition_id: int, due_at: str, body: bytes, body_type: str, *, named: bool
+    vendor: str,
+    partition_id: int,
+    due_at: str,
+    body: bytes,
+    body_type: str,
+    producer: str,
+    *,
+    named: bool,
 ) -> str:
-    """One row of INSERT_MESSAGES whose due_at is the given SQL.
+    """One row of INSERT_MESSAGES; due_at and producer are given as SQL.
 
-    Parameters: key, tag and headers if it is ``named`` by any of them, the body if it is larger
-    than HEX_BYTES, and the producer. Each is a call into the driver: the rest needs none.
+    Parameters: those of due_at; key, tag and headers if it is ``named`` by any of them; the body
+    if it is larger than HEX_BYTES; that of producer. Each is a call into the driver, and the rest
+    needs none.
     """
     names = "%s, %s, %s" if named else "NULL, '', NULL"
     value = f"x'{body.hex()}'" if len(body) <= HEX_BYTES else "%s"
     return (
-        f"({partition_id:d}, {due_at}, {names}, {value}, '{body_type}', {len(body):d}, %s,"
-        f" {NOW[vendor]})"
+        f"({partition_id:d}, {due_at}, {names}, {value}, '{body_type}', {len(body):d},"
+        f" {producer}, {NOW[vendor]})"
     )
 
 

@@ -7,20 +7,21 @@ from celery import shared_task
 from streams import maintenance
 from streams.conf import database
 from streams.registry import autodiscover
+from streams.schedule import EVERY
 
 
-@shared_task(name="ems.sequence", ignore_result=True)
+@shared_task(name="ems.sequence", ignore_result=True, expires=EVERY["sequence"])
 def sequence(using: str | None = None) -> None:
     maintenance.sequence_all(database(using))
 
 
-@shared_task(name="ems.sweep", ignore_result=True)
+@shared_task(name="ems.sweep", ignore_result=True, expires=EVERY["sweep"])
 def sweep(using: str | None = None) -> None:
     autodiscover()  # the decorators say how many retries a group has
     maintenance.sweep_if_due(database(using))
 
 
-@shared_task(name="ems.retries", ignore_result=True)
+@shared_task(name="ems.retries", ignore_result=True, expires=EVERY["retries"])
 def retries(using: str | None = None) -> None:
     autodiscover()
     maintenance.step_retries_if_due(database(using))

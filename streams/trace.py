@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from django.utils.translation import gettext as _
+
+from streams.conf import database
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -13,6 +16,7 @@ from streams.models import (
     RetryMessage,
     State,
 )
+from streams.snapshot import snapshot
 
 
 @dataclass(frozen=True)
@@ -28,15 +32,16 @@ class GroupTrace:
 
 def trace(message: Message) -> list[GroupTrace]:
     """What every group of the topic has done with the message, in order of their names."""
-    using = message._state.db or ""
-    groups = ConsumerGroup.objects.using(using).filter(topic=message.partition.topic_id)
-    return [_trace(group, message, using) for group in groups.order_by("name")]
+    using = message._state.db or database()
+    with snapshot(using):  # what moves from table to table meanwhile must not seem to be lost
+        groups = ConsumerGroup.objects.using(using).filter(topic=message.partition.topic_id)
+        return [_trace(group, message, using) for group in groups.order_by("name")]
 
 
 def _trace(group: ConsumerGroup, message: Message, using: str) -> GroupTrace:
     offset = message.offset
     if offset is None:
-        return GroupTrace(group, state="not sequenced yet")
+        return GroupTrace(group, state=_("not sequenced yet"))
     place = {"group": group.pk, "partition": message.partition_id}
     claims = Delivery.objects.using(using).covering(group.pk, message.partition_id, offset)
     deliveries = list(claims.order_by("id"))
@@ -58,14 +63,34 @@ def _state(
 ) -> str:
     """What the group is about to do with the message, or has done last."""
     if retry and retry.delivery_id is None:
-        return f"attempt {retry.attempt} due at {retry.due_at:%Y-%m-%d %H:%M:%S} UTC"
-    if deliveries and deliveries[-1].state == State.START:
-        done = offset < deliveries[-1].progress
-        return "done" if done else "being handled"
-    if dead and dead[-1].redriven_at is None:
-        return "dead"
-    if deliveries:
-        return "done"
+        values = {"attempt": retry.attempt, "at": f"{retry.due_at:%Y-%m-%d %H:%M:%S}"}
+        return _("attempt %(attempt)d due at %(at)s UTC") % values
+    last = deliveries[-1] if deliveries else None
+    if last and last.state == State.START and offset >= last.progress:
+        return _("being handled")
+    if any(letter.redriven_at is None for letter in dead):
+        return _("dead")
+    if last:
+        return _outcome(offset, last, was_redriven=bool(dead))
     if cursor is None or offset < cursor.start_offset:
-        return "before the start of the group"
-    return "waiting to be claimed" if offset >= cursor.next_offset else "unknown: its log is gone"
+        return _("before the start of the group")
+    if offset >= cursor.next_offset:
+        return _("waiting to be claimed")
+    return _("unknown: its log is gone")
+
+
+def _outcome(offset: int, last: Delivery, *, was_redriven: bool) -> str:
+    """How the last delivery of an offset ended that is in no other table now."""
+    if last.state == State.SKIPPED:
+        return _("skipped")
+    if offset < last.progress and last.first_offset < last.last_offset:
+        # It is counted how many were given up, not which.
+        given_up = last.dead or last.missing
+        return _("done, or given up") if given_up else _("done")
+    if last.missing:
+        return _("missing: its body was gone")
+    if offset < last.progress and not last.failed:
+        return _("done")
+    if last.dead and not was_redriven:
+        return _("discarded")
+    return _("lost: see ems_doctor --audit")

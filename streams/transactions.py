@@ -40,7 +40,8 @@ def manual(using: str) -> bool:
 
 def in_transaction(using: str) -> bool:
     """Whether what is written now can still be rolled back by the caller."""
-    return connections[using].in_atomic_block or manual(using)
+    connection = connections[using]
+    return connection.in_atomic_block or not connection.get_autocommit()
 
 
 def supports_other_connections(using: str) -> bool:

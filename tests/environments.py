@@ -25,8 +25,8 @@ STAMP = "ems-stamp"  # a file in the environment: for which pyproject.toml it wa
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
-FULL = "mysql,redis,demo,dev"
-LIGHT = "redis,demo,dev"
+FULL = "mysql,redis,celery,demo,dev"
+LIGHT = "redis,celery,demo,dev"
 
 
 class Missing(Exception):

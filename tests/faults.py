@@ -197,7 +197,7 @@ class Once:
         self.fired = False
 
     def __call__(self, execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
-        if self.fired or self._text not in sql:
+        if self.fired or self._text not in sql.replace('"', "`"):  # SQLite's quotes
             return execute(sql, *rest)
         self.fired = True
         return self._action(lambda: execute(sql, *rest))

@@ -17,6 +17,7 @@ EMS_TEST_EMS           keys of EMS that a test has changed, as JSON
 import json
 import os
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -90,6 +91,9 @@ INSTALLED_APPS = [
     "monitoring",
     "tests.hostapp",
 ]
+if find_spec("django_celery_beat"):
+    INSTALLED_APPS.append("django_celery_beat")
+    MIGRATION_MODULES = {"django_celery_beat": None}  # its tables as they stand: much quicker
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

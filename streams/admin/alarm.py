@@ -4,41 +4,40 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.db.models import Max
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from streams import doctor, maintenance
-from streams.models import Consumer, ConsumerGroup
+from streams import doctor
+from streams.maintenance import SEQUENCE, SWEEP
+from streams.models import Consumer, ConsumerGroup, Step
 
 
 def alarm(using: str) -> str:
     """One sentence; empty when messages are sequenced and consumed."""
-    sequenced = doctor.silence(maintenance.SEQUENCE, using)
-    swept = doctor.silence(maintenance.SWEEP, using)
-    if _silent(sequenced) and _silent(swept):
-        ages = [age for age in (sequenced, swept) if age is not None]
-        if not ages:
-            return _("No consumer or beat has ever run here: start ems_consume.")
-        return _("No consumer or beat has run since %s: messages wait.") % _since(min(ages))
-    if sequenced is None or _silent(sequenced):
-        return _("Nothing has been sequenced since %s: new messages wait in the inbox.") % _since(
-            sequenced
-        )
-    if swept is None or _silent(swept):
-        return _("Leases have not been swept since %s: what dead consumers held waits.") % _since(
-            swept
-        )
+    sequenced = _is_done(doctor.silence(SEQUENCE, using))
+    swept = _is_done(doctor.silence(SWEEP, using))
+    if not sequenced and not swept:
+        return _("No consumer or beat has run since %s: messages wait.") % _since(using)
+    if not sequenced:
+        since = _since(using, SEQUENCE)
+        return _("Nothing has been sequenced since %s: new messages wait in the inbox.") % since
+    if not swept:
+        since = _since(using, SWEEP)
+        return _("Leases have not been swept since %s: what dead consumers held waits.") % since
     groups, clients = ConsumerGroup.objects.using(using), Consumer.objects.using(using)
     if groups.filter(paused=False).exists() and not clients.live().exists():
         return _("No consumer is running: messages are sequenced, and nobody handles them.")
     return ""
 
 
-def _silent(age: timedelta | None) -> bool:
-    return age is None or age > doctor.SILENT
+def _is_done(silence: timedelta | None) -> bool:
+    return silence is not None and silence <= doctor.SILENT
 
 
-def _since(age: timedelta | None) -> str:
-    if age is None:
-        return _("the beginning")
-    return f"{timezone.localtime(timezone.now() - age):%Y-%m-%d %H:%M:%S %Z}"
+def _since(using: str, *names: str) -> str:
+    steps = Step.objects.using(using).filter(name__in=names or (SEQUENCE, SWEEP))
+    last = steps.aggregate(last=Max("last_run_at"))["last"]
+    if last is None:
+        return _("the tables of EMS were made")
+    return f"{timezone.localtime(last):%Y-%m-%d %H:%M:%S %Z}"

@@ -98,10 +98,12 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
         is_bounded = self.reading(request).is_bounded
         return (WindowPaginator if is_bounded else CappedPaginator)(*args, **kwargs)
 
-    def response_action(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse | None:
         # Django hands what was posted to the database as it is.
         if all(ID.fullmatch(pk) for pk in request.POST.getlist(ACTION_CHECKBOX_NAME)):
-            return super().response_action(request, queryset)
+            return super().response_action(request, queryset, *args, **kwargs)
         self.message_user(request, _("These are no rows of this list."), messages.ERROR)
         return None
 

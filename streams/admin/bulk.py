@@ -70,6 +70,7 @@ class Bulk:
                 verb=self.name,
                 user=str(request.user.pk),
                 path=_frozen(admin, request),
+                back=request.get_full_path(),
                 upto=max(group["upto"] for group in groups),
                 total=waiting,
                 ids=None if _is_across(request) else _selected(request),
@@ -98,7 +99,7 @@ class Bulk:
             return self._page(admin, request, "bulk_progress", plan, self._words(plan))
         level = messages.SUCCESS if plan.done else messages.WARNING
         admin.message_user(request, self._result(plan), level)
-        return HttpResponseRedirect(plan.path)
+        return HttpResponseRedirect(plan.back)
 
     def _note(
         self, request: HttpRequest, before: Plan, plan: Plan, outcomes: list[tuple[Any, str]]
@@ -181,5 +182,5 @@ def _frozen(admin: Any, request: HttpRequest) -> str:
     if window is None:
         return request.get_full_path()
     parameters = request.GET.copy()
-    parameters[UPTO] = str(window.upto)
+    pass
     return f"{request.path}?{parameters.urlencode()}"

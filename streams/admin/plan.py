@@ -29,6 +29,7 @@ class Plan:
     verb: str
     user: str
     path: str
+    back: str  # the list as it was, when all is done
     upto: int
     total: int
     ids: tuple[int, ...] | None = None

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import DatabaseError
+from django.db import Error, InterfaceError, OperationalError, connections
 from django.utils.translation import gettext as _
 
+from streams import body as bodies
 from streams.conf import database
 from streams.errors import NotMigrated, StreamsError
+from streams.models import ConsumerGroup, DeadMessage, Message
 from streams.transactions import tables_missing
 
 UNKNOWN = "–"
+CLEAR_LINE = "\r\x1b[K"
 
 
 class StreamsCommand(BaseCommand):
-    """A command with ``--database`` and sub-commands; StreamsErrors are one line, not a traceback.
+    """A command with ``--database``, ``--json`` and, if it has ``verbs``, sub-commands.
 
-    ``verbs`` maps each sub-command to its help; the method ``do_VERB`` runs it.
+    ``verbs`` maps each sub-command to its help; the method ``do_VERB`` runs it. Without verbs it
+    is ``run``. What is not the program's fault is one line and exit status 1, not a traceback.
     """
 
     verbs: Mapping[str, Any] = {}  # texts, translated when they are shown
@@ -39,47 +44,123 @@ class StreamsCommand(BaseCommand):
             getattr(self, f"add_{verb}_arguments", lambda parser: None)(sub)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.using = database(options["database"])
-        self.as_json: bool = options.get("json", False)
+        self.as_json: bool = options["json"]
         try:
-            getattr(self, f"do_{options['verb']}")(**options)
+            self.using = database(options["database"])
+            if self.using not in connections:
+                raise CommandError(_("There is no database alias %r.") % self.using)
+            self.run(**options)
         except StreamsError as error:
             raise CommandError(str(error)) from error
-        except DatabaseError as error:
+        except Error as error:
             if tables_missing(error):
                 raise CommandError(str(NotMigrated.on(self.using))) from error
+            if isinstance(error, OperationalError | InterfaceError):
+                raise CommandError(_("The database says: %s") % error) from error
             raise
+
+    def run(self, **options: Any) -> None:
+        getattr(self, f"do_{options['verb']}")(**options)
 
     def _add_common(self, parser: ArgumentParser) -> None:
         parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
+        parser.add_argument("--json", action="store_true", help=_("print JSON"))
+
+    # -- what they print --
 
     def show(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """A table, or with ``--json`` a list of objects."""
         if self.as_json:
-            objects = [dict(zip(columns, row, strict=True)) for row in rows]
-            self.stdout.write(json.dumps(objects, cls=DjangoJSONEncoder, indent=2))
+            self.write_json([dict(zip(columns, row, strict=True)) for row in rows])
             return
-        cells = [columns, *([text(value) for value in row] for row in rows)]
-        widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-        for line in cells:
-            padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        cells = [columns, *([line(value) for value in row] for row in rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+        for row in cells:
+            padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
             self.stdout.write("  ".join(padded).rstrip())
 
+    def show_one(self, values: Mapping[str, Any], *texts: str) -> None:
+        """One thing with all that is known of it, and after it longer texts."""
+        if self.as_json:
+            self.write_json(values)
+            return
+        width = max(map(len, values))
+        for name, value in values.items():
+            self.stdout.write(f"{name.ljust(width)}  {line(value)}")
+        for text in texts:
+            self.stdout.write("\n" + printable(text))
 
-def add_json(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help=_("print JSON"))
+    def tell(self, text: str, **values: Any) -> None:
+        """What was done: in words, or with ``--json`` as an object of ``values``."""
+        if self.as_json:
+            self.write_json(values)
+        else:
+            self.stdout.write(text)
+
+    def write_json(self, value: Any) -> None:
+        self.stdout.write(json.dumps(value, cls=Encoder, indent=2, ensure_ascii=False))
+
+    def progress(self, text: str) -> None:
+        """How far it is, for who looks on; an empty text takes it away."""
+        if self.stderr.isatty():
+            self.stderr.write(CLEAR_LINE + text, ending="")
+
+    # -- what they look for --
+
+    def groups(self, name: str | None = None, topic: str | None = None) -> list[ConsumerGroup]:
+        """The groups of this name on this topic, of which there must be one if either is given."""
+        chosen = ConsumerGroup.objects.using(self.using).select_related("topic")
+        if name:
+            chosen = chosen.filter(name=name)
+        if topic:
+            chosen = chosen.filter(topic__name=topic)
+        found = list(chosen.order_by("topic__name", "name"))
+        if not found and (name or topic):
+            wanted = " on ".join(filter(None, (name or _("any name"), topic)))
+            raise CommandError(_("There is no group %s.") % wanted)
+        return found
+
+
+class Encoder(DjangoJSONEncoder):
+    """Durations as seconds: they are for programs."""
+
+    def default(self, o: Any) -> Any:
+        return o.total_seconds() if isinstance(o, timedelta) else super().default(o)
 
 
 def add_dry_run(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help=_("only say what would be done"))
 
 
-def text(value: Any) -> str:
-    """A value as people read it; unknown is a dash, never 0."""
+def add_limit(parser: ArgumentParser, default: int | None = None) -> None:
+    text = _("at most so many") + (f" ({default})" if default else "")
+    parser.add_argument("--limit", type=_positive, default=default, help=text)
+
+
+def _positive(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise ArgumentTypeError(_("must be a number from 1 on"))
+    return int(value)
+
+
+def line(value: Any) -> str:
+    """A value on one line, as people read it; unknown is a dash, never 0."""
     if value is None:
         return UNKNOWN
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, timedelta):
         return str(timedelta(seconds=int(value.total_seconds())))
-    return str(value)
+    return " ".join(printable(str(value)).split())
+
+
+def portable(row: Message | DeadMessage) -> Any:
+    """The body as JSON can hold it: the value, the text, or bytes in base64."""
+    if row.body_type == bodies.BYTES:
+        return b64encode(row.body).decode()
+    return bodies.decode(bytes(row.body), row.body_type)
+
+
+def printable(text: str) -> str:
+    """Text that may come from anybody, without what a terminal would obey."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)

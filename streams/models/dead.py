@@ -11,7 +11,7 @@ from streams.conf import database
 from streams.errors import storable, text_of
 from streams.models.fields import NameField, UtcDateTimeField, UtcNow
 from streams.models.message import MAX_KEY, MAX_PRODUCER, MAX_TAG, BodyType
-from streams.transactions import own_transaction
+from streams.transactions import own_transaction, retrying
 
 MAX_TEXT = 64 * 1024
 
@@ -153,9 +153,12 @@ class DeadMessage(models.Model):
 
         The body is read from the dead letter if the message itself has been purged meanwhile.
         """
+        using = self._state.db or database()
+        return retrying(lambda: self._redrive(using), using)
+
+    def _redrive(self, using: str) -> bool:
         from streams.models.retry import Again, RetryMessage
 
-        using = self._state.db or database()
         with own_transaction(using):
             # Locks in the order of all EMS: the retry row comes last.
             letters = DeadMessage.objects.using(using).waiting().filter(pk=self.pk)
@@ -170,5 +173,6 @@ class DeadMessage(models.Model):
     def discard(self) -> bool:
         """Delete the dead letter for good; False if it was redriven or deleted meanwhile."""
         using = self._state.db or database()
-        deleted, _rows = DeadMessage.objects.using(using).waiting().filter(pk=self.pk).delete()
+        waiting = DeadMessage.objects.using(using).waiting().filter(pk=self.pk)
+        deleted, _rows = retrying(waiting.delete, using)
         return bool(deleted)

@@ -30,9 +30,9 @@ class IdleLimit:
     opened again.
     """
 
-    def __init__(self, using: str, timeouts: Sequence[timedelta]) -> None:
+    def __init__(self, using: str, timeouts: Sequence[timedelta] = ()) -> None:
         self._using = using
-        self._limit = max(timeouts) + MARGIN
+        self._limit = max(timeouts, default=timedelta(0)) + MARGIN
         self._in_force = local()
 
     def install(self) -> None:

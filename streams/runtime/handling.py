@@ -299,7 +299,8 @@ class Handling:
         """
         partitions = Partition.objects.using(self._using).filter(pk=self.delivery.partition_id)
         floor = partitions.values_list("first_offset", flat=True).get()
-        again = self.delivery.kind == Kind.RETRY
+        # Not any retry: one that failed before may now be read for the first time from there.
+        again = bool(self.retry and self.retry.last_error == describe(BodyUnread()))
         self._missing = {offset for offset in absent if offset < floor or again}
         self._unread = absent - self._missing
         if self._unread or again:

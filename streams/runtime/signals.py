@@ -21,6 +21,8 @@ class Signals:
         os.set_blocking(self._writer, False)
         self._untold = 0
         self._before: dict[signal.Signals, Any] = {}
+        self._fd_before = -1
+        self._mask = threading.local()
 
     def install(self) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -28,8 +30,10 @@ class Signals:
         for number in STOP:
             self._before[number] = signal.signal(number, _ignore)
         # The interpreter itself writes the number of each signal into the pipe.
-        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        os.register_at_fork(after_in_child=self._forget)
+        self._fd_before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        os.register_at_fork(
+            before=self._hold, after_in_parent=self._let_go, after_in_child=self._forget
+        )
 
     def wait(self, seconds: float) -> bool:
         """Whether a stop signal has come, waiting up to ``seconds`` for it. Each is told once."""
@@ -43,19 +47,29 @@ class Signals:
     def restore(self) -> None:
         """Leave the process as it was: a host's script may go on after the command."""
         if self._before:
-            signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(self._fd_before)
             for number, handler in self._before.items():
                 signal.signal(number, handler)
             self._before = {}
         os.close(self._reader)
         os.close(self._writer)
 
+    # A child that a handler forks: a signal to it is its own, not ours, from its first instruction.
+
+    def _hold(self) -> None:
+        if self._before:
+            self._mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+
+    def _let_go(self) -> None:
+        if self._before:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask.before)
+
     def _forget(self) -> None:
-        """In a child that a handler has forked: a signal to it is its own, not ours."""
         if self._before:
             signal.set_wakeup_fd(-1)
             for number in STOP:
                 signal.signal(number, signal.SIG_DFL)
+            self._let_go()
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

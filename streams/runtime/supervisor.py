@@ -52,10 +52,13 @@ class Supervisor:
         self._say = say
         self._lifecycle = Lifecycle()
         self._signals = Signals()
-        self._feeds = [Feed(registration, using, overrides) for registration in registrations]
-        self._client = Client([feed.group.pk for feed in self._feeds], using)
-        self._idle_limit = IdleLimit(using, [feed.consume_timeout() for feed in self._feeds])
+        self._idle_limit = IdleLimit(using)
+        # First: with the project's AUTOCOMMIT off, the groups would never be committed.
         self._idle_limit.install()
+        self._feeds = [Feed(registration, using, overrides) for registration in registrations]
+        for feed in self._feeds:
+            self._idle_limit.allow(feed.consume_timeout())
+        self._client = Client([feed.group.pk for feed in self._feeds], using)
         self._held = Held()
         heartbeat = Heartbeat(self._client, self._held, self._lifecycle, self._feeds)
         poller = Poller(self._feeds, self._held, self._lifecycle, using, drain=drain)
@@ -71,18 +74,10 @@ class Supervisor:
     def run(self) -> int:
         """Run until stopped; returns the exit status: 0, or 1 after a failure or a hurried end."""
         self._signals.install()
-        self._client.register()
-        self._start()
-        while not self._lifecycle.stopping:
-            if self._signals.wait(LOOK_SECONDS):
-                self._say("Stopping: finishing what runs.")
-                self._lifecycle.stop()
-        drained = self._drain()
-        self._end()
-        self._signals.restore()
-        if self._lifecycle.failure:
-            self._say(f"Stopped after a failure: {self._lifecycle.failure}")
-        return 0 if drained and not self._lifecycle.failure else 1
+        try:
+            return self._run()
+        finally:
+            self._signals.restore()
 
     @property
     def left_behind(self) -> bool:
@@ -92,6 +87,19 @@ class Supervisor:
     def budget(self) -> int:
         """Database connections that this process uses at most."""
         return sum(feed.threads for feed in self._feeds) + KEEPER_CONNECTIONS
+
+    def _run(self) -> int:
+        self._client.register()
+        self._start()
+        while not self._lifecycle.stopping:
+            if self._signals.wait(LOOK_SECONDS):
+                self._say("Stopping: finishing what runs.")
+                self._lifecycle.stop()
+        drained = self._drain()
+        self._end()
+        if self._lifecycle.failure:
+            self._say(f"Stopped after a failure: {self._lifecycle.failure}")
+        return 0 if drained and not self._lifecycle.failure else 1
 
     def _start(self) -> None:
         gate = Gate()

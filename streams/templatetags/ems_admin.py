@@ -1,4 +1,8 @@
-"""For the templates of the admin pages."""
+"""For the templates of the admin pages.
+
+Django imports this in every project that has templates, also in one without the admin: so nothing
+of the admin is imported before it is used.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,6 @@ from typing import Any
 
 from django import template
 
-from streams.admin.alarm import alarm
-from streams.admin.columns import instant, url
-from streams.admin.delivery import outcome
 from streams.conf import database
 
 register = template.Library()
@@ -17,20 +18,28 @@ register = template.Library()
 @register.simple_tag
 def ems_alarm() -> str:
     """What nobody does at the moment."""
+    from streams.admin.alarm import alarm
+
     return alarm(database())
 
 
 @register.filter
-def ems_instant(value: Any) -> Any:
+def ems_instant(value: Any) -> str:
+    from streams.admin.columns import instant
+
     return instant(value)
 
 
 @register.filter
 def ems_url(row: Any) -> str:
     """The admin page of a row."""
+    from streams.admin.columns import url
+
     return url(row)
 
 
 @register.filter
 def ems_outcome(delivery: Any) -> str:
+    from streams.admin.delivery import outcome
+
     return outcome(delivery)

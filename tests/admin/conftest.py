@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -25,7 +26,7 @@ def as_role(db: None) -> As:
     """``as_role("viewer")`` is a browser of that user; ``as_role("staff", "ems.view_body")`` one
     of a user with these permissions."""
 
-    def log_in(role: str, *permissions: str, **options: bool) -> Client:
+    def log_in(role: str, *permissions: str, **options: Any) -> Client:
         client = Client(**options)
         if role == "anonymous":
             return client
@@ -50,3 +51,8 @@ def _of_role(role: str) -> list[Permission]:
         ]
         return list(of_ems.filter(codename__in=views))
     return list(of_ems) if role == "operator" else []
+
+
+def action(name: str, *pks: int, **more: str) -> dict[str, Any]:
+    """What the list posts when an action is chosen for these rows."""
+    return {"action": name, "index": "0", "_selected_action": [str(pk) for pk in pks], **more}

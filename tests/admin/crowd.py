@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import connection
 
 from streams.models import Consumer, ConsumerGroup, Cursor, Message, Partition, Topic, UtcNow
@@ -38,7 +40,8 @@ FILL_DEAD = """
 INSERT INTO ems_dead_msg (topic_id, group_id, partition_id, `offset`, message_id, body, body_type,
     size, `key`, tag, headers, producer, sent_at, attempts, error_class, error, traceback, died_at,
     redriven_at)
-SELECT %s, %s, %s, %s + n, %s + n, REPEAT('x', 1024), 'text', 1024, CONCAT('key-', %s + n), '', NULL,
+SELECT %s, %s, %s, %s + n, %s + n, REPEAT('x', 1024), 'text', 1024, CONCAT('key-', %s + n), '',
+       NULL,
        '10.0.0.1@1@main', UTC_TIMESTAMP(6), 17, IF(n %% 2, 'ValueError', 'shop.Declined'), 'no',
        REPEAT('t', 2000), UTC_TIMESTAMP(6), IF(n %% 4, NULL, UTC_TIMESTAMP(6))
 FROM numbers WHERE n < %s ORDER BY n
@@ -87,7 +90,7 @@ def fill() -> None:
         in_chunks(n, lambda at, n, place=place: execute(FILL_DEAD, *place, at, at, at, n))
     in_chunks(RETRIES, lambda at, n: execute(FILL_RETRIES, groups[0].pk, log.pk, at, n))
     for table in ("ems_msg", "ems_topic_group_log", "ems_dead_msg", "ems_retry_msg"):
-        scalar(f"ANALYZE TABLE {table}")
+        execute(f"ANALYZE TABLE {table}")
     run_steps()
 
 
@@ -101,12 +104,14 @@ def in_chunks(count, write) -> None:
         write(start, min(100_000, count - start))
 
 
-def execute(statement: str, *parameters: object) -> None:
+def execute(statement: str, *parameters: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters or None)
+        if cursor.description:
+            cursor.fetchall()
 
 
 def scalar(statement: str) -> int:
     with connection.cursor() as cursor:
         cursor.execute(statement)
-        return cursor.fetchall()[0][0]
+        return int(cursor.fetchall()[-1][0])

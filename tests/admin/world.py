@@ -22,10 +22,10 @@ from streams.models import (
     SystemConfig,
     UtcNow,
 )
-from streams.models.consumer import LEASE
 from streams.testing import drain
 
 XSS = "<script>alert(1)</script>"
+HOUR = timedelta(hours=1)
 SECRET = "the-body-of-the-message"
 
 
@@ -75,7 +75,7 @@ def make_world() -> World:
     send("orders", "later", delay=timedelta(days=1))
     groups = {group.name: group for group in ConsumerGroup.objects.all()}
     Consumer.objects.create(
-        client_id="10.0.0.1@7@abc", group=groups["mail"], lease_until=UtcNow(LEASE)
+        client_id="10.0.0.1@7@abc", group=groups["mail"], lease_until=UtcNow(HOUR)
     )
     place = {"group": groups["mail"], "partition": Message.objects.get(offset=0).partition}
     Delivery.objects.create(
@@ -95,14 +95,14 @@ def make_world() -> World:
 
 
 def run_steps() -> None:
-    """As if somebody sequenced and swept just now."""
+    """As if somebody sequenced and swept, all the time that a test takes."""
     for name in ("sequence", "sweep"):
-        Step.objects.update_or_create(name=name, defaults={"last_run_at": UtcNow()})
+        Step.objects.update_or_create(name=name, defaults={"last_run_at": UtcNow(HOUR)})
 
 
 def snapshot() -> dict[str, list[Any]]:
     """Every row of EMS and of the admin's log."""
-    models = [*apps.get_app_config("ems").get_models(), LogEntry]
+    models: list[Any] = [*apps.get_app_config("ems").get_models(), LogEntry]
     return {
         model._meta.db_table: list(model._default_manager.order_by("pk").values_list())
         for model in models

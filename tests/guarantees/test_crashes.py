@@ -93,7 +93,7 @@ def assert_nothing_is_lost(name, *, batch, atomic):
             assert not times[offset], (body, times)
 
 
-@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [31, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])
 @pytest.mark.parametrize("batch", [False, True], ids=["one", "batch"])
 def test_a_consumer_may_be_killed_between_any_two_statements(batch, atomic, stride):
@@ -151,6 +151,7 @@ call_command("ems_consume", "--batch", "1", "--drain")
 """
 
 
+@pytest.mark.slow
 def test_a_message_that_kills_its_process_dies_and_its_slow_neighbours_do_not(spawn, ems_settings):
     ems_settings(RETRY_DELAYS=[0.01], POLL_SECONDS=0.05)
     consumer("orders", group="work", max_retries=3)(handle_one)  # so that the sweep knows it

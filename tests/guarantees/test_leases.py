@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, OperationalError, transaction
 from django.db.models import F
 
 from streams import Outgoing, consumer, send, send_many
@@ -33,6 +33,7 @@ from streams.models.consumer import LEASE
 from streams.runtime import heartbeat
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, rows
+from tests.faults import Once, statements
 from tests.hostapp.models import Handled, Order
 
 pytestmark = [
@@ -226,6 +227,23 @@ def test_after_an_outage_who_does_not_come_back_is_swept():
     assert sweep_if_due("default") == 1
 
 
+def test_the_grace_after_an_outage_is_given_also_when_a_reply_is_lost():
+    """Then of all times: the database has just come back."""
+    abandoned()
+    sweep_if_due("default")
+    advance(LONG_AFTER)
+    Step.objects.filter(name=SWEEP).update(last_run_at=F("last_run_at") - LONG_AFTER)
+
+    def lose_reply(execute):
+        execute()
+        raise OperationalError(2013, "Lost connection to server during query")
+
+    with statements(Once("UPDATE `ems_step`", lose_reply)):
+        sweep_if_due("default")
+    Step.objects.update(last_run_at=F("last_run_at") - timedelta(seconds=6))
+    assert sweep_if_due("default") == 0
+
+
 def test_dead_clients_are_forgotten_and_live_ones_are_not():
     process, _delivery = abandoned()
     move(lease=31)
@@ -233,6 +251,23 @@ def test_dead_clients_are_forgotten_and_live_ones_are_not():
     sweep("default")
     assert [c.client_id for c in Consumer.objects.all()] == [live.client.client_id]
     assert not process.client.renew()
+
+
+def test_a_retry_is_noted_as_started_before_its_handler_runs():
+    """So that a crash in the handler spends the attempt."""
+    started = []
+
+    @consumer("orders", group="mail")
+    def handle(message):
+        started.append(Delivery.objects.get(state=State.START).started_at is not None)
+        if message.attempt == 1:
+            raise ValueError
+
+    send("orders", 1)
+    drain("mail")
+    advance(timedelta(minutes=1))
+    drain("mail")
+    assert started == [False, True]  # new messages need no such statement: they spend it anyway
 
 
 # -- late results ------------------------------------------------------------------------------
@@ -317,6 +352,7 @@ def wait_for(condition, seconds=30):
     return found
 
 
+@pytest.mark.slow
 def test_a_process_that_was_frozen_past_its_lease_drops_everything_and_goes_on(spawn):
     @consumer("orders", group="mail")
     def other(message):
@@ -374,6 +410,7 @@ call_command("ems_consume", "--threads", "1", "--drain")
 """
 
 
+@pytest.mark.slow
 def test_a_batch_whose_calls_are_each_in_time_never_expires(spawn):
     send_many([Outgoing("orders", n) for n in range(4)])
     child = spawn(SLOW)

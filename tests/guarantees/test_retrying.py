@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -151,7 +152,7 @@ def test_a_message_that_recovers_is_done_and_leaves_no_row():
 
 def test_a_failure_stays_within_its_group():
     fail_with(Reject("no"))
-    seen = []
+    seen: list[Any] = []
     consumer("orders", group="board")(seen.append)
     send("orders", 1)
     drain()
@@ -389,14 +390,14 @@ def test_the_dead_letter_has_the_whole_chain_of_errors():
     @consumer("orders", group="mail", max_retries=0)
     def handle(message):
         try:
-            os.environ["the cause"]
+            os.environ["THE_CAUSE"]
         except KeyError as error:
             raise ValueError("the effect") from error
 
     send("orders", 1)
     drain("mail")
     letter = DeadMessage.objects.get()
-    assert "KeyError: 'the cause'" in letter.traceback
+    assert "KeyError: 'THE_CAUSE'" in letter.traceback
     assert "direct cause" in letter.traceback
     assert letter.error == "the effect"
 

@@ -224,6 +224,7 @@ def test_a_host_at_repeatable_read_loses_nothing_either(groups, second_connectio
 
 
 @pytest.mark.mysql
+@pytest.mark.slow
 def test_consumer_processes_get_what_was_open_while_they_ran(spawn, second_connection):
     late = second_connection()
     with late.active():
@@ -243,6 +244,7 @@ def test_consumer_processes_get_what_was_open_while_they_ran(spawn, second_conne
     assert sorted(handled("mail")) == sorted(handled("stock")) == sorted(expected)
 
 
+@pytest.mark.slow
 def test_consumer_processes_get_every_message_once_and_no_rolled_back_one(spawn):
     send_many([Outgoing("orders", str(n)) for n in range(100)])
     with pytest.raises(RolledBack), transaction.atomic():

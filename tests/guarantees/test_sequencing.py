@@ -181,6 +181,7 @@ while not Order.objects.exists():
 """
 
 
+@pytest.mark.slow
 def test_processes_at_the_same_time_give_each_offset_once(spawn):
     children = [spawn(SEQUENCE) for _ in range(2)]
     send("orders", 0)

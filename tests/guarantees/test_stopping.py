@@ -21,6 +21,7 @@ from tests.hostapp.models import Handled
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("clean_registry"),
+    pytest.mark.slow,
 ]
 
 # The handler notes that it has begun, and ends when the test says so (or at once: "quick").

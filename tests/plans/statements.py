@@ -109,6 +109,6 @@ def _plan(connection: BaseDatabaseWrapper, sql: str, parameters: Sequence[Any]) 
                 str(tables.get(row["table"], row["table"])),
                 row["type"],
                 row["key"],
-                max(map(int, str(row["key_len"] or 0).split(","))),
+                max(map(int, re.split(r"[,|]", str(row["key_len"] or 0)))),
                 row["Extra"] or "",
             )

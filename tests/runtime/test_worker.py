@@ -73,9 +73,11 @@ def test_a_worker_that_stops_claims_nothing(process):
 
 def test_what_is_handled_is_held_and_then_let_go():
     seen = []
-    consumer("orders", group="mail")(
-        lambda message: seen.append([h.delivery.pk for h in busy.held.all()])
-    )
+
+    @consumer("orders", group="mail")
+    def handle(message):
+        seen.append([h.delivery.pk for h in busy.held.all()])
+
     busy = Process("mail")
     send("orders", 1)
     sequence("default")

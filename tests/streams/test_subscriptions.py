@@ -11,7 +11,7 @@ from streams.audit import audit
 from streams.errors import GroupMismatch, UnknownTopic
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, SystemConfig, Topic
 from streams.sequencer import sequence
-from streams.subscriptions import Overrides, limits, registered_limits, subscribe, threads
+from streams.subscriptions import Overrides, known_max_retries, limits, subscribe, threads
 from tests.consuming import registered
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
@@ -127,13 +127,13 @@ def test_an_invalid_setting_leaves_the_default_in_force():
     assert limits(group, registration, "default").batch == 10
 
 
-def test_the_sweep_knows_the_limits_of_groups_that_run_elsewhere():
+def test_a_process_knows_the_retries_of_what_it_can_see_and_guesses_none():
     group = subscribe(register(max_retries=3), "default")
-    assert registered_limits(group, "default").max_retries == 3
-    registry._registered.clear()
-    assert registered_limits(group, "default").max_retries == 16
+    assert known_max_retries(group, "default") == 3
+    registry._registered.clear()  # its consumer is in another project, say
+    assert known_max_retries(group, "default") is None
     group.max_retries = 5
-    assert registered_limits(group, "default").max_retries == 5
+    assert known_max_retries(group, "default") == 5
 
 
 # -- groups ------------------------------------------------------------------------------------

@@ -226,6 +226,7 @@ def test_twelve_threads_that_need_the_same_new_topic_get_one(in_thread):
     assert sorted(message.body for message in sent("orders")) == list(range(12))
 
 
+@pytest.mark.slow
 def test_processes_that_need_the_same_new_topics_share_them(spawn):
     code = """
 import sys

@@ -1,19 +1,18 @@
 from __future__ import annotations
 
-import base64
 import json
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
-from streams.management.base import StreamsCommand, add_dry_run, add_json, text
-from streams.models import DeadMessage
+from streams.management.base import Encoder, StreamsCommand, add_dry_run, add_limit, portable
+from streams.models import ConsumerGroup, DeadMessage
 
 PAGE = 500
 
@@ -35,117 +34,162 @@ class Command(StreamsCommand):
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         self.add_filter_arguments(parser)
-        parser.add_argument("--limit", type=int, default=20, help=_("at most so many (20)"))
-        add_json(parser)
+        parser.add_argument("--redriven", action="store_true", help=_("redriven ones, too"))
+        add_limit(parser, 20)
 
     def add_show_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", type=int)
 
     def add_redrive_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=int, nargs="*", help=_("ids; or use the filters"))
+        parser.add_argument("id", type=int, nargs="*", help=_("ids; or use --all"))
         parser.add_argument("--all", action="store_true", help=_("all that match the filters"))
         self.add_filter_arguments(parser)
+        add_limit(parser)
         add_dry_run(parser)
 
     add_discard_arguments = add_redrive_arguments
-    add_export_arguments = add_filter_arguments
 
-    def do_list(self, *, limit: int, **options: Any) -> None:
-        letters = self._matching(**options).defer("body", "traceback").order_by("-id")
+    def add_export_arguments(self, parser: ArgumentParser) -> None:
+        self.add_filter_arguments(parser)
+        parser.add_argument("--redriven", action="store_true", help=_("redriven ones, too"))
+        add_limit(parser)
+
+    def do_list(self, *, limit: int, redriven: bool, **options: Any) -> None:
+        groups = self._groups(**options)
+        found: list[DeadMessage] = []
+        for group in groups.values():
+            letters = self._of(group, redriven=redriven, **options).defer("body", "traceback")
+            found += letters.order_by("-id")[:limit]
+        found.sort(key=lambda letter: letter.pk, reverse=True)
         self.show(
-            ("id", "topic", "group", "offset", "key", "attempts", "error", "died_at"),
+            ("id", "topic", "group", "offset", "key", "attempts", "error", "died_at", "redriven"),
             (
                 (
-                    d.pk,
-                    d.topic.name,
-                    d.group.name,
-                    d.offset,
-                    d.key,
-                    d.attempts,
-                    f"{d.error_class}: {d.error}"[:60],
-                    d.died_at,
+                    letter.pk,
+                    groups[letter.group_id].topic.name,
+                    groups[letter.group_id].name,
+                    letter.offset,
+                    letter.key,
+                    letter.attempts,
+                    f"{letter.error_class}: {letter.error}"[:60],
+                    letter.died_at,
+                    letter.redriven_at,
                 )
-                for d in letters[:limit]
+                for letter in found[:limit]
             ),
         )
 
     def do_show(self, *, id: int, **options: Any) -> None:  # noqa: A002 - as the argument is named
-        letter = DeadMessage.objects.using(self.using).filter(pk=id).first()
+        letters = DeadMessage.objects.using(self.using).select_related("group__topic")
+        letter = letters.filter(pk=id).first()
         if letter is None:
             raise CommandError(_("There is no dead letter %d.") % id)
-        for name in ("topic", "group", "offset", "key", "attempts", "died_at", "redriven_at"):
-            self.stdout.write(f"{name:12} {text(getattr(letter, name))}")
-        self.stdout.write(bodies.preview(letter.body, letter.body_type, letter.size))
-        self.stdout.write(letter.traceback or f"{letter.error_class}: {letter.error}")
+        values = _exported(letter, letter.group)
+        traceback = letter.traceback or f"{letter.error_class}: {letter.error}"
+        if not self.as_json:
+            del values["body"], values["traceback"]
+        preview = bodies.preview(letter.body, letter.body_type, letter.size)
+        self.show_one(values, preview, traceback)
 
     def do_redrive(self, **options: Any) -> None:
-        self._each(DeadMessage.redrive, _("redriven"), **options)
+        self._each(DeadMessage.redrive, "redriven", **options)
 
     def do_discard(self, **options: Any) -> None:
-        self._each(DeadMessage.discard, _("discarded"), **options)
+        self._each(DeadMessage.discard, "discarded", **options)
 
-    def do_export(self, **options: Any) -> None:
-        for letter in self._pages(self._matching(**options)):
-            self.stdout.write(json.dumps(_exported(letter), cls=DjangoJSONEncoder))
+    def do_export(self, *, limit: int | None, redriven: bool, **options: Any) -> None:
+        groups = self._groups(**options)
+        for letter in islice(self._pages(groups, redriven=redriven, **options), limit):
+            exported = _exported(letter, groups[letter.group_id])
+            self.stdout.write(json.dumps(exported, cls=Encoder, ensure_ascii=False))
 
     def _each(
         self,
         verb: Callable[[DeadMessage], bool],
         done: str,
+        /,
         *,
         id: list[int],  # noqa: A002 - as the argument is named
         all: bool,  # noqa: A002 - as the option is named
+        limit: int | None,
         dry_run: bool,
         **options: Any,
     ) -> None:
-        if not id and not all:
+        """One transaction a letter: broken off, what is done is done, and the rest can be asked
+        for again."""
+        if bool(id) == all:
             raise CommandError(_("Give ids, or --all with or without filters."))
-        letters = self._matching(**options).waiting()
-        if id:
-            letters = letters.filter(pk__in=id)
+        groups = self._groups(**options)
         if dry_run:
-            self.stdout.write(_("%d dead letters match") % letters.count())
+            matching = sum(self._of(g, ids=id, **options).count() for g in groups.values())
+            count = min(matching, limit or matching)
+            self.tell(
+                _("would be %(done)s: %(count)d") % {"done": done, "count": count},
+                **{"dry_run": True, done: count},
+            )
             return
-        count = sum(verb(letter) for letter in self._pages(letters.defer("body", "traceback")))
-        self.stdout.write(f"{done}: {count}")
+        count = left = 0
+        for letter in islice(self._pages(groups, ids=id, light=True, **options), limit):
+            if verb(letter):
+                count += 1
+            else:  # somebody else was faster
+                left += 1
+            if not (count + left) % PAGE:
+                self.progress(f"{done}: {count}")
+        self.progress("")
+        if id and limit is None:
+            left = len(set(id)) - count
+        text = f"{done}: {count}"
+        if left:
+            text += _("; left out: %d (redriven already, or gone)") % left
+        self.tell(text, **{"dry_run": False, done: count, "left_out": left})
 
-    def _pages(self, letters: Any) -> Iterator[DeadMessage]:
+    def _pages(
+        self, groups: dict[int, ConsumerGroup], /, *, light: bool = False, **options: Any
+    ) -> Iterator[DeadMessage]:
         """All that match now, a page at a time; what dies meanwhile is left for another call."""
-        last = letters.order_by("-id").values_list("id", flat=True).first() or 0
-        after = 0
-        while page := list(letters.filter(pk__gt=after, pk__lte=last).order_by("id")[:PAGE]):
-            yield from page
-            after = page[-1].pk
-            if not self.stdout.isatty():
-                continue
-            self.stderr.write(f"… {after}", ending="\r")
+        newest = DeadMessage.objects.using(self.using).order_by("-id").values_list("pk", flat=True)
+        upto = newest.first() or 0
+        for group in groups.values():
+            letters = self._of(group, **options).filter(pk__lte=upto).order_by("pk")
+            if light:
+                letters = letters.only("pk", "group", "partition", "offset", "attempts")
+            after = 0
+            while page := list(letters.filter(pk__gt=after)[:PAGE]):
+                yield from page
+                after = page[-1].pk
 
-    def _matching(
-        self, *, topic: str | None, group: str | None, error_class: str | None, **options: Any
+    def _groups(
+        self, *, topic: str | None, group: str | None, **options: Any
+    ) -> dict[int, ConsumerGroup]:
+        return {row.pk: row for row in self.groups(group, topic)}
+
+    def _of(
+        self,
+        group: ConsumerGroup,
+        /,
+        *,
+        error_class: str | None,
+        redriven: bool = False,
+        ids: list[int] | None = None,
+        **options: Any,
     ) -> Any:
-        letters = DeadMessage.objects.using(self.using).select_related("topic", "group__topic")
-        wanted = {"topic__name": topic, "group__name": group, "error_class": error_class}
-        return letters.filter(**{name: value for name, value in wanted.items() if value})
+        """One group's letters: those that wait are in the order of an index."""
+        letters = DeadMessage.objects.using(self.using).filter(group=group.pk)
+        if not redriven:
+            letters = letters.waiting()
+        if error_class:
+            letters = letters.filter(error_class=error_class)
+        return letters.filter(pk__in=ids) if ids else letters
 
 
-def _exported(letter: DeadMessage) -> dict[str, Any]:
-    raw = bytes(letter.body)
-    is_bytes = letter.body_type == bodies.BYTES
+def _exported(letter: DeadMessage, group: ConsumerGroup) -> dict[str, Any]:
+    names = ("offset", "message_id", "key", "tag", "headers", "producer", "sent_at", "body_type")
+    more = ("size", "attempts", "error_class", "error", "died_at", "redriven_at", "traceback")
     return {
         "id": letter.pk,
-        "topic": letter.topic.name,
-        "group": letter.group.name,
-        "offset": letter.offset,
-        "key": letter.key,
-        "tag": letter.tag,
-        "headers": letter.headers or {},
-        "body_type": letter.body_type,
-        "body": base64.b64encode(raw).decode()
-        if is_bytes
-        else bodies.decode(raw, letter.body_type),
-        "attempts": letter.attempts,
-        "error_class": letter.error_class,
-        "error": letter.error,
-        "died_at": letter.died_at,
-        "redriven_at": letter.redriven_at,
+        "topic": group.topic.name,
+        "group": group.name,
+        **{name: getattr(letter, name) for name in (*names, *more)},
+        "body": portable(letter),
     }

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import sys
+import time
 from argparse import ArgumentParser
+from dataclasses import astuple
 from typing import Any
 
 from django.utils.translation import gettext as _
 
-from streams.audit import audit
-from streams.conf import database
-from streams.doctor import ERROR, examine, ready
-from streams.management.base import StreamsCommand, add_json
+from streams.audit import walk
+from streams.doctor import ERROR, OK, WARNING, Diagnosis, examine, ready
+from streams.findings import Finding, Position, joined
+from streams.management.base import StreamsCommand, line
+
+# An audit stops after so many: a table that is full of holes needs no longer list.
+FINDINGS_AT_MOST = 1000
 
 
 class Command(StreamsCommand):
@@ -21,25 +26,68 @@ class Command(StreamsCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        add_json(parser)
         parser.add_argument("--ready", action="store_true", help=_("only what a probe needs"))
         parser.add_argument(
             "--audit", action="store_true", help=_("also compare the tables with the promises")
         )
+        parser.add_argument("--seconds", type=float, help=_("stop the audit after so many"))
+        parser.add_argument(
+            "--resume", metavar="POSITION", help=_("go on with an audit where one has stopped")
+        )
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        using = database(options["database"])
-        self.as_json = options["json"]
-        found = ready(using) if options["ready"] else examine(using)
-        rows = [(d.level, d.name, d.text, d.hint) for d in found]
-        if options["audit"] and not any(d.level == ERROR and d.name == "schema" for d in found):
-            findings = audit(using)
-            rows += [
-                (ERROR, finding.kind, f"{finding.where}: {finding.detail}", "")
-                for finding in findings
-            ]
-            if not findings:
-                rows.append(("ok", "audit", _("Every promise holds."), ""))
-        self.show(("level", "name", "text", "hint"), rows)
-        if any(row[0] == ERROR for row in rows):
+    def run(self, **options: Any) -> None:
+        start = Position.parse(options["resume"]) if options["resume"] else None
+        found = ready(self.using) if options["ready"] else examine(self.using)
+        readable = not any(d.level == ERROR and d.name in ("database", "schema") for d in found)
+        if readable and (options["audit"] or start):
+            found += self._audit(start, options["seconds"])
+        self._show(found)
+        if any(diagnosis.level == ERROR for diagnosis in found):
             sys.exit(1)
+
+    def _audit(self, start: Position | None, seconds: float | None) -> list[Diagnosis]:
+        limit = None if seconds is None else time.monotonic() + seconds
+        findings: list[Finding] = []
+        then = start or Position()
+        windows = walk(self.using, start)
+        try:
+            for window in windows:
+                findings += window.findings
+                if window.then is None:
+                    return [*_diagnoses(findings), *self._end(findings, start)]
+                then = window.then
+                self.progress(window.about)
+                if (limit and time.monotonic() > limit) or len(findings) >= FINDINGS_AT_MOST:
+                    break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self.progress("")
+        text = _("The audit has stopped: not all was looked at.")
+        go_on = Diagnosis(WARNING, "audit", text, f"ems_doctor --resume {then}")
+        return [*_diagnoses(findings), go_on]
+
+    def _end(self, findings: list[Finding], start: Position | None) -> list[Diagnosis]:
+        if findings:
+            return []
+        text = _("From there on every promise holds.") if start else _("Every promise holds.")
+        return [Diagnosis(OK, "audit", text)]
+
+    def _show(self, found: list[Diagnosis]) -> None:
+        if self.as_json:
+            self.show(("level", "name", "text", "hint"), map(astuple, found))
+            return
+        width = max(len(diagnosis.name) for diagnosis in found)
+        for diagnosis in found:
+            begin = f"{diagnosis.level:7}  {diagnosis.name:{width}}  "
+            self.stdout.write(begin + line(diagnosis.text))
+            if diagnosis.hint:
+                self.stdout.write(" " * len(begin) + "→ " + line(diagnosis.hint))
+
+
+def _diagnoses(findings: list[Finding]) -> list[Diagnosis]:
+    hint = _("docs/operations.md says what it means.")
+    return [
+        Diagnosis(ERROR, finding.kind, f"{finding.where}: {finding.detail}", hint)
+        for finding in joined(findings)
+    ]

@@ -7,8 +7,8 @@ from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.lag import lags
-from streams.management.base import StreamsCommand, add_dry_run, add_json
+from streams.lag import Lag, lags
+from streams.management.base import StreamsCommand, add_dry_run
 from streams.models import ConsumerGroup
 
 
@@ -20,7 +20,9 @@ class Command(StreamsCommand):
         "resume": gettext_lazy("go on claiming"),
         "delete": gettext_lazy("forget a group with its position, retries and dead letters"),
     }
-    add_list_arguments = staticmethod(add_json)
+
+    def add_list_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--topic", help=_("only on this topic"))
 
     def add_pause_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("group", help=_("name of the group"))
@@ -32,49 +34,58 @@ class Command(StreamsCommand):
         self.add_pause_arguments(parser)
         add_dry_run(parser)
 
-    def do_list(self, **options: Any) -> None:
-        groups = ConsumerGroup.objects.using(self.using).select_related("topic")
-        rows = (
-            (
-                lag.group.name,
-                lag.group.topic.name,
-                "paused" if lag.group.paused else "running" if lag.consumers else "no consumer",
-                lag.consumers,
-                lag.behind,
-                lag.open,
-                lag.waiting,
-                lag.dead,
-                lag.age,
-            )
-            for lag in lags(groups.order_by("topic__name", "name"), self.using)
-        )
+    def do_list(self, *, topic: str | None, **options: Any) -> None:
         self.show(
             ("group", "topic", "state", "consumers", "behind", "open", "retries", "dead", "age"),
-            rows,
+            (
+                (
+                    lag.group.name,
+                    lag.group.topic.name,
+                    _state(lag),
+                    lag.consumers,
+                    lag.behind,
+                    lag.open,
+                    lag.waiting,
+                    lag.dead,
+                    lag.age,
+                )
+                for lag in lags(self.groups(topic=topic), self.using)
+            ),
         )
 
-    def do_pause(self, **options: Any) -> None:
-        self.stdout.write(_("paused: %d") % self._chosen(**options).pause())
+    def do_pause(self, *, group: str, topic: str | None, **options: Any) -> None:
+        count = self._these(self.groups(group, topic)).pause()
+        self.tell(_("paused: %d") % count, paused=count)
 
-    def do_resume(self, **options: Any) -> None:
-        self.stdout.write(_("resumed: %d") % self._chosen(**options).resume())
+    def do_resume(self, *, group: str, topic: str | None, **options: Any) -> None:
+        count = self._these(self.groups(group, topic)).resume()
+        self.tell(_("resumed: %d") % count, resumed=count)
 
-    def do_delete(self, *, dry_run: bool, **options: Any) -> None:
-        for group in self._chosen(**options).select_related("topic"):
-            counts = group.contents()
-            text = ", ".join(f"{count} {name}" for name, count in counts.items())
-            if dry_run:
-                self.stdout.write(
-                    _("would delete %(group)s: %(text)s") % {"group": group, "text": text}
-                )
-            else:
-                group.forget()
-                self.stdout.write(_("deleted %(group)s: %(text)s") % {"group": group, "text": text})
+    def do_delete(self, *, group: str, topic: str | None, dry_run: bool, **options: Any) -> None:
+        found = self.groups(group, topic)
+        if len(found) > 1:
+            topics = ", ".join(one.topic.name for one in found)
+            raise CommandError(
+                _("%(group)s is on several topics: say which with --topic (%(topics)s).")
+                % {"group": group, "topics": topics}
+            )
+        (row,) = found
+        name, contents = str(row), row.contents()
+        if not dry_run:
+            row.forget(self._show_deleted)
+            self.progress("")
+        text = ", ".join(f"{count} {kind}" for kind, count in contents.items())
+        verb = _("would delete") if dry_run else _("deleted")
+        self.tell(f"{verb} {name}: {text}", deleted=not dry_run, group=name, contents=contents)
 
-    def _chosen(self, *, group: str, topic: str | None, **options: Any) -> Any:
-        chosen = ConsumerGroup.objects.using(self.using).filter(name=group)
-        if topic:
-            chosen = chosen.filter(topic__name=topic)
-        if not chosen.exists():
-            raise CommandError(_("There is no group %r.") % group)
-        return chosen
+    def _show_deleted(self, rows: int) -> None:
+        self.progress(_("%d rows deleted") % rows)
+
+    def _these(self, groups: list[ConsumerGroup]) -> Any:
+        return ConsumerGroup.objects.using(self.using).filter(pk__in=[row.pk for row in groups])
+
+
+def _state(lag: Lag) -> str:
+    if lag.group.paused:
+        return "paused"
+    return "running" if lag.consumers else "no consumer"

@@ -8,11 +8,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
-from streams.management.base import StreamsCommand, add_json, text
-from streams.models import Message
+from streams.management.base import StreamsCommand, add_limit, line, portable
+from streams.models import Message, Partition
 from streams.trace import trace
 
-# A search by key reads the newest messages of the topic, and says how many.
+# A search by key reads the newest messages of each partition, and says how many.
 SEARCHED = 100_000
 
 
@@ -27,90 +27,98 @@ class Command(StreamsCommand):
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
         parser.add_argument("--key", help=_("only messages with this key"))
-        parser.add_argument("--limit", type=int, default=20, help=_("at most so many (20)"))
-        add_json(parser)
+        add_limit(parser, 20)
 
     def add_show_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("message_id", type=int)
+        parser.add_argument("message", help=_("its id, or its place: orders/0@12"))
 
-    def add_trace_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("message_id", type=int)
-        add_json(parser)
+    add_trace_arguments = add_show_arguments
 
     def do_list(self, *, topic: str, key: str | None, limit: int, **options: Any) -> None:
-        messages = Message.objects.using(self.using).filter(partition__topic__name=topic)
-        if key is not None:
-            newest = messages.order_by("-id").values_list("id", flat=True)
-            floor = list(newest[SEARCHED - 1 : SEARCHED])
-            messages = messages.filter(key=key, id__gte=floor[0] if floor else 0)
-            if floor:
-                self.stderr.write(_("searched the newest %d messages") % SEARCHED)
-        rows = messages.select_related("partition").defer("body").order_by("-id")[:limit]
+        partitions = list(Partition.objects.using(self.using).filter(topic__name=topic))
+        if not partitions:
+            raise CommandError(_("There is no topic %r.") % topic)
+        found = [
+            (message, partition)
+            for partition in partitions
+            for message in self._newest(partition, key, limit)
+        ]
+        found.sort(key=lambda pair: pair[0].pk, reverse=True)
+        columns = ("key", "tag", "size", "created_at", "sequenced_at")
         self.show(
-            ("id", "partition", "offset", "key", "tag", "size", "created_at", "sequenced_at"),
+            ("id", "partition", "offset", *columns),
             (
-                (
-                    m.pk,
-                    m.partition.number,
-                    m.offset,
-                    m.key,
-                    m.tag,
-                    m.size,
-                    m.created_at,
-                    m.sequenced_at,
-                )
-                for m in rows
+                (m.pk, partition.number, m.offset, *(getattr(m, name) for name in columns))
+                for m, partition in found[:limit]
             ),
         )
 
-    def do_show(self, *, message_id: int, **options: Any) -> None:
-        message = self._message(message_id)
-        for name in (
-            "partition",
-            "offset",
-            "due_at",
-            "key",
-            "tag",
-            "headers",
-            "producer",
-            "created_at",
-            "sequenced_at",
-            "body_type",
-            "size",
-        ):
-            self.stdout.write(f"{name:13} {text(getattr(message, name))}")
-        self.stdout.write(bodies.preview(message.body, message.body_type, message.size))
+    def _newest(self, partition: Partition, key: str | None, limit: int) -> list[Message]:
+        """Of the inbox and of the end of the log, each in the order of its index."""
+        messages = Message.objects.using(self.using).filter(partition=partition.pk).defer("body")
+        log = messages.filter(offset__isnull=False)
+        if key is not None:
+            messages = messages.filter(key=key)
+            first = partition.next_offset - SEARCHED
+            if first > partition.first_offset:
+                self.stderr.write(_("searched the newest %d messages") % SEARCHED)
+            log = log.filter(key=key, offset__gte=first)
+        inbox = messages.filter(offset=None).order_by("-due_at", "-id")
+        return [*inbox[:limit], *log.order_by("-offset")[:limit]]
 
-    def do_trace(self, *, message_id: int, **options: Any) -> None:
-        message = self._message(message_id)
+    def do_show(self, *, message: str, **options: Any) -> None:
+        row = self._message(message)
+        names = ("offset", "due_at", "key", "tag", "headers", "producer", "created_at")
+        values = {
+            "id": row.pk,
+            "partition": str(row.partition),
+            **{name: getattr(row, name) for name in names},
+            "sequenced_at": row.sequenced_at,
+            "body_type": row.body_type,
+            "size": row.size,
+        }
+        if self.as_json:
+            values["body"] = portable(row)
+        self.show_one(values, bodies.preview(row.body, row.body_type, row.size))
+
+    def do_trace(self, *, message: str, **options: Any) -> None:
+        row = self._message(message)
         if not self.as_json:
             self.stdout.write(
-                _("sent by %(producer)s at %(at)s UTC")
-                % {"producer": message.producer, "at": text(message.created_at)}
+                _("%(partition)s@%(offset)s, sent by %(producer)s at %(at)s UTC")
+                % {
+                    "partition": row.partition,
+                    "offset": line(row.offset),
+                    "producer": line(row.producer),
+                    "at": line(row.created_at),
+                }
             )
-        rows = []
-        for group in trace(message):
-            rows.append((group.group.name, group.state, *[None] * 6))
+        columns = ("attempt", "client_id", "thread", "claimed_at", "finished_at", "error")
+        rows: list[tuple[Any, ...]] = []
+        for group in trace(row):
+            rows.append((group.group.name, group.state, *[None] * len(columns)))
             rows += [
                 (
-                    "",
-                    f"{d.kind} {d.state}",
-                    d.attempt,
-                    d.client_id,
-                    d.thread,
-                    d.claimed_at,
-                    d.finished_at,
-                    d.error,
+                    group.group.name if self.as_json else "",
+                    f"{delivery.kind} {delivery.state}",
+                    *(getattr(delivery, name) for name in columns),
                 )
-                for d in group.deliveries
+                for delivery in group.deliveries
             ]
-        self.show(
-            ("group", "state", "attempt", "client", "thread", "claimed", "finished", "error"), rows
-        )
+        self.show(("group", "state", *columns), rows)
 
-    def _message(self, message_id: int) -> Message:
+    def _message(self, text: str) -> Message:
         messages = Message.objects.using(self.using).select_related("partition__topic")
-        message = messages.filter(pk=message_id).first()
-        if message is None:
-            raise CommandError(_("There is no message %d: purged, or never sent.") % message_id)
-        return message
+        place, _at, offset = text.rpartition("@")
+        topic, _slash, number = place.rpartition("/")
+        if text.isdecimal():
+            found = messages.filter(pk=int(text)).first()
+        elif topic and number.isdecimal() and offset.isdecimal():
+            partitions = Partition.objects.using(self.using).filter(topic__name=topic)
+            partition = partitions.filter(number=int(number)).values_list("pk", flat=True).first()
+            found = messages.filter(partition=partition, offset=int(offset)).first()
+        else:
+            raise CommandError(_("Name a message by its id, or by its place: orders/0@12."))
+        if found is None:
+            raise CommandError(_("There is no message %s: purged, or never sent.") % text)
+        return found

@@ -5,42 +5,67 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.apps import apps
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 
-from streams.schedule import SCHEDULE
+from streams.conf import settings
+from streams.management.base import StreamsCommand, add_dry_run
+from streams.schedule import schedule
 
 
-class Command(BaseCommand):
+class Command(StreamsCommand):
     help = "Add the schedule of EMS to django-celery-beat; what is there is left as it is."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument(
             "--reset", action="store_true", help=_("also set existing entries back to the defaults")
         )
+        add_dry_run(parser)
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def run(self, **options: Any) -> None:
         if not apps.is_installed("django_celery_beat"):
             raise CommandError(
                 _("django_celery_beat is not in INSTALLED_APPS: pip install django-ems[celery].")
             )
-        from django_celery_beat.models import IntervalSchedule, PeriodicTask
+        using = None if self.using == settings().DATABASE else self.using
+        self.show(
+            ("entry", "outcome"),
+            [
+                (name, self._sync(name, entry, options["reset"], options["dry_run"]))
+                for name, entry in schedule(using).items()
+            ],
+        )
 
-        for name, entry in SCHEDULE.items():
-            interval, _created = IntervalSchedule.objects.get_or_create(
-                every=int(entry["schedule"]), period=IntervalSchedule.SECONDS
-            )
-            values = {
-                "task": entry["task"],
-                "interval": interval,
-                "expire_seconds": int(entry["options"]["expires"]),
-                "args": json.dumps([]),
-                "enabled": True,
-            }
-            if options["reset"]:
-                PeriodicTask.objects.update_or_create(name=name, defaults=values)
-                outcome = _("set")
-            else:
-                _task, created = PeriodicTask.objects.get_or_create(name=name, defaults=values)
-                outcome = _("added") if created else _("left as it is")
-            self.stdout.write(f"{name}: {outcome}")
+    def _sync(self, name: str, entry: dict[str, Any], reset: bool, dry_run: bool) -> str:
+        from django_celery_beat.models import PeriodicTask
+
+        exists = PeriodicTask.objects.filter(name=name).exists()
+        if exists and not reset:
+            return _("left as it is")
+        if not dry_run:
+            tasks = PeriodicTask.objects
+            write = tasks.update_or_create if reset else tasks.get_or_create
+            write(name=name, defaults=self._defaults(entry))
+        return _("set") if exists else _("added")
+
+    def _defaults(self, entry: dict[str, Any]) -> dict[str, Any]:
+        from django_celery_beat.models import IntervalSchedule
+
+        every = {"every": int(entry["schedule"]), "period": IntervalSchedule.SECONDS}
+        # There may be several: they are not unique.
+        interval = IntervalSchedule.objects.filter(**every).first()
+        return {
+            "task": entry["task"],
+            "interval": interval or IntervalSchedule.objects.create(**every),
+            "crontab": None,
+            "solar": None,
+            "clocked": None,
+            "kwargs": json.dumps(entry["kwargs"]),
+            "args": "[]",
+            "expire_seconds": int(entry["options"]["expires"]),
+            "expires": None,
+            "start_time": None,
+            "one_off": False,
+            "enabled": True,
+        }

@@ -1,0 +1,106 @@
+"""What a MySQL or MariaDB server says of itself: for the system checks and the doctor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import apps
+from django.db import connections
+from django.db.models import Model
+
+from streams.models.fields import NameField
+
+
+class Server:
+    """The server behind an alias, as a connection of this project sees it."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+        self._connection: Any = connections[alias]
+
+    @property
+    def name(self) -> str:
+        """Such as "10.11.6-MariaDB"."""
+        return str(self._connection.mysql_server_info)
+
+    @property
+    def is_mariadb(self) -> bool:
+        return bool(self._connection.mysql_is_mariadb)
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        return tuple(self._connection.mysql_version)
+
+    def variable(self, name: str) -> Any:
+        ((value,),) = self.rows(f"SELECT @@{name}")
+        return value
+
+    def status(self, name: str) -> int | None:
+        """A counter; None if this server has no such one."""
+        found = self.rows("SHOW GLOBAL STATUS LIKE %s", name)
+        return int(found[0][1]) if found else None
+
+    @property
+    def isolation(self) -> str:
+        return str(self.variable("tx_isolation" if self.is_mariadb else "transaction_isolation"))
+
+    @property
+    def binlog_format(self) -> str:
+        """That of our changes; empty if the server keeps no binary log."""
+        return str(self.variable("binlog_format")) if self.variable("GLOBAL.log_bin") else ""
+
+    def knows_zone(self, name: str) -> bool:
+        """Whether the server has loaded this time zone."""
+        ((converted,),) = self.rows("SELECT CONVERT_TZ('2000-01-01', 'UTC', %s)", name)
+        return converted is not None
+
+    def tables_not_innodb(self) -> list[str]:
+        rows = self.rows(
+            "SELECT `TABLE_NAME` FROM information_schema.TABLES WHERE `TABLE_SCHEMA` = DATABASE()"
+            " AND `TABLE_NAME` IN %s AND `ENGINE` <> 'InnoDB' ORDER BY 1",
+            tuple(tables()),
+        )
+        return [table for (table,) in rows]
+
+    def columns_not_utf8mb4(self) -> list[str]:
+        return self._columns("`CHARACTER_SET_NAME` <> 'utf8mb4'")
+
+    def names_not_binary(self) -> list[str]:
+        """Columns of names and keys that take "Mail" and "mail", or "mail " and "mail", for one."""
+        exact = {
+            f"{model._meta.db_table}.{field.column}"
+            for model in models()
+            for field in model._meta.get_fields()
+            if isinstance(field, NameField)
+        }
+        loose = self._columns("`COLLATION_NAME` <> 'utf8mb4_bin'")
+        return [column for column in loose if column in exact]
+
+    def _columns(self, condition: str) -> list[str]:
+        rows = self.rows(
+            "SELECT `TABLE_NAME`, `COLUMN_NAME` FROM information_schema.COLUMNS"  # noqa: S608
+            f" WHERE `TABLE_SCHEMA` = DATABASE() AND `TABLE_NAME` IN %s AND {condition}"
+            " ORDER BY 1, 2",
+            tuple(tables()),
+        )
+        return [f"{table}.{column}" for table, column in rows]
+
+    def rows(self, statement: str, *parameters: Any) -> list[Any]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return list(cursor.fetchall())
+
+
+def models() -> list[type[Model]]:
+    return list(apps.get_app_config("ems").get_models())
+
+
+def tables() -> list[str]:
+    """The tables of EMS."""
+    return [model._meta.db_table for model in models()]
+
+
+def missing_tables(alias: str) -> list[str]:
+    """Those that are not there."""
+    there = set(connections[alias].introspection.table_names())
+    return [table for table in tables() if table not in there]

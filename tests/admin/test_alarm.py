@@ -1,0 +1,85 @@
+"""Every page of EMS says when nothing sequences or consumes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from streams.admin.alarm import alarm
+from streams.models import Consumer, ConsumerGroup, Step, UtcNow
+from streams.models.consumer import LEASE
+from tests.admin.test_roles import pages
+from tests.admin.world import run_steps
+
+pytestmark = pytest.mark.django_db
+
+
+def ran(name: str, ago: timedelta) -> None:
+    Step.objects.update_or_create(name=name, defaults={"last_run_at": UtcNow(-ago)})
+
+
+def test_every_page_has_it_and_none_when_all_is_well(world, as_role):
+    client = as_role("operator")
+
+    def with_alarm():
+        found = []
+        for _, page, url in pages(world):
+            response = client.get(url)
+            if page != "body" and response.status_code == 200:
+                found.append(("ems-alarm" in response.text, url))
+        return found
+
+    well = with_alarm()
+    assert len(well) > 30
+    assert not [path for has_it, path in well if has_it]
+    Step.objects.update(last_run_at=UtcNow(-timedelta(hours=1)))
+    assert not [path for has_it, path in with_alarm() if not has_it]
+
+
+def test_it_has_nothing_to_say_to_a_stranger(world, as_role):
+    Step.objects.update(last_run_at=UtcNow(-timedelta(hours=1)))
+    for role in ("anonymous", "staff"):
+        client = as_role(role)
+        for _, _, url in pages(world):
+            assert "ems-alarm" not in client.get(url, follow=True).text
+
+
+def test_it_tells_what_is_missing_and_since_when(world):
+    hour = timedelta(hours=1)
+    assert alarm("default") == ""
+    ran("sequence", hour)
+    ran("sweep", 2 * hour)
+    since = timezone.localtime(Step.objects.get(name="sequence").last_run_at)
+    assert alarm("default") == (
+        f"No consumer or beat has run since {since:%Y-%m-%d %H:%M:%S %Z}: messages wait."
+    )
+    ran("sweep", timedelta(0))
+    assert alarm("default").startswith(f"Nothing has been sequenced since {since:%Y-%m-%d %H:%M}")
+    run_steps()
+    ran("sweep", hour)
+    assert alarm("default").startswith("Leases have not been swept since")
+    Step.objects.all().delete()
+    assert alarm("default") == (
+        "No consumer or beat has run since the tables of EMS were made: messages wait."
+    )
+    ran("sweep", timedelta(0))
+    assert alarm("default").startswith("Nothing has been sequenced since the tables")
+
+
+def test_beat_alone_sequences_but_nobody_consumes(world):
+    Consumer.objects.update(lease_until=UtcNow(-LEASE))
+    assert alarm("default").startswith("No consumer is running")
+    ConsumerGroup.objects.pause()  # then nobody need run
+    assert alarm("default") == ""
+    ConsumerGroup.objects.resume()
+    Consumer.objects.update(lease_until=UtcNow(LEASE))
+    assert alarm("default") == ""
+
+
+def test_a_step_is_silent_only_after_a_lease(world):
+    ran("sequence", LEASE - timedelta(seconds=5))
+    assert alarm("default") == ""
+    ran("sequence", LEASE + timedelta(seconds=1))
+    assert alarm("default") != ""

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.processes import PATIENCE_SECONDS, Child, Spawn
+
+WORKER = """\
+import logging, sys
+logging.basicConfig(level="INFO", stream=sys.stdout)
+from tests.celery_.app import configured
+configured().worker_main(["worker", "-P", "solo", "-l", "INFO", "--without-mingle",
+                          "--without-gossip", "-n", sys.argv[1]])
+"""
+BEAT = """\
+import logging, sys
+logging.basicConfig(level="INFO", stream=sys.stdout)
+from tests.celery_.app import configured
+configured().start(["beat", "-l", "INFO", "--pidfile=", *sys.argv[1:]])
+"""
+
+
+@pytest.fixture
+def redis_keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The prefix of Celery's keys in this test; they are deleted afterwards."""
+    from redis import Redis
+
+    prefix = f"ems-test-{uuid4().hex[:8]}-"
+    monkeypatch.setenv("EMS_TEST_CELERY_PREFIX", prefix)
+    yield prefix
+    with closing(Redis.from_url(os.environ["EMS_TEST_REDIS_URL"])) as redis:
+        for key in redis.scan_iter(f"{prefix}*"):
+            redis.delete(key)
+
+
+@pytest.fixture
+def worker(spawn: Spawn, redis_keys: str) -> Callable[[], Child]:
+    """Start a Celery worker; it is ready when this returns."""
+
+    def start() -> Child:
+        child = spawn(WORKER, f"{uuid4().hex[:6]}@test")
+        child.expect("ready.")
+        return child
+
+    return start
+
+
+@pytest.fixture
+def beat(spawn: Spawn, redis_keys: str, tmp_path: Path) -> Callable[..., Child]:
+    """Start Celery beat, with the schedule of the setting or the scheduler that is named."""
+
+    def start(scheduler: str = "") -> Child:
+        chosen = ["-S", scheduler] if scheduler else ["-s", str(tmp_path / "schedule")]
+        child = spawn(BEAT, *chosen)
+        child.expect("beat: Starting")
+        return child
+
+    return start
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until what the database holds is so."""
+    limit = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < limit, "it never came to be"
+        time.sleep(0.05)

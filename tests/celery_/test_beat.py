@@ -1,0 +1,148 @@
+"""Celery beat and a worker, as processes: the time-driven steps without any consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+
+from streams import consumer, registry, send
+from streams.audit import audit
+from streams.claims import Claimer
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    DeadMessage,
+    Delivery,
+    Message,
+    RetryMessage,
+    State,
+    Step,
+    UtcNow,
+)
+from streams.sequencer import sequence
+from streams.subscriptions import subscribe
+from streams.testing import advance, drain
+from tests.celery_.conftest import eventually
+from tests.processes import Child
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+    pytest.mark.redis,
+    pytest.mark.slow,
+]
+
+MINUTE = timedelta(minutes=1)
+DATABASE_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+
+
+@pytest.fixture
+def seen() -> list[int]:
+    """What the group has handled: it is consumed only when the test says drain()."""
+    handled: list[int] = []
+
+    def handle(message):
+        handled.append(message.body)
+
+    consumer("orders", group="mail")(handle)
+    return handled
+
+
+def group() -> ConsumerGroup:
+    return subscribe(registry.find("orders", "mail"), "default")  # type: ignore[arg-type]
+
+
+def claimed_and_left(client: str = "gone") -> Delivery:
+    """A message in the hands of a consumer that is no more."""
+    send("orders", 1)
+    sequence("default")
+    delivery = Claimer(group(), client, "thread", "default").claim(1, MINUTE)
+    assert delivery
+    return delivery
+
+
+def without_attempts() -> RetryMessage:
+    """A retry beyond the retries that its group has now."""
+    send("orders", 2)
+    sequence("default")
+    delivery = Claimer(group(), "gone", "thread", "default").claim(1, MINUTE)
+    assert delivery
+    Delivery.objects.filter(pk=delivery.pk).update(state=State.RETRY, failed=1, progress=2)
+    ConsumerGroup.objects.update(max_retries=3)
+    return RetryMessage.objects.create(
+        group=group(), partition=delivery.partition, offset=1, attempt=5, due_at=UtcNow()
+    )
+
+
+@pytest.mark.parametrize("scheduler", ["", DATABASE_SCHEDULER])
+def test_beat_alone_moves_the_log_and_the_ladder(
+    seen: list[int], worker: Callable[[], Child], beat: Callable[..., Child], scheduler: str
+) -> None:
+    if scheduler:
+        call_command("ems_sync_schedules", verbosity=0)
+    left = claimed_and_left()
+    without_attempts()
+    send("orders", 3)
+    worker()
+    beat(scheduler)
+    eventually(lambda: not Message.objects.inbox().exists())
+    eventually(lambda: Delivery.objects.get(pk=left.pk).state == State.RETRY)
+    assert RetryMessage.objects.get(offset=0).attempt == 2
+    eventually(lambda: DeadMessage.objects.exists())
+    assert DeadMessage.objects.get().offset == 1
+    assert {"sequence", "sweep", "retries"} <= set(Step.objects.values_list("name", flat=True))
+    advance(MINUTE)
+    drain()
+    assert sorted(seen) == [1, 3]
+    assert audit("default") == []
+
+
+def test_beat_and_worker_stopped_and_started_again_lose_nothing(
+    seen: list[int], worker: Callable[[], Child], beat: Callable[..., Child]
+) -> None:
+    group()
+    first = worker(), beat()
+    for number in range(20):
+        send("orders", number)
+    eventually(lambda: not Message.objects.inbox().exists())
+    for child in first:
+        child.terminate()
+    for number in range(20, 40):
+        send("orders", number)
+    first[1].wait()
+    first[0].wait()
+    assert Message.objects.inbox().exists()
+    second = worker(), beat()
+    eventually(lambda: not Message.objects.inbox().exists())
+    for child in second:
+        child.kill()
+    for number in range(40, 60):
+        send("orders", number)
+    worker()
+    beat()
+    eventually(lambda: not Message.objects.inbox().exists())
+    drain()
+    assert sorted(seen) == list(range(60))
+    assert audit("default") == []
+
+
+def test_of_two_workers_one_takes_an_expired_delivery(
+    seen: list[int], worker: Callable[[], Child], beat: Callable[..., Child]
+) -> None:
+    workers = worker(), worker()
+    for _ in range(3):
+        beat()  # far too many: each step is safe to be asked for at the same time
+    for child in workers:
+        child.expect("ems.sweep")
+    left = [claimed_and_left() for _ in range(5)]
+    Consumer.objects.all().delete()
+    eventually(lambda: RetryMessage.objects.count() == len(left))
+    assert set(RetryMessage.objects.values_list("attempt", flat=True)) == {2}
+    for child in workers:
+        child.terminate()
+        child.wait()
+    told = sum(child.text().count("has expired") for child in workers)
+    assert told == len(left)

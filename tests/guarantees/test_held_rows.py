@@ -1,0 +1,85 @@
+"""Somebody holds the row of one delivery: a console, a slow admin page, a frozen process. The other
+leases of the process go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection, connections, transaction
+
+from streams import Outgoing, consumer, send_many
+from streams.models import Consumer, Delivery, UtcNow
+from streams.runtime import database
+from streams.runtime.database import KEEPER_LOCK_SECONDS, IdleLimit
+from streams.runtime.handling import Handling
+from streams.runtime.keeper import Keeper
+from streams.sequencer import sequence
+from tests.consuming import Process
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+    pytest.mark.mysql,
+]
+
+SOON = timedelta(seconds=5)
+
+
+@pytest.fixture
+def short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[IdleLimit]:
+    """A keeper's session as in ems_consume, which gives up a locked row soon."""
+    assert KEEPER_LOCK_SECONDS <= 2  # many rows may be held, and a lease has 15 s
+    monkeypatch.setattr(database, "KEEPER_LOCK_SECONDS", 1)
+    before = dict(connections.settings["default"])
+    limit = IdleLimit("default")
+    limit.install()
+    yield limit
+    connection.close()
+    connections.settings["default"].update(before)
+
+
+def wait_for(condition):
+    limit = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < limit, "it never happened"
+        time.sleep(0.02)
+
+
+def test_a_delivery_that_somebody_holds_does_not_end_the_other_leases(
+    short_lock_waits, second_connection, monkeypatch
+):
+    consumer("orders", group="mail", consume_timeout=60)(print)
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(2)])
+    sequence("default")
+    limits = process.feed.limits()
+    assert limits
+    held, other = (
+        Handling(process.claim(1), process.feed.registration, limits) for _turn in range(2)
+    )
+    # The one that is held comes first in each beat.
+    monkeypatch.setattr(process.held, "all", lambda: [held, other])
+    Delivery.objects.update(deadline=UtcNow(SOON))
+    Consumer.objects.update(lease_until=UtcNow(SOON))
+    deadlines = Delivery.objects.filter(deadline__gt=UtcNow(SOON * 2))
+    other_is_extended = deadlines.filter(pk=other.delivery.pk)
+
+    beats = Keeper("heartbeat", process.heartbeat.step, process.lifecycle)
+    with second_connection().active(), transaction.atomic():
+        list(Delivery.objects.select_for_update().filter(pk=held.delivery.pk))
+        beats.start()
+        with second_connection().active():
+            wait_for(other_is_extended.exists)
+            wait_for(Consumer.objects.filter(lease_until__gt=UtcNow(SOON * 2)).exists)
+            assert not deadlines.filter(pk=held.delivery.pk).exists()
+    beats.wake()
+    wait_for(deadlines.filter(pk=held.delivery.pk).exists)  # the next beat tries again
+    beats.end()
+    beats.join(15)
+    assert not beats.is_alive()
+    assert (held.lost, other.lost) == (False, False)
+    assert process.lifecycle.failure is None

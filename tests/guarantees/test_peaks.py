@@ -1,0 +1,107 @@
+"""At the peak: too few connections, a backlog, and busy workers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.db import OperationalError, connection
+
+from streams import Outgoing, consumer, send_many
+from streams.models import Delivery
+from streams.runtime.poller import QUICK_SECONDS
+from streams.transactions import retrying, transient
+from tests.consuming import Process
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+# Of the server, of an account at one time, of an account by its limits.
+TOO_MANY_CONNECTIONS = [1040, 1203, 1226]
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """``full(1040, times=3)``: the server refuses the next three connections."""
+
+    def refuse(number: int, *, times: int) -> list[int]:
+        refused: list[int] = []
+        connect = connection.get_new_connection
+
+        def get_new_connection(parameters):
+            if len(refused) < times:
+                refused.append(number)
+                raise OperationalError(number, "Too many connections")
+            return connect(parameters)
+
+        connection.close()
+        monkeypatch.setattr(connection, "get_new_connection", get_new_connection)
+        return refused
+
+    return refuse
+
+
+@pytest.mark.parametrize("number", TOO_MANY_CONNECTIONS)
+def test_a_consumer_waits_until_there_is_a_connection_for_it(full, number):
+    seen = []
+    consumer("orders", group="mail")(lambda message: seen.append(message.body))
+    process = Process("mail")
+    send_many([Outgoing("orders", 1)])
+    process.poller.step()
+    refused = full(number, times=3)
+    assert process.worker.step() == 0.0
+    assert len(refused) == 3
+    assert seen == [1]
+    assert not process.lifecycle.stopping
+
+
+@pytest.mark.parametrize("number", TOO_MANY_CONNECTIONS)
+def test_a_worker_that_gets_none_for_long_pauses_and_does_not_end(full, number, monkeypatch):
+    consumer("orders", group="mail")(print)
+    process = Process("mail")
+    process.feed.limits()
+
+    def impatient(work, using):
+        return retrying(work, using, patience=0)
+
+    monkeypatch.setattr("streams.runtime.feed.retrying", impatient)
+    process.feed._fresh_until = 0.0
+    full(number, times=2)
+    assert process.worker.step() > 0.0  # not raised, which would end the process
+
+
+@pytest.mark.parametrize("number", [1044, 1045, 1049, 1062, 1064, 1146])
+def test_what_does_not_pass_by_itself_is_not_waited_for(number):
+    assert not transient(OperationalError(number, ""))
+
+
+@pytest.fixture
+def process(ems_settings) -> Process:
+    ems_settings(POLL_SECONDS=0.3)
+    consumer("orders", group="mail", batch=1)(lambda messages: None)
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(50)])
+    return process
+
+
+def test_with_a_backlog_and_all_workers_busy_the_poller_slows_down_to_the_setting(process):
+    """They look by themselves when they are done: 50 looks a second help nobody."""
+    pauses = [process.poller.step() for _turn in range(9)]
+    assert pauses[0] == QUICK_SECONDS  # it has sequenced
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 0.3
+    assert not Delivery.objects.exists()  # the backlog was there all the time
+
+
+def test_with_a_backlog_and_an_idle_worker_the_poller_hurries(process, in_thread):
+    for _turn in range(9):
+        process.poller.step()
+    process.feed.wait(0)  # the wake-up that is left over
+    idle = in_thread(process.feed.wait, 30)
+    limit = time.monotonic() + 30
+    while not process.feed._idle:
+        assert time.monotonic() < limit
+    assert process.poller.step() == QUICK_SECONDS
+    idle.result(30)

@@ -1,0 +1,25 @@
+"""The plans of the audit: each window reads its own rows, by index, and sorts nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams import audit
+from tests.plans.seed import Seed
+from tests.plans.statements import explained
+
+pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
+
+
+def test_no_window_reads_more_than_its_rows(seeded: Seed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "WINDOW", 100)
+    with explained() as statements:
+        windows = list(audit.walk("default"))
+    assert len(windows) > 40
+    statements.assert_sound()
+    # Whose messages there are, found by jumping through the index.
+    partitions = statements.only("SELECT DISTINCT `ems_msg`.`partition_id`")
+    assert "Using index for group-by" in partitions.steps[0].extra, partitions
+    counts = statements.only("COUNT(`ems_msg`.`id`)")
+    assert counts.indexes == ["ems_msg.ems_msg_log"]
+    assert "Using index" in counts.steps[0].extra, counts
