@@ -182,5 +182,5 @@ def _frozen(admin: Any, request: HttpRequest) -> str:
     if window is None:
         return request.get_full_path()
     parameters = request.GET.copy()
-    pass
+    parameters[UPTO] = str(window.upto)
     return f"{request.path}?{parameters.urlencode()}"

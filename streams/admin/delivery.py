@@ -38,14 +38,9 @@ def outcome(row: Delivery) -> str:
     """What has become of its offsets."""
     if row.state == State.START:
         return _t("open")
-    parts = []
-    if row.failed:
-        count = row.last_offset - row.first_offset + 1
-        parts.append(_t("%(n)d of %(all)d failed") % {"n": row.failed, "all": count})
-    if row.dead:
-        parts.append(_t("%d dead") % row.dead)
-    if row.missing:
-        parts.append(_t("%d missing") % row.missing)
+    count = row.last_offset - row.first_offset + 1
+    numbers = ((row.failed, _t("failed")), (row.dead, _t("dead")), (row.missing, _t("missing")))
+    parts = [what if count == 1 else f"{n} / {count} {what}" for n, what in numbers if n]
     if not row.failed and row.state == State.RETRY:
         parts.append(_t("lost: its consumer died, or took too long"))
     return ", ".join(parts) or str(row.get_state_display()).lower()

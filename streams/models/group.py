@@ -90,7 +90,7 @@ class ConsumerGroup(models.Model):
         the number of rows so far. Raises GroupActive while it has a live consumer.
         """
         if self.clients.using(self._state.db).filter(group=self.pk).live().exists():
-            raise GroupActive(_("The group %s has live consumers: stop them first.") % self)
+            raise GroupActive(_("The group %s has live consumers: stop them first.") % self.name)
         deleted = 0
         for rows in self._belongings():
             # In the order of the group's index: by key, each batch would step over other groups.

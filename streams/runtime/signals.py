@@ -61,15 +61,16 @@ class Signals:
             self._mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
 
     def _let_go(self) -> None:
-        if self._before:
+        if hasattr(self._mask, "before"):
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask.before)
+            del self._mask.before
 
     def _forget(self) -> None:
         if self._before:
             signal.set_wakeup_fd(-1)
             for number in STOP:
                 signal.signal(number, signal.SIG_DFL)
-            self._let_go()
+        self._let_go()
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

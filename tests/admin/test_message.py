@@ -70,7 +70,7 @@ def test_the_trace_has_every_group_with_its_deliveries_and_what_comes_next(world
 def test_a_batch_says_how_many_of_its_offsets_failed(world, as_role):
     part = words(group_part(page(as_role("viewer"), world.message), "billing"))
     assert "with offsets 0–4" in part
-    assert "3 of 5 failed, 3 dead" in part
+    assert "3 / 5 failed, 3 / 5 dead" in part
 
 
 def test_a_dead_message_leads_to_its_dead_letter_and_back(world, as_role):
@@ -89,10 +89,10 @@ def test_every_outcome_is_told_in_words(world, as_role):
     wanted = {
         (State.START, 0, 0, 0): "open",
         (State.DONE, 0, 0, 0): "done",
-        (State.DONE, 0, 0, 2): "2 missing",
+        (State.DONE, 0, 0, 2): "2 / 5 missing",
         (State.RELEASED, 0, 0, 0): "released",
-        (State.RETRY, 2, 0, 0): "2 of 5 failed",
-        (State.RETRY, 2, 1, 1): "2 of 5 failed, 1 dead, 1 missing",
+        (State.RETRY, 2, 0, 0): "2 / 5 failed",
+        (State.RETRY, 2, 1, 1): "2 / 5 failed, 1 / 5 dead, 1 / 5 missing",
         (State.RETRY, 0, 0, 0): "lost: its consumer died, or took too long",
     }
     for (state, failed, dead, missing), told in wanted.items():
@@ -102,6 +102,8 @@ def test_every_outcome_is_told_in_words(world, as_role):
         part = group_part(page(client, world.message), "mail")
         cells = [words(cell).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", part, re.S)]
         assert cells[1] == told
+    Delivery.objects.filter(pk=delivery.pk).update(last_offset=0, failed=1, dead=1, missing=0)
+    assert "failed, dead" in words(group_part(page(client, world.message), "mail"))
 
 
 def test_messages_that_have_no_place_yet_have_a_page_too(world, as_role):

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -39,29 +40,25 @@ def redis_keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             redis.delete(key)
 
 
+@dataclass
+class Celery:
+    """Starts workers and beats; they take a second or two until they are at it."""
+
+    spawn: Spawn
+    schedule: Path
+
+    def worker(self) -> Child:
+        return self.spawn(WORKER, f"{uuid4().hex[:6]}@test")
+
+    def beat(self, scheduler: str = "") -> Child:
+        """With the schedule of the setting, or the scheduler that is named."""
+        chosen = ["-S", scheduler] if scheduler else ["-s", str(self.schedule)]
+        return self.spawn(BEAT, *chosen)
+
+
 @pytest.fixture
-def worker(spawn: Spawn, redis_keys: str) -> Callable[[], Child]:
-    """Start a Celery worker; it is ready when this returns."""
-
-    def start() -> Child:
-        child = spawn(WORKER, f"{uuid4().hex[:6]}@test")
-        child.expect("ready.")
-        return child
-
-    return start
-
-
-@pytest.fixture
-def beat(spawn: Spawn, redis_keys: str, tmp_path: Path) -> Callable[..., Child]:
-    """Start Celery beat, with the schedule of the setting or the scheduler that is named."""
-
-    def start(scheduler: str = "") -> Child:
-        chosen = ["-S", scheduler] if scheduler else ["-s", str(tmp_path / "schedule")]
-        child = spawn(BEAT, *chosen)
-        child.expect("beat: Starting")
-        return child
-
-    return start
+def celery(spawn: Spawn, redis_keys: str, tmp_path: Path) -> Celery:
+    return Celery(spawn, tmp_path / "schedule")
 
 
 def eventually(condition: Callable[[], object]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
+from io import StringIO
 
 import pytest
 from django.core.management import call_command
@@ -12,7 +12,6 @@ from streams import consumer, registry, send
 from streams.audit import audit
 from streams.claims import Claimer
 from streams.models import (
-    Consumer,
     ConsumerGroup,
     DeadMessage,
     Delivery,
@@ -25,8 +24,7 @@ from streams.models import (
 from streams.sequencer import sequence
 from streams.subscriptions import subscribe
 from streams.testing import advance, drain
-from tests.celery_.conftest import eventually
-from tests.processes import Child
+from tests.celery_.conftest import Celery, eventually
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -79,15 +77,15 @@ def without_attempts() -> RetryMessage:
 
 @pytest.mark.parametrize("scheduler", ["", DATABASE_SCHEDULER])
 def test_beat_alone_moves_the_log_and_the_ladder(
-    seen: list[int], worker: Callable[[], Child], beat: Callable[..., Child], scheduler: str
+    seen: list[int], celery: Celery, scheduler: str
 ) -> None:
     if scheduler:
-        call_command("ems_sync_schedules", verbosity=0)
+        call_command("ems_sync_schedules", stdout=StringIO())
+    celery.worker()
+    celery.beat(scheduler)
     left = claimed_and_left()
     without_attempts()
     send("orders", 3)
-    worker()
-    beat(scheduler)
     eventually(lambda: not Message.objects.inbox().exists())
     eventually(lambda: Delivery.objects.get(pk=left.pk).state == State.RETRY)
     assert RetryMessage.objects.get(offset=0).attempt == 2
@@ -101,48 +99,40 @@ def test_beat_alone_moves_the_log_and_the_ladder(
 
 
 def test_beat_and_worker_stopped_and_started_again_lose_nothing(
-    seen: list[int], worker: Callable[[], Child], beat: Callable[..., Child]
+    seen: list[int], celery: Celery
 ) -> None:
     group()
-    first = worker(), beat()
+    worker, beat = celery.worker(), celery.beat()
     for number in range(20):
         send("orders", number)
     eventually(lambda: not Message.objects.inbox().exists())
-    for child in first:
-        child.terminate()
+    worker.terminate()
+    beat.kill()
     for number in range(20, 40):
         send("orders", number)
-    first[1].wait()
-    first[0].wait()
-    assert Message.objects.inbox().exists()
-    second = worker(), beat()
-    eventually(lambda: not Message.objects.inbox().exists())
-    for child in second:
-        child.kill()
+    worker.wait()
     for number in range(40, 60):
         send("orders", number)
-    worker()
-    beat()
+    assert Message.objects.inbox().exists()
+    celery.worker()
+    celery.beat()
     eventually(lambda: not Message.objects.inbox().exists())
     drain()
     assert sorted(seen) == list(range(60))
     assert audit("default") == []
 
 
-def test_of_two_workers_one_takes_an_expired_delivery(
-    seen: list[int], worker: Callable[[], Child], beat: Callable[..., Child]
-) -> None:
-    workers = worker(), worker()
-    for _ in range(3):
-        beat()  # far too many: each step is safe to be asked for at the same time
-    for child in workers:
-        child.expect("ems.sweep")
+def test_of_two_workers_one_takes_an_expired_delivery(seen: list[int], celery: Celery) -> None:
+    workers = celery.worker(), celery.worker()
+    celery.beat()
+    celery.beat()  # one too many: a step may be asked for twice, and at the same time
     left = [claimed_and_left() for _ in range(5)]
-    Consumer.objects.all().delete()
+    for child in workers:
+        child.expect("ems.sequence")
     eventually(lambda: RetryMessage.objects.count() == len(left))
-    assert set(RetryMessage.objects.values_list("attempt", flat=True)) == {2}
     for child in workers:
         child.terminate()
+    for child in workers:
         child.wait()
-    told = sum(child.text().count("has expired") for child in workers)
-    assert told == len(left)
+    assert sum(child.text().count("has expired") for child in workers) == len(left)
+    assert set(RetryMessage.objects.values_list("attempt", flat=True)) == {2}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 from pytest_django import Settings
+from redis import Redis
 
 from streams import schedule, send, tasks
 from streams.models import Message
 from tests.celery_.app import configured
+from tests.processes import Child
 
 TASKS = ("sequence", "sweep", "retries")
 
@@ -24,8 +28,6 @@ TASKS = ("sequence", "sweep", "retries")
 @pytest.mark.redis
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_expires_within_its_period_and_keeps_no_result(redis_keys: str, name: str) -> None:
-    from redis import Redis
-
     app = configured()
     app.set_current()
     before = len(messages(redis_keys))
@@ -40,8 +42,6 @@ def test_a_task_expires_within_its_period_and_keeps_no_result(redis_keys: str, n
 
 
 def messages(prefix: str) -> list[dict[str, Any]]:
-    from redis import Redis
-
     with closing(Redis.from_url(os.environ["EMS_TEST_REDIS_URL"])) as redis:
         return [json.loads(text) for text in redis.lrange(f"{prefix}celery", 0, -1)]
 
@@ -135,8 +135,6 @@ def test_without_django_celery_beat_the_command_says_what_to_install(settings: S
 
 
 def sync(*options: str) -> dict[str, str]:
-    from io import StringIO
-
     out = StringIO()
     call_command("ems_sync_schedules", "--json", *options, stdout=out)
     return {row["entry"]: row["outcome"] for row in json.loads(out.getvalue())}
@@ -168,25 +166,12 @@ print("beat" if apps.is_installed("django_celery_beat") else "no beat")
 """
 
 
-@pytest.mark.parametrize("preface, said", [("", "beat"), (WITHOUT, "no beat")])
+@pytest.mark.parametrize(("preface", "said"), [("", "beat"), (WITHOUT, "no beat")])
 def test_the_project_runs_with_and_without_celery(tmp_path: Path, preface: str, said: str) -> None:
-    from tests.processes import Child
-
-    env = {
-        **{k: v for k, v in os.environ.items() if k not in ("REDIS_URL", "DATABASE_URL")},
-        "DJANGO_SETTINGS_MODULE": "emsproject.settings",
-        "EMS_STATE_DIR": str(tmp_path),
-    }
-    import sys
-
-    child = Child([sys.executable, "-c", preface + CHECK], env)
-    try:
-        assert child.succeed().strip().splitlines()[-1] == said
-    finally:
-        child.close()
+    assert in_the_project(preface + CHECK, tmp_path).splitlines()[-1] == said
 
 
-def test_the_projects_application_knows_the_tasks_and_takes_json_only() -> None:
+def test_the_projects_application_knows_the_tasks_and_takes_json_only(tmp_path: Path) -> None:
     code = """\
 import django
 django.setup()
@@ -195,15 +180,16 @@ app.loader.import_default_modules()
 print(sorted(n for n in app.tasks if n.startswith("ems.")))
 print(app.conf.task_serializer, list(app.conf.accept_content), app.conf.task_ignore_result)
 """
-    import sys
-
-    from tests.processes import Child
-
-    env = {**os.environ, "DJANGO_SETTINGS_MODULE": "emsproject.settings"}
-    child = Child([sys.executable, "-c", code], env)
-    try:
-        text = child.succeed()
-    finally:
-        child.close()
+    text = in_the_project(code, tmp_path)
     assert "['ems.retries', 'ems.sequence', 'ems.sweep']" in text
     assert "json ['json'] True" in text
+
+
+def in_the_project(code: str, state: Path) -> str:
+    env = {name: text for name, text in os.environ.items() if not name.endswith("_URL")}
+    env |= {"DJANGO_SETTINGS_MODULE": "emsproject.settings", "EMS_STATE_DIR": str(state)}
+    child = Child([sys.executable, "-c", code], env)
+    try:
+        return child.succeed()
+    finally:
+        child.close()

@@ -28,6 +28,7 @@ from streams.models import (
     State,
 )
 from streams.runtime import wakeup
+from streams.runtime.keeper import Keeper
 from streams.runtime.worker import AFTER_ERROR_SECONDS
 from streams.sequencer import sequence
 from streams.testing import advance, drain
@@ -299,7 +300,7 @@ def test_a_connection_may_be_lost_at_any_statement(second_connection, atomic, do
             sequence("default")
             while process.worker.step() in (0.0, AFTER_ERROR_SECONDS):
                 pass
-            process.heartbeat.step()
+            Keeper("heartbeat", process.heartbeat.step, process.lifecycle)._guarded_step()
         process.client.deregister()
         consume_the_rest(name)
         group = {"group__name": name}

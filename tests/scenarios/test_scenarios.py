@@ -1,0 +1,37 @@
+"""The scenarios, small, each on servers of its own. ``make scenario`` plays them in full."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCENARIOS = ["consistency", "kill", "freeze", "redis", "database", "truncate", "sever"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.mysql,
+    pytest.mark.redis,
+    pytest.mark.timeout(400),
+    # It brings its own servers: once is enough.
+    pytest.mark.skipif(os.environ.get("EMS_TEST_DB") == "mariadb", reason="played on MySQL"),
+]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_promise_holds(name: str) -> None:
+    played = subprocess.run(
+        [sys.executable, "-m", "tests.scenarios", name],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=380,
+    )
+    assert played.returncode == 0, played.stdout + played.stderr[-5000:]
+    assert "Every promise held." in played.stdout

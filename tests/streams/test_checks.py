@@ -1,0 +1,331 @@
+"""Each system check: what provokes it, its id, and that it says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.core.checks import CheckMessage
+from django.core.management import call_command
+from django.db import connection, connections
+from pytest_django import Settings
+
+from streams import checks, conf, consumer
+from streams.checks import check_database, check_settings
+from streams.models import SystemConfig
+from streams.server import Server
+
+on_a_server = [pytest.mark.mysql, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture(autouse=True)
+def utc(settings: Settings) -> None:
+    settings.TIME_ZONE = "UTC"
+
+
+def ids(messages: list[CheckMessage]) -> list[str]:
+    assert all(message.hint for message in messages)
+    return [str(message.id) for message in messages]
+
+
+def only(messages: list[CheckMessage], id_: str) -> CheckMessage:
+    """The message of this id, which must be there, once."""
+    (found,) = [message for message in messages if message.id == id_]
+    assert found.hint
+    return found
+
+
+# -- without a connection --
+
+
+def test_nothing_is_wrong_with_the_settings_of_the_tests() -> None:
+    assert check_settings() == []
+
+
+def test_an_unknown_key_is_an_error_that_names_the_nearest(
+    ems_settings: Callable[..., None],
+) -> None:
+    ems_settings(RETRY_DELAY=[1])
+    message = only(check_settings(), "ems.E001")
+    assert "'RETRY_DELAY'" in str(message.msg)
+    assert "Did you mean 'RETRY_DELAYS'" in str(message.msg)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"DATABASE": "nowhere"}, {"REDIS": "nowhere"}, {"POLL_SECONDS": 0}, {"RETRY_DELAYS": []}],
+)
+def test_an_unknown_alias_or_a_wrong_value_is_an_error(
+    ems_settings: Callable[..., None], keys: dict[str, Any]
+) -> None:
+    ems_settings(**keys)
+    message = only(check_settings(), "ems.E001")
+    assert next(iter(keys)) in str(message.msg)
+    assert check_database(databases=["default"]) == []  # nothing can be said of it
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_two_consumers_of_one_group_are_an_error(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    consumer("orders", group="mail")(print)
+    (tmp_path / "rival").mkdir()
+    (tmp_path / "rival" / "__init__.py").touch()
+    (tmp_path / "rival" / "consumers.py").write_text(
+        "from streams import consumer\nconsumer('orders', group='mail')(repr)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "rival"]
+    assert "has a consumer already" in str(only(check_settings(), "ems.E001").msg)
+
+
+def test_another_alias_than_default_is_a_warning(
+    ems_settings: Callable[..., None], settings: Settings
+) -> None:
+    ems_settings(DATABASE="other")
+    assert ids(check_settings()) == ["ems.W001", "ems.W007"]
+    settings.DATABASE_ROUTERS = ["streams.routers.StreamsRouter"]
+    assert ids(check_settings()) == ["ems.W001"]
+
+
+@pytest.mark.parametrize("backend", ["locmem.LocMemCache", "redis.RedisCache"])
+def test_a_cache_that_is_not_django_redis_is_an_error(
+    ems_settings: Callable[..., None], settings: Settings, backend: str
+) -> None:
+    settings.CACHES = {
+        **settings.CACHES,
+        "wakeups": {"BACKEND": f"django.core.cache.backends.{backend}", "LOCATION": "redis://x"},
+    }
+    ems_settings(REDIS="wakeups")
+    hint = str(only(check_settings(), "ems.E002").hint)
+    assert ("seen in one process only" in hint) == ("locmem" in backend)
+
+
+def test_django_redis_that_is_not_installed_is_an_error(
+    ems_settings: Callable[..., None], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.CACHES = {
+        **settings.CACHES,
+        "wakeups": {"BACKEND": checks.REDIS_BACKEND, "LOCATION": "redis://x"},
+    }
+    ems_settings(REDIS="wakeups")
+    assert check_settings() == []
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    assert ids(check_settings()) == ["ems.E006"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("CELERY_TASK_SERIALIZER", "pickle"), ("CELERY_ACCEPT_CONTENT", ["json", "pickle"])],
+)
+def test_celery_that_takes_pickles_is_a_warning(settings: Settings, name: str, value: Any) -> None:
+    setattr(settings, name, value)
+    assert "pickle" in str(only(check_settings(), "ems.W002").msg)
+
+
+def test_celery_that_is_configured_elsewhere_is_seen_too() -> None:
+    celery = pytest.importorskip("celery")
+    before = celery.current_app._get_current_object()
+    try:
+        celery.Celery("host", accept_content=["application/json", "yaml"]).set_current()
+        assert "yaml" in str(only(check_settings(), "ems.W002").msg)
+    finally:
+        before.set_current()
+
+
+def test_sqlite_without_immediate_transactions_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = connections["default"].settings_dict
+    monkeypatch.setattr(connections["default"], "vendor", "sqlite")
+    in_memory = [False]
+    monkeypatch.setattr(
+        connections["default"], "is_in_memory_db", lambda: in_memory[0], raising=False
+    )
+    monkeypatch.setitem(given, "OPTIONS", {"timeout": 20})
+    assert ids(check_settings()) == ["ems.W008"]
+    in_memory[0] = True  # nobody shares it
+    assert check_settings() == []
+
+
+def test_another_kind_of_database_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections["default"], "vendor", "postgresql")
+    assert ids(check_settings()) == ["ems.E011"]
+    assert check_database(databases=["default"]) == []
+
+
+# -- of the server --
+
+
+@pytest.fixture
+def session(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., None]]:
+    """Connect anew as a project does whose OPTIONS are these."""
+    given = connection.settings_dict
+
+    def change(**options: Any) -> None:
+        monkeypatch.setitem(given, "OPTIONS", {**given["OPTIONS"], **options})
+        connection.close()
+
+    yield change
+    monkeypatch.undo()
+    connection.close()
+
+
+def server_checks() -> list[CheckMessage]:
+    return check_database(databases=["default"])
+
+
+def execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_nothing_is_wrong_with_the_servers_of_the_tests() -> None:
+    assert check_database(databases=["default", "other"]) == []
+    call_command("check", databases=["default", "other"])
+
+
+@pytest.mark.mysql
+def test_without_the_database_named_no_connection_is_used(django_db_blocker: Any) -> None:
+    with django_db_blocker.block():
+        assert check_database(databases=None) == []
+
+
+class TestServer:
+    pytestmark = on_a_server
+
+    @pytest.mark.parametrize(
+        ("is_mariadb", "version", "is_enough"),
+        [
+            (True, (10, 5, 28), False),
+            (True, (10, 6, 0), True),
+            (False, (8, 0, 10), False),
+            (False, (8, 0, 11), True),
+        ],
+    )
+    def test_a_server_without_skip_locked_is_an_error(
+        self, monkeypatch: pytest.MonkeyPatch, is_mariadb: bool, version: Any, is_enough: bool
+    ) -> None:
+        real = Server("default").isolation
+        monkeypatch.setattr(Server, "isolation", real)  # its variable is named after the kind
+        monkeypatch.setattr(Server, "is_mariadb", is_mariadb)
+        monkeypatch.setattr(Server, "version", version)
+        assert ids(server_checks()) == ([] if is_enough else ["ems.E003"])
+
+    @pytest.mark.parametrize(
+        ("log_bin", "format_", "found"),
+        [(1, "STATEMENT", ["ems.E004"]), (1, "MIXED", []), (0, "STATEMENT", [])],
+    )
+    def test_a_binary_log_of_statements_is_an_error(
+        self,
+        session: Callable[..., None],
+        monkeypatch: pytest.MonkeyPatch,
+        log_bin: int,
+        format_: str,
+        found: list[str],
+    ) -> None:
+        session(init_command=f"SET SESSION binlog_format = '{format_}'")
+        real = Server.variable
+        monkeypatch.setattr(  # the servers of the tests keep no binary log
+            Server, "variable", lambda s, name: log_bin if "log_bin" in name else real(s, name)
+        )
+        assert ids(server_checks()) == found
+
+    def test_a_connection_that_is_not_utf8mb4_is_an_error(
+        self, session: Callable[..., None]
+    ) -> None:
+        session(charset="latin1")
+        assert ids(server_checks()) == ["ems.E005"]
+
+    def test_tables_that_are_not_utf8mb4_are_an_error(self) -> None:
+        change = "ALTER TABLE ems_client MODIFY client_id varchar(190) CHARACTER SET"
+        execute(f"{change} latin1 NOT NULL")
+        try:
+            assert "ems_client.client_id" in str(only(server_checks(), "ems.E007").msg)
+        finally:
+            execute(f"{change} utf8mb4 NOT NULL")
+        assert server_checks() == []
+
+    def test_names_that_ignore_case_are_an_error(self) -> None:
+        change = "ALTER TABLE ems_group MODIFY name varchar(127) CHARACTER SET utf8mb4 COLLATE"
+        execute(f"{change} utf8mb4_general_ci NOT NULL")
+        try:
+            message = only(server_checks(), "ems.E008")
+            assert str(message.msg).endswith(": ems_group.name.")
+        finally:
+            execute(f"{change} utf8mb4_bin NOT NULL")
+        assert server_checks() == []
+
+    def test_a_table_without_transactions_is_an_error(self) -> None:
+        execute("ALTER TABLE ems_step ENGINE=MyISAM")
+        try:
+            assert str(only(server_checks(), "ems.E009").msg).endswith(": ems_step.")
+        finally:
+            execute("ALTER TABLE ems_step ENGINE=InnoDB")
+        assert server_checks() == []
+
+    @pytest.mark.parametrize(
+        ("level", "found"),
+        [
+            ("read uncommitted", ["ems.E010"]),
+            ("repeatable read", ["ems.W005"]),
+            ("serializable", ["ems.W005"]),
+            ("read committed", []),
+        ],
+    )
+    def test_another_isolation_level_is_said(
+        self, isolation_level: Callable[[str], None], level: str, found: list[str]
+    ) -> None:
+        isolation_level(level)
+        assert ids(server_checks()) == found
+
+    def test_packets_that_are_too_small_for_the_largest_message_are_a_warning(self) -> None:
+        packet = Server("default").variable("max_allowed_packet")
+        row = SystemConfig.objects.create(name="msgMaxSizeInBytes", value=packet // 2)
+        conf.forget()
+        assert server_checks() == []
+        row.value = packet // 2 + 1
+        row.save()
+        conf.forget()
+        assert ids(server_checks()) == ["ems.W003"]
+
+    def test_a_session_that_is_not_strict_is_a_warning(self, session: Callable[..., None]) -> None:
+        session(init_command="SET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION'")
+        assert ids(server_checks()) == ["ems.W004"]
+        session(init_command="SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
+        assert server_checks() == []
+
+    def test_a_time_zone_that_the_server_does_not_know_is_a_warning(
+        self, settings: Settings
+    ) -> None:
+        settings.TIME_ZONE = "Europe/Zurich"  # the tables of the tests' servers are empty
+        assert ids(server_checks()) == ["ems.W006"]
+        settings.USE_TZ = False
+        assert server_checks() == []
+
+    def test_before_the_first_migrate_nothing_is_asked_of_the_tables(self) -> None:
+        name = connection.settings_dict["NAME"]
+        execute(f"CREATE DATABASE {name}_empty CHARACTER SET utf8mb4")
+        try:
+            connection.settings_dict["NAME"] = f"{name}_empty"
+            connection.close()
+            assert server_checks() == []
+        finally:
+            execute(f"DROP DATABASE {name}_empty")
+            connection.settings_dict["NAME"] = name
+            connection.close()
+
+    @pytest.mark.django_db(transaction=True, databases=["default", "other"])
+    def test_another_alias_that_has_the_tables_is_looked_at_too(self) -> None:
+        options = connections["other"].settings_dict["OPTIONS"]
+        options["isolation_level"] = "serializable"
+        connections["other"].close()
+        try:
+            assert ids(check_database(databases=["default", "other"])) == ["ems.W005"]
+        finally:
+            del options["isolation_level"]
+            connections["other"].close()
