@@ -48,10 +48,10 @@ class Claimer:
         if delivery is None:
             return None
         held = self._retries().filter(delivery=delivery.pk, offset=delivery.first_offset)
-        row = retrying(held.first, self.using)
-        if row is None:  # this process was frozen meanwhile, and a sweep has taken it
+        rows = retrying(lambda: list(held), self.using)
+        if not rows:  # this process was frozen meanwhile, and a sweep has taken it
             raise LeaseLost
-        return delivery, row
+        return delivery, rows[0]
 
     def _adopting(self, work: Callable[[], Delivery | None]) -> Delivery | None:
         def again() -> Delivery | None:

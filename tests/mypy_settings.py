@@ -1,6 +1,7 @@
-"""The settings that mypy sees the models through: the project's, with the app of the tests."""
+"""The settings that mypy sees the models through: the project's, with the apps of the tests."""
 
 from emsproject.settings import *  # noqa: F403 - the settings of a module are its names
 from emsproject.settings import INSTALLED_APPS
 
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.hostapp"]
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.hostapp", "tests.scenarios"]
+SCENARIO_ATOMIC = True

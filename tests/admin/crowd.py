@@ -60,7 +60,7 @@ def fill() -> None:
     if Message.objects.exists():  # a database that was kept for another look
         run_steps()
         return
-    execute("SET SESSION auto_increment_increment = 1")  # as most servers: 100,000 ids are rows
+    execute("SET SESSION auto_increment_increment = 1")  # as most servers
     quiet, busy = (Topic.objects.create(name=name) for name in ("quiet", "orders"))
     old, log = quiet.partitions.get(), busy.partitions.get()
     execute("CREATE TEMPORARY TABLE numbers (n INT PRIMARY KEY)")

@@ -9,6 +9,7 @@ import pytest
 from django.db import connection, transaction
 
 from streams import Outgoing, consumer, registry, send, send_many, topics
+from streams.claims import behind_groups, groups_with_due_retries
 from streams.maintenance import sweep
 from streams.models import (
     ConsumerGroup,
@@ -25,7 +26,6 @@ from streams.models.retry import Again
 from streams.runtime.client import Client
 from streams.runtime.feed import Feed
 from streams.runtime.handling import Handling
-from streams.runtime.poller import behind_groups, groups_with_due_retries
 from streams.sequencer import sequence
 from streams.subscriptions import Limits, Overrides, subscribe
 from tests.concurrency.conftest import MINUTE, Stream

@@ -210,7 +210,11 @@ class Machine(RuleBasedStateMachine):
             .values_list("offset", "body")
             .order_by("id")[:4]
         )
-        value = {offset - first: int(bytes(body)) for offset, body in bodies.items()}
+        value = {
+            offset - first: int(bytes(body))
+            for offset, body in bodies.items()
+            if offset is not None
+        }
         self.script = Script(
             {value[i] for i in fails if i in value}, {value[i] for i in rejects if i in value}
         )

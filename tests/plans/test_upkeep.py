@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from streams import registry
+from streams.claims import behind_groups, groups_with_due_retries
 from streams.maintenance import sweep, sweep_if_due
 from streams.models import Delivery, Step, UtcNow
 from streams.runtime.client import Client
 from streams.runtime.feed import Feed
-from streams.runtime.poller import behind_groups, groups_with_due_retries
 from streams.subscriptions import Overrides
 from tests.plans.seed import EXPIRED, Seed
 from tests.plans.statements import explained

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from streams import consumer, send
+from streams import claims, consumer, send
 from streams.models import ConsumerGroup, Message, Partition, RetryMessage
 from streams.runtime import poller
 from streams.runtime.poller import BUSY_SECONDS, QUICK_SECONDS
@@ -105,7 +105,7 @@ def test_with_drain_it_does_not_stop_because_a_worker_was_quicker_than_the_look(
 ):
     """It claimed and finished between the poller's look and its decision; what it sent is not
     sequenced yet."""
-    look = poller.behind_groups
+    look = claims.behind_groups
 
     def look_and_be_overtaken(groups, using):
         ready = look(groups, using)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 
 from tests.servers import running
 
@@ -34,7 +35,7 @@ def main() -> int:
         return _play(options, servers)
 
 
-def _play(options: argparse.Namespace, servers: dict[str, object]) -> int:
+def _play(options: argparse.Namespace, servers: Mapping[str, object]) -> int:
     import django
     import MySQLdb
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -19,7 +20,7 @@ INSERT = (
 
 
 def record(messages: Sequence[ReceivedMessage]) -> None:
-    values: list[object] = []
+    values: list[Any] = []
     for m in messages:
         producer, n = m.body
         values += [m.topic, m.group, m.partition, m.offset, producer, n, os.getpid()]

@@ -71,7 +71,7 @@ class Report:
 
     def __str__(self) -> str:
         head = ("group", "sent", "recorded", "missing", "duplicates", "order", "dead", "processes")
-        lines = [head]
+        lines: list[tuple[str, ...]] = [head]
         for r in self.rows:
             counts = (r.sent, r.recorded, r.missing, r.duplicates, r.order_breaks, r.dead)
             lines.append((r.group, *(f"{n:,}" for n in (*counts, r.processes))))
@@ -116,7 +116,7 @@ def _row(group: str, topic: str) -> Row:
     )
 
 
-def _number(statement: str, *parameters: object) -> float:
+def _number(statement: str, *parameters: str) -> float:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return float(cursor.fetchone()[0])

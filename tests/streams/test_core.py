@@ -20,7 +20,7 @@ def clean_registry(monkeypatch):
 
 
 def test_a_sent_message_is_handled_once():
-    seen = []
+    seen: list[ReceivedMessage] = []
     consumer("orders", group="mail")(seen.append)
     result = send("orders", {"n": 1}, key="k", tag="t", headers={"a": "b"})
     assert Message.objects.get().pk == result.message_id
@@ -78,7 +78,7 @@ def test_batches_may_fail_in_part():
 
 @pytest.mark.django_db(transaction=True)
 def test_a_rolled_back_send_is_never_seen():
-    seen = []
+    seen: list[ReceivedMessage] = []
     consumer("orders", group="mail")(seen.append)
     with pytest.raises(KeyError), transaction.atomic():
         send("orders", 1)
