@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from streams.accounts import Account
 from streams.findings import Finding, Position, Window, joined
+from streams.findings import Kind as FindingKind
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -177,7 +178,7 @@ def _retries(position: Position, using: str) -> Window:
 
 
 # Kind, ids of group and partition, offset, detail.
-Bad = tuple[str, int, int, int, str]
+Bad = tuple[FindingKind, int, int, int, str]
 
 
 def _named(bad: list[Bad], using: str) -> list[Finding]:

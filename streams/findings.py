@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from django.utils.translation import gettext as _
 
 from streams.errors import StreamsError
 
+Kind = Literal[
+    "no partition",
+    "hole",
+    "repeat",
+    "outside the log",
+    "uncovered",
+    "unended",
+    "lost failure",
+    "stuck retry",
+    "retry without body",
+]
 STAGES = ("inbox", "log", "groups", "open", "retries")
 
 
@@ -20,7 +32,7 @@ class BadPosition(StreamsError, ValueError):
 class Finding:
     """One broken promise. ``offsets``: the stretch of the log that it is about, if it is one."""
 
-    kind: str
+    kind: Kind
     where: str
     detail: str
     offsets: range | None = None
@@ -29,7 +41,7 @@ class Finding:
         return f"{self.kind} in {self.where}: {self.detail}"
 
     @classmethod
-    def stretch(cls, kind: str, where: str, offsets: range) -> Finding:
+    def stretch(cls, kind: Kind, where: str, offsets: range) -> Finding:
         detail = _("offsets %(first)d … %(last)d (%(count)d)")
         values = {"first": offsets.start, "last": offsets.stop - 1, "count": len(offsets)}
         return cls(kind, where, detail % values, offsets)

@@ -84,7 +84,7 @@ def send(
         # A kept cursor remembers its last statement: not one with a large body.
         small = len(row.body) <= sql.HEX_BYTES
         cursor = _kept_cursor(connection) if small else connection.cursor()
-        in_doubt = connection.get_autocommit()
+        in_doubt = connection.autocommit
         cursor.execute(sql.INSERT_MESSAGES + values, parameters)
         message_id = cursor.lastrowid
     except (DatabaseError, InterfaceError) as error:
@@ -392,18 +392,19 @@ def _announce(alias: str) -> None:
 
 
 _identity = threading.local()
+# A forked process is another producer.
+os.register_at_fork(after_in_child=lambda: _identity.__dict__.clear())
 
 
 def _producer() -> tuple[str, tuple[str, ...]]:
     """ "ip@pid@thread", for the trace: as SQL, and its parameter if it needs one."""
-    pid = os.getpid()
-    name = threading.current_thread().name
-    if getattr(_identity, "of", None) != (pid, name):
-        text = f"{host()}@{pid}@{name}"[:MAX_PRODUCER]
+    try:
+        return _identity.sql  # type: ignore[no-any-return]
+    except AttributeError:
+        text = f"{host()}@{os.getpid()}@{threading.current_thread().name}"[:MAX_PRODUCER]
         plain = re.fullmatch(r"[\w.:@ ()-]*", text, re.ASCII)
         _identity.sql = (f"'{text}'", ()) if plain else ("%s", (text,))
-        _identity.of = (pid, name)
-    return _identity.sql  # type: ignore[no-any-return]
+        return _producer()
 
 
 _host: str | None = None

@@ -96,6 +96,7 @@ def assert_nothing_is_lost(name, *, batch, atomic):
 @pytest.mark.parametrize("stride", [31, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])
 @pytest.mark.parametrize("batch", [False, True], ids=["one", "batch"])
+@pytest.mark.timeout(400)
 def test_a_consumer_may_be_killed_between_any_two_statements(batch, atomic, stride):
     for point in count(1, stride):
         name = f"orders-{point}"

@@ -81,7 +81,8 @@ def test_an_end_without_the_database_takes_no_longer_than_it_may(spawn, cable, e
     started = time.monotonic()
     status = child.wait(BOUND_SECONDS)
     assert time.monotonic() - started < BOUND_SECONDS
-    assert status == (0 if body == "quick" else 1)
+    # A worker that was about to look for more is left behind, too.
+    assert status in ((0, 1) if body == "quick" else (1,))
 
     cable.set()
     assert Consumer.objects.exists()  # it could not say goodbye: its lease ends by itself

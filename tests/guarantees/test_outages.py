@@ -287,6 +287,7 @@ def handle_one(message):
 @pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])
+@pytest.mark.timeout(400)
 def test_a_connection_may_be_lost_at_any_statement(second_connection, atomic, done, stride):
     """And the worker carries on with another one."""
     session = second_connection()

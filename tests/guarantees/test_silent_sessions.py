@@ -38,7 +38,8 @@ def session() -> tuple[int, int]:
     """The limits of this thread's session: silence, and waiting for a row lock, in seconds."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@SESSION.wait_timeout, @@SESSION.innodb_lock_wait_timeout")
-        return cursor.fetchone()
+        silence, waiting = cursor.fetchone()
+    return silence, waiting
 
 
 def test_keepers_may_be_silent_for_20_seconds_however_long_calls_may_take(idle_limit):

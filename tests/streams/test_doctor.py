@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -303,12 +304,13 @@ def test_a_long_history_is_a_warning(
 def test_an_account_that_may_not_see_transactions_is_told_what_it_lacks() -> None:
     given = connection.settings_dict
     before = dict(given)
-    account = "'ems_plain'@'127.0.0.1'"
+    name = f"ems_{os.getpid()}"  # others use the same server
+    account = f"'{name}'@'127.0.0.1'"
     with connection.cursor() as cursor:
-        cursor.execute(f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY 'plain'")
+        cursor.execute(f"CREATE USER {account} IDENTIFIED BY 'plain'")
         cursor.execute(f"GRANT ALL ON `{given['NAME']}`.* TO {account}")
     try:
-        given.update({"USER": "ems_plain", "PASSWORD": "plain"})
+        given.update({"USER": name, "PASSWORD": "plain"})
         connection.close()
         found = diagnosed("transactions")
         assert (found.level, found.hint) == (WARNING, "Grant PROCESS to this account.")
@@ -317,7 +319,7 @@ def test_an_account_that_may_not_see_transactions_is_told_what_it_lacks() -> Non
         given.update(before)
         connection.close()
         with connection.cursor() as cursor:
-            cursor.execute(f"REVOKE ALL ON `{given['NAME']}`.* FROM {account}")
+            cursor.execute(f"DROP USER {account}")
 
 
 # -- the command --

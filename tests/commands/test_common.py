@@ -1,0 +1,142 @@
+"""What holds for every command: --json, --database, and errors on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command, load_command_class
+from django.db import connection
+
+from streams import send
+from streams.management.base import StreamsCommand, line, printable
+from streams.models import ConsumerGroup, Message, Topic
+from tests.processes import Spawn
+
+COMMANDS = (
+    "ems_topics",
+    "ems_groups",
+    "ems_messages",
+    "ems_dead",
+    "ems_send",
+    "ems_doctor",
+    "ems_sync_schedules",
+)
+# Every verb, with arguments for a topic "orders" of one message, which has a group "mail".
+VERBS = (
+    ("ems_topics", "list"),
+    ("ems_groups", "list"),
+    ("ems_groups", "pause", "mail"),
+    ("ems_groups", "resume", "mail"),
+    ("ems_groups", "delete", "mail", "--dry-run"),
+    ("ems_messages", "list", "orders"),
+    ("ems_messages", "show", "MESSAGE"),
+    ("ems_messages", "trace", "MESSAGE"),
+    ("ems_dead", "list"),
+    ("ems_dead", "redrive", "--all", "--dry-run"),
+    ("ems_dead", "discard", "--all", "--dry-run"),
+    ("ems_send", "orders", "1"),
+)
+DESTROYING = (("ems_groups", "delete"), ("ems_dead", "redrive"), ("ems_dead", "discard"))
+
+
+def test_every_command_is_one_of_these() -> None:
+    for name in COMMANDS:
+        assert isinstance(load_command_class("streams", name), StreamsCommand)
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_every_verb_takes_json_and_another_database(
+    parsed: Callable[..., Any], verb: tuple[str, ...]
+) -> None:
+    send("orders", 1, using="other")
+    topic = Topic.objects.using("other").get()
+    ConsumerGroup.objects.using("other").create(topic=topic, name="mail")
+    message = Message.objects.using("other").get()
+    words = [str(message.pk) if word == "MESSAGE" else word for word in verb]
+    assert parsed(*words, "--database", "other") is not None
+    assert not Message.objects.exists()
+    if set(verb) & {"mail", "MESSAGE"} or verb[1:] == ("list", "orders"):
+        with pytest.raises(CommandError, match="There is no"):  # on the default alias
+            parsed(*words)
+
+
+@pytest.mark.parametrize("verb", DESTROYING, ids=" ".join)
+def test_what_destroys_has_a_dry_run(verb: tuple[str, str]) -> None:
+    parser = load_command_class("streams", verb[0]).create_parser("manage.py", verb[0])
+    assert parser.parse_args([verb[1], "1", "--dry-run"]).dry_run
+
+
+def test_an_unknown_alias_is_one_line() -> None:
+    with pytest.raises(CommandError, match="There is no database alias 'nowhere'"):
+        call_command("ems_topics", "list", "--database", "nowhere")
+
+
+@pytest.fixture
+def away(transactional_db: None) -> Iterator[None]:
+    given = connection.settings_dict
+    before = dict(given)
+    connection.close()
+    given.update({"NAME": "/nowhere/x.sqlite3"} if connection.vendor == "sqlite" else {"PORT": "1"})
+    yield
+    given.update(before)
+    connection.close()
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize(
+    "verb", [("ems_topics", "list"), ("ems_send", "orders", "1")], ids=" ".join
+)
+def test_a_database_that_does_not_answer_is_one_line(verb: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match="The database says"):
+        call_command(*verb)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_missing_tables_are_one_line() -> None:
+    with connection.schema_editor() as editor:
+        editor.alter_db_table(Topic, "ems_topic", "ems_topic_away")
+    try:
+        with pytest.raises(CommandError, match="migrate --database default"):
+            call_command("ems_topics", "list")
+    finally:
+        with connection.schema_editor() as editor:
+            editor.alter_db_table(Topic, "ems_topic_away", "ems_topic")
+
+
+@pytest.mark.slow
+def test_as_a_process_an_error_is_one_line_and_exit_status_1(spawn: Spawn) -> None:
+    child = spawn.command("ems_groups", "pause", "nobody")
+    assert child.wait() == 1
+    assert child.text().strip() == "CommandError: There is no group nobody."
+
+
+WITHOUT_ADMIN = """\
+import sys, types
+from django.conf import settings
+sys.modules["no_urls"] = types.ModuleType("no_urls")
+sys.modules["no_urls"].urlpatterns = []
+settings.ROOT_URLCONF = "no_urls"
+settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django.contrib.admin"]
+import django
+django.setup()
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.slow
+def test_the_commands_need_no_admin(spawn: Spawn) -> None:
+    result = send("orders", "hello")
+    shown = spawn._start(WITHOUT_ADMIN, ("ems_messages", "show", str(result.message_id)), None)
+    assert "hello" in shown.succeed()
+    assert "redriven" in spawn._start(WITHOUT_ADMIN, ("ems_dead", "list"), None).succeed()
+
+
+def test_what_a_terminal_would_obey_is_not_printed() -> None:
+    assert line("a\x1b[2Jb\nc\x07") == "a�[2Jb c�"
+    assert printable("a\n\tb\x9bc") == "a\n\tb�c"
+    assert line(None) == "–"
+    assert line(0) == "0"

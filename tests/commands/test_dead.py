@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import wait
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError
+
+from streams import Outgoing, Reject, consumer, send, send_many
+from streams.audit import audit
+from streams.management.commands import ems_dead
+from streams.models import DeadMessage, Delivery, Message, RetryMessage
+from streams.testing import advance, drain
+from tests.commands.conftest import Run
+from tests.processes import Spawn
+from tests.sessions import Threads
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
+
+
+class Shop:
+    """A group that rejects what it is told to."""
+
+    def __init__(self) -> None:
+        self.rejects = True
+        self.seen: list[tuple[Any, int]] = []
+
+    def handle(self, message):
+        self.seen.append((message.body, message.attempt))
+        if self.rejects:
+            raise Reject(f"no {message.body}")
+
+
+@pytest.fixture
+def shop(clean_registry: None) -> Shop:
+    """Three dead letters: of "orders" 0 and 1, of "flights" "f"."""
+    shop = Shop()
+    consumer("orders", group="mail", max_retries=0)(shop.handle)
+    consumer("flights", group="radar")(lambda message: 1 / 0 if shop.rejects else None)
+    send_many([Outgoing("orders", n, key=f"k{n}") for n in range(2)])
+    send("flights", "f")
+    drain()
+    for _ in range(20):
+        advance(timedelta(days=1))
+        drain()
+    shop.seen.clear()
+    shop.rejects = False
+    return shop
+
+
+def letters(**filters: Any) -> list[DeadMessage]:
+    return list(DeadMessage.objects.filter(**filters).order_by("id"))
+
+
+def test_letters_are_listed_newest_first_and_filtered(
+    shop: Shop, parsed: Callable[..., Any], run: Run
+) -> None:
+    rows = parsed("ems_dead", "list")
+    assert [(row["topic"], row["offset"]) for row in rows] == [
+        ("flights", 0),
+        ("orders", 1),
+        ("orders", 0),
+    ]
+    assert rows[1]["error"] == "streams.errors.Reject: no 1"
+    assert (rows[0]["attempts"], rows[1]["attempts"]) == (17, 1)
+    assert len(parsed("ems_dead", "list", "--limit", "1")) == 1
+    for option, value in (
+        ("--topic", "flights"),
+        ("--group", "radar"),
+        ("--error-class", "ZeroDivisionError"),
+    ):
+        assert [row["topic"] for row in parsed("ems_dead", "list", option, value)] == ["flights"]
+    with pytest.raises(CommandError, match="There is no group nobody"):
+        run("ems_dead", "list", "--group", "nobody")
+
+
+def test_redriven_letters_are_listed_only_when_asked_for(
+    shop: Shop, parsed: Callable[..., Any]
+) -> None:
+    letters()[0].redrive()
+    assert [row["redriven"] for row in parsed("ems_dead", "list")] == [None, None]
+    assert len(parsed("ems_dead", "list", "--redriven")) == 3
+
+
+def test_a_letter_is_shown_with_body_and_traceback(
+    shop: Shop, parsed: Callable[..., Any], run: Run
+) -> None:
+    letter = letters()[1]
+    shown = parsed("ems_dead", "show", str(letter.pk))
+    assert (shown["id"], shown["topic"], shown["group"]) == (letter.pk, "orders", "mail")
+    assert (shown["body"], shown["key"], shown["error"]) == (1, "k1", "no 1")
+    text = run("ems_dead", "show", str(letter.pk))
+    assert "\n\n1\n" in text
+    assert text.rstrip().endswith("streams.errors.Reject: no 1")
+    with pytest.raises(CommandError, match="There is no dead letter 4711"):
+        run("ems_dead", "show", "4711")
+
+
+def test_export_writes_one_json_object_a_line(
+    shop: Shop, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ems_dead, "PAGE", 1)
+    letters()[0].redrive()
+    rows = [json.loads(text) for text in run("ems_dead", "export").splitlines()]
+    assert sorted(row["body"] for row in rows if row["topic"] == "orders") == [1]
+    assert len(run("ems_dead", "export", "--redriven").splitlines()) == 3
+    assert len(run("ems_dead", "export", "--limit", "1").splitlines()) == 1
+
+
+@pytest.mark.parametrize("verb", ["redrive", "discard"])
+def test_nothing_is_chosen_by_default(shop: Shop, run: Run, verb: str) -> None:
+    for words in ([], ["--group", "mail"], ["1", "--all"]):
+        with pytest.raises(CommandError, match="Give ids, or --all"):
+            run("ems_dead", verb, *words)
+    assert len(letters(redriven_at=None)) == 3
+
+
+@pytest.mark.parametrize(("verb", "done"), [("redrive", "redriven"), ("discard", "discarded")])
+def test_a_dry_run_counts_and_changes_nothing(
+    shop: Shop, parsed: Callable[..., Any], verb: str, done: str
+) -> None:
+    for words, count in (
+        (["--all"], 3),
+        (["--all", "--topic", "orders"], 2),
+        (["--all", "--limit", "1"], 1),
+        ([str(letters()[0].pk)], 1),
+    ):
+        assert parsed("ems_dead", verb, *words, "--dry-run") == {"dry_run": True, done: count}
+    assert len(letters(redriven_at=None)) == 3
+    assert not RetryMessage.objects.exists()
+
+
+def test_what_is_redriven_is_delivered_again_from_the_first_attempt(
+    shop: Shop, parsed: Callable[..., Any]
+) -> None:
+    said = parsed("ems_dead", "redrive", "--all", "--group", "mail")
+    assert said == {"dry_run": False, "redriven": 2, "left_out": 0}
+    drain()
+    assert sorted(shop.seen) == [(0, 1), (1, 1)]
+    assert not RetryMessage.objects.exists()
+    assert len(letters(redriven_at__isnull=False)) == 2  # kept, as history
+    assert audit("default") == []
+
+
+def test_a_message_that_was_purged_is_redriven_with_the_letters_body(shop: Shop, run: Run) -> None:
+    Message.objects.all().delete()
+    run("ems_dead", "redrive", "--all", "--topic", "orders")
+    drain()
+    assert sorted(shop.seen) == [(0, 1), (1, 1)]
+
+
+def test_what_dies_again_is_a_letter_again(shop: Shop, run: Run) -> None:
+    first, second, _ = letters()
+    Message.objects.filter(offset=second.offset, partition=second.partition_id).delete()
+    shop.rejects = True
+    run("ems_dead", "redrive", "--all", "--group", "mail")
+    drain()
+    waiting = letters(redriven_at=None, group__name="mail")
+    # The message that is gone lives in its letter, which is opened again; of the other there is
+    # a new one.
+    assert [letter.offset for letter in waiting] == [1, 0]
+    assert waiting[0].pk == second.pk
+    assert waiting[1].pk not in (first.pk, second.pk)
+    shop.rejects = False
+    run("ems_dead", "redrive", "--all", "--group", "mail")
+    shop.seen.clear()
+    drain()
+    assert sorted(shop.seen) == [(0, 1), (1, 1)]
+
+
+def test_redriving_twice_does_it_once(shop: Shop, parsed: Callable[..., Any]) -> None:
+    ids = [str(letter.pk) for letter in letters(group__name="mail")]
+    assert parsed("ems_dead", "redrive", *ids)["redriven"] == 2
+    again = parsed("ems_dead", "redrive", *ids)
+    assert (again["redriven"], again["left_out"]) == (0, 2)
+    drain()
+    assert len(shop.seen) == 2
+    assert parsed("ems_dead", "redrive", "4711")["left_out"] == 1
+
+
+def test_work_is_bounded_and_goes_on_where_it_stopped(
+    shop: Shop, parsed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ems_dead, "PAGE", 1)
+    for _ in range(3):
+        assert parsed("ems_dead", "discard", "--all", "--limit", "1")["discarded"] == 1
+    assert parsed("ems_dead", "discard", "--all", "--limit", "1")["discarded"] == 0
+    assert letters() == []
+    assert audit("default") == []
+
+
+def test_what_was_redriven_is_not_discarded(shop: Shop, parsed: Callable[..., Any]) -> None:
+    first, second, third = letters()
+    first.redrive()
+    said = parsed("ems_dead", "discard", str(first.pk), str(second.pk), str(third.pk))
+    assert (said["discarded"], said["left_out"]) == (2, 1)
+    drain()
+    assert shop.seen == [(0, 1)]
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("verb", "done"), [("redrive", "redriven"), ("discard", "discarded")])
+def test_two_operators_at_once_do_each_letter_once(
+    shop: Shop, parsed: Callable[..., Any], in_thread: Threads, verb: str, done: str
+) -> None:
+    shop.rejects = True
+    send_many([Outgoing("orders", n) for n in range(40)])
+    drain()
+    both = [in_thread(parsed, "ems_dead", verb, "--all", "--group", "mail") for _ in range(2)]
+    wait(both, 60)
+    said = [future.result() for future in both]
+    assert sum(row[done] for row in said) == 42
+    shop.rejects = False
+    shop.seen.clear()
+    drain()
+    assert len(shop.seen) == (42 if verb == "redrive" else 0)
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_one_redrives_and_another_discards_the_same_letters(
+    shop: Shop, parsed: Callable[..., Any], in_thread: Threads
+) -> None:
+    shop.rejects = True
+    send_many([Outgoing("orders", n) for n in range(40)])
+    drain()
+    redriven = in_thread(parsed, "ems_dead", "redrive", "--all", "--group", "mail")
+    discarded = in_thread(parsed, "ems_dead", "discard", "--all", "--group", "mail")
+    count = redriven.result(60)["redriven"]
+    assert count + discarded.result(60)["discarded"] == 42
+    shop.rejects = False
+    shop.seen.clear()
+    drain()
+    assert len(shop.seen) == count
+    assert audit("default") == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.slow
+def test_as_a_process_it_redrives(shop: Shop, spawn: Spawn) -> None:
+    child = spawn.command("ems_dead", "redrive", "--all", "--topic", "orders")
+    assert child.succeed().strip() == "redriven: 2"  # no progress where nobody looks on
+    drain()
+    assert sorted(shop.seen) == [(0, 1), (1, 1)]
+    assert Delivery.objects.filter(kind="retry", first_offset=0).exists()

@@ -1,0 +1,220 @@
+"""The trace of a message: what each group has done with it, and what comes next."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from streams import Outgoing, Reject, consumer, registry, send, send_many
+from streams.claims import Claimer
+from streams.maintenance import sweep
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Message,
+    RetryMessage,
+    State,
+    UtcNow,
+)
+from streams.sequencer import sequence
+from streams.subscriptions import subscribe
+from streams.testing import advance, drain
+from streams.trace import GroupTrace, trace
+from tests.faults import Once, statements
+from tests.sessions import Session
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
+
+MINUTE = timedelta(minutes=1)
+
+
+def group() -> ConsumerGroup:
+    return subscribe(registry.find("orders", "mail"), "default")  # type: ignore[arg-type]
+
+
+def traced(offset: int | None = 0) -> GroupTrace:
+    (found,) = trace(Message.objects.select_related("partition").get(offset=offset))
+    return found
+
+
+def state(offset: int | None = 0) -> str:
+    return traced(offset).state
+
+
+def test_the_way_of_a_message_that_is_done() -> None:
+    consumer("orders", group="mail")(print)
+    group()
+    send("orders", 1)
+    message = Message.objects.get()
+    assert message.producer.endswith(f"@{os.getpid()}@{threading.current_thread().name}")
+    assert state(None) == "not sequenced yet"
+    sequence("default")
+    assert state() == "waiting to be claimed"
+    delivery = Claimer(group(), "10.0.0.1@7@a", "mail-3", "default").claim(1, MINUTE)
+    assert delivery
+    assert state() == "being handled"
+    delivery.settle(1, max_retries=1)
+    found = traced()
+    assert found.state == "done"
+    (row,) = found.deliveries
+    assert (row.client_id, row.thread, row.attempt) == ("10.0.0.1@7@a", "mail-3", 1)
+    assert row.claimed_at <= row.finished_at  # type: ignore[operator]
+
+
+def test_the_way_of_a_message_that_fails_dies_is_redriven_and_dies_again() -> None:
+    consumer("orders", group="mail", max_retries=1)(lambda message: 1 / 0)
+    send("orders", 1)
+    drain()
+    retry = RetryMessage.objects.get()
+    assert state() == f"attempt 2 due at {retry.due_at:%Y-%m-%d %H:%M:%S} UTC"
+    advance(MINUTE)
+    drain()
+    assert state() == "dead"
+    DeadMessage.objects.get().redrive()
+    assert state().startswith("attempt 1 due at")
+    RetryMessage.objects.update(due_at=UtcNow())
+    assert Claimer(group(), "client", "thread", "default").claim_retry(MINUTE)
+    assert state() == "being handled"
+    sweep("default")
+    for _ in range(3):
+        advance(MINUTE)
+        drain()
+    found = traced()
+    assert found.state == "dead"
+    # The third was taken before it was begun: its attempt was not spent.
+    assert [d.attempt for d in found.deliveries] == [1, 2, 1, 1, 2]
+    assert [bool(letter.redriven_at) for letter in found.dead] == [True, False]
+
+
+def test_a_discarded_message_is_not_said_to_be_done() -> None:
+    @consumer("orders", group="mail", batch=3)
+    def handle(messages):
+        return {m: Reject("no") for m in messages if m.body != 1}
+
+    send_many([Outgoing("orders", n) for n in range(4)])
+    drain()
+    for letter in DeadMessage.objects.all():
+        letter.discard()
+    assert state(3) == "discarded"  # alone in its delivery
+    assert state(1) == "done, or given up"  # of three, two have died: it is not known which
+
+
+def test_a_message_whose_body_was_gone_is_not_said_to_be_done() -> None:
+    consumer("orders", group="mail")(print)
+    send("orders", 1)
+    sequence("default")
+    message = Message.objects.select_related("partition").get()
+    Message.objects.all().delete()
+    drain()
+    advance(MINUTE)
+    drain()
+    assert trace(message)[0].state == "missing: its body was gone"
+
+
+@pytest.mark.parametrize("of", [State.RETRY, State.RELEASED])
+def test_a_message_that_is_in_no_table_is_said_to_be_lost(of: State) -> None:
+    consumer("orders", group="mail", batch=3)(print)
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    delivery = Claimer(group(), "client", "thread", "default").claim(3, MINUTE)
+    assert delivery
+    Delivery.objects.filter(pk=delivery.pk).update(state=of, progress=2)
+    assert [state(n) for n in range(3)] == ["done", "done", "lost: see ems_doctor --audit"]
+
+
+def test_a_redriven_message_that_is_in_no_table_is_lost_and_not_discarded() -> None:
+    @consumer("orders", group="mail")
+    def handle(message):
+        raise Reject("no")
+
+    send("orders", 1)
+    drain()
+    DeadMessage.objects.get().redrive()
+    RetryMessage.objects.all().delete()
+    assert state() == "lost: see ems_doctor --audit"
+
+
+def test_what_was_before_a_group_is_not_its_matter() -> None:
+    consumer("orders", group="mail", start="latest")(print)
+    send("orders", 1)
+    sequence("default")
+    group()
+    assert state() == "before the start of the group"
+
+
+def test_what_was_skipped_is_said_to_be() -> None:
+    consumer("orders", group="mail")(print)
+    send("orders", 1)
+    drain()
+    Delivery.objects.update(state=State.SKIPPED)
+    assert state() == "skipped"
+
+
+def test_a_log_that_was_deleted_is_unknown() -> None:
+    consumer("orders", group="mail")(print)
+    send("orders", 1)
+    drain()
+    Delivery.objects.all().delete()
+    assert state() == "unknown: its log is gone"
+    Cursor.objects.all().delete()
+    assert state() == "before the start of the group"
+
+
+def test_a_delivery_of_the_largest_batch_is_found_from_its_last_offset() -> None:
+    consumer("orders", group="mail", batch=1000)(print)
+    send_many([Outgoing("orders", n) for n in range(1001)])
+    drain()
+    assert traced(999).deliveries == traced(0).deliveries
+    assert traced(1000).deliveries != traced(0).deliveries
+
+
+def test_groups_come_by_name_and_only_those_of_the_topic() -> None:
+    for name in ("shop", "audit", "mail"):
+        consumer("orders", group=name)(print)
+    consumer("flights", group="radar")(print)
+    send("orders", 1)
+    send("flights", 1)
+    drain()
+    found = trace(Message.objects.select_related("partition").filter(key=None)[0])
+    assert [one.group.name for one in found] == ["audit", "mail", "shop"]
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_a_message_is_traced_on_its_own_alias() -> None:
+    consumer("orders", group="mail")(print)
+    send("orders", 1, using="other")
+    drain(using="other")
+    message = Message.objects.using("other").select_related("partition").get()
+    assert trace(message)[0].state == "done"
+    assert ConsumerGroup.objects.count() == 0
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_a_message_that_moves_while_it_is_traced_is_not_lost(
+    second_connection: Callable[[], Session],
+) -> None:
+    consumer("orders", group="mail")(lambda message: 1 / 0 if message.attempt == 1 else None)
+    send("orders", 1)
+    drain()
+    other = second_connection()
+
+    def retried_first(read):
+        with other.active():
+            advance(MINUTE)
+            drain()
+        return read()
+
+    between = Once("FROM `ems_retry_msg`", retried_first)
+    with statements(between):
+        assert state().startswith("attempt 2 due at")
+    assert between.fired
+    assert connection.vendor == "mysql"
+    assert state() == "done"
