@@ -26,6 +26,10 @@ LATER = {
     SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', %s)",
 }
 USE_INBOX = {MYSQL: "FORCE INDEX (ems_msg_inbox)", SQLITE: "INDEXED BY ems_msg_inbox"}
+USE_LETTERS = {
+    MYSQL: "FORCE INDEX (ems_dead_waiting)",
+    SQLITE: "INDEXED BY ems_dead_waiting",
+}
 USE_PRIMARY = {MYSQL: "FORCE INDEX (PRIMARY)", SQLITE: ""}
 SKIP_LOCKED = {MYSQL: "FOR UPDATE SKIP LOCKED", SQLITE: ""}
 GREATEST = {MYSQL: "GREATEST", SQLITE: "MAX"}
@@ -47,6 +51,7 @@ def _for_each_vendor(template: str) -> dict[str, str]:
         vendor: template.format(
             now=NOW[vendor],
             inbox=USE_INBOX[vendor],
+            letters=USE_LETTERS[vendor],
             primary=USE_PRIMARY[vendor],
             skip_locked=SKIP_LOCKED[vendor],
             greatest=GREATEST[vendor],
@@ -322,6 +327,18 @@ COPY_TO_DEAD = _for_each_vendor(
     " m.`created_at`, %s, %s, %s, %s, {now}"
     " FROM `ems_msg` m WHERE m.`partition_id` = %s AND m.`offset` = %s"
 )
+
+# --- operate ----------------------------------------------------------------------------------
+# The next letters of a group that nobody has redriven, by their ids; or the newest ones. Index:
+# ems_dead_waiting, which has them in this order. Left to itself a server would rather sort all
+# the letters of the group, once for each page.
+_WAITING_LETTERS = (
+    "SELECT `id` FROM `ems_dead_msg` {letters} WHERE `group_id` = %s AND `redriven_at` IS NULL"
+)
+WAITING_LETTERS = _for_each_vendor(
+    _WAITING_LETTERS + " AND `id` > %s AND `id` <= %s ORDER BY `id` LIMIT %s"
+)
+NEWEST_LETTERS = _for_each_vendor(_WAITING_LETTERS + " ORDER BY `id` DESC LIMIT %s")
 
 
 def placeholders(values: Sequence[Any]) -> str:

@@ -42,7 +42,7 @@ call_command("ems_consume", "--group", "ours", "--threads", "1")
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
-    messages, rounds = (12_000, 3) if quick else (60_000, 9)
+    messages, rounds = (12_000, 3) if quick else (30_000, 9)
     log = Log(messages)
     spawn = Spawn(_environment())
     try:

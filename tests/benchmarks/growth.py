@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 TOPIC = "bench-growth"
 MINUTE = timedelta(minutes=1)
+# What has just left the inbox is stepped over until the server has purged it: a few reads more or
+# less. Growth would be thousands.
+SLACK = 30
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
@@ -45,7 +48,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
             f"reads of {name}, {large:,} messages / {small:,}",
             ours=now,
             raw=before,
-            ratio=(before + 1) / (now + 1),  # a count may be 0
+            ratio=(before + SLACK) / (now + SLACK),
             target=0.9,
         )
 

@@ -30,8 +30,7 @@ def body() -> dict[str, Any]:
         "total": 299.4,
         "paid": True,
         "coupon": None,
-        "items": [item] * 3,
-        "billing": address,
+        "items": [item] * 2,
         "shipping": address,
     }
     return order | {"note": "x" * (1024 - len(_encoded(order | {"note": ""})))}

@@ -8,27 +8,37 @@ import pytest
 from django.core.management import call_command
 
 from streams import doctor
-from streams.models import DeadMessage, Message
 from tests.plans.seed import Seed
-from tests.plans.statements import Statements, explained
+from tests.plans.statements import LARGE, Statements, Step, explained
 
 pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
 
+# Sorted and grouped for people: what is open is as much as there are threads, and what covers one
+# offset lies in a short range.
+SHORT = {"ems_log_open", "ems_log_place"}
+# Counted whole, by group: it holds dead letters only.
+COUNTED = {"ems_dead_waiting"}
 
-def ran(*words: str) -> Statements:
-    with explained() as statements:
-        call_command(*words, stdout=StringIO(), stderr=StringIO())
-    return statements
+
+def is_sound(step: Step) -> bool:
+    if step.table not in LARGE:
+        return True
+    if step.access == "ALL" or (step.access == "index" and step.key not in COUNTED):
+        return False
+    sorts = "filesort" in step.extra or "temporary" in step.extra
+    return not sorts or step.key in SHORT
+
+
+def assert_sound(statements: Statements) -> None:
+    assert statements, "nothing ran"
+    bad = [str(s) for s in statements if not all(map(is_sound, s.steps))]
+    assert not bad, "\n".join(bad)
 
 
 def test_the_doctor_reads_no_large_table(seeded: Seed) -> None:
     with explained() as statements:
         doctor.examine("default")
-    # What it asks the server about itself has no indexes.
-    ours = Statements(
-        s for s in statements if "`ems_" in s.sql and "information_schema" not in s.sql
-    )
-    ours.assert_sound()
+    assert_sound(statements)
 
 
 @pytest.mark.parametrize(
@@ -41,26 +51,21 @@ def test_the_doctor_reads_no_large_table(seeded: Seed) -> None:
         "ems_messages show topic-1/0@5",
         "ems_messages trace topic-1/0@5",
         "ems_dead list",
-        "ems_dead list --topic topic-1",
+        "ems_dead list --topic topic-1 --error-class ValueError",
         "ems_dead redrive --all --topic topic-1",
         "ems_dead discard --all --group group-1 --error-class ValueError",
         "ems_dead export",
+        "ems_dead export --redriven",
     ],
 )
 def test_a_command_reads_no_large_table(seeded: Seed, words: str) -> None:
-    statements = ran(*words.split())
-    large = Statements(s for s in statements if {t.table for t in s.steps} & LARGE)
-    large.assert_sound()
-
-
-LARGE = {m._meta.db_table for m in (Message, DeadMessage)} | {
-    "ems_topic_group_log",
-    "ems_retry_msg",
-}
+    with explained() as statements:
+        call_command(*words.split(), stdout=StringIO(), stderr=StringIO())
+    assert_sound(statements)
 
 
 def test_forgetting_a_group_reads_its_own_rows_only(seeded: Seed) -> None:
+    seeded.group.clients.all().delete()
     with explained() as statements:
-        seeded.group.clients.all().delete()
         seeded.group.forget()
     statements.assert_sound()

@@ -113,6 +113,18 @@ def sever(stage: Stage) -> Iterator[float]:
         yield 2.0
 
 
+def beat(stage: Stage) -> Iterator[float]:
+    """Celery worker and beat beside the consumers, stopped and started again."""
+    for _ in range(stage.rounds(small=1, full=3)):
+        stage.beat.start()
+        stage.say("started Celery beat")
+        yield 6.0
+        stage.beat.stop()
+        stage.say("stopped Celery beat")
+        yield 3.0
+    stage.beat.start()
+
+
 DISTURBANCES: dict[str, Disturbance] = {
     "consistency": nothing,
     "kill": kill,
@@ -121,4 +133,5 @@ DISTURBANCES: dict[str, Disturbance] = {
     "database": database,
     "truncate": truncate,
     "sever": sever,
+    "beat": beat,
 }

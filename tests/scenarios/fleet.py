@@ -83,6 +83,12 @@ def producer(name: str, folder: Path, *words: str) -> Process:
     return Process(name, ["-m", "tests.scenarios.producer", name, *words], folder / f"{name}.log")
 
 
+def beat(folder: Path) -> Process:
+    words = ["-m", "celery", "-A", "tests.scenarios.steps", "worker", "-B", "--pool", "solo"]
+    schedule = ["--schedule", str(folder / "beat"), "--loglevel", "WARNING"]
+    return Process("beat", [*words, *schedule], folder / "beat.log")
+
+
 def consumer(name: str, folder: Path, *groups: str) -> Process:
     options = [word for group in groups for word in ("--group", group)]
     words = ["-m", "django", "ems_consume", *options]

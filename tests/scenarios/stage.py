@@ -38,7 +38,8 @@ class Stage:
             fleet.consumer("C2", self.folder, "Group2"),
             fleet.consumer("C3", self.folder, "Group1", "Group3"),
         ]
-        self._extra: list[Process] = []
+        self.beat = fleet.beat(self.folder)
+        self._extra: list[Process] = [self.beat]
         self._started = time.monotonic()
 
     def rounds(self, *, small: int, full: int) -> int:

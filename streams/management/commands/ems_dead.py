@@ -2,19 +2,24 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.db import connections
+from django.db.models import Max
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
+from streams import sql
 from streams.management.base import Encoder, StreamsCommand, add_dry_run, add_limit, portable
 from streams.models import ConsumerGroup, DeadMessage
 
 PAGE = 500
+# Of each group, when they are listed by their class of error, which no index has.
+SEARCHED = 10_000
 
 
 class Command(StreamsCommand):
@@ -34,7 +39,6 @@ class Command(StreamsCommand):
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         self.add_filter_arguments(parser)
-        parser.add_argument("--redriven", action="store_true", help=_("redriven ones, too"))
         add_limit(parser, 20)
 
     def add_show_arguments(self, parser: ArgumentParser) -> None:
@@ -54,15 +58,21 @@ class Command(StreamsCommand):
         parser.add_argument("--redriven", action="store_true", help=_("redriven ones, too"))
         add_limit(parser)
 
-    def do_list(self, *, limit: int, redriven: bool, **options: Any) -> None:
+    def do_list(self, *, limit: int, error_class: str | None, **options: Any) -> None:
         groups = self._groups(**options)
-        found: list[DeadMessage] = []
-        for group in groups.values():
-            letters = self._of(group, redriven=redriven, **options).defer("body", "traceback")
-            found += letters.order_by("-id")[:limit]
+        # With an error class, as many are searched as a person would page through.
+        searched = limit if error_class is None else SEARCHED
+        statement = sql.NEWEST_LETTERS[connections[self.using].vendor]
+        found = [
+            letter
+            for group in groups
+            for letter in self._letters(
+                [pk for (pk,) in sql.fetch(self.using, statement, [group, searched])], error_class
+            ).defer("body", "traceback")
+        ]
         found.sort(key=lambda letter: letter.pk, reverse=True)
         self.show(
-            ("id", "topic", "group", "offset", "key", "attempts", "error", "died_at", "redriven"),
+            ("id", "topic", "group", "offset", "key", "attempts", "error", "died_at"),
             (
                 (
                     letter.pk,
@@ -73,7 +83,6 @@ class Command(StreamsCommand):
                     letter.attempts,
                     f"{letter.error_class}: {letter.error}"[:60],
                     letter.died_at,
-                    letter.redriven_at,
                 )
                 for letter in found[:limit]
             ),
@@ -99,7 +108,9 @@ class Command(StreamsCommand):
 
     def do_export(self, *, limit: int | None, redriven: bool, **options: Any) -> None:
         groups = self._groups(**options)
-        for letter in islice(self._pages(groups, redriven=redriven, **options), limit):
+        pages = self._all() if redriven else self._waiting(groups)
+        letters = chain.from_iterable(self._letters(p, options["error_class"]) for p in pages)
+        for letter in islice((one for one in letters if one.group_id in groups), limit):
             exported = _exported(letter, groups[letter.group_id])
             self.stdout.write(json.dumps(exported, cls=Encoder, ensure_ascii=False))
 
@@ -113,6 +124,7 @@ class Command(StreamsCommand):
         all: bool,  # noqa: A002 - as the option is named
         limit: int | None,
         dry_run: bool,
+        error_class: str | None,
         **options: Any,
     ) -> None:
         """One transaction a letter: broken off, what is done is done, and the rest can be asked
@@ -120,17 +132,17 @@ class Command(StreamsCommand):
         if bool(id) == all:
             raise CommandError(_("Give ids, or --all with or without filters."))
         groups = self._groups(**options)
-        if dry_run:
-            matching = sum(self._of(g, ids=id, **options).count() for g in groups.values())
-            count = min(matching, limit or matching)
-            self.tell(
-                _("would be %(done)s: %(count)d") % {"done": done, "count": count},
-                **{"dry_run": True, done: count},
-            )
-            return
+        pages = batched(sorted(set(id))) if id else self._waiting(groups)
+        letters = chain.from_iterable(
+            self._letters(page, error_class)
+            .waiting()
+            .filter(group__in=groups)
+            .only("group", "partition", "offset", "attempts")
+            for page in pages
+        )
         count = left = 0
-        for letter in islice(self._pages(groups, ids=id, light=True, **options), limit):
-            if verb(letter):
+        for letter in islice(letters, limit):
+            if dry_run or verb(letter):
                 count += 1
             else:  # somebody else was faster
                 left += 1
@@ -139,48 +151,47 @@ class Command(StreamsCommand):
         self.progress("")
         if id and limit is None:
             left = len(set(id)) - count
-        text = f"{done}: {count}"
+        text = _("would be %(done)s: %(count)d") if dry_run else "%(done)s: %(count)d"
+        text %= {"done": done, "count": count}
         if left:
             text += _("; left out: %d (redriven already, or gone)") % left
-        self.tell(text, **{"dry_run": False, done: count, "left_out": left})
+        self.tell(text, **{"dry_run": dry_run, done: count, "left_out": left})
 
-    def _pages(
-        self, groups: dict[int, ConsumerGroup], /, *, light: bool = False, **options: Any
-    ) -> Iterator[DeadMessage]:
-        """All that match now, a page at a time; what dies meanwhile is left for another call."""
-        newest = DeadMessage.objects.using(self.using).order_by("-id").values_list("pk", flat=True)
-        upto = newest.first() or 0
-        for group in groups.values():
-            letters = self._of(group, **options).filter(pk__lte=upto).order_by("pk")
-            if light:
-                letters = letters.only("pk", "group", "partition", "offset", "attempts")
+    def _letters(self, ids: Sequence[int], error_class: str | None) -> Any:
+        letters = DeadMessage.objects.using(self.using).filter(pk__in=ids).order_by("pk")
+        return letters.filter(error_class=error_class) if error_class else letters
+
+    def _waiting(self, groups: Iterable[int]) -> Iterator[list[int]]:
+        """The ids of all that wait now, in pages; what dies meanwhile is left for another call."""
+        statement = sql.WAITING_LETTERS[connections[self.using].vendor]
+        upto = self._newest()
+        for group in groups:
             after = 0
-            while page := list(letters.filter(pk__gt=after)[:PAGE]):
-                yield from page
-                after = page[-1].pk
+            while rows := sql.fetch(self.using, statement, [group, after, upto, PAGE]):
+                yield [pk for (pk,) in rows]
+                after = rows[-1][0]
+
+    def _all(self) -> Iterator[list[int]]:
+        """The ids of all letters, in pages, those that wait and those that were redriven."""
+        letters = DeadMessage.objects.using(self.using).filter(pk__lte=self._newest())
+        ids = letters.order_by("pk").values_list("pk", flat=True)
+        after = 0
+        while page := list(ids.filter(pk__gt=after)[:PAGE]):
+            yield page
+            after = page[-1]
+
+    def _newest(self) -> int:
+        letters = DeadMessage.objects.using(self.using)
+        return letters.aggregate(newest=Max("pk"))["newest"] or 0
 
     def _groups(
         self, *, topic: str | None, group: str | None, **options: Any
     ) -> dict[int, ConsumerGroup]:
         return {row.pk: row for row in self.groups(group, topic)}
 
-    def _of(
-        self,
-        group: ConsumerGroup,
-        /,
-        *,
-        error_class: str | None,
-        redriven: bool = False,
-        ids: list[int] | None = None,
-        **options: Any,
-    ) -> Any:
-        """One group's letters: those that wait are in the order of an index."""
-        letters = DeadMessage.objects.using(self.using).filter(group=group.pk)
-        if not redriven:
-            letters = letters.waiting()
-        if error_class:
-            letters = letters.filter(error_class=error_class)
-        return letters.filter(pk__in=ids) if ids else letters
+
+def batched(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (ids[start : start + PAGE] for start in range(0, len(ids), PAGE))
 
 
 def _exported(letter: DeadMessage, group: ConsumerGroup) -> dict[str, Any]:
