@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -163,22 +163,21 @@ class Command(StreamsCommand):
 
     def _waiting(self, groups: Iterable[int]) -> Iterator[list[int]]:
         """The ids of all that wait now, in pages; what dies meanwhile is left for another call."""
-        statement = sql.WAITING_LETTERS[connections[self.using].vendor]
         upto = self._newest()
         for group in groups:
-            after = 0
-            while rows := sql.fetch(self.using, statement, [group, after, upto, PAGE]):
-                yield [pk for (pk,) in rows]
-                after = rows[-1][0]
+            yield from self._pages(sql.WAITING_LETTERS, group, upto=upto)
 
     def _all(self) -> Iterator[list[int]]:
         """The ids of all letters, in pages, those that wait and those that were redriven."""
-        letters = DeadMessage.objects.using(self.using).filter(pk__lte=self._newest())
-        ids = letters.order_by("pk").values_list("pk", flat=True)
-        after = 0
-        while page := list(ids.filter(pk__gt=after)[:PAGE]):
-            yield page
-            after = page[-1]
+        yield from self._pages(sql.ALL_LETTERS, upto=self._newest())
+
+    def _pages(
+        self, statement: Mapping[str, str], *parameters: int, upto: int
+    ) -> Iterator[list[int]]:
+        vendor, after = connections[self.using].vendor, 0
+        while rows := sql.fetch(self.using, statement[vendor], [*parameters, after, upto, PAGE]):
+            yield [pk for (pk,) in rows]
+            after = rows[-1][0]
 
     def _newest(self) -> int:
         letters = DeadMessage.objects.using(self.using)
