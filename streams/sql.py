@@ -339,7 +339,8 @@ WAITING_LETTERS = _for_each_vendor(
     _WAITING_LETTERS + " AND `id` > %s AND `id` <= %s ORDER BY `id` LIMIT %s"
 )
 ALL_LETTERS = _for_each_vendor(
-    "SELECT `id` FROM `ems_dead_msg` {primary} WHERE `id` > %s AND `id` <= %s ORDER BY `id` LIMIT %s"
+    "SELECT `id` FROM `ems_dead_msg` {primary} WHERE `id` > %s AND `id` <= %s"
+    " ORDER BY `id` LIMIT %s"
 )
 NEWEST_LETTERS = _for_each_vendor(_WAITING_LETTERS + " ORDER BY `id` DESC LIMIT %s")
 

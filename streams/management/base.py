@@ -103,7 +103,7 @@ class StreamsCommand(BaseCommand):
     def progress(self, text: str) -> None:
         """How far it is, for who looks on; an empty text takes it away."""
         if self.stderr.isatty():
-            self.stderr.write(CLEAR_LINE + text, ending="")
+            self.stderr.write(CLEAR_LINE + text, ending="", style_func=str)
 
     # -- what they look for --
 

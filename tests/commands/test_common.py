@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
 from django.db import connection
 
-from streams import send
+from streams import consumer, send
 from streams.management.base import StreamsCommand, line, printable
 from streams.models import ConsumerGroup, Message, Topic
+from streams.testing import drain
 from tests.processes import Spawn
 
 COMMANDS = (
@@ -69,9 +74,32 @@ def test_what_destroys_has_a_dry_run(verb: tuple[str, str]) -> None:
     assert parser.parse_args([verb[1], "1", "--dry-run"]).dry_run
 
 
-def test_an_unknown_alias_is_one_line() -> None:
+@pytest.mark.usefixtures("clean_registry")
+@pytest.mark.parametrize("verb", [("ems_topics", "list"), ("ems_consume",)], ids=" ".join)
+def test_an_unknown_alias_is_one_line(verb: tuple[str, ...]) -> None:
+    consumer("orders", group="mail")(print)
     with pytest.raises(CommandError, match="There is no database alias 'nowhere'"):
-        call_command("ems_topics", "list", "--database", "nowhere")
+        call_command(*verb, "--database", "nowhere")
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("clean_registry")
+def test_progress_is_for_who_looks_on_and_never_in_the_output() -> None:
+    consumer("orders", group="mail")(print)
+    send("orders", 1)
+    drain()
+    for stderr, looks_on in ((Terminal(), True), (StringIO(), False)):
+        out = StringIO()
+        with suppress(SystemExit):  # nobody sequences
+            call_command("ems_doctor", "--audit", stdout=out, stderr=stderr)
+        assert ("orders/0: 1 / 1" in stderr.getvalue()) == looks_on
+        assert stderr.getvalue().endswith("\r\x1b[K") == looks_on  # and taken away
+        assert "orders/0: 1 / 1" not in out.getvalue()
 
 
 @pytest.fixture
@@ -114,25 +142,23 @@ def test_as_a_process_an_error_is_one_line_and_exit_status_1(spawn: Spawn) -> No
 
 
 WITHOUT_ADMIN = """\
-import sys, types
-from django.conf import settings
-sys.modules["no_urls"] = types.ModuleType("no_urls")
-sys.modules["no_urls"].urlpatterns = []
-settings.ROOT_URLCONF = "no_urls"
-settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django.contrib.admin"]
-import django
-django.setup()
-from django.core.management import execute_from_command_line
-execute_from_command_line(["manage.py", *sys.argv[1:]])
+from tests.settings import *
+INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "django.contrib.admin"]
+ROOT_URLCONF = "plain_settings"
+urlpatterns = []
 """
 
 
 @pytest.mark.slow
-def test_the_commands_need_no_admin(spawn: Spawn) -> None:
-    result = send("orders", "hello")
-    shown = spawn._start(WITHOUT_ADMIN, ("ems_messages", "show", str(result.message_id)), None)
-    assert "hello" in shown.succeed()
-    assert "redriven" in spawn._start(WITHOUT_ADMIN, ("ems_dead", "list"), None).succeed()
+def test_the_commands_need_no_admin(
+    spawn: Spawn, tmp_path: Path, process_env: dict[str, str]
+) -> None:
+    (tmp_path / "plain_settings.py").write_text(WITHOUT_ADMIN)
+    path = os.pathsep.join([str(tmp_path), process_env["PYTHONPATH"]])
+    env = {"DJANGO_SETTINGS_MODULE": "plain_settings", "PYTHONPATH": path}
+    message = str(send("orders", "hello").message_id)
+    assert "hello" in spawn.command("ems_messages", "show", message, env=env).succeed()
+    assert "died_at" in spawn.command("ems_dead", "list", env=env).succeed()
 
 
 def test_what_a_terminal_would_obey_is_not_printed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -44,8 +45,8 @@ class Seed:
 
     @property
     def group(self) -> ConsumerGroup:
-        """One that has something of everything."""
-        return self.groups[4]
+        """One that has something of everything; a copy, since a test may delete it."""
+        return copy(self.groups[4])
 
     @property
     def partition(self) -> Partition:

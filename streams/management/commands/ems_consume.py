@@ -6,7 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
+from django.db import DatabaseError, connections
 from django.utils.autoreload import run_with_reloader
 from django.utils.translation import gettext as _
 
@@ -55,6 +55,8 @@ class Command(BaseCommand):
         if not chosen:
             raise CommandError(_("No registered consumer matches: see consumers.py of your apps."))
         using = database(options["database"])
+        if using not in connections:
+            raise CommandError(_("There is no database alias %r.") % using)
         try:
             supervisor = Supervisor(
                 chosen,
