@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -114,10 +113,6 @@ setting_changed.connect(_reload)
 def database(using: str | None = None) -> str:
     """The alias to work on: the given one, or ``EMS["DATABASE"]``."""
     return using or settings().DATABASE
-
-
-def poll_interval() -> timedelta:
-    return timedelta(seconds=settings().POLL_SECONDS)
 
 
 _cache: dict[str, tuple[float, dict[str, Any]]] = {}

@@ -7,12 +7,10 @@ import time
 from datetime import timedelta
 
 from streams.conf import FRESH_SECONDS
-from streams.models import Access, ConsumerGroup
+from streams.models import ConsumerGroup
 from streams.registry import Registration
 from streams.subscriptions import Limits, Overrides, limits, subscribe, threads
 from streams.transactions import retrying
-
-READABLE = (Access.READ_WRITE, Access.READ_ONLY)
 
 
 class Feed:
@@ -40,7 +38,7 @@ class Feed:
         if time.monotonic() >= self._fresh_until:
             groups = ConsumerGroup.objects.using(self._using).select_related("topic")
             group = retrying(lambda: groups.filter(pk=self.group.pk).first(), self._using)
-            readable = group and not group.paused and group.topic.access in READABLE
+            readable = group and not group.paused and group.topic.readable
             # Assigned at once: other threads read it, and None would have them wait.
             self._limits = self._in_force(group) if group and readable else None
             self._fresh_until = time.monotonic() + FRESH_SECONDS
