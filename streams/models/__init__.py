@@ -4,6 +4,7 @@ from streams.models.config import SystemConfig
 from streams.models.consumer import Consumer
 from streams.models.cursor import Cursor
 from streams.models.dead import DeadMessage, Verdict
+from streams.models.dedup import DedupKey
 from streams.models.delivery import Delivery, Failure, Kind, State
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.group import ConsumerGroup, Mode, Start
@@ -22,6 +23,7 @@ __all__ = [
     "ConsumerGroup",
     "Cursor",
     "DeadMessage",
+    "DedupKey",
     "Delivery",
     "Failure",
     "Kind",

@@ -41,6 +41,12 @@ class Cursor(models.Model):
     open_delivery = models.BigIntegerField(_("open delivery"), null=True, blank=True)
     attempt = models.PositiveIntegerField(_("attempt"), default=1)
     blocked_until = UtcDateTimeField(_("blocked until"), null=True, blank=True)
+    alone = models.BooleanField(
+        _("alone"),
+        default=False,
+        db_default=False,
+        help_text=_("The process that handled the next message died: it runs by itself."),
+    )
 
     objects = CursorQuerySet.as_manager()
 

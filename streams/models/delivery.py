@@ -118,6 +118,12 @@ class Delivery(models.Model):
         _("dead"), default=0, help_text=_("Of the failed, those that became dead letters.")
     )
     missing = models.PositiveIntegerField(_("missing"), default=0)
+    passed = models.PositiveIntegerField(
+        _("passed over"),
+        default=0,
+        db_default=0,
+        help_text=_("Messages without a tag that the group wants."),
+    )
     error = models.CharField(_("error"), max_length=MAX_ERROR, default="", blank=True)
 
     objects = DeliveryQuerySet.as_manager()

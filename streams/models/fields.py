@@ -71,6 +71,13 @@ def to_db(value: datetime) -> str:
     return str(value.astimezone(UTC).replace(tzinfo=None))
 
 
+class HashField(models.BinaryField):  # type: ignore[type-arg]  # generic only in stubs
+    """The 32 bytes of a SHA-256: of fixed length, so that it can be a key on every server."""
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
+        return "binary(32)" if connection.vendor == "mysql" else super().db_type(connection)
+
+
 class NameField(models.CharField):  # type: ignore[type-arg]  # generic only in stubs
     """A name or key: compared byte for byte, on servers whose default ignores case too."""
 

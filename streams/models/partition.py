@@ -17,6 +17,12 @@ class Partition(models.Model):
     first_offset = models.BigIntegerField(
         _("first offset"), default=0, help_text=_("Messages below it have been purged.")
     )
+    archived_offset = models.BigIntegerField(
+        _("archived offset"),
+        default=0,
+        db_default=0,
+        help_text=_("Messages below it are in the archive, and verified."),
+    )
     last_sequenced_at = UtcDateTimeField(_("last sequenced at"), null=True, editable=False)
 
     class Meta:

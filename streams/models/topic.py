@@ -29,6 +29,24 @@ class Topic(models.Model):
         blank=True,
         help_text=_("How long sequenced messages are kept; empty: for ever."),
     )
+    retention_count = models.PositiveBigIntegerField(
+        _("retention in messages"),
+        null=True,
+        blank=True,
+        help_text=_("How many messages of each partition are kept at most; empty: all."),
+    )
+    retention_consumed = models.BooleanField(
+        _("purge what is consumed"),
+        default=False,
+        db_default=False,
+        help_text=_("Messages that every group has finished are not kept any longer."),
+    )
+    archive = models.BooleanField(
+        _("archive"),
+        default=False,
+        db_default=False,
+        help_text=_("Nothing is purged before the Spark job “archive” has it in the archive."),
+    )
     created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
 
     class Meta:
