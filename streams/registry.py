@@ -23,7 +23,7 @@ Failures = Mapping[ReceivedMessage, BaseException]
 OneHandler = TypeVar("OneHandler", bound=Callable[[ReceivedMessage], object])
 BatchHandler = TypeVar("BatchHandler", bound=Callable[[Sequence[ReceivedMessage]], Failures | None])
 
-MAX_NAME = 127
+MAX_NAME, MAX_TAG = 127, 64
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,11 @@ class Registration:
     group: str
     batch: int | None
     threads: int | None
+    mode: str
     start: str
+    ordered: bool
     atomic: bool
+    tags: tuple[str, ...]
     max_retries: int | None
     consume_timeout: float | None
 
@@ -60,8 +63,11 @@ def consumer(
     group: str,
     batch: None = None,
     threads: int | None = None,
-    start: Literal["earliest", "latest"] = "earliest",
+    mode: Literal["cluster", "broadcast"] = "cluster",
+    start: Literal["earliest", "latest"] | None = None,
+    ordered: bool = False,
     atomic: bool = False,
+    tags: Sequence[str] = (),
     max_retries: int | None = None,
     consume_timeout: float | None = None,
 ) -> Callable[[OneHandler], OneHandler]: ...
@@ -74,8 +80,11 @@ def consumer(
     group: str,
     batch: int,
     threads: int | None = None,
-    start: Literal["earliest", "latest"] = "earliest",
+    mode: Literal["cluster", "broadcast"] = "cluster",
+    start: Literal["earliest", "latest"] | None = None,
+    ordered: bool = False,
     atomic: bool = False,
+    tags: Sequence[str] = (),
     max_retries: int | None = None,
     consume_timeout: float | None = None,
 ) -> Callable[[BatchHandler], BatchHandler]: ...
@@ -87,8 +96,11 @@ def consumer(
     group: str,
     batch: int | None = None,
     threads: int | None = None,
-    start: Literal["earliest", "latest"] = "earliest",
+    mode: Literal["cluster", "broadcast"] = "cluster",
+    start: Literal["earliest", "latest"] | None = None,
+    ordered: bool = False,
     atomic: bool = False,
+    tags: Sequence[str] = (),
     max_retries: int | None = None,
     consume_timeout: float | None = None,
 ) -> Callable[[Any], Any]:
@@ -98,11 +110,17 @@ def consumer(
     of at most N, and it may return ``{message: exception}`` for those that failed. A handler that
     returns has done its message; raise ``Retry``, ``Reject`` or anything else for the rest.
 
-    ``threads``: worker threads of each process. ``start``: where a new group begins. ``atomic``:
-    run the handler and the acknowledgement in one transaction, so that what the handler writes to
-    the database of EMS happens exactly once. ``max_retries``: attempts after the first one.
-    ``consume_timeout``: seconds after which a call counts as hung. None leaves each to the
-    run-time settings (docs/settings.md).
+    ``mode``: "cluster" gives each message to one consumer of the group, "broadcast" to every
+    process, which keeps its own position (docs/broadcast.md). ``ordered``: messages of one key
+    are handled one after the other, in the order of sending; a failed one is repeated before any
+    later one of its partition (docs/ordering.md). Both are fixed when the group is created.
+    ``tags``: only messages with one of these tags; the others are passed over and counted.
+
+    ``threads``: worker threads of each process. ``start``: where a new group begins, by default
+    "earliest", in broadcast mode "latest". ``atomic``: run the handler and the acknowledgement in
+    one transaction, so that what the handler writes to the database of EMS happens exactly once.
+    ``max_retries``: attempts after the first one. ``consume_timeout``: seconds after which a call
+    counts as hung. None leaves each to the run-time settings (docs/settings.md).
 
     Raises InvalidConsumer, InvalidName.
     """
@@ -112,8 +130,20 @@ def consumer(
     _require(threads is None or _is_count(threads, 1, 1000), "threads", "1 … 1000")
     _require(max_retries is None or _is_count(max_retries, 0, 10**6), "max_retries", "≥ 0")
     _require(consume_timeout is None or _is_time(consume_timeout), "consume_timeout", "> 0")
+    _require(mode in ("cluster", "broadcast"), "mode", "'cluster' / 'broadcast'")
+    _require(start in ("earliest", "latest", None), "start", "'earliest' / 'latest'")
+    _require(isinstance(ordered, bool), "ordered", "True / False")
     _require(isinstance(atomic, bool), "atomic", "True / False")
-    _require(start in ("earliest", "latest"), "start", "'earliest' / 'latest'")
+    _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")
+    wanted = tuple(validated_name(tag, "tag", MAX_TAG) for tag in tags)
+    if mode == "broadcast" and (ordered or atomic or max_retries is not None):
+        raise InvalidConsumer(
+            _(
+                "A broadcast consumer has no retries and no order to keep: leave out ordered,"
+                " atomic and max_retries."
+            )
+        )
+    begin = start or ("latest" if mode == "broadcast" else "earliest")
 
     def register(handler: Any) -> Any:
         calls = (handler, getattr(handler, "__call__", None))  # noqa: B004 - to look into it
@@ -128,7 +158,18 @@ def consumer(
         if not callable(handler):
             raise InvalidConsumer(_("%r cannot be called.") % (handler,))
         new = Registration(
-            handler, topic, group, batch, threads, start, atomic, max_retries, consume_timeout
+            handler=handler,
+            topic=topic,
+            group=group,
+            batch=batch,
+            threads=threads,
+            mode=mode,
+            start=begin,
+            ordered=ordered,
+            atomic=atomic,
+            tags=wanted,
+            max_retries=max_retries,
+            consume_timeout=consume_timeout,
         )
         known = _registered.get((topic, group))
         if known and known.handler is not handler:

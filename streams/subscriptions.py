@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from streams import conf
 from streams.conf import MAX_BATCH
 from streams.errors import GroupMismatch
-from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start
+from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start, Topic
 from streams.registry import Registration, find
 from streams.topics import resolve
 from streams.transactions import own_transaction, retrying
@@ -103,7 +103,7 @@ def subscribe(registration: Registration, using: str) -> ConsumerGroup:
             return groups.get(topic=topic.id, name=registration.group)
 
     group = retrying(work, using)
-    if group.mode != Mode.CLUSTER or group.ordered:
+    if (group.mode, group.ordered) != (registration.mode, registration.ordered):
         raise GroupMismatch(
             _("Group %s exists with another mode: mode and ordering are fixed at creation.") % group
         )
@@ -112,8 +112,10 @@ def subscribe(registration: Registration, using: str) -> ConsumerGroup:
 
 def _create(topic_id: int, registration: Registration, using: str) -> ConsumerGroup:
     with own_transaction(using):
-        # Under the partition locks: no offset is given out, and none purged, between the choice
-        # of a start and the cursor that holds it.
+        # Under the topic's lock no partition is added, and under those of the partitions no
+        # offset is given out, and none purged, between the choice of a start and the cursor that
+        # holds it.
+        Topic.objects.using(using).select_for_update().get(pk=topic_id)
         partitions = list(
             Partition.objects.using(using)
             .select_for_update()
@@ -121,8 +123,14 @@ def _create(topic_id: int, registration: Registration, using: str) -> ConsumerGr
             .order_by("number")
         )
         group = ConsumerGroup.objects.using(using).create(
-            topic_id=topic_id, name=registration.group, start=registration.start
+            topic_id=topic_id,
+            name=registration.group,
+            start=registration.start,
+            mode=registration.mode,
+            ordered=registration.ordered,
         )
+        if registration.mode == Mode.BROADCAST:
+            return group  # each of its clients has its position on its own disk
         for partition in partitions:
             latest = registration.start == Start.LATEST
             offset = partition.next_offset if latest else partition.first_offset
