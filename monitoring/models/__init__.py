@@ -1,0 +1,23 @@
+"""The roll-up tables, one noun a file. Only the Spark jobs write them (sparkjobs/sinks.py)."""
+
+from monitoring.models.backlog import Backlog
+from monitoring.models.consumption import Consumption
+from monitoring.models.errors import ErrorClass
+from monitoring.models.hot_key import HotKey
+from monitoring.models.latency import Latency, Leg
+from monitoring.models.position import Position
+from monitoring.models.run import Run, RunState
+from monitoring.models.traffic import Traffic
+
+__all__ = [
+    "Backlog",
+    "Consumption",
+    "ErrorClass",
+    "HotKey",
+    "Latency",
+    "Leg",
+    "Position",
+    "Run",
+    "RunState",
+    "Traffic",
+]

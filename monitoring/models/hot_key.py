@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from streams.models.fields import NameField, UtcDateTimeField
+from streams.models.message import MAX_KEY
+
+
+class HotKey(models.Model):
+    """One of the keys that had most messages of a topic in an hour."""
+
+    topic = models.ForeignKey(
+        "ems.Topic",
+        models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+        verbose_name=_("topic"),
+    )
+    hour = UtcDateTimeField(_("hour"))
+    place = models.PositiveIntegerField(_("place"))
+    key = NameField(_("key"), max_length=MAX_KEY)
+    messages = models.BigIntegerField(_("messages"))
+    bytes = models.BigIntegerField(_("bytes"))
+    share = models.FloatField(_("share"), help_text=_("Of the topic's messages in this hour."))
+
+    class Meta:
+        db_table = "ems_monitoring_hot_key"
+        verbose_name = _("hot key")
+        verbose_name_plural = _("hot keys")
+        default_permissions = ("view",)
+        constraints = (
+            models.UniqueConstraint(fields=["topic", "hour", "place"], name="ems_hot_key_place"),
+        )
+        indexes = (models.Index(fields=["hour"], name="ems_hot_key_hour"),)
+
+    def __str__(self) -> str:
+        return f"{self.topic_id} {self.hour:%Y-%m-%d %H} {self.key}"

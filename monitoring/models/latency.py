@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from streams.models.fields import UtcDateTimeField
+
+
+class Leg(models.TextChoices):
+    SEQUENCED = "sequenced", _("sent → in the log")
+    CLAIMED = "claimed", _("in the log → claimed")
+    DONE = "done", _("claimed → done")
+    TOTAL = "total", _("sent → done")
+
+
+class Latency(models.Model):
+    """How long the messages took that a group finished in one minute, in seconds.
+
+    Of first attempts: what a retry waits for is the ladder. The legs that begin with the send are
+    without delayed messages, which wait as they were told to. What was purged is in none.
+    """
+
+    group = models.ForeignKey(
+        "ems.ConsumerGroup",
+        models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+        verbose_name=_("group"),
+    )
+    minute = UtcDateTimeField(_("minute"))
+    leg = models.CharField(_("leg"), max_length=9, choices=Leg.choices)
+    messages = models.BigIntegerField(_("messages"))
+    mean = models.FloatField(_("mean"))
+    p50 = models.FloatField(_("median"))
+    p95 = models.FloatField(_("95 %"))
+    p99 = models.FloatField(_("99 %"))
+    worst = models.FloatField(_("longest"))
+
+    class Meta:
+        db_table = "ems_monitoring_latency"
+        verbose_name = _("latency")
+        verbose_name_plural = _("latencies")
+        default_permissions = ("view",)
+        constraints = (
+            models.UniqueConstraint(fields=["group", "minute", "leg"], name="ems_latency_place"),
+        )
+        indexes = (models.Index(fields=["minute", "group"], name="ems_latency_minute"),)
+
+    def __str__(self) -> str:
+        return f"{self.group_id} {self.minute:%Y-%m-%d %H:%M} {self.leg}"

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from streams.models.fields import UtcDateTimeField, UtcNow
+
+
+class RunState(models.TextChoices):
+    RUNNING = "running", _("Running")
+    DONE = "done", _("Done")
+    FAILED = "failed", _("Failed")
+
+
+class Run(models.Model):
+    """One window of one job. It becomes done in the transaction that writes the window's rows.
+
+    So a run that was killed leaves no half window: its row stays at running, and the next run of
+    the job, which begins where the last one that is done has ended, marks it as failed.
+    """
+
+    job = models.CharField(_("job"), max_length=32)
+    state = models.CharField(
+        _("state"), max_length=7, choices=RunState.choices, default=RunState.RUNNING
+    )
+    since = UtcDateTimeField(_("window from"), null=True, blank=True)
+    until = UtcDateTimeField(_("window to"), null=True, blank=True)
+    resume_at = UtcDateTimeField(
+        _("next from"),
+        null=True,
+        blank=True,
+        help_text=_("Where the next window begins: not after the oldest open delivery."),
+    )
+    read = models.BigIntegerField(_("rows read"), null=True, blank=True)
+    rows = models.BigIntegerField(_("rows written"), null=True, blank=True)
+    missed = models.BigIntegerField(
+        _("missed"),
+        default=0,
+        help_text=_("Messages of the window that were purged before they could be counted."),
+    )
+    seconds = models.FloatField(_("seconds"), null=True, blank=True)
+    error = models.TextField(_("error"), default="", blank=True)
+    started_at = UtcDateTimeField(_("started at"), default=UtcNow)
+    finished_at = UtcDateTimeField(_("finished at"), null=True, blank=True)
+
+    class Meta:
+        db_table = "ems_monitoring_run"
+        verbose_name = _("run")
+        verbose_name_plural = _("runs")
+        default_permissions = ("view",)
+        indexes = (models.Index(fields=["job", "state", "id"], name="ems_run_job"),)
+
+    def __str__(self) -> str:
+        return f"{self.job} #{self.pk}"
