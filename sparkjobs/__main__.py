@@ -1,0 +1,44 @@
+"""``python -m sparkjobs JOB``; spark-submit takes this file as well."""
+
+from __future__ import annotations
+
+import argparse
+import pkgutil
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+
+from sparkjobs import jobs
+from sparkjobs.config import VARIABLE, Config
+from sparkjobs.errors import SparkJobsError
+
+INSTALL = "pyspark is not installed: pip install 'django-ems[spark]', and Java 17 or newer"
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one job; returns its exit status. What the caller can mend is one line."""
+    names = sorted(module.name for module in pkgutil.iter_modules(jobs.__path__))
+    parser = argparse.ArgumentParser(prog="python -m sparkjobs", allow_abbrev=False)
+    parser.add_argument("--config", default="", help=f"the option file, by default ${VARIABLE}")
+    parser.add_argument("job", choices=names, metavar="JOB", help=" | ".join(names))
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="…", help="of the job")
+    options = parser.parse_args(words)
+    if find_spec("pyspark") is None:
+        print(INSTALL, file=sys.stderr)
+        return 1
+    job = import_module(f"sparkjobs.jobs.{options.job}")
+    own = argparse.ArgumentParser(
+        prog=f"{parser.prog} {options.job}", description=job.__doc__, allow_abbrev=False
+    )
+    job.add_arguments(own)
+    given = own.parse_args(options.words)
+    try:
+        return int(job.run(Config.load(options.config), given))
+    except SparkJobsError as error:
+        print(f"{options.job}: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,62 @@
+"""The option file: how the jobs reach the database, and where the archive is.
+
+Only its path travels to executors, through options and in the environment: passwords never stand
+in a plan, an argument list or Spark's pages. Its first part is what every MySQL client reads::
+
+    [client]
+    host=db.example.org
+    user=ems
+    password=...
+    database=shop
+
+    [ems]
+    vendor=mysql
+    archive=s3a://bucket/ems
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkjobs.errors import BadConfig
+
+VARIABLE = "EMS_SPARK_CONFIG"
+
+MYSQL, SQLITE = "mysql", "sqlite"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What stands in the option file, but for the part of the MySQL client, which reads it itself.
+
+    ``path`` is the file, ``database`` the path of SQLite's file, ``archive`` a folder or URL.
+    """
+
+    path: str
+    vendor: str
+    database: str = ""
+    archive: str = ""
+
+    @classmethod
+    def load(cls, path: str = "") -> Config:
+        """Read the file, by default the one that EMS_SPARK_CONFIG names; raises BadConfig."""
+        path = path or os.environ.get(VARIABLE, "")
+        if not path:
+            raise BadConfig(f"name the option file: --config PATH, or {VARIABLE}")
+        path = str(Path(path).resolve())  # executors have another working directory
+        parser = configparser.ConfigParser(allow_no_value=True, interpolation=None, strict=False)
+        try:
+            with Path(path).open() as file:
+                parser.read_file(file)
+        except (OSError, configparser.Error) as error:
+            raise BadConfig(f"{path}: {error}") from error
+        vendor = parser.get("ems", "vendor", fallback="")
+        if vendor not in (MYSQL, SQLITE):
+            raise BadConfig(f"{path}: [ems] vendor must be mysql or sqlite")
+        database = parser.get("ems", "path", fallback="") or ""
+        if vendor == SQLITE and not database:
+            raise BadConfig(f"{path}: [ems] path must name the SQLite file")
+        return cls(path, vendor, database, parser.get("ems", "archive", fallback="") or "")

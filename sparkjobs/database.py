@@ -1,0 +1,128 @@
+"""Plain database connections for jobs and executors, which have no Django.
+
+Statements are written for both vendors: backticks quote names, ``%s`` stands for a value and
+``%%`` for a per cent sign.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import quote
+
+from sparkjobs.config import MYSQL, SQLITE, Config
+
+# A DB-API connection: of MySQLdb or sqlite3.
+Connection = Any
+
+LOCK_SECONDS = 20
+# How long the server waits for a reader that is busy with what it has: writing Parquet, say.
+WRITE_SECONDS = 600
+
+# Rows of one call into the driver: few, since each may be as large as a message may be.
+FETCH_ROWS = 32
+
+NOW = {MYSQL: "UTC_TIMESTAMP(6)", SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"}
+FOR_UPDATE = {MYSQL: "FOR UPDATE", SQLITE: ""}
+
+
+def connect(config: Config) -> Connection:
+    """A connection in UTC and READ COMMITTED that commits each statement; see transaction()."""
+    if config.vendor == SQLITE:
+        # mode=rw: a wrong path is an error, not a new and empty database.
+        uri = f"file:{quote(config.database)}?mode=rw"
+        return sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS, isolation_level=None)
+    import MySQLdb
+    from MySQLdb.constants import CLIENT
+
+    connection = MySQLdb.connect(
+        read_default_file=config.path,
+        charset="utf8mb4",
+        autocommit=True,
+        # rowcount says how many rows matched, as in Django: what guarded updates rely on.
+        client_flag=CLIENT.FOUND_ROWS,
+    )
+    execute(
+        connection,
+        "SET SESSION time_zone = '+00:00', SESSION innodb_lock_wait_timeout = %s,"
+        " SESSION net_write_timeout = %s",
+        [LOCK_SECONDS, WRITE_SECONDS],
+    )
+    execute(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    return connection
+
+
+@contextmanager
+def connected(config: Config) -> Iterator[Connection]:
+    """A connection that is closed at the end."""
+    with closing(connect(config)) as connection:
+        yield connection
+
+
+def vendor_of(connection: Connection) -> str:
+    return SQLITE if isinstance(connection, sqlite3.Connection) else MYSQL
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """One transaction: committed at the end, rolled back if an exception leaves it."""
+    sqlite = vendor_of(connection) == SQLITE
+    execute(connection, "BEGIN IMMEDIATE" if sqlite else "START TRANSACTION")
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def execute(connection: Connection, statement: str, values: Iterable[Any] = ()) -> int:
+    """Run one statement; returns the rows that matched."""
+    with closing(connection.cursor()) as cursor:
+        cursor.execute(_written_for(connection, statement), tuple(values))
+        return int(cursor.rowcount)
+
+
+def fetch(connection: Connection, statement: str, values: Iterable[Any] = ()) -> list[Any]:
+    """All rows of one SELECT."""
+    with closing(connection.cursor()) as cursor:
+        cursor.execute(_written_for(connection, statement), tuple(values))
+        return list(cursor.fetchall())
+
+
+def stream(
+    connection: Connection, statement: str, values: Iterable[Any] = ()
+) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """The rows of one SELECT, a few at a time, as the server sends them.
+
+    Who stops before the last row closes the connection: nothing else can be done with it.
+    """
+    if vendor_of(connection) == SQLITE:
+        cursor = connection.cursor()
+    else:
+        from MySQLdb.cursors import SSCursor
+
+        cursor = connection.cursor(SSCursor)
+    cursor.execute(_written_for(connection, statement), tuple(values))
+    while rows := cursor.fetchmany(FETCH_ROWS):
+        yield rows
+    cursor.close()
+
+
+def insert(
+    connection: Connection, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """INSERT rows with one statement; call it with as many as fit into a packet."""
+    if rows:
+        names = ", ".join(f"`{column}`" for column in columns)
+        places = ", ".join(["(" + ", ".join(["%s"] * len(columns)) + ")"] * len(rows))
+        statement = f"INSERT INTO `{table}` ({names}) VALUES {places}"  # noqa: S608 - our names
+        execute(connection, statement, [value for row in rows for value in row])
+
+
+def _written_for(connection: Connection, statement: str) -> str:
+    if vendor_of(connection) == SQLITE:
+        return "%".join(part.replace("%s", "?") for part in statement.split("%%"))
+    return statement

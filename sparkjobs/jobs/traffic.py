@@ -1,0 +1,197 @@
+"""Roll up the traffic: messages, bytes, keys and delayed ones of each partition and minute.
+
+A window is a range of offsets in each partition. Its end is read under a brief lock of the
+partition: what comes later has a later time. It begins where the last one has ended, or rather at
+the first offset of that minute, which is counted once more, as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sparkjobs.config import Config
+from sparkjobs.database import FOR_UPDATE, Connection, connected, execute, fetch, transaction
+from sparkjobs.database import vendor_of as vendor
+from sparkjobs.metrics import MESSAGES_OF_TRAFFIC, traffic
+from sparkjobs.runs import Overtaken, last_done
+from sparkjobs.schemas import MESSAGES, only
+from sparkjobs.session import session
+from sparkjobs.sinks import TRAFFIC, Row
+from sparkjobs.windows import Say, Window, now, roll_up
+
+JOB = "traffic"
+# Messages of one window: what a run that is killed has to do again at most.
+WINDOW_MESSAGES = 2_000_000
+# A purge may run just between the plan and the read.
+PLANS = 3
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The offsets first … end - 1 of a partition that a window counts.
+
+    ``done`` is where the last window has ended: first lies before it by what was an open minute.
+    """
+
+    partition_id: int
+    first: int
+    end: int
+    done: int
+    is_new: bool = False
+    more: bool = False
+
+    @property
+    def missed(self) -> int:
+        """What was purged before it could be counted."""
+        return max(0, self.first - self.done)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="only say what it would count")
+
+
+def run(config: Config, options: Namespace) -> int:
+    with connected(config) as connection:
+        if options.dry_run:
+            stretches = plan(connection)
+            count = sum(stretch.end - stretch.first for stretch in stretches)
+            print(f"{JOB}: {count:,} messages of {len(stretches):,} partitions")
+            return 0
+        roll_up_traffic(session(JOB), config, connection, print)
+    return 0
+
+
+def roll_up_traffic(
+    spark: SparkSession, config: Config, connection: Connection, say: Say
+) -> None:
+    roll_up(JOB, connection, lambda: window(spark, config, connection), say)
+
+
+def window(spark: SparkSession, config: Config, connection: Connection) -> Window:
+    """The next window, computed."""
+    since, until = last_done(connection, JOB, "until"), now(connection)
+    stretches = plan(connection)
+    for attempt in range(PLANS):
+        try:
+            rows = _count(spark, config, stretches)
+            break
+        except PySparkException as error:
+            if "Purged" not in str(error) or attempt == PLANS - 1:
+                raise
+            stretches = plan(connection)
+    by_partition = _laid_end_to_end(rows, stretches)
+    laid = [row for of_partition in by_partition.values() for row in of_partition]
+    read = sum(row["messages"] for row in laid)
+    return Window(
+        about=f"{read:,} messages of {len(stretches):,} partitions, {len(laid):,} rows",
+        figures=[(TRAFFIC, laid)],
+        values={
+            "since": since,
+            "until": until,
+            "read": read,
+            "missed": sum(stretch.missed for stretch in stretches),
+        },
+        move=lambda connection: _move(connection, stretches, by_partition),
+        more=any(stretch.more for stretch in stretches),
+    )
+
+
+def plan(connection: Connection, most: int = WINDOW_MESSAGES) -> list[Stretch]:
+    """What the next window counts, of the partitions in which there is something new."""
+    rows = fetch(
+        connection,
+        "SELECT p.`id`, p.`first_offset`, p.`next_offset`, d.`open_offset`, d.`next_offset`"
+        " FROM `ems_partition` p"
+        " LEFT JOIN `ems_monitoring_position` d ON d.`partition_id` = p.`id` ORDER BY p.`id`",
+    )
+    stretches: list[Stretch] = []
+    for partition_id, floor, seen, open_offset, done in rows:
+        if seen <= (done or 0):
+            continue
+        if most <= 0:
+            stretches[-1] = replace(stretches[-1], more=True)
+            break
+        end = _end(connection, partition_id)
+        # Of a minute whose beginning is gone the rest is a row of its own.
+        first = open_offset if open_offset is not None and open_offset >= floor else None
+        if first is None:
+            first = max(floor, done or 0)
+        cut = min(end, first + most)
+        stretches.append(
+            Stretch(partition_id, first, cut, done or 0, is_new=done is None, more=cut < end)
+        )
+        most -= cut - first
+    return stretches
+
+
+def _end(connection: Connection, partition_id: int) -> int:
+    """Where the log ends, in a moment in which nobody sequences."""
+    statement = "SELECT `next_offset` FROM `ems_partition` WHERE `id` = %s "
+    with transaction(connection):
+        rows = fetch(connection, statement + FOR_UPDATE[vendor(connection)], [partition_id])
+    return int(rows[0][0])
+
+
+def _count(spark: SparkSession, config: Config, stretches: Iterable[Stretch]) -> list[Row]:
+    bounds = {stretch.partition_id: (stretch.first, stretch.end) for stretch in stretches}
+    if not bounds:
+        return []
+    messages = (
+        spark.read.format("ems")
+        .schema(only(MESSAGES, *MESSAGES_OF_TRAFFIC))
+        .option("config", config.path)
+        .option("bounds", json.dumps(bounds))
+        .load()
+    )
+    found: list[Row] = traffic(messages).toArrow().to_pylist()
+    return found
+
+
+def _laid_end_to_end(
+    rows: Iterable[Row], stretches: Iterable[Stretch]
+) -> Mapping[int, list[dict[str, object]]]:
+    """The rows of each partition, each ending where the next begins, also around a hole."""
+    laid: dict[int, list[dict[str, object]]] = {stretch.partition_id: [] for stretch in stretches}
+    for row in sorted(rows, key=lambda row: (row["partition_id"], row["first_offset"])):
+        laid[row["partition_id"]].append(dict(row))
+    for stretch in stretches:
+        of_partition = laid[stretch.partition_id]
+        ends = [row["first_offset"] for row in of_partition[1:]] + [stretch.end]
+        for row, end in zip(of_partition, ends, strict=False):
+            row["end_offset"] = end
+        if of_partition:
+            of_partition[0]["first_offset"] = stretch.first
+    return laid
+
+
+def _move(
+    connection: Connection,
+    stretches: Iterable[Stretch],
+    rows: Mapping[int, list[dict[str, object]]],
+) -> None:
+    """Where the next window begins; raises Overtaken if another run has moved it meanwhile."""
+    for stretch in stretches:
+        of_partition = rows[stretch.partition_id]
+        open_offset = of_partition[-1]["first_offset"] if of_partition else stretch.end
+        if stretch.more and open_offset == stretch.first:
+            open_offset = stretch.end  # one minute is longer than a window: on with its rest
+        if stretch.is_new:
+            execute(
+                connection,
+                "INSERT INTO `ems_monitoring_position`"
+                " (`open_offset`, `next_offset`, `partition_id`) VALUES (%s, %s, %s)",
+                [open_offset, stretch.end, stretch.partition_id],
+            )
+        elif not execute(
+            connection,
+            "UPDATE `ems_monitoring_position` SET `open_offset` = %s, `next_offset` = %s"
+            " WHERE `partition_id` = %s AND `next_offset` = %s",
+            [open_offset, stretch.end, stretch.partition_id, stretch.done],
+        ):
+            raise Overtaken

@@ -1,0 +1,66 @@
+"""The only place that makes a Spark session.
+
+A session must never cross a fork: jobs run in processes of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sparkjobs.source import EmsSource
+
+MASTER = "EMS_SPARK_MASTER"
+
+# The JVM inherits the time zone of Django's process: all that reads clocks is told.
+UTC = "-Duser.timezone=UTC"
+LOGGING = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+
+EVERYWHERE = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": f"{UTC} {LOGGING}",
+    "spark.executor.extraJavaOptions": UTC,
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # Only the days and topics that are written are replaced.
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    # A topic may be called 007: that is a name.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+}
+
+# One process on one machine: no page and no port that others reach, few tasks.
+LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+def session(app_name: str) -> SparkSession:
+    """The session of this process, with the source "ems".
+
+    The master comes from EMS_SPARK_MASTER, else from spark-submit, else it is local[*].
+    """
+    # A source is planned on the driver by another Python process, which needs what we have.
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"EMS {app_name}")
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    master = os.environ.get(MASTER) or ("" if submitted else "local[*]")
+    settings = dict(EVERYWHERE)
+    if master.startswith("local"):
+        settings |= LOCAL
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master:
+        builder = builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    # It repeats as JSON what the exception says.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    spark = builder.getOrCreate()
+    spark.dataSource.register(EmsSource)
+    return spark

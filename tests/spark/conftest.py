@@ -1,0 +1,88 @@
+"""One Spark session for all tests of the jobs: a session takes five seconds to start.
+
+Where the database does not matter a test is marked ``any_database``: it runs in one leg only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjobs.config import Config
+
+Read = Callable[..., "DataFrame"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from sparkjobs import session as sessions
+
+    folder = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(sessions.MASTER, "local[2]")
+        patch.setitem(sessions.LOCAL, "spark.sql.shuffle.partitions", "1")
+        patch.setitem(sessions.LOCAL, "spark.driver.memory", "512m")
+        patch.setitem(sessions.LOCAL, "spark.local.dir", str(folder))
+        patch.setitem(sessions.LOCAL, "spark.sql.warehouse.dir", str(folder / "warehouse"))
+        session = sessions.session("tests")
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def option_file(transactional_db: None, tmp_path: Path) -> Path:
+    """The option file of this run's database; its archive is a folder of the test."""
+    from django.db import connections
+
+    path = tmp_path / "ems.cnf"
+    path.touch(mode=0o600)
+    path.write_text(options_for(connections["default"].settings_dict, tmp_path / "archive"))
+    return path
+
+
+def options_for(database: dict[str, Any], archive: Path) -> str:
+    if database["ENGINE"].endswith("sqlite3"):
+        return f"[ems]\nvendor=sqlite\npath={database['NAME']}\narchive={archive}\n"
+    host = database["HOST"]
+    address = f"socket={host}" if host.startswith("/") else f"host={host}\nport={database['PORT']}"
+    account = f"user={database['USER']}\npassword={database['PASSWORD']}"
+    client = f"[client]\n{address}\n{account}\ndatabase={database['NAME']}\n"
+    return f"{client}[ems]\nvendor=mysql\narchive={archive}\n"
+
+
+@pytest.fixture
+def config(option_file: Path) -> Config:
+    from sparkjobs.config import Config
+
+    return Config.load(str(option_file))
+
+
+@pytest.fixture
+def read(spark: SparkSession, config: Config) -> Read:
+    """Load the source: ``read(topic="orders", columns=["offset"])``."""
+    from sparkjobs.schemas import only
+    from sparkjobs.tables import TABLES
+
+    def load(table: str = "messages", columns: list[str] | None = None, **options: object) -> Any:
+        reader = spark.read.format("ems").option("config", config.path).option("table", table)
+        if columns is not None:
+            reader = reader.schema(only(TABLES[table].schema, *columns))
+        for name, value in options.items():
+            reader = reader.option(name, str(value))
+        return reader.load()
+
+    return load
