@@ -46,6 +46,9 @@ DEFAULTS: dict[str, Any] = {
     "consumerThreads": 5,
     "consumerRetryMaxTimes": 16,
     "consumeTimeoutSeconds": 60,
+    "dedupWindowSeconds": 600,
+    "deliveryRetentionDays": 30,
+    "deadRetentionDays": 0,
 }
 
 

@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('ems', '0003_dedupkey_ems_dedup_message'),
+        ('ems', '0002_streaming'),
     ]
 
     operations = [

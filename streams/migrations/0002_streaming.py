@@ -1,4 +1,5 @@
 import django.db.models.deletion
+import streams.models.config
 import streams.models.fields
 from django.db import migrations, models
 
@@ -14,6 +15,29 @@ class Migration(migrations.Migration):
             model_name='cursor',
             name='alone',
             field=models.BooleanField(db_default=False, default=False, help_text='The process that handled the next message died: it runs by itself.', verbose_name='alone'),
+        ),
+        migrations.AddField(
+            model_name='cursor',
+            name='log_offset',
+            field=models.BigIntegerField(db_default=0, default=0, help_text='Deliveries below it may have been purged.', verbose_name='log kept from'),
+        ),
+        migrations.AlterModelOptions(
+            name='topic',
+            options={'default_permissions': ('view', 'add', 'change'), 'permissions': (('grow_topic', 'Can add partitions to topics'), ('retire_topic', 'Can retire topics'), ('delete_topic', 'Can delete topics')), 'verbose_name': 'topic', 'verbose_name_plural': 'topics'},
+        ),
+        migrations.AddField(
+            model_name='cursor',
+            name='reset_at',
+            field=streams.models.fields.UtcDateTimeField(blank=True, null=True, verbose_name='reset at'),
+        ),
+        migrations.AlterField(
+            model_name='cursor',
+            name='previous_offset',
+            field=models.BigIntegerField(blank=True, help_text='Where it was before the last reset; of a replay: where it was cancelled.', null=True, verbose_name='previous offset'),
+        ),
+        migrations.AlterModelOptions(
+            name='consumergroup',
+            options={'default_permissions': ('view', 'change'), 'permissions': (('pause_consumergroup', 'Can pause consumer groups'), ('resume_consumergroup', 'Can resume consumer groups'), ('forget_consumergroup', 'Can forget consumer groups'), ('reset_consumergroup', 'Can reset consumer groups'), ('replay_consumergroup', 'Can replay messages to consumer groups')), 'verbose_name': 'consumer group', 'verbose_name_plural': 'consumer groups'},
         ),
         migrations.AddField(
             model_name='delivery',
@@ -40,6 +64,11 @@ class Migration(migrations.Migration):
             name='retention_count',
             field=models.PositiveBigIntegerField(blank=True, help_text='How many messages of each partition are kept at most; empty: all.', null=True, verbose_name='retention in messages'),
         ),
+        migrations.AlterField(
+            model_name='systemconfig',
+            name='name',
+            field=models.CharField(choices=streams.models.config.names, max_length=64, verbose_name='name'),
+        ),
         migrations.CreateModel(
             name='DedupKey',
             fields=[
@@ -55,7 +84,7 @@ class Migration(migrations.Migration):
                 'verbose_name_plural': 'dedup keys',
                 'db_table': 'ems_dedup',
                 'default_permissions': ('view',),
-                'indexes': [models.Index(fields=['expires_at'], name='ems_dedup_expiry')],
+                'indexes': [models.Index(fields=['expires_at'], name='ems_dedup_expiry'), models.Index(fields=['message_id'], name='ems_dedup_message')],
                 'constraints': [models.UniqueConstraint(fields=('topic', 'key_hash'), name='ems_dedup_key')],
             },
         ),

@@ -15,7 +15,10 @@ AT_MOST = {
     "consumerBatchSize": MAX_BATCH,
     "consumerThreads": 1000,
     "msgMaxSizeInBytes": 2**30,  # max_allowed_packet has no higher value
+    "deliveryRetentionDays": 36525,
+    "deadRetentionDays": 36525,
 }
+MAY_BE_ZERO = {"consumerRetryMaxTimes", "deliveryRetentionDays", "deadRetentionDays"}
 
 
 class SystemConfigQuerySet(models.QuerySet["SystemConfig"]):
@@ -32,17 +35,22 @@ def problem(name: str, value: Any) -> str:
     expected = type(DEFAULTS[name])
     if type(value) is not expected:
         return gettext("This setting takes a value of type %s.") % expected.__name__
-    if expected is int and value < (0 if name == "consumerRetryMaxTimes" else 1):
+    if expected is int and value < (0 if name in MAY_BE_ZERO else 1):
         return gettext("This number is too small.")
     if expected is int and value > AT_MOST.get(name, 2**31 - 1):
         return gettext("This number is too large: at most %d.") % AT_MOST.get(name, 2**31 - 1)
     return ""
 
 
+def names() -> list[tuple[str, str]]:
+    """The settings there are. A function: a new one needs no migration."""
+    return [(name, name) for name in DEFAULTS]
+
+
 class SystemConfig(models.Model):
     """A run-time setting. A row overrides the default in the code."""
 
-    name = models.CharField(_("name"), max_length=64, choices=[(name, name) for name in DEFAULTS])
+    name = models.CharField(_("name"), max_length=64, choices=names)
     value = models.JSONField(_("value"))
     updated_at = UtcDateTimeField(_("updated at"), default=UtcNow, editable=False)
 

@@ -32,7 +32,10 @@ class DedupKey(models.Model):
         verbose_name_plural = _("dedup keys")
         default_permissions = ("view",)
         constraints = (models.UniqueConstraint(fields=["topic", "key_hash"], name="ems_dedup_key"),)
-        indexes = (models.Index(fields=["expires_at"], name="ems_dedup_expiry"),)
+        indexes = (
+            models.Index(fields=["expires_at"], name="ems_dedup_expiry"),
+            models.Index(fields=["message_id"], name="ems_dedup_message"),
+        )
 
     def __str__(self) -> str:
         return f"{self.topic_id}:{bytes(self.key_hash).hex()}"

@@ -71,6 +71,8 @@ class ConsumerGroup(models.Model):
             ("pause_consumergroup", _("Can pause consumer groups")),
             ("resume_consumergroup", _("Can resume consumer groups")),
             ("forget_consumergroup", _("Can forget consumer groups")),
+            ("reset_consumergroup", _("Can reset consumer groups")),
+            ("replay_consumergroup", _("Can replay messages to consumer groups")),
         )
         constraints = (models.UniqueConstraint(fields=["topic", "name"], name="ems_group_name"),)
 

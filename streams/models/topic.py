@@ -54,6 +54,11 @@ class Topic(models.Model):
         verbose_name = _("topic")
         verbose_name_plural = _("topics")
         default_permissions = ("view", "add", "change")
+        permissions = (
+            ("grow_topic", _("Can add partitions to topics")),
+            ("retire_topic", _("Can retire topics")),
+            ("delete_topic", _("Can delete topics")),
+        )
         constraints = (models.UniqueConstraint(fields=["name"], name="ems_topic_name"),)
 
     def __str__(self) -> str:
