@@ -1,5 +1,6 @@
 """The roll-up tables, one noun a file. Only the Spark jobs write them (sparkjobs/sinks.py)."""
 
+from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage
 from monitoring.models.backlog import Backlog
 from monitoring.models.consumption import Consumption
 from monitoring.models.errors import ErrorClass
@@ -10,13 +11,16 @@ from monitoring.models.run import Run, RunState
 from monitoring.models.traffic import Traffic
 
 __all__ = [
+    "ArchivedDay",
     "Backlog",
     "Consumption",
     "ErrorClass",
     "HotKey",
     "Latency",
+    "LedgerEntry",
     "Leg",
     "Position",
+    "ReplayedMessage",
     "Run",
     "RunState",
     "Traffic",
