@@ -61,7 +61,7 @@ def write(connection: Connection, run: Run, window: Window) -> None:
 
 def now(connection: Connection) -> datetime:
     """The database's clock in UTC."""
-    ((value,),) = fetch(connection, f"SELECT {NOW[vendor_of(connection)]}")  # noqa: S608
+    ((value,),) = fetch(connection, f"SELECT {NOW[vendor_of(connection)]}")
     read = instant(value)
     assert read is not None  # noqa: S101 - a clock always answers
     return read

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -31,6 +32,9 @@ WINDOW_MESSAGES = 2_000_000
 # A purge may run just between the plan and the read.
 PLANS = 3
 
+# The rows of each partition, in the order of their offsets.
+Laid = dict[int, list[dict[str, Any]]]
+
 
 @dataclass(frozen=True)
 class Stretch:
@@ -44,12 +48,12 @@ class Stretch:
     end: int
     done: int
     is_new: bool = False
-    more: bool = False
+    is_cut: bool = False
 
     @property
     def missed(self) -> int:
-        """What was purged before it could be counted."""
-        return max(0, self.first - self.done)
+        """What was purged before it could be counted; of a new partition nobody could."""
+        return 0 if self.is_new else max(0, self.first - self.done)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -59,24 +63,23 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(config: Config, options: Namespace) -> int:
     with connected(config) as connection:
         if options.dry_run:
-            stretches = plan(connection)
+            stretches, more = plan(connection)
             count = sum(stretch.end - stretch.first for stretch in stretches)
-            print(f"{JOB}: {count:,} messages of {len(stretches):,} partitions")
+            then = ", and then there are more" if more else ""
+            print(f"{JOB}: {count:,} messages of {len(stretches):,} partitions{then}")
             return 0
         roll_up_traffic(session(JOB), config, connection, print)
     return 0
 
 
-def roll_up_traffic(
-    spark: SparkSession, config: Config, connection: Connection, say: Say
-) -> None:
+def roll_up_traffic(spark: SparkSession, config: Config, connection: Connection, say: Say) -> None:
     roll_up(JOB, connection, lambda: window(spark, config, connection), say)
 
 
 def window(spark: SparkSession, config: Config, connection: Connection) -> Window:
     """The next window, computed."""
     since, until = last_done(connection, JOB, "until"), now(connection)
-    stretches = plan(connection)
+    stretches, more = plan(connection)
     for attempt in range(PLANS):
         try:
             rows = _count(spark, config, stretches)
@@ -84,7 +87,7 @@ def window(spark: SparkSession, config: Config, connection: Connection) -> Windo
         except PySparkException as error:
             if "Purged" not in str(error) or attempt == PLANS - 1:
                 raise
-            stretches = plan(connection)
+            stretches, more = plan(connection)
     by_partition = _laid_end_to_end(rows, stretches)
     laid = [row for of_partition in by_partition.values() for row in of_partition]
     read = sum(row["messages"] for row in laid)
@@ -98,12 +101,13 @@ def window(spark: SparkSession, config: Config, connection: Connection) -> Windo
             "missed": sum(stretch.missed for stretch in stretches),
         },
         move=lambda connection: _move(connection, stretches, by_partition),
-        more=any(stretch.more for stretch in stretches),
+        more=more,
     )
 
 
-def plan(connection: Connection, most: int = WINDOW_MESSAGES) -> list[Stretch]:
-    """What the next window counts, of the partitions in which there is something new."""
+def plan(connection: Connection) -> tuple[list[Stretch], bool]:
+    """What the next window counts, of the partitions with something new; and if there is more."""
+    most = WINDOW_MESSAGES
     rows = fetch(
         connection,
         "SELECT p.`id`, p.`first_offset`, p.`next_offset`, d.`open_offset`, d.`next_offset`"
@@ -115,8 +119,7 @@ def plan(connection: Connection, most: int = WINDOW_MESSAGES) -> list[Stretch]:
         if seen <= (done or 0):
             continue
         if most <= 0:
-            stretches[-1] = replace(stretches[-1], more=True)
-            break
+            return stretches, True
         end = _end(connection, partition_id)
         # Of a minute whose beginning is gone the rest is a row of its own.
         first = open_offset if open_offset is not None and open_offset >= floor else None
@@ -124,10 +127,10 @@ def plan(connection: Connection, most: int = WINDOW_MESSAGES) -> list[Stretch]:
             first = max(floor, done or 0)
         cut = min(end, first + most)
         stretches.append(
-            Stretch(partition_id, first, cut, done or 0, is_new=done is None, more=cut < end)
+            Stretch(partition_id, first, cut, done or 0, is_new=done is None, is_cut=cut < end)
         )
         most -= cut - first
-    return stretches
+    return stretches, any(stretch.is_cut for stretch in stretches)
 
 
 def _end(connection: Connection, partition_id: int) -> int:
@@ -153,11 +156,9 @@ def _count(spark: SparkSession, config: Config, stretches: Iterable[Stretch]) ->
     return found
 
 
-def _laid_end_to_end(
-    rows: Iterable[Row], stretches: Iterable[Stretch]
-) -> Mapping[int, list[dict[str, object]]]:
+def _laid_end_to_end(rows: Iterable[Row], stretches: Iterable[Stretch]) -> Laid:
     """The rows of each partition, each ending where the next begins, also around a hole."""
-    laid: dict[int, list[dict[str, object]]] = {stretch.partition_id: [] for stretch in stretches}
+    laid: Laid = {stretch.partition_id: [] for stretch in stretches}
     for row in sorted(rows, key=lambda row: (row["partition_id"], row["first_offset"])):
         laid[row["partition_id"]].append(dict(row))
     for stretch in stretches:
@@ -173,13 +174,13 @@ def _laid_end_to_end(
 def _move(
     connection: Connection,
     stretches: Iterable[Stretch],
-    rows: Mapping[int, list[dict[str, object]]],
+    rows: Laid,
 ) -> None:
     """Where the next window begins; raises Overtaken if another run has moved it meanwhile."""
     for stretch in stretches:
         of_partition = rows[stretch.partition_id]
         open_offset = of_partition[-1]["first_offset"] if of_partition else stretch.end
-        if stretch.more and open_offset == stretch.first:
+        if stretch.is_cut and open_offset == stretch.first:
             open_offset = stretch.end  # one minute is longer than a window: on with its rest
         if stretch.is_new:
             execute(

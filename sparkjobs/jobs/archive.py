@@ -1,0 +1,203 @@
+"""Archive the closed days of the topics that are set to it: Parquet by date and topic.
+
+A day is written, read again and compared with the database by count and hash; then it is recorded
+in the manifest and archived_offset moves, in one transaction, and only then may the purge have it.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from sparkjobs.config import Config
+from sparkjobs.database import (
+    FOR_UPDATE,
+    NOW,
+    Connection,
+    connected,
+    fetch,
+    transaction,
+    vendor_of,
+)
+from sparkjobs.errors import ArchiveDiffers, BadOption, Busy
+from sparkjobs.lock import alone
+from sparkjobs.manifest import (
+    Fingerprint,
+    Part,
+    fingerprints,
+    folder,
+    in_archive,
+    record,
+    recorded,
+)
+from sparkjobs.session import session
+from sparkjobs.splits import Log, logs, offset_at
+from sparkjobs.tables import MICROSECONDS
+
+# A pass of the sequencer takes its time before its lock: so much later none is from yesterday.
+CLOSED_AFTER = timedelta(minutes=10)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--until", type=date.fromisoformat, help="the last day (YYYY-MM-DD, UTC), else yesterday"
+    )
+
+
+def run(config: Config, options: Namespace) -> int:
+    folder(config)  # before Spark starts
+    for line in archive(session("archive"), config, options.until):
+        print(line, flush=True)
+    return 0
+
+
+def archive(spark: SparkSession, config: Config, until: date | None = None) -> Iterator[str]:
+    """Archive what is closed and not archived yet, day by day; says what it has done.
+
+    Safe to kill and to run again. Raises Busy, BadOption, ArchiveDiffers.
+    """
+    with alone(config, "archive") as still_alone:
+        with connected(config) as connection:
+            yesterday = _yesterday(connection)
+            if until and until > yesterday:
+                raise BadOption(f"{until} is not closed: the last day that is, is {yesterday}")
+            parts = list(closed_parts(connection, until or yesterday))
+        days = groupby(sorted(parts, key=lambda part: part.day), key=lambda part: part.day)
+        for day, of_day in days:
+            yield from _archive_day(spark, config, day, list(of_day), still_alone)
+        if not parts:
+            yield "nothing to archive"
+
+
+def closed_parts(connection: Connection, until: date) -> Iterator[Part]:
+    """What is to be archived, day by day, up to ``until``: offsets rise as time does."""
+    rows = fetch(
+        connection,
+        "SELECT p.`id`, p.`archived_offset` FROM `ems_partition` p"
+        " JOIN `ems_topic` t ON t.`id` = p.`topic_id` WHERE t.`archive` = %s",
+        [True],
+    )
+    archived = dict(rows)
+    for log in logs(connection):
+        if log.id not in archived:
+            continue
+        log = _locked(connection, log)
+        first, closed = max(archived[log.id], log.first), offset_at(connection, log, _after(until))
+        while first < closed:
+            day = _day_at(connection, log, first)
+            end = min(closed, offset_at(connection, log, _after(day)))
+            yield Part(log.id, log.topic, log.number, day, first, end)
+            first = end
+
+
+def _archive_day(
+    spark: SparkSession,
+    config: Config,
+    day: date,
+    parts: list[Part],
+    still_alone: Callable[[], None],
+) -> Iterator[str]:
+    with connected(config) as connection:
+        for part in parts:
+            # The files of a topic and a day are written by one run, and replaced as a whole.
+            if other := recorded(connection, part.topic, day, day):
+                raise ArchiveDiffers(f"{part.topic} of {day} is in the archive: {list(other)[0]}")
+    written = from_database(spark, config, parts).withColumn("date", F.lit(day.isoformat()))
+    still_alone()
+    (
+        written.write.mode("overwrite")
+        .option("partitionOverwriteMode", "dynamic")
+        .partitionBy("date", "topic")
+        .parquet(folder(config))
+    )
+    expected = fingerprints(from_database(spark, config, parts))
+    path = f"{folder(config)}/date={day}"
+    for topic, of_topic in groupby(sorted(parts, key=_place), key=lambda part: part.topic):
+        there = fingerprints(in_archive(spark, config, topic, day))
+        yield _record_topic(config, list(of_topic), expected, there, path)
+
+
+def from_database(spark: SparkSession, config: Config, parts: Iterable[Part]) -> DataFrame:
+    """The messages of these parts, read afresh."""
+    bounds = {part.partition_id: [part.first, part.end] for part in parts}
+    return (
+        spark.read.format("ems").options(config=config.path, bounds=json.dumps(bounds)).load()
+    )
+
+
+def _record_topic(
+    config: Config,
+    parts: list[Part],
+    expected: dict[int, Fingerprint],
+    there: dict[int, Fingerprint],
+    path: str,
+) -> str:
+    """Compare, and only then record: all partitions of a topic, or none."""
+    about = f"{parts[0].topic} {parts[0].day}"
+    wanted = {part.partition_id: expected.get(part.partition_id) for part in parts}
+    found = {key: there.get(key) for key in {*wanted, *there}}
+    if found != wanted:
+        raise ArchiveDiffers(f"{about}: the database has {wanted}, {path} has {found}")
+    with connected(config) as connection, transaction(connection):
+        for part in parts:
+            mark = there.get(part.partition_id, Fingerprint())
+            if not record(connection, part, mark, path):
+                raise Busy(f"{about}: archived_offset was moved by somebody else")
+    messages = sum(mark.messages for mark in there.values())
+    missing = sum(part.end - part.first for part in parts) - messages
+    holes = f", {missing:,} offsets are not in the log: run reconcile" if missing else ""
+    return f"{about}: {messages:,} messages archived{holes}"
+
+
+def _locked(connection: Connection, log: Log) -> Log:
+    """The log after every pass that began before now: its end is read under the lock."""
+    with transaction(connection):
+        lock = FOR_UPDATE[vendor_of(connection)]
+        ((first, end),) = fetch(
+            connection,
+            "SELECT `first_offset`, `next_offset` FROM `ems_partition` WHERE `id` = %s " + lock,
+            [log.id],
+        )
+    return Log(log.id, log.topic, log.number, first, end)
+
+
+def _yesterday(connection: Connection) -> date:
+    ((now,),) = fetch(
+        connection, "SELECT " + MICROSECONDS[vendor_of(connection)].format(_now(connection))
+    )
+    return (_at(now) - CLOSED_AFTER).date() - timedelta(days=1)
+
+
+def _now(connection: Connection) -> str:
+    return NOW[vendor_of(connection)]
+
+
+def _day_at(connection: Connection, log: Log, offset: int) -> date:
+    """The day of the first message at this offset or after it."""
+    at = MICROSECONDS[vendor_of(connection)].format("`sequenced_at`")
+    ((microseconds,),) = fetch(
+        connection,
+        f"SELECT {at} FROM `ems_msg` WHERE `partition_id` = %s AND `offset` >= %s"  # noqa: S608
+        " ORDER BY `offset` LIMIT 1",
+        [log.id, offset],
+    )
+    return _at(microseconds).date()
+
+
+def _at(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
+
+
+def _after(day: date) -> datetime:
+    """The midnight that ends a day."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
+
+
+def _place(part: Part) -> tuple[str, int]:
+    return part.topic, part.number

@@ -1,0 +1,36 @@
+"""All that is to be rolled up each minute, in one session: traffic, consumption, backlog."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+from pyspark.errors import PySparkException
+
+from sparkjobs.config import Config
+from sparkjobs.database import connected
+from sparkjobs.errors import SparkJobsError
+from sparkjobs.jobs.backlog import roll_up_backlog
+from sparkjobs.jobs.consumption import roll_up_consumption
+from sparkjobs.jobs.traffic import roll_up_traffic
+from sparkjobs.session import session
+
+JOBS = (roll_up_traffic, roll_up_consumption, roll_up_backlog)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """None: it does what there is to do."""
+
+
+def run(config: Config, options: Namespace) -> int:
+    failed = 0
+    spark = session("rollup")
+    with connected(config) as connection:
+        for job in JOBS:
+            try:
+                job(spark, config, connection, print)
+            except (SparkJobsError, PySparkException) as error:
+                # What one cannot do must not keep the others from theirs.
+                print(f"{type(error).__name__}: {error}", file=sys.stderr)
+                failed += 1
+    return int(failed > 0)

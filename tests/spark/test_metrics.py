@@ -1,0 +1,213 @@
+"""Golden figures: what each of the pure functions makes of a few literal rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.any_database
+
+NINE = datetime(2026, 11, 20, 9, tzinfo=UTC)
+Frame = Callable[..., Any]
+
+
+def at(seconds: float) -> datetime:
+    return NINE + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def messages(spark) -> Frame:
+    """Messages from pairs of an offset and the seconds after nine at which it was sequenced."""
+    from sparkjobs.schemas import MESSAGES
+
+    def make(*places: tuple[int, float], **named: Any) -> Any:
+        given = {"partition_id": 1, "topic": "a", "size": 10, "delayed": False, **named}
+        rows = [
+            {"offset": offset, "sequenced_at": at(seconds), "created_at": at(seconds - 1), **given}
+            for offset, seconds in places
+        ]
+        whole = [tuple(row.get(name) for name in MESSAGES.names) for row in rows]
+        return spark.createDataFrame(whole, MESSAGES)
+
+    return make
+
+
+@pytest.fixture
+def deliveries(spark) -> Frame:
+    """Deliveries from what is different about each: half past nine, ten offsets, all done."""
+    from sparkjobs.schemas import DELIVERIES
+
+    def make(*changes: dict[str, Any]) -> Any:
+        usual = {
+            **{"group_id": 7, "partition_id": 1, "client_id": "c", "thread": "t", "attempt": 1},
+            **{"first_offset": 0, "last_offset": 9, "kind": "new", "state": "DONE", "error": ""},
+            **{"failed": 0, "dead": 0, "missing": 0, "passed": 0},
+            **{"claimed_at": at(1800), "finished_at": at(1801.5)},
+        }
+        rows = [{**usual, **change} for change in changes]
+        rows = [{"progress": row["last_offset"] + 1, **row} for row in rows]
+        whole = [tuple(row.get(name) for name in DELIVERIES.names) for row in rows]
+        return spark.createDataFrame(whole, DELIVERIES)
+
+    return make
+
+
+def rows(figures: Any, *order: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = figures.orderBy(*order).toArrow().to_pylist()
+    return found
+
+
+def test_traffic_counts_each_minute_of_each_partition(messages) -> None:
+    from sparkjobs.metrics import traffic
+
+    quiet = messages((0, 3.0), partition_id=2)
+    keyed = messages((4, 59.999999), (5, 60.0), key="x", size=100)
+    twice = messages((6, 60.1), key="x", delayed=True)
+    other = messages((7, 119.0), key="y").unionByName(messages((8, 119.9)))
+    found = rows(
+        traffic(quiet.unionByName(keyed).unionByName(twice).unionByName(other)),
+        "partition_id",
+        "minute",
+    )
+    names = ("first_offset", "end_offset", "messages", "bytes", "keys", "delayed")
+    assert [
+        (row["partition_id"], row["minute"], *(row[name] for name in names)) for row in found
+    ] == [
+        (1, at(0), 4, 5, 1, 100, 1, 0),
+        (1, at(60), 5, 9, 4, 130, 2, 1),
+        (2, at(0), 0, 1, 1, 10, 0, 0),
+    ]
+
+
+def test_consumption_counts_what_was_settled_by_client_and_thread(deliveries) -> None:
+    from sparkjobs.metrics import consumption
+
+    log = deliveries(
+        {},
+        {"state": "RETRY", "failed": 3, "dead": 1, "missing": 1, "passed": 2},
+        {"kind": "retry", "last_offset": 0},
+        {"kind": "retry", "last_offset": 0, "state": "RETRY", "failed": 1},
+        {"kind": "retry", "last_offset": 0, "state": "RELEASED", "progress": 0},
+        {"state": "RELEASED", "progress": 4},
+        {"state": "RETRY", "progress": 2, "error": "ProcessDied: The process that …"},
+        {"thread": "u", "finished_at": at(1859.5)},
+        {"thread": "t", "finished_at": at(1860)},
+        {"state": "START", "finished_at": None},
+        {"state": "SKIPPED"},
+    )
+    first, second, later = rows(consumption(log), "minute", "thread")
+    assert first == {
+        **{"group_id": 7, "minute": at(1800), "client_id": "c", "thread": "t"},
+        **{"deliveries": 7, "consumed": 10 + 4 + 1 + 0 + 0 + 4 + 2, "failed": 4, "retried": 2},
+        **{"dead": 1, "lost": 8, "missing": 1, "passed": 2, "busy_seconds": 7 * 1.5},
+    }
+    assert (second["thread"], second["consumed"], second["busy_seconds"]) == ("u", 10, 59.5)
+    assert (later["minute"], later["consumed"]) == (at(1860), 10)
+
+
+def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messages) -> None:
+    from sparkjobs.metrics import latencies
+
+    # Sent a second before they are sequenced, at nine plus 1700, 1701 … 1704 s.
+    log = messages(*((offset, 1700.0 + offset) for offset in range(5)))
+    late = messages((5, 1790.0), delayed=True)
+    other = messages((0, 1.0), partition_id=2)
+    handled = deliveries(
+        {"first_offset": 0, "last_offset": 5},
+        {"kind": "retry", "first_offset": 3, "last_offset": 3},
+        {"first_offset": 6, "last_offset": 9},  # purged meanwhile
+        {"state": "RELEASED", "first_offset": 0, "progress": 0},
+    )
+    found = rows(latencies(handled, log.unionByName(late).unionByName(other)), "leg")
+    by_leg = {row.pop("leg"): row for row in found}
+    assert set(by_leg) == {"sequenced", "claimed", "done", "total"}
+    same = {"group_id": 7, "minute": at(1800)}
+    assert by_leg["sequenced"] == {
+        **same,
+        **{"messages": 5, "mean": 1.0, "p50": 1.0, "p95": 1.0, "p99": 1.0, "worst": 1.0},
+    }
+    claimed = by_leg["claimed"]  # 100, 99, 98, 97, 96 and, though delayed, 10 s
+    assert (claimed["messages"], claimed["worst"], claimed["p50"]) == (6, 100.0, 97.5)
+    assert claimed["mean"] == pytest.approx(500 / 6)
+    assert claimed["p95"] == pytest.approx(99.75)
+    assert by_leg["done"]["p99"] == 1.5
+    total = by_leg["total"]  # 98.5 … 102.5 s
+    assert (total["messages"], total["p50"], total["worst"]) == (5, 100.5, 102.5)
+    assert total["p95"] == pytest.approx(102.3)
+
+
+def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
+    from sparkjobs.metrics import error_classes
+    from sparkjobs.schemas import DEAD, only
+
+    log = deliveries(
+        {"failed": 2, "state": "RETRY", "error": "ValueError: no account: 7"},
+        {"failed": 1, "state": "RETRY", "error": "ValueError"},
+        {"failed": 1, "state": "RETRY", "error": "Busy: x", "finished_at": at(1860)},
+        {"state": "RETRY", "progress": 8, "error": "ProcessDied: The process …"},
+        {},
+    )
+    letters = spark.createDataFrame(
+        [(7, "ValueError", at(1801)), (7, "shop.errors.Busy", at(1860)), (8, "a.b.Busy", at(0))],
+        only(DEAD, "group_id", "error_class", "died_at"),
+    )
+    found = rows(error_classes(log, letters), "group_id", "minute", "error_class")
+    assert [tuple(row.values()) for row in found] == [
+        (7, at(1800), "ProcessDied", 2, 0),
+        (7, at(1800), "ValueError", 3, 1),
+        (7, at(1860), "Busy", 1, 1),
+        (8, at(0), "Busy", 0, 1),
+    ]
+
+
+def test_hot_keys_are_ranked_within_their_topic_and_hour(messages) -> None:
+    from sparkjobs.metrics import hot_keys
+
+    frame = messages((0, 1), (1, 2), (2, 3), key="b", size=1)
+    for part in (
+        messages((3, 4), (4, 5), key="c"),
+        messages((5, 6), (6, 7), key="a"),
+        messages((7, 8), key="d"),
+        messages((8, 9), (9, 9)),  # without a key
+        messages((0, 3600), key="d"),
+        messages((0, 1), key="a", topic="z"),
+    ):
+        frame = frame.unionByName(part)
+    found = rows(hot_keys(frame, most=3), "topic", "hour", "place")
+    assert [tuple(row.values()) for row in found] == [
+        ("a", at(0), 1, "b", 3, 3, 0.3),
+        ("a", at(0), 2, "a", 2, 20, 0.2),
+        ("a", at(0), 3, "c", 2, 20, 0.2),
+        ("a", at(3600), 1, "d", 1, 10, 1.0),
+        ("z", at(0), 1, "a", 1, 10, 1.0),
+    ]
+
+
+def test_a_trend_is_the_slope_and_says_when_a_falling_lag_is_gone(spark) -> None:
+    from sparkjobs.metrics import SAMPLE, trends
+
+    samples = {
+        1: (100.0, 80.0, 60.0),  # falls by 20 a minute: 3 minutes left
+        2: (10.0, 30.0, 50.0),  # grows
+        3: (5.0, 5.0, 5.0),  # stays
+        4: (7.0,),  # nobody knows yet
+        5: (4.0, 2.0, 0.0),
+        6: (3.0, None, 1.0),
+    }
+    data = [
+        (group, at(60 * minute), lag)
+        for group, lags in samples.items()
+        for minute, lag in enumerate(lags)
+    ]
+    found = rows(trends(spark.createDataFrame(data, SAMPLE)), "group_id")
+    assert [tuple(row.values()) for row in found] == [
+        (1, pytest.approx(-20.0), pytest.approx(180.0)),
+        (2, pytest.approx(20.0), None),
+        (3, pytest.approx(0.0), None),
+        (4, None, None),
+        (5, pytest.approx(-2.0), 0.0),
+        (6, pytest.approx(-1.0), pytest.approx(60.0)),
+    ]
