@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streams.api import Outgoing, ReceivedMessage, SendResult
+    from streams.cancellation import cancel
     from streams.errors import Reject, Retry, SendOutcomeUnknown, StreamsError
     from streams.producer import asend, send, send_many
     from streams.registry import consumer
@@ -22,6 +23,7 @@ _HOME = {
     "SendResult": "streams.api",
     "StreamsError": "streams.errors",
     "asend": "streams.producer",
+    "cancel": "streams.cancellation",
     "consumer": "streams.registry",
     "send": "streams.producer",
     "send_many": "streams.producer",
@@ -36,6 +38,7 @@ __all__ = [
     "SendResult",
     "StreamsError",
     "asend",
+    "cancel",
     "consumer",
     "send",
     "send_many",

@@ -22,15 +22,22 @@ class Outgoing:
     headers: Mapping[str, str] | None = None
     delay: timedelta | float | None = None
     deliver_at: datetime | None = None
+    partition: int | None = None
+    dedup_key: str | None = None
+    dedup_window: timedelta | float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """What ``send()`` returns. The message has no offset yet: it gets one after the commit."""
+    """What ``send()`` returns. The message has no offset yet: it gets one after the commit.
+
+    ``duplicate``: nothing was sent, and the rest describes the message that was first.
+    """
 
     message_id: int
     topic: str
     partition: int
+    duplicate: bool = False
 
 
 @dataclass(frozen=True)

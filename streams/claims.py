@@ -78,7 +78,7 @@ class Claimer:
                 list(rows.select_for_update())
             else:
                 cursors = Cursor.objects.using(self.using).filter(partition=tried.partition_id)
-                list(cursors.filter(group=self.group, replay=0).select_for_update())
+                list(cursors.filter(group=self.group).order_by("id").select_for_update())
             place = Delivery.objects.using(self.using).filter(
                 group=self.group,
                 partition=tried.partition_id,
@@ -90,10 +90,10 @@ class Claimer:
         return found
 
     def _claim_new(self, batch: int, timeout: timedelta) -> Delivery | None:
-        behind = sql.fetch(self.using, sql.CURSORS_BEHIND, [self.group.pk])
+        vendor = connections[self.using].vendor
+        behind = sql.fetch(self.using, sql.CURSORS_BEHIND[vendor], [self.group.pk])
         if not behind:
             return None
-        vendor = connections[self.using].vendor
         self.turn += 1
         first = self.turn % len(behind)
         for cursor_id, partition_id, number, end in behind[first:] + behind[:first]:
@@ -102,6 +102,8 @@ class Claimer:
                 free = sql.fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [cursor_id])
                 if free and (taken := self._take(cursor_id, free[0], partition, batch, timeout)):
                     return taken
+        if self.group.ordered:
+            return None  # whoever holds the lock will hold the messages, too
         # All are locked, which is not the same as idle: queue up for one.
         cursor_id, partition_id, number, _ = behind[first]
         with own_transaction(self.using):
@@ -119,21 +121,27 @@ class Claimer:
     def _take(
         self,
         cursor_id: int,
-        cursor: tuple[int, int | None],
+        cursor: tuple[int, int | None, int, int, bool],
         partition: Partition,
         batch: int,
         timeout: timedelta,
     ) -> Delivery | None:
         """Under the cursor's lock: move it, and cover what it passed with a delivery."""
-        start, stop = cursor
-        end = min(partition.next_offset, start + batch)
+        start, stop, replay, attempt, alone = cursor
+        # What has failed before is seen by itself: it cannot take others along.
+        end = min(partition.next_offset, start + (batch if attempt == 1 else 1))
         if stop is not None:
             end = min(end, stop)
         if end <= start:
             return None
         end = self._bounded_in_bytes(partition.pk, start, end)
         sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
-        return self._insert(Kind.NEW, partition, start, end, 1, timeout)
+        kind = Kind.REPLAY if replay else Kind.NEW
+        delivery = self._insert(kind, partition, start, end, attempt, timeout)
+        delivery.alone = bool(alone)
+        if self.group.ordered:
+            sql.execute(self.using, sql.HOLD_CURSOR, [delivery.pk, cursor_id])
+        return delivery
 
     def _bounded_in_bytes(self, partition_id: int, start: int, end: int) -> int:
         if end == start + 1:
@@ -211,8 +219,10 @@ class Claimer:
 
 def behind_groups(group_ids: Sequence[int], using: str) -> set[int]:
     """The groups, of these, that have new messages to claim."""
-    statement = sql.GROUPS_BEHIND % sql.placeholders(group_ids)
-    return {row[0] for row in retrying(lambda: sql.fetch(using, statement, group_ids), using)}
+    if not group_ids:
+        return set()
+    statement = sql.groups_behind(connections[using].vendor, group_ids)
+    return {row[0] for row in retrying(lambda: sql.fetch(using, statement), using)}
 
 
 def groups_with_due_retries(group_ids: Sequence[int], using: str) -> set[int]:

@@ -53,6 +53,10 @@ class InvalidMessage(StreamsError, ValueError):
     """A part of the message has the wrong type or value."""
 
 
+class UnknownPartition(InvalidMessage):
+    """The topic has no partition of this number."""
+
+
 class NotSerializable(InvalidMessage):
     """The body cannot be written as JSON."""
 
@@ -87,6 +91,34 @@ class GroupMismatch(StreamsError):
 
 class GroupActive(StreamsError):
     """The group has live consumers, which this would pull the ground from under."""
+
+
+class OffsetOutOfRange(StreamsError, ValueError):
+    """There is no such offset in the log: it has been purged, or is yet to come."""
+
+
+class InvalidTarget(StreamsError, ValueError):
+    """This is no place in a log: say earliest, latest, an offset, a time, +N or -N."""
+
+
+class NothingToUndo(StreamsError):
+    """The group has not been reset."""
+
+
+class UnknownReplay(StreamsError):
+    """The group has no such replay that is still running."""
+
+
+class StateUnusable(StreamsError):
+    """EMS["STATE_DIR"] cannot be read or written, and a broadcast consumer keeps its position there."""
+
+
+class NameTaken(StreamsError):
+    """Another process is the client of this name: positions belong to one process at a time."""
+
+
+class PositionDamaged(StreamsError):
+    """The file with the positions of a broadcast consumer cannot be understood."""
 
 
 class LeaseLost(StreamsError):

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from django.utils.translation import gettext as _
 from streams import conf, sql
 from streams.api import Outgoing, SendResult
 from streams.body import encode
+from streams.dedup import DedupSlot, Holder, hold, prepare, slot_of, take, window_of
 from streams.errors import (
     InvalidMessage,
     MessageTooLarge,
@@ -29,6 +31,7 @@ from streams.errors import (
     UnknownTopic,
     WrongDatabase,
 )
+from streams.partitions import choose
 from streams.topics import TopicInfo, resolve, validated_name
 from streams.transactions import error_number, manual, tables_missing
 
@@ -36,6 +39,9 @@ from streams.transactions import error_number, manual, tables_missing
 # ready; tests/streams/test_producer.py compares them.
 MAX_NAME, MAX_KEY, MAX_TAG, MAX_PRODUCER = 127, 255, 64, 190
 WRITABLE = frozenset({"read-write", "write-only"})
+
+# A topic that is created by a send has one partition.
+NEW_TOPIC = ((0, 0),)
 
 # A multi-row INSERT holds at most this many rows and bytes: well below max_allowed_packet.
 CHUNK_ROWS = 500
@@ -55,6 +61,9 @@ def send(
     headers: Mapping[str, str] | None = None,
     delay: timedelta | float | None = None,
     deliver_at: datetime | None = None,
+    partition: int | None = None,
+    dedup_key: str | None = None,
+    dedup_window: timedelta | float | None = None,
     using: str | None = None,
 ) -> SendResult:
     """Send one message as part of the transaction that is open, or at once if there is none.
@@ -67,11 +76,21 @@ def send(
     keeps it back; a time in the past means at once. ``using`` names the database alias,
     ``EMS["DATABASE"]`` by default.
 
+    Messages of one ``key`` go to one partition; ``partition`` chooses another one by its number.
+    Of all sends to the topic with one ``dedup_key`` the first in ``dedup_window`` (a timedelta, or
+    seconds; dedupWindowSeconds by default) is sent; for the others the result says ``duplicate``.
+    A rollback of the first frees the key. The others wait for its transaction to end.
+
     Returns a :class:`SendResult`. Raises a :class:`StreamsError` before anything is written:
-    UnknownTopic, TopicDenied, InvalidName, InvalidMessage, NotSerializable, MessageTooLarge,
-    NaiveDatetime, WrongDatabase, NotMigrated. Outside a transaction it raises
+    UnknownTopic, TopicDenied, InvalidName, InvalidMessage, UnknownPartition, NotSerializable,
+    MessageTooLarge, NaiveDatetime, WrongDatabase, NotMigrated. Outside a transaction it raises
     SendOutcomeUnknown if the connection breaks before the server has answered.
     """
+    if dedup_key is not None or dedup_window is not None:
+        message = Outgoing(
+            topic, body, key, tag, headers, delay, deliver_at, partition, dedup_key, dedup_window
+        )
+        return send_many([message], using=using)[0]
     alias = _alias(using)
     due_at = None if delay is None and deliver_at is None else _due_at(delay, deliver_at)
     connection = connections[alias]
@@ -79,7 +98,7 @@ def send(
     try:
         row = _prepare(alias, topic, body, key, tag, headers)
         info = _writable(topic, alias)
-        partition_id, number = info.partitions[0]
+        partition_id, number = choose(info.partitions, key, partition)
         values, parameters = row.values(connection.vendor, partition_id, due_at)
         # A kept cursor remembers its last statement: not one with a large body.
         small = len(row.body) <= sql.HEX_BYTES
@@ -96,42 +115,40 @@ def send(
 def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list[SendResult]:
     """Send all messages or none; the arguments and errors are those of :func:`send`.
 
-    Returns the results in the order of ``messages``.
+    Returns the results in the order of ``messages``. Of several with one ``dedup_key`` the first
+    is sent, if none was before.
     """
     alias = _alias(using)
     connection = connections[alias]
-    checked: list[tuple[str, timedelta | datetime | None, Row]] = []
+    checked: list[_Checked] = []
     in_doubt = False
     try:
         for message in messages:
             if not isinstance(message, Outgoing):
                 raise InvalidMessage(_("send_many() takes Outgoing(…), not %r.") % type(message))
             due_at = _due_at(message.delay, message.deliver_at)
+            window = window_of(message.dedup_key, message.dedup_window, alias)
             row = _prepare(
                 alias, message.topic, message.body, message.key, message.tag, message.headers
             )
-            checked.append((message.topic, due_at, row))
+            checked.append(_Checked(message, due_at, window, row))
         if not checked:
             return []
-        topics = _all_writable([topic for topic, _due, _row in checked], alias)
-        rows = [
-            (row.size, *row.values(connection.vendor, topics[topic].partitions[0][0], due_at))
-            for topic, due_at, row in checked
-        ]
-        chunks = list(_chunks(rows))
+        topics = _all_writable([one.message for one in checked], alias)
+        placed = [one.placed(topics[one.message.topic], connection.vendor) for one in checked]
+        slots = {one.slot for one in placed if one.slot}
+        prepare(slots, alias)
         in_doubt = connection.get_autocommit()
-        if len(chunks) == 1:
+        if not slots and len(chunks := list(_chunks(placed))) == 1:
             ids = _insert(alias, chunks[0])
+            results = [one.result(id_) for one, id_ in zip(placed, ids, strict=True)]
         else:
             with transaction.atomic(using=alias):
-                ids = [id_ for chunk in chunks for id_ in _insert(alias, chunk)]
+                results = _insert_new(alias, placed, hold(slots, alias))
     except (DatabaseError, InterfaceError) as error:
         raise _translated(error, alias, in_doubt) from error
     _announce(alias)
-    return [
-        SendResult(id_, topic, topics[topic].partitions[0][1])
-        for id_, (topic, _due, _row) in zip(ids, checked, strict=True)
-    ]
+    return results
 
 
 async def asend(
@@ -143,6 +160,9 @@ async def asend(
     headers: Mapping[str, str] | None = None,
     delay: timedelta | float | None = None,
     deliver_at: datetime | None = None,
+    partition: int | None = None,
+    dedup_key: str | None = None,
+    dedup_window: timedelta | float | None = None,
     using: str | None = None,
 ) -> SendResult:
     """:func:`send` for async code.
@@ -158,6 +178,9 @@ async def asend(
         headers=headers,
         delay=delay,
         deliver_at=deliver_at,
+        partition=partition,
+        dedup_key=dedup_key,
+        dedup_window=dedup_window,
         using=using,
     )
 
@@ -247,12 +270,16 @@ def _writable(topic: str, alias: str, *, create: bool | None = None) -> TopicInf
     return info
 
 
-def _all_writable(topics: Iterable[str], alias: str) -> dict[str, TopicInfo]:
-    """The topics of these names. Missing ones are created when nothing can be wrong any more."""
-    found: dict[str, TopicInfo | None] = dict.fromkeys(topics)
-    for topic in found:
-        with suppress(UnknownTopic):
-            found[topic] = _writable(topic, alias, create=False)
+def _all_writable(messages: Iterable[Outgoing], alias: str) -> dict[str, TopicInfo]:
+    """The topics of these. Missing ones are created when nothing can be wrong any more."""
+    found: dict[str, TopicInfo | None] = {}
+    for message in messages:
+        if message.topic not in found:
+            found[message.topic] = None
+            with suppress(UnknownTopic):
+                found[message.topic] = _writable(message.topic, alias, create=False)
+        info = found[message.topic]
+        choose(info.partitions if info else NEW_TOPIC, message.key, message.partition)
     return {topic: info or _writable(topic, alias) for topic, info in found.items()}
 
 
@@ -312,27 +339,85 @@ def _due_sql(vendor: str, due_at: timedelta | datetime | None) -> tuple[str, tup
     return sql.DUE_AT[vendor], (text, text)
 
 
-# The size of a row, its SQL and its parameters.
-_Values = tuple[int, str, tuple[Any, ...]]
+class _Placed(NamedTuple):
+    """A message that is ready to be inserted."""
+
+    topic: str
+    partition: int
+    slot: DedupSlot | None
+    window: timedelta | None
+    size: int
+    values: str
+    parameters: tuple[Any, ...]
+
+    def result(self, message_id: int) -> SendResult:
+        return SendResult(message_id, self.topic, self.partition)
 
 
-def _chunks(rows: list[_Values]) -> Iterator[list[_Values]]:
-    chunk: list[_Values] = []
+class _Checked(NamedTuple):
+    """A message whose arguments are right."""
+
+    message: Outgoing
+    due_at: timedelta | datetime | None
+    window: timedelta | None
+    row: Row
+
+    def placed(self, topic: TopicInfo, vendor: str) -> _Placed:
+        message = self.message
+        partition_id, number = choose(topic.partitions, message.key, message.partition)
+        slot = None if message.dedup_key is None else slot_of(topic.id, message.dedup_key)
+        values = self.row.values(vendor, partition_id, self.due_at)
+        return _Placed(topic.name, number, slot, self.window, self.row.size, *values)
+
+
+def _insert_new(
+    alias: str, placed: list[_Placed], holders: dict[DedupSlot, Holder]
+) -> list[SendResult]:
+    """Insert what no other message has the dedup key of, under the locks of the slots."""
+    taken = {
+        slot: SendResult(holder.message_id, "", holder.partition, duplicate=True)
+        for slot, holder in holders.items()
+        if holder.message_id is not None
+    }
+    new: list[_Placed] = []
+    claimed: set[DedupSlot | None] = set(taken)
+    for one in placed:
+        if one.slot not in claimed:
+            new.append(one)
+        if one.slot is not None:
+            claimed.add(one.slot)
+    ids = iter([id_ for chunk in _chunks(new) for id_ in _insert(alias, chunk)])
+    results = []
+    for one in placed:
+        if one.slot is not None and one.slot in taken:
+            results.append(replace(taken[one.slot], topic=one.topic))
+            continue
+        result = one.result(next(ids))
+        if one.slot is not None and one.window is not None:
+            take(holders[one.slot], result.message_id, one.partition, one.window, alias)
+            taken[one.slot] = replace(result, duplicate=True)
+        results.append(result)
+    return results
+
+
+def _chunks(rows: list[_Placed]) -> Iterator[list[_Placed]]:
+    chunk: list[_Placed] = []
     size = 0
     for row in rows:
-        if chunk and (len(chunk) == CHUNK_ROWS or size + row[0] > CHUNK_BYTES):
+        if chunk and (len(chunk) == CHUNK_ROWS or size + row.size > CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(row)
-        size += row[0]
-    yield chunk
+        size += row.size
+    if chunk:
+        yield chunk
 
 
-def _insert(alias: str, chunk: list[_Values]) -> list[int]:
+def _insert(alias: str, chunk: list[_Placed]) -> list[int]:
     """One multi-row INSERT; the new ids in the order of the rows."""
     connection = connections[alias]
-    statement = sql.INSERT_MESSAGES + ", ".join(values for _size, values, _parameters in chunk)
-    parameters = [value for _size, _values, row in chunk for value in row]
+    statement = sql.INSERT_MESSAGES + ", ".join(row.values for row in chunk)
+    parameters = [value for row in chunk for value in row.parameters]
     returning = connection.features.can_return_rows_from_bulk_insert
     with connection.cursor() as cursor:
         cursor.execute(statement + (" RETURNING `id`" if returning else ""), parameters)

@@ -31,6 +31,9 @@ USE_LETTERS = {
     SQLITE: "INDEXED BY ems_dead_waiting",
 }
 USE_PRIMARY = {MYSQL: "FORCE INDEX (PRIMARY)", SQLITE: ""}
+USE_OPEN = {MYSQL: "FORCE INDEX (ems_log_open)", SQLITE: "INDEXED BY ems_log_open"}
+USE_RETRIES = {MYSQL: "FORCE INDEX (ems_retry_place)", SQLITE: ""}
+LOCK = {MYSQL: "FOR UPDATE", SQLITE: ""}
 SKIP_LOCKED = {MYSQL: "FOR UPDATE SKIP LOCKED", SQLITE: ""}
 GREATEST = {MYSQL: "GREATEST", SQLITE: "MAX"}
 LEAST = {MYSQL: "LEAST", SQLITE: "MIN"}
@@ -53,10 +56,13 @@ def _for_each_vendor(template: str) -> dict[str, str]:
             inbox=USE_INBOX[vendor],
             letters=USE_LETTERS[vendor],
             primary=USE_PRIMARY[vendor],
+            open=USE_OPEN[vendor],
+            retries=USE_RETRIES[vendor],
             skip_locked=SKIP_LOCKED[vendor],
             greatest=GREATEST[vendor],
             least=LEAST[vendor],
             iff=IF[vendor],
+            lock=LOCK[vendor],
             immediate=f"'{IMMEDIATE}'",
         )
         for vendor in (MYSQL, SQLITE)
@@ -107,13 +113,47 @@ def message_values(
     )
 
 
+# --- dedup --------------------------------------------------------------------------------------
+# The row of a key, see dedup.py. Unique key: ems_dedup_key (topic, key_hash): with it, a lock is
+# on one row and on no gap. A new row is kept for an hour, for whoever is about to lock it.
+_OF_DEDUP = " FROM `ems_dedup` WHERE `topic_id` = %s AND `key_hash` = %s"
+FIND_DEDUP = "SELECT 1" + _OF_DEDUP
+LOCK_DEDUP = _for_each_vendor(
+    "SELECT `id`, `message_id`, `partition`, `expires_at` > {now}" + _OF_DEDUP + " {lock}"
+)
+INSERT_DEDUP = {
+    vendor: (
+        f"INSERT {ignore} INTO `ems_dedup`"  # noqa: S608
+        " (`topic_id`, `key_hash`, `partition`, `expires_at`) VALUES (%s, %s, 0, " + hour + ")"
+    )
+    for vendor, ignore, hour in (
+        (MYSQL, "IGNORE", f"{NOW[MYSQL]} + INTERVAL 1 HOUR"),
+        (SQLITE, "OR IGNORE", "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', '+1 hour')"),
+    )
+}
+TAKE_DEDUP = {
+    vendor: (
+        "UPDATE `ems_dedup` SET `message_id` = %s, `partition` = %s,"  # noqa: S608
+        f" `expires_at` = {LATER[vendor]} WHERE `id` = %s"
+    )
+    for vendor in (MYSQL, SQLITE)
+}
+
+# --- cancel -----------------------------------------------------------------------------------
+# A delayed message that is still in the inbox. By primary key.
+FIND_MESSAGE = "SELECT 1 FROM `ems_msg` WHERE `id` = %s"
+LOCK_MESSAGE = {MYSQL: FIND_MESSAGE + " FOR UPDATE", SQLITE: FIND_MESSAGE}
+CANCEL = "DELETE FROM `ems_msg` WHERE `id` = %s AND `offset` IS NULL AND `due_at` > %s"
+# The key of a cancelled message is free again. Index: ems_dedup_message.
+FREE_DEDUP = "UPDATE `ems_dedup` SET `message_id` = NULL WHERE `message_id` = %s"
+
 # --- sequence ---------------------------------------------------------------------------------
 # The partitions that have something due in their inbox; the first statement gives the ids for the
 # second. Index: ems_msg_inbox, one jump a partition (a loose index scan, which needs the MIN).
 # due_at <= now finds immediate messages (1970) and delayed ones that have become due. As EXISTS
 # for each partition it would step over all that is prepared or due later: the servers give a
 # correlated subquery no range.
-PARTITIONS = "SELECT `id` FROM `ems_partition`"
+PARTITIONS = "SELECT `id`, `topic_id`, `next_offset` FROM `ems_partition`"
 _PARTITIONS_WITH_INBOX = _for_each_vendor(
     "SELECT `partition_id`, MIN(`due_at`) FROM `ems_msg` {inbox} WHERE `partition_id` IN (%s)"
     " AND `offset` IS NULL AND `due_at` <= {now} GROUP BY `partition_id`"
@@ -121,7 +161,11 @@ _PARTITIONS_WITH_INBOX = _for_each_vendor(
 
 
 def partitions_with_inbox(vendor: str, ids: Iterable[int]) -> str:
-    return _PARTITIONS_WITH_INBOX[vendor].replace("%s", ",".join(f"{id_:d}" for id_ in ids))
+    return _PARTITIONS_WITH_INBOX[vendor].replace("%s", _numbers(ids))
+
+
+def _numbers(ids: Iterable[int]) -> str:
+    return ",".join(f"{id_:d}" for id_ in ids)
 
 
 # The lock under which offsets are given out: one sequencer a partition. SKIP LOCKED: who does not
@@ -165,44 +209,67 @@ def assign_offsets(vendor: str, ids: Sequence[int], first: int) -> str:
     text because they are many and integers: as parameters they cost more than the statement.
     """
     cases = " ".join(f"WHEN {id_:d} THEN {offset:d}" for offset, id_ in enumerate(ids, first))
-    return _ASSIGN[vendor] % (cases, ",".join(f"{id_:d}" for id_ in ids))
+    return _ASSIGN[vendor] % (cases, _numbers(ids))
 
 
 # --- claim ------------------------------------------------------------------------------------
-# The cursors of a group that are behind, with what each needs to be claimed. Plain: it waits for
-# nobody. Index: ems_cursor_place by group, then the partition by its key.
-CURSORS_BEHIND = (
-    "SELECT c.`id`, c.`partition_id`, p.`number`, p.`next_offset`"
+# The cursors of a group that are behind, with what each needs to be claimed: its own and those of
+# replays, which have a stop. A cursor of an ordered group is left while a delivery of it is open,
+# or its next message waits for its time. Plain: it waits for nobody. Index: ems_cursor_place by
+# group, then the partition by its key.
+_BEHIND = (
     " FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
-    " WHERE c.`group_id` = %s AND c.`next_offset` < p.`next_offset`"
-    " ORDER BY c.`partition_id`, c.`replay`"
+    " WHERE {of} AND c.`next_offset` < {least}(p.`next_offset`,"
+    " COALESCE(c.`stop_offset`, p.`next_offset`))"
+    " AND c.`open_delivery` IS NULL AND COALESCE(c.`blocked_until` <= {now}, 1)"
 )
 
+
+def _behind(columns: str, of: str) -> dict[str, str]:
+    return {
+        vendor: f"SELECT {columns}" + _BEHIND.format(of=of, least=LEAST[vendor], now=NOW[vendor])
+        for vendor in (MYSQL, SQLITE)
+    }
+
+
+CURSORS_BEHIND = {
+    vendor: statement + " ORDER BY c.`partition_id`, c.`replay`"
+    for vendor, statement in _behind(
+        "c.`id`, c.`partition_id`, p.`number`, p.`next_offset`", "c.`group_id` = %s"
+    ).items()
+}
+
 # The same for all groups of a process, to know whom to wake.
-GROUPS_BEHIND = (
-    "SELECT c.`group_id` FROM `ems_cursor` c"
-    " JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
-    " WHERE c.`group_id` IN (%s) AND c.`next_offset` < p.`next_offset`"
-)
+
+
+def groups_behind(vendor: str, ids: Iterable[int]) -> str:
+    return _behind("c.`group_id`", f"c.`group_id` IN ({_numbers(ids)})")[vendor]
+
 
 # One cursor by its key. The lock is what makes a range of offsets one client's. The first form
 # leaves a cursor that is being claimed from; the second queues up for it.
-_CURSOR = "SELECT `next_offset`, `stop_offset` FROM `ems_cursor` WHERE `id` = %s"
+_CURSOR = (
+    "SELECT `next_offset`, `stop_offset`, `replay`, `attempt`, `alone` FROM `ems_cursor`"
+    " WHERE `id` = %s AND `open_delivery` IS NULL AND COALESCE(`blocked_until` <= {now}, 1)"
+)
 LOCK_FREE_CURSOR = _for_each_vendor(_CURSOR + " {skip_locked}")
-LOCK_CURSOR = {MYSQL: _CURSOR + " FOR UPDATE", SQLITE: _CURSOR}
+LOCK_CURSOR = _for_each_vendor(_CURSOR + " {lock}")
 
 PARTITION_END = "SELECT `next_offset` FROM `ems_partition` WHERE `id` = %s"
 
 MOVE_CURSOR = "UPDATE `ems_cursor` SET `next_offset` = %s WHERE `id` = %s"
+
+# Of an ordered group: nothing more is claimed from the cursor before this delivery has ended.
+HOLD_CURSOR = "UPDATE `ems_cursor` SET `open_delivery` = %s WHERE `id` = %s"
 
 # The delivery that covers what the cursor has passed, in the same transaction.
 INSERT_DELIVERY = {
     vendor: (
         "INSERT INTO `ems_topic_group_log` (`group_id`, `partition_id`, `first_offset`,"  # noqa: S608
         " `last_offset`, `progress`, `kind`, `attempt`, `client_id`, `thread`, `token`, `state`,"
-        " `claimed_at`, `deadline`, `failed`, `dead`, `missing`, `error`) VALUES"
+        " `claimed_at`, `deadline`, `failed`, `dead`, `missing`, `passed`, `error`) VALUES"
         f" (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 'START', {NOW[vendor]}, {LATER[vendor]},"
-        " 0, 0, 0, '')"
+        " 0, 0, 0, 0, '')"
     )
     for vendor in (MYSQL, SQLITE)
 }
@@ -234,8 +301,9 @@ GROUPS_WITH_DUE_RETRIES = {
 # last. started_at comes as how long ago the first call began: it costs no statement of its own.
 SETTLE_DELIVERY = {
     vendor: (
-        "UPDATE `ems_topic_group_log` SET `progress` = %s, `state` = %s,"  # noqa: S608
-        " `failed` = `failed` + %s, `missing` = `missing` + %s, `error` = COALESCE(%s, `error`),"
+        "UPDATE `ems_topic_group_log` SET `progress` = %s, `last_offset` = %s, `state` = %s,"  # noqa: S608
+        " `failed` = `failed` + %s, `missing` = `missing` + %s, `passed` = `passed` + %s,"
+        " `error` = COALESCE(%s, `error`),"
         f" `started_at` = COALESCE(`started_at`, {LATER[vendor]}),"
         f" `finished_at` = CASE WHEN %s THEN {NOW[vendor]} END"
         " WHERE `id` = %s AND `token` = %s AND `state` = 'START' AND `progress` = %s"
@@ -328,6 +396,17 @@ COPY_TO_DEAD = _for_each_vendor(
     " FROM `ems_msg` m WHERE m.`partition_id` = %s AND m.`offset` = %s"
 )
 
+# What a reset takes back of waiting retries, as deliveries that have ended: their deadline is when
+# they were due. Under the locks of the retry rows. Index: ems_retry_place.
+TAKE_BACK_RETRIES = (
+    "INSERT INTO `ems_topic_group_log` (`group_id`, `partition_id`, `first_offset`,"
+    " `last_offset`, `progress`, `kind`, `attempt`, `client_id`, `thread`, `token`, `state`,"
+    " `claimed_at`, `deadline`, `finished_at`, `failed`, `dead`, `missing`, `passed`, `error`)"
+    " SELECT `group_id`, `partition_id`, `offset`, `offset`, `offset`, 'retry', `attempt`, '',"
+    " 'reset', %s, 'RELEASED', %s, `due_at`, %s, 0, 0, 0, 0, `last_error` FROM `ems_retry_msg`"
+    " WHERE `group_id` = %s AND `partition_id` = %s AND `offset` >= %s"
+)
+
 # --- operate ----------------------------------------------------------------------------------
 # The next letters of a group that nobody has redriven, by their ids; or the newest ones. Index:
 # ems_dead_waiting, which has them in this order. Left to itself a server would rather sort all
@@ -343,6 +422,77 @@ ALL_LETTERS = _for_each_vendor(
     " ORDER BY `id` LIMIT %s"
 )
 NEWEST_LETTERS = _for_each_vendor(_WAITING_LETTERS + " ORDER BY `id` DESC LIMIT %s")
+
+
+# --- purge ------------------------------------------------------------------------------------
+# What each group of a topic still needs of one partition: by cursor (a replay has one of its own),
+# the next offset to be claimed, the first that is not settled in an open delivery, and the first
+# that waits to be retried. One statement, so one snapshot: a claim moves the cursor and opens the
+# delivery in one transaction, and two reads could see neither. What was redriven has its body in
+# the dead letter, and so has a retry below first_offset. Parameters: partition, first_offset,
+# partition, first_offset, partition, topic. Indexes: ems_group_name, ems_cursor_place; ems_log_open
+# and ems_retry_place once a cursor.
+HOLDERS = _for_each_vendor(
+    "SELECT g.`id`, c.`id`, c.`replay`,"
+    " CASE WHEN c.`stop_offset` IS NULL OR c.`next_offset` < c.`stop_offset`"
+    " THEN c.`next_offset` END,"
+    " (SELECT MIN(d.`progress`) FROM `ems_topic_group_log` d {open} WHERE d.`state` = 'START'"
+    " AND d.`group_id` = g.`id` AND d.`partition_id` = %s AND d.`progress` >= %s),"
+    " (SELECT r.`offset` FROM `ems_retry_msg` r {retries} WHERE r.`group_id` = g.`id`"
+    " AND r.`partition_id` = %s AND r.`offset` >= %s AND r.`dead_letter_id` IS NULL"
+    " ORDER BY r.`offset` LIMIT 1)"
+    " FROM `ems_group` g"
+    " LEFT JOIN `ems_cursor` c ON c.`group_id` = g.`id` AND c.`partition_id` = %s"
+    " WHERE g.`topic_id` = %s"
+)
+
+# The first message of the log from an offset on, and whether it was sequenced before a time: for
+# a binary search, since time never falls as offsets rise. Index: ems_msg_log.
+SEQUENCED_BEFORE = {
+    vendor: (
+        f"SELECT `offset`, `sequenced_at` <= {LATER[vendor]} FROM `ems_msg` {hint}"  # noqa: S608
+        " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s"
+        " ORDER BY `offset` LIMIT 1"
+    )
+    for vendor, hint in USE_LOG.items()
+}
+
+# The next messages of a partition below its first_offset. Index: ems_msg_log alone. It begins
+# where the last batch ended: from 0, it would step over what that one has delete-marked.
+PURGED_MESSAGES = {
+    vendor: (
+        f"SELECT `id`, `offset` FROM `ems_msg` {hint}"  # noqa: S608
+        " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s"
+        " ORDER BY `offset` LIMIT %s"
+    )
+    for vendor, hint in USE_LOG.items()
+}
+
+
+def delete_by_id(vendor: str, table: str, ids: Iterable[int], condition: str = "1 = 1") -> str:
+    """Delete these rows by their primary key: by any other index, or by a scan that a server
+    prefers on a small table, it would wait for rows that others have locked.
+
+    ``condition`` is looked at again in each row: after a TRUNCATE its id may be another's.
+    """
+    which = f"`id` IN ({_numbers(ids)}) AND {condition}"
+    if vendor == SQLITE:
+        return f"DELETE FROM `{table}` WHERE {which}"  # noqa: S608
+    return f"DELETE `{table}` FROM `{table}` {USE_PRIMARY[vendor]} WHERE {which}"  # noqa: S608
+
+
+# Of a partition, and below this offset: in the log, so never in the inbox.
+BELOW = "`partition_id` = %s AND `offset` < %s"
+
+# Whether anything is in the inbox of a partition, also in transactions that are still open: the
+# read fails at once at a row that another one has locked. Index: ems_msg_inbox.
+ANY_IN_INBOX = {
+    vendor: (
+        f"SELECT `id` FROM `ems_msg` {hint} WHERE `partition_id` = %s AND `offset` IS NULL"  # noqa: S608
+        " LIMIT 1" + (" FOR UPDATE NOWAIT" if vendor == MYSQL else "")
+    )
+    for vendor, hint in USE_INBOX.items()
+}
 
 
 def placeholders(values: Sequence[Any]) -> str:

@@ -46,6 +46,7 @@ class DrainResult:
     failed: int = 0  # of these, `dead` have become dead letters
     dead: int = 0
     missing: int = 0
+    passed: int = 0  # without a tag that the group wants
     errors: list[BaseException] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
@@ -53,6 +54,7 @@ class DrainResult:
         self.failed += outcome.failed
         self.dead += outcome.dead
         self.missing += outcome.missing
+        self.passed += outcome.passed
         self.errors += outcome.errors
 
 

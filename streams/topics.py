@@ -90,7 +90,7 @@ def _resolve_in_transaction(
         if info == stale:
             _remember(using, info)
         elif supports_other_connections(using):
-            _elsewhere(using, lambda: resolve(name, using, create=False))
+            elsewhere(using, lambda: resolve(name, using, create=False))
         return info
     if in_test_case(using):
         return _read(name, using) or _create(name, using, create)
@@ -102,11 +102,11 @@ def _resolve_in_transaction(
     # On a connection of its own: what that one reads is committed, and what it creates is
     # committed before the caller's transaction goes on. In the caller's transaction the unique
     # name would block every other producer until the end of it.
-    if info := _elsewhere(using, lambda: _read(name, using)):
+    if info := elsewhere(using, lambda: _read(name, using)):
         return _remember(using, info)
     if info := _read(name, using):
         return info  # the caller's own, uncommitted
-    return _remember(using, _elsewhere(using, lambda: _create(name, using, create)))
+    return _remember(using, elsewhere(using, lambda: _create(name, using, create)))
 
 
 def _remember(using: str, info: TopicInfo) -> TopicInfo:
@@ -154,7 +154,7 @@ def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
     return retrying(work, using)
 
 
-def _elsewhere(using: str, work: Callable[[], T]) -> T:
+def elsewhere(using: str, work: Callable[[], T]) -> T:
     """Run ``work`` in a thread, where Django opens another connection for the same alias."""
     outcome: list[T] = []
     failure: list[BaseException] = []

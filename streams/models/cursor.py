@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db import models
 from django.db.models import F
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import UtcDateTimeField
+from streams.models.fields import UtcDateTimeField, UtcNow
 
 
 class CursorQuerySet(models.QuerySet["Cursor"]):
     def behind(self) -> CursorQuerySet:
-        """The cursors that have something to claim now."""
+        """The cursors that have not reached the end of their partition."""
         return self.filter(next_offset__lt=F("partition__next_offset"))
 
 
@@ -35,8 +37,21 @@ class Cursor(models.Model):
     )
     next_offset = models.BigIntegerField(_("next offset"), default=0)
     start_offset = models.BigIntegerField(_("start offset"), default=0)
-    previous_offset = models.BigIntegerField(_("previous offset"), null=True, blank=True)
+    previous_offset = models.BigIntegerField(
+        _("previous offset"),
+        null=True,
+        blank=True,
+        help_text=_("Where it was before the last reset; of a replay: where it was cancelled."),
+    )
+    # Which reset that was: what it has taken back bears the same time.
+    reset_at = UtcDateTimeField(_("reset at"), null=True, blank=True)
     stop_offset = models.BigIntegerField(_("stop offset"), null=True, blank=True)
+    log_offset = models.BigIntegerField(
+        _("log kept from"),
+        default=0,
+        db_default=0,
+        help_text=_("Deliveries below it may have been purged."),
+    )
     # Ordered groups only.
     open_delivery = models.BigIntegerField(_("open delivery"), null=True, blank=True)
     attempt = models.PositiveIntegerField(_("attempt"), default=1)
@@ -63,3 +78,23 @@ class Cursor(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition_id}@{self.next_offset}"
+
+    def return_to(
+        self,
+        offset: int,
+        attempt: int = 1,
+        delay: timedelta = timedelta(0),
+        *,
+        alone: bool = False,
+    ) -> None:
+        """A delivery of an ordered group has ended: the next one begins here, after ``delay``.
+
+        To be called under the lock of this row.
+        """
+        Cursor.objects.using(self._state.db).filter(pk=self.pk).update(
+            next_offset=offset,
+            open_delivery=None,
+            attempt=attempt,
+            blocked_until=UtcNow(delay) if delay else None,
+            alone=alone,
+        )

@@ -13,6 +13,7 @@ from streams import retries, sql
 from streams.conf import MAX_BATCH, database, settings
 from streams.errors import LeaseLost, Reject, Retry, describe
 from streams.models.consumer import LEASE, Consumer
+from streams.models.cursor import Cursor
 from streams.models.dead import BodyUnread, DeadMessage, ProcessDied, Verdict
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQuerySet
@@ -141,6 +142,13 @@ class Delivery(models.Model):
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition_id}:{self.first_offset}–{self.last_offset}"
 
+    # Of a claim in hand: its process died, so it runs with nothing beside it.
+    alone = False
+
+    def attempt_of(self, offset: int) -> int:
+        """``attempt`` is that of the first message; those after it were not handed over before."""
+        return self.attempt if offset == self.first_offset else 1
+
     @property
     def offsets(self) -> range:
         return range(self.first_offset, self.last_offset + 1)
@@ -166,24 +174,30 @@ class Delivery(models.Model):
         *,
         max_retries: int,
         missing: int = 0,
+        passed: int = 0,
         running: timedelta = timedelta(0),
     ) -> None:
         """Record the outcome of all offsets below ``progress``; past the last one, it ends.
 
         ``running`` is how long ago the first handler call began. Progress passes a failed offset
         only in the transaction that writes its retry or dead row, so a crash between two
-        statements loses nothing. Raises LeaseLost.
+        statements loses nothing. In an ordered group the one failure is that of the last offset
+        below progress: the delivery ends there, and the cursor goes back to it. Raises LeaseLost.
         """
-        ends = progress > self.last_offset
+        ordered = self.group.ordered
+        last_offset = progress - 1 if ordered and failures else self.last_offset
+        ends = progress > last_offset
         state = State.START
         if ends:
             state = State.RETRY if failures or self.failed else State.DONE
         vendor = connections[self.using].vendor
         parameters = (
             progress,
+            last_offset,
             state.value,
             len(failures),
             missing,
+            passed,
             describe(failures[-1].error) if failures else None,
             sql.later(vendor, -running),
             ends,
@@ -198,15 +212,16 @@ class Delivery(models.Model):
             return self._written_before(progress=progress, state=state)
 
         def write() -> None:
-            if not failures and self.kind != Kind.RETRY:
+            if not failures and self.kind != Kind.RETRY and not (ordered and ends):
                 update()
                 return
             with own_transaction(self.using):
+                cursor = self._lock_cursor() if ordered else None
                 if update():
-                    self._write(failures, max_retries)
+                    self._write(failures, max_retries, cursor)
 
         retrying(write, self.using)
-        self.progress = progress
+        self.progress, self.last_offset = progress, last_offset
         self.failed += len(failures)
         self.missing += missing
 
@@ -218,10 +233,11 @@ class Delivery(models.Model):
 
         def write() -> None:
             with own_transaction(self.using):
+                cursor = self._lock_cursor() if self.group.ordered else None
                 held = self._held().filter(progress=self.progress)
                 released = held.update(state=State.RELEASED, finished_at=UtcNow())
                 if released or self._written_before(state=State.RELEASED):
-                    self._give_back()
+                    self._give_back(cursor)
 
         retrying(write, self.using)
 
@@ -234,6 +250,10 @@ class Delivery(models.Model):
         """
         died = ProcessDied()
         with own_transaction(self.using):
+            # First, as everywhere: the cursor, then the delivery. Without a cursor it was reset.
+            cursor = self._lock_cursor(skip_locked=True) if self.group.ordered else None
+            if self.group.ordered and cursor is None and self._holds_cursor():
+                return False
             expired = Delivery.objects.using(self.using).expired().filter(pk=self.pk)
             # A frozen process may hold the row: it must not keep the sweep from the others.
             row = expired.select_for_update(skip_locked=True).filter(progress=self.progress)
@@ -243,8 +263,11 @@ class Delivery(models.Model):
             Delivery.objects.using(self.using).filter(pk=self.pk).update(
                 state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
             )
-            if self.kind == Kind.RETRY and self.started_at is None:
-                self._give_back()
+            again = self.kind == Kind.RETRY or (cursor and self.attempt_of(self.progress) > 1)
+            if again and self.started_at is None:
+                self._give_back(cursor)
+            elif cursor:
+                self._expire_in_order(cursor, max_retries, delay)
             elif max_retries is not None and retries.exhausted(self.attempt, max_retries):
                 failures = [Failure(offset, died) for offset in self._unsettled()]
                 self._write(failures, max_retries)
@@ -260,6 +283,27 @@ class Delivery(models.Model):
                     ]
                 )
         return True
+
+    def _expire_in_order(self, cursor: Cursor, max_retries: int | None, delay: timedelta) -> None:
+        """The first message that is not settled spends an attempt; those after it wait."""
+        attempt = self.attempt_of(self.progress)
+        if max_retries is not None and retries.exhausted(attempt, max_retries):
+            self._write([Failure(self.progress, ProcessDied())], max_retries, cursor)
+            return
+        alone = len(self._unsettled()) == 1 and not self._client_is_live()
+        cursor.return_to(self.progress, attempt + 1, delay, alone=alone)
+
+    def _lock_cursor(self, *, skip_locked: bool = False) -> Cursor | None:
+        """The cursor of an ordered group that this delivery holds; None if it was reset."""
+        held = self._held_cursor().select_for_update(skip_locked=skip_locked)
+        return held.first()
+
+    def _held_cursor(self) -> models.QuerySet[Cursor]:
+        place = {"group": self.group_id, "partition": self.partition_id}
+        return Cursor.objects.using(self.using).filter(**place, open_delivery=self.pk)
+
+    def _holds_cursor(self) -> bool:
+        return self._held_cursor().exists()
 
     def _held(self) -> DeliveryQuerySet:
         # Whoever lost the lease must not move or finish the delivery: another consumer may be
@@ -295,27 +339,42 @@ class Delivery(models.Model):
         place = {"group": self.group_id, "partition": self.partition_id}
         return self._retries().filter(**place, offset=self.first_offset, delivery=self.pk)
 
-    def _write(self, failures: Sequence[Failure], max_retries: int) -> None:
-        """The rows of the failed offsets, and the end of the retry row of a successful one."""
-        final = [f for f in failures if f.is_final(self.attempt, max_retries)]
-        verdicts = [Verdict.of(f.error, f.offset, self.attempt) for f in final]
+    def _write(
+        self, failures: Sequence[Failure], max_retries: int, cursor: Cursor | None = None
+    ) -> None:
+        """The rows of the failed offsets, and the end of the retry row of a successful one.
+
+        ``cursor`` is that of an ordered group: it goes on, or back to the failed offset.
+        """
+        final = [f for f in failures if f.is_final(self.attempt_of(f.offset), max_retries)]
+        verdicts = [Verdict.of(f.error, f.offset, self.attempt_of(f.offset)) for f in final]
         if verdicts:
             dead = sum(self._bury(verdict) for verdict in verdicts)
             # A body that has been purged meanwhile leaves nothing to keep: it is counted.
             Delivery.objects.using(self.using).filter(pk=self.pk).update(
                 dead=F("dead") + dead, missing=F("missing") + len(verdicts) - dead
             )
-        waiting = [f.again(self.attempt) for f in failures if f not in final]
-        if waiting:
+        waiting = [f.again(self.attempt_of(f.offset)) for f in failures if f not in final]
+        if cursor:
+            for again in waiting:
+                cursor.return_to(again.offset, again.attempt, again.delay)
+            for verdict in verdicts:
+                cursor.return_to(verdict.offset + 1)
+            if not failures:
+                cursor.return_to(self.last_offset + 1)
+        elif waiting:
             self._wait(waiting)
         elif self.kind == Kind.RETRY:
             asked_again = self._own_retry().filter(again=True)
             if not asked_again.update(delivery=None, again=False, due_at=UtcNow()):
                 self._own_retry().delete()
 
-    def _give_back(self) -> None:
+    def _give_back(self, cursor: Cursor | None = None) -> None:
         """What was not handed over waits again, its attempt unspent; a retry is as it was."""
-        if self.kind == Kind.RETRY:
+        if cursor:
+            attempt = self.attempt_of(self.progress)
+            cursor.return_to(self.progress, attempt, alone=cursor.alone and attempt > 1)
+        elif self.kind == Kind.RETRY:
             self._own_retry().update(delivery=None, due_at=UtcNow(), again=False)
         else:
             self._wait([Again(offset, self.attempt) for offset in self._unsettled()])

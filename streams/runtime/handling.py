@@ -27,6 +27,8 @@ logger = logging.getLogger("streams.handling")
 # A crash repeats the handler calls of at most this many seconds (and the one that was running).
 CHECKPOINT_SECONDS = 1.0
 
+TAG = 3  # the column of sql.BODIES
+
 
 @dataclass
 class Outcome:
@@ -36,6 +38,7 @@ class Outcome:
     failed: int = 0  # of these, `dead` have become dead letters
     dead: int = 0
     missing: int = 0
+    passed: int = 0  # without a tag that the group wants
     released: int = 0
     errors: list[BaseException] = field(default_factory=list)
 
@@ -64,6 +67,7 @@ class Handling:
         self.outcome = Outcome()
         self._missing: set[int] = set()
         self._unread: set[int] = set()
+        self._passed: set[int] = set()
         self._may_go_on = may_go_on
         self._using = delivery.using
         self._timeout = limits.consume_timeout.total_seconds()
@@ -84,10 +88,10 @@ class Handling:
 
     def run(self) -> Outcome:
         """Read, call the handler, settle. Raises LeaseLost."""
-        if self.retry and retries.exhausted(self.delivery.attempt - 1, self.limits.max_retries):
+        if retries.exhausted(self.delivery.attempt - 1, self.limits.max_retries):
             # max_retries was lowered while it waited.
             self.delivery.attempt -= 1
-            spent = AttemptsExhausted(self.retry.last_error)
+            spent = AttemptsExhausted(self.retry.last_error if self.retry else "")
             self._settle(
                 self.delivery.last_offset + 1, [Failure(self.delivery.first_offset, spent)]
             )
@@ -101,6 +105,10 @@ class Handling:
             # Offsets after the last body, or all of them: gone.
             self._settle(self.delivery.last_offset + 1, [])
         return self.outcome
+
+    @property
+    def _ordered(self) -> bool:
+        return self.delivery.group.ordered
 
     def _run_one_by_one(self, messages: Sequence[ReceivedMessage]) -> None:
         failures: list[Failure] = []
@@ -118,10 +126,15 @@ class Handling:
                 error = self._call(message)
                 if error is not None:
                     failures.append(Failure(message.offset, error))
+                if failures and self._ordered:
+                    self._settle(after, failures)
+                    failures = []
                 checkpoint = time.monotonic() - self._settled > CHECKPOINT_SECONDS
                 if checkpoint or after > self.delivery.last_offset:
                     self._settle(after, failures)
                     failures = []
+            if self.delivery.progress > self.delivery.last_offset:
+                return
             position = after
         if position > self.delivery.progress:
             self._settle(position, failures)
@@ -144,7 +157,8 @@ class Handling:
 
     def _call_atomically(self, messages: Sequence[ReceivedMessage], after: int) -> None:
         """The handler and its settlement in one transaction; a failure rolls both back."""
-        before = self.delivery.progress, self.delivery.failed, self.delivery.missing
+        delivery = self.delivery
+        before = delivery.progress, delivery.last_offset, delivery.failed, delivery.missing
         counted = replace(self.outcome, errors=list(self.outcome.errors))
         try:
             with transaction.atomic(using=self._using):
@@ -163,7 +177,7 @@ class Handling:
                 # The reply to the commit was lost, or a callback after it has failed.
                 logger.warning("%s raised after its commit", self.registration.name, exc_info=error)
                 return
-            self.delivery.progress, self.delivery.failed, self.delivery.missing = before
+            delivery.progress, delivery.last_offset, delivery.failed, delivery.missing = before
             self.outcome = counted
             self._settle(after, [Failure(message.offset, error) for message in messages])
 
@@ -235,7 +249,7 @@ class Handling:
         if self.lost or not self._may_go_on():
             return False
         now = time.monotonic()
-        if self.delivery.kind == Kind.RETRY:
+        if self.delivery.kind == Kind.RETRY or self.delivery.attempt > 1:
             # Noted before the call: a retry that was never started keeps its attempt.
             self.delivery.start(self.limits.consume_timeout)
             self._extended = now
@@ -248,28 +262,39 @@ class Handling:
 
     def _settle(self, progress: int, failures: Sequence[Failure]) -> None:
         span = range(self.delivery.progress, progress)
-        missing = len(self._missing.intersection(span))
         unread = [Failure(offset, BodyUnread()) for offset in self._unread.intersection(span)]
+        if self._ordered and (failures or unread):
+            # The first that failed ends it: what comes after waits for that one.
+            first = min([*unread, *failures], key=lambda failure: failure.offset)
+            progress = first.offset + 1
+            span = range(self.delivery.progress, progress)
+            failures = [failure for failure in failures if failure is first]
+            unread = [failure for failure in unread if failure is first]
+        missing = len(self._missing.intersection(span))
+        passed = len(self._passed.intersection(span))
         self.delivery.settle(
             progress,
             [*failures, *unread],
             max_retries=self.limits.max_retries,
             missing=missing,
+            passed=passed,
             running=timedelta(seconds=time.monotonic() - self._ran_since),
         )
         self._settled = time.monotonic()
         self.outcome.missing += missing
+        self.outcome.passed += passed
         self.outcome.failed += len(failures)
-        self.outcome.done += len(span) - missing - len(failures) - len(unread)
+        self.outcome.done += len(span) - missing - passed - len(failures) - len(unread)
         for failure in failures:
-            self.outcome.dead += failure.is_final(self.delivery.attempt, self.limits.max_retries)
+            attempt = self.delivery.attempt_of(failure.offset)
+            self.outcome.dead += failure.is_final(attempt, self.limits.max_retries)
             self.outcome.errors.append(failure.error)
             logger.warning(
                 "%s failed on %s offset %d, attempt %d: %s",
                 self.registration.name,
                 self.registration.topic,
                 failure.offset,
-                self.delivery.attempt,
+                attempt,
                 describe(failure.error),
                 exc_info=failure.error,
             )
@@ -290,6 +315,11 @@ class Handling:
             rows = sql.fetch(self._using, sql.BODY_OF_DEAD, [self.retry.dead_letter_id])
         if absent := set(self.delivery.offsets) - {row[0] for row in rows}:
             self._note_absent(absent)
+            if self._ordered and self._unread:  # what comes after the first of them waits for it
+                rows = [row for row in rows if row[0] < min(self._unread)]
+        if tags := self.registration.tags:
+            self._passed = {row[0] for row in rows if row[TAG] not in tags}
+            rows = [row for row in rows if row[TAG] in tags]
         return [self._received(row) for row in rows]
 
     def _note_absent(self, absent: set[int]) -> None:
@@ -300,11 +330,23 @@ class Handling:
         partitions = Partition.objects.using(self._using).filter(pk=self.delivery.partition_id)
         floor = partitions.values_list("first_offset", flat=True).get()
         # Not any retry: one that failed before may now be read for the first time from there.
-        again = bool(self.retry and self.retry.last_error == describe(BodyUnread()))
+        again = self._was_unread()
         self._missing = {offset for offset in absent if offset < floor or again}
         self._unread = absent - self._missing
         if self._unread or again:
             logger.error("The bodies of %d messages of %s are gone", len(absent), self.delivery)
+
+    def _was_unread(self) -> bool:
+        unread = describe(BodyUnread())
+        if self.retry or not self._ordered:
+            return bool(self.retry and self.retry.last_error == unread)
+        # Or the message before it was missing, too: one wait is enough for all of a gap.
+        place = self.delivery.group_id, self.delivery.partition_id
+        first = self.delivery.first_offset
+        deliveries = Delivery.objects.using(self._using).filter(pk__lt=self.delivery.pk)
+        before = deliveries.covering(*place, first).order_by("-pk").first()
+        gap = deliveries.covering(*place, first - 1).filter(missing__gt=0)
+        return bool(before and before.error == unread) or gap.exists()
 
     def _fetch(self, statement: Mapping[str, str]) -> list[Any]:
         vendor = connections[self._using].vendor
@@ -323,7 +365,7 @@ class Handling:
             group=self.registration.group,
             partition=self.delivery.partition.number,
             offset=offset,
-            attempt=self.delivery.attempt,
+            attempt=self.delivery.attempt_of(offset),
             key=key,
             tag=tag,
             headers=json.loads(headers) if headers else {},

@@ -138,7 +138,7 @@ class Worker(threading.Thread):
                 return LOOK_SECONDS
             self._feed.wake()
             delivery, retry = claimed
-            if not (retry and retry.alone):
+            if not (delivery.alone or (retry and retry.alone)):
                 self._hand_over(delivery, retry, limits, nullcontext(), self._may_go_on)
                 return 0.0
         self._hand_over(delivery, retry, limits, self._gate.alone(), self._may_go_on_alone)

@@ -25,14 +25,14 @@ SEND = [
         message_id = cursor.lastrowid
         from django.db.models import F
         from streams.models import Partition
-        from streams.topics import _elsewhere
+        from streams.topics import elsewhere
 
         def take():
             mine = Partition.objects.using(alias).filter(pk=partition_id)
             mine.update(next_offset=F("next_offset") + 1)
             return mine.get().next_offset - 1
 
-        values = [_elsewhere(alias, take), message_id]
+        values = [elsewhere(alias, take), message_id]
         cursor.execute("UPDATE ems_msg SET `offset` = %s WHERE id = %s", values)
 """,
         "tests/guarantees/test_sending.py"

@@ -28,6 +28,7 @@ def test_the_public_names_are_these():
         "SendResult",
         "StreamsError",
         "asend",
+        "cancel",
         "consumer",
         "send",
         "send_many",
@@ -53,7 +54,9 @@ def test_the_signatures_are_these():
     assert parameters(streams.send) == (
         "(topic: 'str', body: 'Any' = None, *, key: 'str | None' = None, tag: 'str' = '',"
         " headers: 'Mapping[str, str] | None' = None, delay: 'timedelta | float | None' = None,"
-        " deliver_at: 'datetime | None' = None, using: 'str | None' = None)"
+        " deliver_at: 'datetime | None' = None, partition: 'int | None' = None,"
+        " dedup_key: 'str | None' = None, dedup_window: 'timedelta | float | None' = None,"
+        " using: 'str | None' = None)"
     )
     assert parameters(streams.send_many) == (
         "(messages: 'Iterable[Outgoing]', *, using: 'str | None' = None)"
@@ -65,8 +68,11 @@ def test_the_signatures_are_these():
         "group",
         "batch",
         "threads",
+        "mode",
         "start",
+        "ordered",
         "atomic",
+        "tags",
         "max_retries",
         "consume_timeout",
     ]
@@ -97,6 +103,7 @@ def test_an_outgoing_message_has_the_arguments_of_send():
         "message_id",
         "topic",
         "partition",
+        "duplicate",
     ]
 
 

@@ -184,8 +184,10 @@ def test_whatever_can_be_called_can_be_named(handler):
         {"consume_timeout": 10.0**12},
         {"consume_timeout": True},
         {"start": "newest"},
-        {"start": None},
         {"atomic": "yes"},
+        {"mode": "anycast"},
+        {"ordered": 1},
+        {"tags": "paid"},
     ],
     ids=str,
 )

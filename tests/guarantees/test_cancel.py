@@ -1,0 +1,144 @@
+"""cancel(): a delayed message is taken back, or it is visible; never both, never neither."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+
+from streams import StreamsError, cancel, consumer, send
+from streams.audit import audit
+from streams.models import Message
+from streams.sequencer import sequence
+from streams.testing import advance, drain
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def seen() -> list[int]:
+    bodies: list[int] = []
+    consumer("orders", group="mail")(lambda message: bodies.append(message.body))
+    return bodies
+
+
+def test_a_delayed_message_is_taken_back(seen):
+    kept, cancelled = (send("orders", n, delay=HOUR).message_id for n in (1, 2))
+    assert cancel(cancelled) == "cancelled"
+    assert cancel(cancelled) == "unknown"
+    advance(HOUR)
+    drain()
+    assert seen == [1]
+    assert cancel(kept) == "visible"
+    assert audit("default") == []
+
+
+def test_an_immediate_message_cannot_be_taken_back(seen):
+    message = send("orders", 1).message_id
+    assert cancel(message) == "visible"
+    drain()
+    assert seen == [1]
+
+
+def test_one_that_is_due_can_be_taken_back_until_it_is_sequenced(seen):
+    message = send("orders", 1, delay=HOUR).message_id
+    advance(HOUR)
+    assert cancel(message) == "cancelled"
+    drain()
+    assert seen == []
+
+
+def test_an_id_that_never_was_is_unknown():
+    assert cancel(12345) == "unknown"
+
+
+@pytest.mark.parametrize("bad", ["1", None, 1.0, True])
+def test_what_is_no_id_is_refused(bad):
+    with pytest.raises(StreamsError, match="message_id"):
+        cancel(bad)
+
+
+def test_a_rollback_takes_the_cancel_back(seen):
+    message = send("orders", 1, delay=HOUR).message_id
+    with pytest.raises(KeyError), transaction.atomic():
+        assert cancel(message) == "cancelled"
+        raise KeyError
+    advance(HOUR)
+    drain()
+    assert seen == [1]
+
+
+def test_a_cancelled_message_frees_its_dedup_key():
+    message = send("orders", 1, delay=HOUR, dedup_key="a7").message_id
+    cancel(message)
+    assert not send("orders", 2, dedup_key="a7").duplicate
+
+
+def test_a_cancel_in_an_open_transaction_does_not_stop_the_partition(seen, second_connection):
+    if connection.vendor == "sqlite":
+        return  # one writer at a time is what SQLite is
+    message, other_one = (send("orders", n, delay=HOUR).message_id for n in (1, 2))
+    advance(HOUR)
+    send("orders", 3)
+    other = second_connection()
+    with other.active():
+        transaction.set_autocommit(False)
+        assert cancel(message) == "cancelled"
+    assert sequence("default").sequenced == 2
+    with other.active():
+        transaction.rollback()
+    drain()
+    assert sorted(seen) == [1, 2, 3]
+    assert other_one
+    assert audit("default") == []
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_a_cancel_waits_for_the_pass_that_has_the_message(isolation, seen, in_thread):
+    if connection.vendor == "sqlite":
+        return
+    message = send("orders", 1, delay=HOUR).message_id
+    advance(HOUR)
+    with transaction.atomic():
+        sequence("default")  # part of our transaction: not committed yet
+
+        def late():
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
+            with transaction.atomic():
+                return cancel(message)
+
+        waiting = in_thread(late)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.3)
+    assert waiting.result(30) == "visible"
+    drain()
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_of_two_cancels_at_once_one_has_done_it(isolation, in_thread):
+    if connection.vendor == "sqlite":
+        return
+    message = send("orders", 1, delay=HOUR).message_id
+    send("orders", 2)
+
+    def late():
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
+        with transaction.atomic():
+            return cancel(message)
+
+    with transaction.atomic():
+        assert cancel(message) == "cancelled"
+        waiting = in_thread(late)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.3)
+    assert waiting.result(30) == "unknown"
+    assert not Message.objects.filter(pk=message).exists()
