@@ -88,28 +88,27 @@ def hold(slots: Iterable[DedupSlot], using: str) -> dict[DedupSlot, Holder]:
 
 
 def _hold(slot: DedupSlot, using: str) -> Holder:
-    vendor = connections[using].vendor
-    place = [slot.topic_id, slot.key_hash]
+    statement = sql.lock_dedup(connections[using].vendor, slot.key_hash)
     for _try in range(TRIES):
         _make_sure(slot, using)
-        for pk, message_id, partition, valid in sql.fetch(using, sql.LOCK_DEDUP[vendor], place):
+        for pk, message_id, partition, valid in sql.fetch(using, statement, [slot.topic_id]):
             return Holder(pk, message_id if valid else None, partition)
     raise RuntimeError("the row of a dedup key is deleted as soon as it is written")
 
 
 def _make_sure(slot: DedupSlot, using: str) -> None:
     """Have the row of the slot there, committed if others could wait for it."""
-    vendor = connections[using].vendor
-    place = [slot.topic_id, slot.key_hash]
+    find = sql.find_dedup(slot.key_hash)
 
     def insert() -> None:
         # Looked up first: an INSERT would wait for whoever has locked the row.
-        if not sql.fetch(using, sql.FIND_DEDUP, place):
-            sql.execute(using, sql.INSERT_DEDUP[vendor], place)
+        if not sql.fetch(using, find, [slot.topic_id]):
+            statement = sql.insert_dedup(connections[using].vendor, slot.key_hash)
+            sql.execute(using, statement, [slot.topic_id])
 
     if not supports_other_connections(using) or in_test_case(using) or not in_transaction(using):
         insert()
-    elif not sql.fetch(using, sql.FIND_DEDUP, place):
+    elif not sql.fetch(using, find, [slot.topic_id]):
         elsewhere(using, insert)
 
 

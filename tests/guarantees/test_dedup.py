@@ -182,10 +182,9 @@ def test_producers_without_a_key_wait_for_nobody(second_connection):
 
 
 def _wait_for_lock_waits(count: int) -> None:
-    statement = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
     for _ in range(3000):
         with connection.cursor() as cursor:
-            cursor.execute(statement)
-            if cursor.fetchone()[0] >= count:
+            cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'")
+            if int(cursor.fetchone()[1]) >= count:
                 return
     raise AssertionError("they do not wait")
