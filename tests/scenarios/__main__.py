@@ -55,7 +55,9 @@ def _play(options: argparse.Namespace, servers: Mapping[str, object]) -> int:
     server.close()
     call_command("migrate", run_syncdb=True, verbosity=0)
     may_miss = options.name == "truncate"
-    stage = Stage(servers[options.server], servers["redis"], full=options.full, may_miss=may_miss)
+    ordered = options.name == "order"
+    machines = servers[options.server], servers["redis"]
+    stage = Stage(*machines, full=options.full, may_miss=may_miss, ordered=ordered)
     result = stage.run(DISTURBANCES[options.name])
     print(result)
     wrong = result.failures(atomic=not options.plain, may_miss=may_miss)

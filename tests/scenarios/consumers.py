@@ -1,9 +1,12 @@
-"""Group1 on A, Group2 and Group3 on B: each writes a record of every message it is given."""
+"""Group1 on A, Group2 and Group3 on B, the ordered group Order on O: each writes a record of
+every message that it is given.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from random import SystemRandom
 from typing import Any
 
 from django.conf import settings
@@ -12,6 +15,9 @@ from django.db import connection
 from streams import ReceivedMessage, consumer
 
 BATCH = 100
+FAILING = 0.02  # of the calls of the ordered group
+
+chance = SystemRandom()
 
 INSERT = (
     "INSERT INTO scenarios_record (topic, `group`, `partition`, `offset`, producer, n, process,"
@@ -31,3 +37,10 @@ def record(messages: Sequence[ReceivedMessage]) -> None:
 
 for topic, group in (("A", "Group1"), ("B", "Group2"), ("B", "Group3")):
     consumer(topic, group=group, batch=BATCH, threads=2, atomic=settings.SCENARIO_ATOMIC)(record)
+
+
+@consumer("O", group="Order", ordered=True, threads=2, atomic=settings.SCENARIO_ATOMIC)
+def record_in_order(message: ReceivedMessage) -> None:
+    if chance.random() < FAILING:
+        raise OSError("as it happens")
+    record([message])

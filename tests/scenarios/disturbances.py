@@ -56,6 +56,20 @@ def freeze(stage: Stage) -> Iterator[float]:
         yield 3.0
 
 
+def order(stage: Stage) -> Iterator[float]:
+    """Consumers of an ordered group are killed and frozen while handlers fail."""
+    for _ in range(stage.rounds(small=2, full=8)):
+        victim, sleeper = chance.sample(stage.consumers, 2)
+        sleeper.freeze()
+        victim.kill()
+        stage.say(f"killed {victim.name}, froze {sleeper.name}")
+        yield RESTART_AFTER
+        victim.start()
+        yield PAST_THE_LEASE - RESTART_AFTER
+        sleeper.thaw()
+        yield 3.0
+
+
 def redis_(stage: Stage) -> Iterator[float]:
     """FLUSHALL, then stopped, then started again."""
     client = redis.Redis.from_url(stage.redis.url)
@@ -129,6 +143,7 @@ DISTURBANCES: dict[str, Disturbance] = {
     "consistency": nothing,
     "kill": kill,
     "freeze": freeze,
+    "order": order,
     "redis": redis_,
     "database": database,
     "truncate": truncate,

@@ -10,25 +10,42 @@ from typing import Any
 
 from django.db import Error, connection
 
-from streams.models import Cursor, Delivery, Message, RetryMessage
+from streams.models import Cursor, Delivery, Message, RetryMessage, Topic
 from tests.scenarios import fleet
 from tests.scenarios.disturbances import Disturbance
 from tests.scenarios.fleet import Process
 from tests.scenarios.report import GROUPS, Report, missing, report
 
 SETTLE_SECONDS = 180.0
+PARTITIONS = 6
 
 
 class Stage:
     """Runs producers, consumers and one disturbance until everything committed is consumed."""
 
-    def __init__(self, database: Any, redis: Any, *, full: bool, may_miss: bool) -> None:
+    def __init__(
+        self,
+        database: Any,
+        redis: Any,
+        *,
+        full: bool,
+        may_miss: bool = False,
+        ordered: bool = False,
+    ) -> None:
         self.database = database
         self.redis = redis
         self.full = full
         self.may_miss = may_miss
         self.folder = Path(tempfile.mkdtemp(prefix="ems-scenario-"))
-        n = 50_000 if full else 1_500
+        if ordered:
+            self._cast_in_order(2_000 if full else 150)
+        else:
+            self._cast(50_000 if full else 1_500)
+        self.beat = fleet.beat(self.folder)
+        self._extra: list[Process] = [self.beat]
+        self._started = time.monotonic()
+
+    def _cast(self, n: int) -> None:
         self.producers = [
             self._producer("P1", f"A={n}"),
             self._producer("P2", f"A={n}", f"B={n}"),
@@ -38,9 +55,13 @@ class Stage:
             fleet.consumer("C2", self.folder, "Group2"),
             fleet.consumer("C3", self.folder, "Group1", "Group3"),
         ]
-        self.beat = fleet.beat(self.folder)
-        self._extra: list[Process] = [self.beat]
-        self._started = time.monotonic()
+
+    def _cast_in_order(self, n: int) -> None:
+        topic = Topic.objects.create(name="O")
+        for number in range(1, PARTITIONS):
+            topic.partitions.create(number=number)
+        self.producers = [self._producer(f"P{i}", f"O={n}") for i in range(1, 9)]
+        self.consumers = [fleet.consumer(f"C{i}", self.folder, "Order") for i in range(1, 5)]
 
     def rounds(self, *, small: int, full: int) -> int:
         return full if self.full else small
@@ -68,7 +89,7 @@ class Stage:
         try:
             for process in (*self.consumers, *self.producers):
                 process.start()
-            self.say("3 consumers and 2 producers are running")
+            self.say(f"{len(self.consumers)} consumers, {len(self.producers)} producers are running")
             self._disturb(disturbance)
             self._until("all is sent", lambda: all(p.status is not None for p in self.producers))
             for process in self.producers:
@@ -100,7 +121,7 @@ class Stage:
         return not open_ and not any(missing(group) for group in GROUPS)
 
     def _until(self, what: str, condition: Any) -> None:
-        limit = time.monotonic() + SETTLE_SECONDS * (5 if self.full else 1)
+        limit = time.monotonic() + SETTLE_SECONDS * (10 if self.full else 1)
         while time.monotonic() < limit:
             with suppress(Error):
                 if condition():

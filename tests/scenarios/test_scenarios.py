@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SCENARIOS = ["consistency", "kill", "freeze", "redis", "truncate", "sever", "beat"]
+SCENARIOS = [
+    "consistency",
+    "kill",
+    "freeze",
+    "order",
+    "redis",
+    "database",
+    "truncate",
+    "sever",
+    "beat",
+]
 
 pytestmark = [
     pytest.mark.slow,
