@@ -42,10 +42,22 @@ def deliveries(spark) -> Frame:
 
     def make(*changes: dict[str, Any]) -> Any:
         usual = {
-            **{"group_id": 7, "partition_id": 1, "client_id": "c", "thread": "t", "attempt": 1},
-            **{"first_offset": 0, "last_offset": 9, "kind": "new", "state": "DONE", "error": ""},
-            **{"failed": 0, "dead": 0, "missing": 0, "passed": 0},
-            **{"claimed_at": at(1800), "finished_at": at(1801.5)},
+            "group_id": 7,
+            "partition_id": 1,
+            "client_id": "c",
+            "thread": "t",
+            "attempt": 1,
+            "first_offset": 0,
+            "last_offset": 9,
+            "kind": "new",
+            "state": "DONE",
+            "error": "",
+            "failed": 0,
+            "dead": 0,
+            "missing": 0,
+            "passed": 0,
+            "claimed_at": at(1800),
+            "finished_at": at(1801.5),
         }
         rows = [{**usual, **change} for change in changes]
         rows = [{"progress": row["last_offset"] + 1, **row} for row in rows]
@@ -100,9 +112,19 @@ def test_consumption_counts_what_was_settled_by_client_and_thread(deliveries) ->
     )
     first, second, later = rows(consumption(log), "minute", "thread")
     assert first == {
-        **{"group_id": 7, "minute": at(1800), "client_id": "c", "thread": "t"},
-        **{"deliveries": 7, "consumed": 10 + 4 + 1 + 0 + 0 + 4 + 2, "failed": 4, "retried": 2},
-        **{"dead": 1, "lost": 8, "missing": 1, "passed": 2, "busy_seconds": 7 * 1.5},
+        "group_id": 7,
+        "minute": at(1800),
+        "client_id": "c",
+        "thread": "t",
+        "deliveries": 7,
+        "consumed": 10 + 4 + 1 + 0 + 0 + 4 + 2,
+        "failed": 4,
+        "retried": 2,
+        "dead": 1,
+        "lost": 8,
+        "missing": 1,
+        "passed": 2,
+        "busy_seconds": 7 * 1.5,
     }
     assert (second["thread"], second["consumed"], second["busy_seconds"]) == ("u", 10, 59.5)
     assert (later["minute"], later["consumed"]) == (at(1860), 10)
@@ -127,7 +149,12 @@ def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messa
     same = {"group_id": 7, "minute": at(1800)}
     assert by_leg["sequenced"] == {
         **same,
-        **{"messages": 5, "mean": 1.0, "p50": 1.0, "p95": 1.0, "p99": 1.0, "worst": 1.0},
+        "messages": 5,
+        "mean": 1.0,
+        "p50": 1.0,
+        "p95": 1.0,
+        "p99": 1.0,
+        "worst": 1.0,
     }
     claimed = by_leg["claimed"]  # 100, 99, 98, 97, 96 and, though delayed, 10 s
     assert (claimed["messages"], claimed["worst"], claimed["p50"]) == (6, 100.0, 97.5)

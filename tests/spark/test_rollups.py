@@ -1,0 +1,296 @@
+"""The roll-ups: figures as counted by hand, the same twice, each window whole, none forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from monitoring.models import (
+    Backlog,
+    Consumption,
+    ErrorClass,
+    HotKey,
+    Latency,
+    Position,
+    Run,
+    Traffic,
+)
+from streams.lag import lags
+from streams.models import ConsumerGroup, Delivery, Message, Partition, State
+from tests.spark import traffic_of_a_day as day
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+
+JOBS = ("traffic", "consumption", "backlog")
+Roll = Callable[..., None]
+
+
+@pytest.fixture
+def connection(config: Any) -> Iterator[Any]:
+    from sparkjobs.database import connected
+
+    with connected(config) as opened:
+        yield opened
+
+
+@pytest.fixture
+def roll(spark: Any, config: Any, connection: Any) -> Roll:
+    """Run these jobs once, all by default, in this process."""
+    from sparkjobs.jobs.backlog import roll_up_backlog
+    from sparkjobs.jobs.consumption import roll_up_consumption
+    from sparkjobs.jobs.traffic import roll_up_traffic
+
+    known = dict(zip(JOBS, (roll_up_traffic, roll_up_consumption, roll_up_backlog), strict=True))
+
+    def run(*jobs: str) -> None:
+        for job in jobs or JOBS:
+            known[job](spark, config, connection, lambda text: None)
+
+    return run
+
+
+def traffic_rows() -> dict[Any, tuple[int, ...]]:
+    return {
+        (row.partition_id, row.minute): (
+            *(row.first_offset, row.end_offset, row.messages, row.bytes, row.keys, row.delayed),
+        )
+        for row in Traffic.objects.all()
+    }
+
+
+def assert_end_to_end() -> None:
+    """The rows of a partition begin at its beginning, and each where the one before has ended."""
+    for partition in Partition.objects.all():
+        rows = Traffic.objects.filter(partition=partition).order_by("first_offset")
+        places = [(row.first_offset, row.end_offset) for row in rows]
+        ends = [end for _first, end in places]
+        assert [first for first, _end in places] == [0, *ends[:-1]]
+        assert ends[-1] == partition.next_offset
+
+
+def consumption_rows() -> dict[Any, tuple[float, ...]]:
+    return {
+        (row.group_id, row.minute, row.thread): (
+            *(row.deliveries, row.consumed, row.failed, row.retried, row.dead),
+            round(row.busy_seconds, 3),
+        )
+        for row in Consumption.objects.all()
+    }
+
+
+def latency_rows() -> dict[Any, float]:
+    return {
+        (row.group_id, row.minute, row.leg, name): getattr(row, name)
+        for row in Latency.objects.all()
+        for name in ("messages", "mean", "p50", "worst")
+    }
+
+
+def test_the_figures_are_those_counted_by_hand_and_the_same_twice(roll) -> None:
+    day.make()
+    roll()
+    assert traffic_rows() == day.traffic_by_hand()
+    assert consumption_rows() == day.consumption_by_hand()
+    assert {
+        (row.group_id, row.minute, row.error_class): (row.failed, row.dead)
+        for row in ErrorClass.objects.all()
+    } == day.errors_by_hand()
+    assert latency_rows() == pytest.approx(day.latencies_by_hand(), abs=0.002)
+    assert_end_to_end()
+    before = day.everything()
+    assert all(before.values())
+    # From the start again, as if nobody knew that it was done, and as beat does.
+    Position.objects.all().delete()
+    Run.objects.all().delete()
+    roll()
+    roll()
+    assert day.everything() == before
+    assert set(Run.objects.values_list("state", flat=True)) == {"done"}
+
+
+def test_missed_windows_are_caught_up_one_by_one_with_the_same_figures(roll, monkeypatch) -> None:
+    from sparkjobs.jobs import consumption, traffic
+
+    day.make(messages=30, topics=("orders",))
+    roll("traffic", "consumption")
+    whole = day.everything()
+    for model in (Traffic, Consumption, Latency, ErrorClass, Position, Run):
+        model.objects.all().delete()
+    # 30 messages of 7 s: nine to a minute, so that windows end within minutes.
+    monkeypatch.setattr(traffic, "WINDOW_MESSAGES", 13)
+    monkeypatch.setattr(consumption, "LONGEST", timedelta(minutes=80))
+    roll("traffic", "consumption")
+    assert day.everything() == whole
+    runs = Run.objects.filter(job="traffic").order_by("pk")
+    assert [run.state for run in runs] == ["done"] * 3
+    times = Run.objects.filter(job="consumption").order_by("pk").values_list("since", "until")
+    windows = list(times)
+    assert len(windows) == 3
+    assert all(since <= before for (_, before), (since, _) in pairwise(windows))
+
+
+def test_a_minute_longer_than_a_window_is_counted_in_parts(roll, monkeypatch) -> None:
+    from sparkjobs.jobs import traffic
+
+    monkeypatch.setattr(traffic, "WINDOW_MESSAGES", 4)
+    day.make(messages=10, topics=("orders",), seconds=0)
+    roll("traffic")
+    rows = Traffic.objects.order_by("first_offset")
+    assert [(row.first_offset, row.messages) for row in rows] == [(0, 4), (4, 4), (8, 2)]
+    assert_end_to_end()
+
+
+def test_the_minute_that_was_open_is_counted_again_as_a_whole(roll) -> None:
+    day.make(messages=10, topics=("orders",), seconds=0)
+    Partition.objects.update(next_offset=6)
+    later = Message.objects.filter(offset__gte=6)
+    offsets = list(later.order_by("offset").values_list("pk", flat=True))
+    later.update(offset=None)
+    roll("traffic")
+    assert [row.messages for row in Traffic.objects.all()] == [6]
+    for offset, pk in enumerate(offsets, start=6):
+        Message.objects.filter(pk=pk).update(offset=offset)
+    Partition.objects.update(next_offset=10)
+    roll("traffic")
+    assert traffic_rows() == day.traffic_by_hand()
+    assert_end_to_end()
+
+
+def test_what_is_purged_stays_counted_and_what_was_missed_is_said(roll) -> None:
+    day.make(messages=20, topics=("orders",), seconds=0)
+    partition = Partition.objects.get()
+    Partition.objects.update(next_offset=8)
+    roll("traffic")
+    # Purged: six that were counted, in a minute that is open still; and then more than that.
+    Partition.objects.update(first_offset=6, next_offset=12)
+    Message.objects.filter(offset__lt=6).delete()
+    roll("traffic")
+    Partition.objects.update(first_offset=15, next_offset=20)
+    Message.objects.filter(offset__lt=15).delete()
+    roll("traffic")
+    rows = Traffic.objects.order_by("first_offset")
+    assert [(row.first_offset, row.end_offset, row.messages) for row in rows] == [
+        (0, 8, 8),
+        (8, 12, 4),
+        (15, 20, 5),
+    ]
+    assert list(Run.objects.order_by("pk").values_list("missed", flat=True)) == [0, 0, 3]
+    roll("consumption")
+    before = day.everything()
+    Message.objects.all().delete()
+    Delivery.objects.filter(pk__in=Delivery.objects.values("pk")[:3]).delete()
+    Partition.objects.update(first_offset=20)
+    Position.objects.all().delete()
+    Run.objects.all().delete()
+    roll("traffic", "consumption")
+    assert day.everything() == before
+    assert partition.pk
+
+
+def test_a_hole_in_the_log_does_not_stop_the_roll_up(roll) -> None:
+    day.make(messages=12, topics=("orders",), seconds=30)
+    Message.objects.filter(offset__in=[0, 1, 2, 5, 6, 11]).delete()
+    roll("traffic")
+    assert_end_to_end()
+    assert sum(row.messages for row in Traffic.objects.all()) == 6
+    Message.objects.all().delete()
+    Partition.objects.update(next_offset=15)
+    roll("traffic")
+    assert Position.objects.get().next_offset == 15
+
+
+def test_a_delivery_that_was_open_is_counted_when_it_has_finished_before(roll) -> None:
+    """Its handler's transaction commits late, with the time of the statement before."""
+    day.make(messages=10, topics=("orders",))
+    group, partition = ConsumerGroup.objects.all()[0], Partition.objects.get()
+    claimed = timezone.now() - timedelta(minutes=10)
+    late = day.add_delivery(group, partition, (0, 4), claimed, took=None, thread="slow")
+    roll("consumption")
+    assert Run.objects.get().resume_at == claimed
+    roll("consumption")
+    assert not Consumption.objects.filter(thread="slow").exists()
+    finished = claimed + timedelta(minutes=1)
+    Delivery.objects.filter(pk=late.pk).update(state=State.DONE, progress=5, finished_at=finished)
+    roll("consumption")
+    assert consumption_rows() == day.consumption_by_hand()
+    assert Consumption.objects.get(thread="slow").consumed == 5
+    resumed = list(Run.objects.order_by("pk").values_list("resume_at", "until"))
+    assert [resume == until for resume, until in resumed] == [False, False, True]
+
+
+def test_an_open_delivery_older_than_a_window_does_not_hold_the_windows_up(
+    roll, monkeypatch
+) -> None:
+    from sparkjobs.jobs import consumption
+
+    begin = day.make(messages=10, topics=("orders",))
+    group, partition = ConsumerGroup.objects.all()[0], Partition.objects.get()
+    day.add_delivery(group, partition, (0, 4), begin, took=None)
+    monkeypatch.setattr(consumption, "LONGEST", timedelta(hours=2))
+    roll("consumption")
+    assert consumption_rows() == day.consumption_by_hand()
+
+
+def test_a_message_given_up_later_is_counted_where_it_failed_last(roll) -> None:
+    """max_retries was lowered: what waits is buried, and its last delivery notes it."""
+    day.make(messages=10, topics=("orders",))
+    roll("consumption")
+    group = ConsumerGroup.objects.get(name="mail")
+    last = Delivery.objects.filter(group=group, dead=0).order_by("-pk")[0]
+    Delivery.objects.filter(pk=last.pk).update(dead=1, failed=1, state=State.RETRY)
+    message = Message.objects.get(offset=last.last_offset)
+    day.add_letter(group, message, timezone.now())
+    roll("consumption")
+    assert {place: row[4] for place, row in consumption_rows().items()} == {
+        place: row[4] for place, row in day.consumption_by_hand().items()
+    }
+
+
+def test_the_backlog_is_the_lag_of_each_group(roll) -> None:
+    day.make(messages=20, topics=("orders", "flights"))
+    group, partition = ConsumerGroup.objects.all()[0], Partition.objects.all()[0]
+    group.cursors.update(next_offset=12)
+    claimed = timezone.now()
+    day.add_delivery(group, partition, (8, 11), claimed, took=None, progress=9)
+    group.retries.create(partition=partition, offset=3, attempt=2, due_at=claimed)
+    roll("backlog")
+    rows = {row.group_id: row for row in Backlog.objects.all()}
+    for lag in lags(ConsumerGroup.objects.all(), "default"):
+        row = rows[lag.group.pk]
+        assert (row.behind, row.open, row.waiting, row.dead) == (
+            *(lag.behind, lag.open, lag.waiting, lag.dead),
+        )
+        age = lag.age and lag.age.total_seconds()
+        assert row.age_seconds == (None if age is None else pytest.approx(age, abs=30))
+    assert (rows[group.pk].behind, rows[group.pk].trend) == (8, None)
+    # Seen once a minute, ever less: in two minutes it is done.
+    minute = rows[group.pk].minute
+    for ago, behind in ((2, 32), (1, 22)):
+        Backlog.objects.create(
+            group=group, minute=minute - ago * day.MINUTE, behind=behind, open=0, waiting=0, dead=0
+        )
+    roll("backlog")
+    row = Backlog.objects.filter(group=group).latest("minute")
+    assert row.trend is not None
+    assert row.trend < -3
+    assert row.clear_seconds is not None
+    assert 0 < row.clear_seconds < 600
+
+
+def test_hot_keys_are_those_of_the_hours_since_the_last_time(roll) -> None:
+    day.make(messages=40, topics=("orders",))
+    Message.objects.filter(offset__lt=15).update(key="hot")
+    roll("backlog")
+    first = HotKey.objects.order_by("hour", "place")[0]
+    assert (first.key, first.place) == ("hot", 1)
+    of_hour = Message.objects.filter(sequenced_at__gte=first.hour)
+    of_hour = of_hour.filter(sequenced_at__lt=first.hour + timedelta(hours=1))
+    hot = of_hour.filter(key="hot")
+    assert first.messages == hot.count()
+    assert first.bytes == sum(hot.values_list("size", flat=True))
+    assert first.share == pytest.approx(hot.count() / of_hour.count())
