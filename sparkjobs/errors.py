@@ -17,3 +17,11 @@ class BadOption(SparkJobsError):
 
 class Purged(SparkJobsError):
     """Messages that were asked for have been purged."""
+
+
+class Busy(SparkJobsError):
+    """Another run of the same job is at work."""
+
+
+class ArchiveDiffers(SparkJobsError):
+    """What is in the archive is not what it should be."""

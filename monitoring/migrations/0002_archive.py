@@ -34,6 +34,7 @@ class Migration(migrations.Migration):
                 ('replay', models.CharField(max_length=32, verbose_name='replay')),
                 ('source', models.PositiveIntegerField(verbose_name='source partition')),
                 ('offset', models.BigIntegerField(verbose_name='offset')),
+                ('target', models.PositiveIntegerField(verbose_name='target partition')),
                 ('key', streams.models.fields.NameField(max_length=255, null=True, verbose_name='key')),
                 ('tag', streams.models.fields.NameField(max_length=64, verbose_name='tag')),
                 ('headers', models.TextField(null=True, verbose_name='headers')),

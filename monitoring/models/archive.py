@@ -75,6 +75,7 @@ class ReplayedMessage(models.Model):
     replay = models.CharField(_("replay"), max_length=32)
     source = models.PositiveIntegerField(_("source partition"))
     offset = models.BigIntegerField(_("offset"))
+    target = models.PositiveIntegerField(_("target partition"))
     key = NameField(_("key"), max_length=MAX_KEY, null=True)
     tag = NameField(_("tag"), max_length=MAX_TAG)
     headers = models.TextField(_("headers"), null=True)  # noqa: DJ001 - None is not "null"

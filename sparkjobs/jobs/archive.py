@@ -18,7 +18,6 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from sparkjobs.config import Config
 from sparkjobs.database import (
     FOR_UPDATE,
-    NOW,
     Connection,
     connected,
     fetch,
@@ -38,7 +37,8 @@ from sparkjobs.manifest import (
 )
 from sparkjobs.session import session
 from sparkjobs.splits import Log, logs, offset_at
-from sparkjobs.tables import MICROSECONDS
+from sparkjobs.tables import EPOCH, MICROSECONDS
+from sparkjobs.windows import now
 
 # A pass of the sequencer takes its time before its lock: so much later none is from yesterday.
 CLOSED_AFTER = timedelta(minutes=10)
@@ -107,7 +107,7 @@ def _archive_day(
         for part in parts:
             # The files of a topic and a day are written by one run, and replaced as a whole.
             if other := recorded(connection, part.topic, day, day):
-                raise ArchiveDiffers(f"{part.topic} of {day} is in the archive: {list(other)[0]}")
+                raise ArchiveDiffers(f"{part.topic} of {day} is in the archive: {[*other]}")
     written = from_database(spark, config, parts).withColumn("date", F.lit(day.isoformat()))
     still_alone()
     (
@@ -126,9 +126,7 @@ def _archive_day(
 def from_database(spark: SparkSession, config: Config, parts: Iterable[Part]) -> DataFrame:
     """The messages of these parts, read afresh."""
     bounds = {part.partition_id: [part.first, part.end] for part in parts}
-    return (
-        spark.read.format("ems").options(config=config.path, bounds=json.dumps(bounds)).load()
-    )
+    return spark.read.format("ems").options(config=config.path, bounds=json.dumps(bounds)).load()
 
 
 def _record_topic(
@@ -161,37 +159,26 @@ def _locked(connection: Connection, log: Log) -> Log:
         lock = FOR_UPDATE[vendor_of(connection)]
         ((first, end),) = fetch(
             connection,
-            "SELECT `first_offset`, `next_offset` FROM `ems_partition` WHERE `id` = %s " + lock,
+            f"SELECT `first_offset`, `next_offset` FROM `ems_partition` WHERE `id` = %s {lock}",  # noqa: S608
             [log.id],
         )
     return Log(log.id, log.topic, log.number, first, end)
 
 
 def _yesterday(connection: Connection) -> date:
-    ((now,),) = fetch(
-        connection, "SELECT " + MICROSECONDS[vendor_of(connection)].format(_now(connection))
-    )
-    return (_at(now) - CLOSED_AFTER).date() - timedelta(days=1)
-
-
-def _now(connection: Connection) -> str:
-    return NOW[vendor_of(connection)]
+    return (now(connection) - CLOSED_AFTER).date() - timedelta(days=1)
 
 
 def _day_at(connection: Connection, log: Log, offset: int) -> date:
     """The day of the first message at this offset or after it."""
     at = MICROSECONDS[vendor_of(connection)].format("`sequenced_at`")
-    ((microseconds,),) = fetch(
+    ((since_epoch,),) = fetch(
         connection,
         f"SELECT {at} FROM `ems_msg` WHERE `partition_id` = %s AND `offset` >= %s"  # noqa: S608
         " ORDER BY `offset` LIMIT 1",
         [log.id, offset],
     )
-    return _at(microseconds).date()
-
-
-def _at(microseconds: int) -> datetime:
-    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
+    return (EPOCH + timedelta(microseconds=since_epoch)).date()
 
 
 def _after(day: date) -> datetime:

@@ -1,0 +1,166 @@
+"""Go through the whole history: every committed message, and every cluster group.
+
+Finds holes and repeats in the log and in what the groups did, deliveries that were lost, and
+breaks of order; exit status 1 if there are any. While everything runs, what moves from table to
+table may seem to be lost: so what is found is looked for a second time.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from sparkjobs.config import Config
+from sparkjobs.database import Connection, connected, fetch, vendor_of
+from sparkjobs.findings import HOLE
+from sparkjobs.group_audit import CURSORS, group_findings
+from sparkjobs.log_audit import LOGS, log_findings
+from sparkjobs.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES, only
+from sparkjobs.session import session
+from sparkjobs.splits import Log, logs
+from sparkjobs.tables import EPOCH, MICROSECONDS
+
+OF_DELIVERIES = (
+    *("id", "group_id", "partition_id", "first_offset", "last_offset", "progress", "kind"),
+    *("state", "claimed_at", "finished_at", "failed", "dead", "missing"),
+)
+OF_DEAD = ("group_id", "partition_id", "offset", "died_at", "redriven_at")
+MICROSECOND = timedelta(microseconds=1)
+# So many are printed.
+SHOWN = 1000
+
+
+@dataclass(frozen=True)
+class Found:
+    """One finding, with names."""
+
+    kind: str
+    where: str
+    first: int
+    last: int
+    detail: str
+
+    def __str__(self) -> str:
+        offsets = f"@{self.first}" + (f"-{self.last}" if self.last != self.first else "")
+        return f"{self.kind}: {self.where}{offsets}: {self.detail}"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """None: the whole history."""
+
+
+def run(config: Config, options: Namespace) -> int:
+    found, about = reconcile(session("reconcile"), config)
+    for finding in found[:SHOWN]:
+        print(finding)
+    print(f"{about}: {len(found):,} findings")
+    return int(bool(found))
+
+
+def reconcile(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
+    """All that is found twice, and what was looked at."""
+    found, about = _look(spark, config)
+    if found:
+        again = set(_look(spark, config)[0])
+        found = [finding for finding in found if finding in again]
+    return found, about
+
+
+def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
+    with connected(config) as connection:
+        # In this order: what a cursor has passed is in the log, and its deliveries are there.
+        cursors = _cursors(connection)
+        partitions = logs(connection)
+        groups = dict(fetch(connection, "SELECT `id`, `name` FROM `ems_group`"))
+        archived = _archive_findings(connection)
+    where = {log.id: f"{log.topic}/{log.number}" for log in partitions}
+    bounds = {log.id: [log.first, log.end] for log in partitions}
+    # Retries before deliveries: of what is done in between the deliveries are seen.
+    tables: dict[str, StructType] = {
+        "retries": only(RETRIES, "group_id", "partition_id", "offset"),
+        "dead": only(DEAD, *OF_DEAD),
+        "deliveries": only(DELIVERIES, *OF_DELIVERIES),
+    }
+    frames = {name: _load(spark, config, schema, table=name) for name, schema in tables.items()}
+    columns = only(MESSAGES, "partition_id", "offset", "sequenced_at")
+    messages = _load(spark, config, columns, bounds=json.dumps(bounds), purged="skip")
+    found = log_findings(messages, _logs(spark, partitions)).unionByName(
+        group_findings(**frames, cursors=spark.createDataFrame(cursors, CURSORS))
+    )
+    rows = found.toArrow().to_pylist() if partitions else []
+    purged = _purged_since(config, partitions)
+    named = {
+        Found(
+            row["kind"],
+            " on ".join(filter(None, [groups.get(row["group_id"]), where[row["partition_id"]]])),
+            row["first_offset"],
+            row["last_offset"],
+            row["detail"],
+        )
+        for row in rows
+        if row["last_offset"] >= purged.get(row["partition_id"], 0)
+    }
+    total = sum(log.end - log.first for log in partitions)
+    about = f"{total:,} messages of {len(partitions):,} partitions, {len(cursors):,} cursors"
+    order = sorted({*named, *archived}, key=lambda f: (f.where, f.first, f.kind, f.detail))
+    return order, about
+
+
+def _load(spark: SparkSession, config: Config, schema: StructType, **options: str) -> DataFrame:
+    return spark.read.format("ems").schema(schema).options(config=config.path, **options).load()
+
+
+def _logs(spark: SparkSession, partitions: list[Log]) -> DataFrame:
+    return spark.createDataFrame([(log.id, log.first, log.end) for log in partitions], LOGS)
+
+
+def _cursors(connection: Connection) -> list[tuple[Any, ...]]:
+    """As CURSORS: below the floor are no messages, or the deliveries may have been purged."""
+    greatest = {"mysql": "GREATEST", "sqlite": "MAX"}[vendor_of(connection)]
+    reset_at = MICROSECONDS[vendor_of(connection)].format("c.`reset_at`")
+    rows = fetch(
+        connection,
+        f"SELECT c.`group_id`, c.`partition_id`,"  # noqa: S608 - our names
+        f" {greatest}(c.`start_offset`, p.`first_offset`, c.`log_offset`), c.`next_offset`,"
+        f" g.`ordered`, {reset_at} FROM `ems_cursor` c"
+        " JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
+        " JOIN `ems_group` g ON g.`id` = c.`group_id`"
+        " WHERE c.`replay` = 0 AND g.`mode` = 'cluster'",
+    )
+    return [
+        (*place, bool(ordered), None if reset is None else EPOCH + reset * MICROSECOND)
+        for *place, ordered, reset in rows
+    ]
+
+
+def _purged_since(config: Config, partitions: list[Log]) -> dict[int, int]:
+    """The floors of partitions that were purged while we looked: below is nothing to be said."""
+    with connected(config) as connection:
+        return {log.id: log.first for log in logs(connection)} if partitions else {}
+
+
+def _archive_findings(connection: Connection) -> list[Found]:
+    """The archive holds, day after day, all that a partition says is archived."""
+    rows = fetch(
+        connection,
+        "SELECT `partition_id`, `topic`, `number`, `first_offset`, `end_offset`, `messages`"
+        " FROM `ems_monitoring_archive` ORDER BY `partition_id`, `first_offset`",
+    )
+    found = []
+    reached: dict[int, int] = {}
+    for partition_id, topic, number, first, end, messages in rows:
+        where = f"{topic}/{number}"
+        before = reached.get(partition_id, first)
+        if first > before:
+            found.append(Found(HOLE, where, before, first - 1, "not in the archive"))
+        if messages != end - first:
+            detail = f"the archive has {messages:,} of {end - first:,}"
+            found.append(Found(HOLE, where, first, end - 1, detail))
+        reached[partition_id] = end
+    return found

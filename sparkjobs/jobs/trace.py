@@ -1,0 +1,124 @@
+"""The whole way of a message, or of all messages with a key: sent, sequenced, claimed, done."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from sparkjobs.config import Config
+from sparkjobs.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES, only
+from sparkjobs.session import session
+
+OF_MESSAGES = (
+    *("partition_id", "topic", "partition", "offset", "message_id"),
+    *("key", "producer", "created_at", "sequenced_at"),
+)
+OF_DELIVERIES = (
+    *("id", "partition_id", "group", "first_offset", "last_offset", "progress", "kind", "attempt"),
+    *("client_id", "thread", "state", "claimed_at", "started_at", "finished_at", "error"),
+)
+OF_RETRIES = ("partition_id", "group", "offset", "attempt", "due_at", "last_error")
+OF_DEAD = ("partition_id", "group", "offset", "attempts", "error", "died_at", "redriven_at")
+
+# What happened to which message, when, where and by whom.
+EVENT = ("topic", "partition", "offset", "message_id", "at", "event", "group", "who", "detail")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--message", type=int, help="the id of a message")
+    which.add_argument("--key", help="the key of messages")
+    parser.add_argument("--topic", help="look in this topic only, which is quicker")
+
+
+def run(config: Config, options: Namespace) -> int:
+    spark = session("trace")
+    messages = _load(spark, config, "messages", only(MESSAGES, *OF_MESSAGES), options.topic)
+    if options.key is not None:
+        wanted = messages.where(F.col("key") == options.key)
+    else:
+        wanted = messages.where(F.col("message_id") == options.message)
+    events = trace(
+        wanted,
+        _load(spark, config, "deliveries", only(DELIVERIES, *OF_DELIVERIES), options.topic),
+        _load(spark, config, "retries", only(RETRIES, *OF_RETRIES), options.topic),
+        _load(spark, config, "dead", only(DEAD, *OF_DEAD), options.topic),
+    )
+    rows = events.toArrow().to_pylist()
+    for row in rows:
+        place = f"{row['topic']}/{row['partition']}@{row['offset']}"
+        words = [row["group"], row["event"], row["who"], row["detail"]]
+        at = row["at"].isoformat(sep=" ", timespec="microseconds")[:26] if row["at"] else "–"
+        print(at, place, f"#{row['message_id']}", *(word for word in words if word))
+    if not rows:
+        print("no such message is in the log")
+    return 0 if rows else 1
+
+
+def _load(
+    spark: SparkSession, config: Config, table: str, schema: object, topic: str | None
+) -> DataFrame:
+    reader = spark.read.format("ems").schema(schema).options(config=config.path, table=table)
+    # Whoever asks for a way wants what is there: a purge meanwhile is no error.
+    reader = reader.option("purged", "skip")
+    return (reader.option("topic", topic) if topic else reader).load()
+
+
+def trace(
+    messages: DataFrame, deliveries: DataFrame, retries: DataFrame, dead: DataFrame
+) -> DataFrame:
+    """All that happened to these messages, in order of time, message by message."""
+    few = F.broadcast(messages)
+    inside = F.col("offset").between(F.col("first_offset"), F.col("last_offset"))
+    claims = deliveries.join(few, "partition_id").where(inside)
+    client = F.concat_ws("@", "client_id", "thread")
+    about = F.concat_ws(" ", "kind", F.lit("attempt"), "attempt")
+    at_place = ["partition_id", "offset"]
+    waiting, letters = retries.join(few, at_place), dead.join(few, at_place)
+    return (
+        _event(messages, 0, "created_at", "sent", who=F.col("producer"))
+        .unionByName(_event(messages, 1, "sequenced_at", "sequenced"))
+        .unionByName(_event(claims, 2, "claimed_at", "claimed", True, client, about))
+        .unionByName(_event(claims, 3, "started_at", "started", True, client, about))
+        .unionByName(_event(claims, 4, "finished_at", outcome(), True, client, F.col("error")))
+        .unionByName(_event(letters, 5, "died_at", "dead", True, detail=F.col("error")))
+        .unionByName(_event(letters, 6, "redriven_at", "redriven", True))
+        .unionByName(_event(waiting, 7, "due_at", "retry due", True, detail=F.col("last_error")))
+        .orderBy("topic", "partition", "offset", "at", "step", "group")
+        .select(*EVENT)
+    )
+
+
+def outcome() -> Column:
+    """How a delivery ended for one of its offsets: progress is the first that is not settled."""
+    settled, one = F.col("offset") < F.col("progress"), F.col("kind") == "retry"
+    return (
+        F.when(F.col("state") == "DONE", "done")
+        .when(F.col("state") == "SKIPPED", "skipped")
+        .when(settled & ~one, "done, or failed on its own")
+        .when(F.col("state") == "RETRY", "failed")
+        .otherwise("released")
+    )
+
+
+def _event(
+    frame: DataFrame,
+    step: int,
+    at: str,
+    event: str | Column,
+    group: bool = False,
+    who: Column | None = None,
+    detail: Column | None = None,
+) -> DataFrame:
+    nothing = F.lit(None).cast("string")
+    return frame.where(F.col(at).isNotNull()).select(
+        *("topic", "partition", "offset", "message_id"),
+        F.col(at).alias("at"),
+        F.lit(step).alias("step"),
+        (F.lit(event) if isinstance(event, str) else event).alias("event"),
+        (F.col("group") if group else nothing).alias("group"),
+        (nothing if who is None else who).alias("who"),
+        (nothing if detail is None else detail).alias("detail"),
+    )

@@ -1,0 +1,284 @@
+"""Closed days go to the archive, verified, and come back byte for byte."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitoring.models import ArchivedDay, LedgerEntry, ReplayedMessage
+from sparkjobs.config import Config
+from sparkjobs.database import connected
+from sparkjobs.errors import ArchiveDiffers, BadConfig, BadOption, Busy
+from streams import Outgoing, send_many
+from streams.models import Access, Message, Partition, Topic
+from streams.sequencer import sequence
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+
+TODAY = datetime.now(UTC).date()
+DAYS = [TODAY - timedelta(days=back) for back in (3, 2, 1, 0)]
+
+BODIES = [{"n": [1, "né"]}, "text\r\n\x7f", b"\x00\xff'\\%s", "", {"big": "x" * 3000}]
+
+
+def history(topic: str = "flights", *, archive: bool = True, each: int = 5) -> Partition:
+    """Messages of four days, the last of them today."""
+    Topic.objects.create(name=topic, archive=archive)
+    outgoing = [
+        Outgoing(
+            topic,
+            BODIES[n % 5],
+            key=None if n % 3 else f"k{n}",
+            tag="" if n % 2 else "né w",
+            headers=None if n % 4 else {"b": "1", "a": "é"},
+        )
+        for n in range(each * len(DAYS))
+    ]
+    send_many(outgoing)
+    sequence("default")
+    for message in Message.objects.filter(partition__topic__name=topic):
+        assert message.offset is not None
+        noon = datetime.combine(DAYS[message.offset // each], time(12), tzinfo=UTC)
+        at = noon + timedelta(microseconds=message.offset)
+        Message.objects.filter(pk=message.pk).update(sequenced_at=at)
+    return Partition.objects.get(topic__name=topic)
+
+
+def run(spark: Any, config: Config, until: date | None = None) -> list[str]:
+    from sparkjobs.jobs.archive import archive
+
+    return list(archive(spark, config, until))
+
+
+def replay(spark: Any, config: Config, *, to: str = "flights", name: str | None = None) -> str:
+    from sparkjobs.jobs.replay import replay
+
+    return replay(spark, config, "flights", DAYS[0], DAYS[2], to, name)
+
+
+def content(**where: Any) -> list[tuple[Any, ...]]:
+    rows = Message.objects.filter(**where).order_by("offset", "id")
+    values = rows.values_list("body", "body_type", "key", "tag", "size", "headers")
+    return [(bytes(body), *rest) for body, *rest in values]
+
+
+def test_closed_days_are_archived_compared_recorded_and_only_then_free_to_be_purged(
+    spark: Any, config: Config
+) -> None:
+    partition, other = history(), history("orders", archive=False)
+    said = run(spark, config)
+    assert said == [f"flights {day}: 5 messages archived" for day in DAYS[:3]]
+    rows = list(ArchivedDay.objects.order_by("day"))
+    assert [(row.first_offset, row.end_offset, row.messages) for row in rows] == [
+        *((0, 5, 5), (5, 10, 5), (10, 15, 5))
+    ]
+    assert {row.topic for row in rows} == {"flights"}
+    partition.refresh_from_db()
+    other.refresh_from_db()
+    assert (partition.archived_offset, other.archived_offset) == (15, 0)
+    files = list(Path(config.archive).glob("date=*/topic=flights/*.zstd.parquet"))
+    assert {file.parent.parent.name for file in files} == {f"date={day}" for day in DAYS[:3]}
+    assert run(spark, config) == ["nothing to archive"]
+
+
+def test_an_archived_message_has_every_column_that_it_had(
+    spark: Any, config: Config, read: Any
+) -> None:
+    from sparkjobs.manifest import in_archive
+
+    history()
+    expected = read(topic="flights", end=15).toArrow().sort_by("offset").to_pylist()
+    run(spark, config)
+    found = in_archive(spark, config, "flights", *DAYS).toArrow().sort_by("offset").to_pylist()
+    assert found == expected
+    assert len(found) == 15
+
+
+def test_a_day_that_is_not_closed_is_refused(spark: Any, config: Config) -> None:
+    history()
+    with pytest.raises(BadOption, match="not closed"):
+        run(spark, config, TODAY)
+    assert run(spark, config, DAYS[0]) == [f"flights {DAYS[0]}: 5 messages archived"]
+
+
+def test_a_killed_run_leaves_files_that_the_next_one_replaces(
+    spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sparkjobs.jobs import archive
+
+    partition = history()
+
+    def killed(*arguments: object) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(archive, "fingerprints", killed)  # after the files, before the comparison
+        run(spark, config)
+    assert list(Path(config.archive).rglob("*.parquet"))
+    partition.refresh_from_db()
+    assert (partition.archived_offset, ArchivedDay.objects.count()) == (0, 0)
+    run(spark, config)
+    assert ArchivedDay.objects.count() == 3
+    files = Path(config.archive).glob(f"date={DAYS[0]}/topic=flights/*.parquet")
+    assert spark.read.parquet(*map(str, files)).count() == 5
+
+
+def test_files_that_differ_are_not_recorded(
+    spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from sparkjobs.jobs import archive
+
+    partition = history()
+    honest = archive.from_database
+    calls: list[int] = []
+
+    def first_time_wrong(*arguments: Any) -> Any:
+        calls.append(1)
+        frame = honest(*arguments)
+        wrong = F.when(F.col("offset") == 3, F.lit("k")).otherwise(F.col("key"))
+        return frame.withColumn("key", wrong) if len(calls) == 1 else frame
+
+    monkeypatch.setattr(archive, "from_database", first_time_wrong)
+    with pytest.raises(ArchiveDiffers, match=str(DAYS[0])):
+        run(spark, config)
+    partition.refresh_from_db()
+    assert (partition.archived_offset, ArchivedDay.objects.count()) == (0, 0)
+
+
+def test_of_two_runs_at_a_time_one_is_refused(spark: Any, config: Config) -> None:
+    from sparkjobs.lock import alone
+
+    history()
+    with alone(config, "archive"), pytest.raises(Busy, match="another run of archive"):
+        run(spark, config)
+    assert run(spark, config)[0] == f"flights {DAYS[0]}: 5 messages archived"
+
+
+def test_archive_then_purge_then_replay_gives_back_every_message(
+    spark: Any, config: Config
+) -> None:
+    partition = history()
+    expected = content(offset__lt=15)
+    run(spark, config)
+    Message.objects.filter(partition=partition, offset__lt=15).delete()
+    Partition.objects.filter(pk=partition.pk).update(first_offset=15)
+    assert "15 messages sent" in replay(spark, config)
+    assert content(offset=None) == expected
+    sequence("default")
+    assert content(offset__gte=20) == expected
+    producers = Message.objects.filter(offset__gte=20).order_by("offset")
+    assert [m.producer for m in producers] == [f"replay@flights/0@{n}" for n in range(15)]
+    assert ReplayedMessage.objects.count() == 0
+
+
+def test_a_replay_is_done_once_unless_it_is_given_another_name(spark: Any, config: Config) -> None:
+    history()
+    run(spark, config)
+    replay(spark, config)
+    assert "was done before" in replay(spark, config)
+    assert Message.objects.filter(offset=None).count() == 15
+    assert "15 messages sent" in replay(spark, config, name="again")
+    assert Message.objects.filter(offset=None).count() == 30
+    assert LedgerEntry.objects.count() == 2
+
+
+def test_a_replay_that_is_killed_before_its_end_sends_nothing_and_then_all(
+    spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sparkjobs.jobs import replay as job
+
+    history()
+    run(spark, config)
+    honest = job._send
+
+    def killed(*arguments: Any) -> int:
+        honest(*arguments)
+        raise KeyboardInterrupt  # before the commit
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(job, "_send", killed)
+        replay(spark, config)
+    assert Message.objects.filter(offset=None).count() == 0
+    assert LedgerEntry.objects.count() == 0
+    assert ReplayedMessage.objects.count() == 15  # what it had gathered
+    assert "15 messages sent" in replay(spark, config)
+    assert Message.objects.filter(offset=None).count() == 15
+
+
+def test_messages_with_a_key_go_where_live_ones_with_this_key_go(
+    spark: Any, config: Config
+) -> None:
+    history()
+    run(spark, config)
+    target = Topic.objects.create(name="copy")
+    for number in (1, 2):
+        Partition.objects.create(topic=target, number=number)
+    replay(spark, config, to="copy")
+    from streams.partitions import partition_of
+
+    rows = Message.objects.filter(partition__topic=target).select_related("partition")
+    keyed = [message for message in rows if message.key]
+    assert len(keyed) == 5
+    for message in keyed:
+        assert message.partition.number == partition_of(str(message.key), 3)
+
+
+def test_a_replay_of_what_is_not_there_or_may_not_be_sent_says_so(
+    spark: Any, config: Config
+) -> None:
+    history()
+    with pytest.raises(BadOption, match="is archived to offset 0, not to 15"):
+        replay(spark, config)
+    run(spark, config)
+    with pytest.raises(BadOption, match="no topic 'nowhere' that may be written to"):
+        replay(spark, config, to="nowhere")
+    Topic.objects.update(access=Access.READ_ONLY)
+    with pytest.raises(BadOption, match="may be written to"):
+        replay(spark, config)
+    assert Message.objects.filter(offset=None).count() == 0
+
+
+def test_files_that_have_changed_since_are_not_replayed(spark: Any, config: Config) -> None:
+    history()
+    run(spark, config)
+    for file in Path(config.archive).glob(f"date={DAYS[1]}/topic=flights/*.parquet"):
+        file.unlink()
+    with pytest.raises(ArchiveDiffers, match=f"flights {DAYS[1]}"):
+        replay(spark, config)
+    assert Message.objects.filter(offset=None).count() == 0
+
+
+def test_without_a_folder_for_it_there_is_no_archive(config: Config, tmp_path: Path) -> None:
+    from sparkjobs.manifest import folder
+
+    with pytest.raises(BadConfig, match="must name the archive"):
+        folder(Config(config.path, config.vendor, config.database))
+
+
+def test_offsets_that_are_missing_in_the_log_are_said(spark: Any, config: Config) -> None:
+    history()
+    Message.objects.filter(offset__in=(0, 7)).delete()
+    said = run(spark, config)
+    assert said[0] == (
+        f"flights {DAYS[0]}: 4 messages archived, 1 offsets are not in the log: run reconcile"
+    )
+    assert ArchivedDay.objects.get(day=DAYS[0]).messages == 4
+    assert json.dumps(str(DAYS[1])) in json.dumps(said[1])
+
+
+def test_topics_are_found_by_their_exact_names_in_the_archive(spark: Any, config: Config) -> None:
+    from sparkjobs.manifest import in_archive
+
+    for name in ("007", "a=b/c %", "Flights"):
+        history(name, each=1)
+    run(spark, config, DAYS[0])
+    with connected(config):
+        for name in ("007", "a=b/c %", "Flights"):
+            rows = in_archive(spark, config, name, DAYS[0]).toArrow().to_pylist()
+            assert [(row["topic"], row["offset"]) for row in rows] == [(name, 0)]
