@@ -120,11 +120,12 @@ def _irregular(log: MessageQuerySet, where: str, start: int, end: int) -> Iterat
 def _group(position: Position, using: str) -> Window:
     """Invariants 3 and 4: what a group has passed is covered, and what has failed is kept."""
     cursors = Cursor.objects.using(using).select_related("group", "partition__topic")
-    position = _next_row(position, cursors.filter(replay=0))
+    position = _next_row(position, cursors)
     cursor = cursors.filter(pk=position.row).first()
     if cursor is None:
         return Window([], position.next_stage())
-    start = max(position.offset, cursor.start_offset, cursor.partition.first_offset)
+    floor = max(cursor.start_offset, cursor.partition.first_offset, cursor.log_offset)
+    start = max(position.offset, floor)
     end = min(start + WINDOW, cursor.next_offset)
     account = Account(cursor, position.offset, end, position.covered, using)
     findings = list(account.findings())

@@ -41,6 +41,18 @@ class UnknownTopic(StreamsError):
     """There is no such topic, and autoCreateTopic is off."""
 
 
+class TopicExists(StreamsError):
+    """There is a topic of this name."""
+
+
+class TopicInUse(StreamsError):
+    """The topic cannot be deleted at present."""
+
+
+class InvalidPartitions(StreamsError, ValueError):
+    """A topic has 1 … 1000 partitions, and they only grow."""
+
+
 class TopicDenied(StreamsError):
     """The topic does not accept this kind of access at present."""
 

@@ -15,7 +15,9 @@ from streams.models import (
     Cursor,
     DeadMessage,
     Delivery,
+    Kind,
     Message,
+    Mode,
     RetryMessage,
     UtcNow,
 )
@@ -31,7 +33,7 @@ class Lag:
     """One group, as it is now. Counts of messages; what is unknown is None, never 0."""
 
     group: ConsumerGroup
-    behind: int | None  # sequenced and not claimed yet; None: the group has no cursor
+    behind: int | None  # sequenced and not claimed yet; None: no cursor tells (broadcast)
     open: int  # claimed and not settled yet
     waiting: int  # to be retried
     dead: int  # dead letters not redriven
@@ -46,7 +48,9 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
     """
     chosen = list(groups)
     ids = [group.pk for group in chosen]
-    cursors = Cursor.objects.using(using).filter(replay=0, group__in=ids)
+    # A broadcast group has none: its clients keep their positions to themselves.
+    with_cursors = [group.pk for group in chosen if group.mode != Mode.BROADCAST]
+    cursors = Cursor.objects.using(using).filter(replay=0, group__in=with_cursors)
     behind = _by_group(
         cursors.values("group").annotate(n=Sum(F("partition__next_offset") - F("next_offset")))
     )
@@ -60,7 +64,10 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
     consumers = _by_group(clients.values("group").annotate(n=Count("pk")))
     oldest = _oldest(
         cursors.values_list("group", "partition", "next_offset"),
-        claimed.values_list("group", "partition").annotate(m=Min("progress")),
+        # What is replayed is old by itself.
+        claimed.exclude(kind=Kind.REPLAY)
+        .values_list("group", "partition")
+        .annotate(m=Min("progress")),
         retries.values_list("group", "partition").annotate(m=Min("offset")),
     )
     ages = _ages(oldest, using)

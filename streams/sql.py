@@ -483,7 +483,7 @@ def delete_by_id(vendor: str, table: str, ids: Iterable[int], condition: str = "
     which = f"`id` IN ({_numbers(ids)}) AND {condition}"
     if vendor == SQLITE:
         return f"DELETE FROM `{table}` WHERE {which}"  # noqa: S608
-    return f"DELETE `{table}` FROM `{table}` {USE_PRIMARY[vendor]} WHERE {which}"  # noqa: S608
+    return f"DELETE `{table}` FROM `{table}` {USE_PRIMARY[vendor]} WHERE {which}"
 
 
 # Of a partition, and below this offset: in the log, so never in the inbox.

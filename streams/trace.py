@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from django.utils.translation import gettext as _
 
@@ -16,6 +17,7 @@ from streams.models import (
     RetryMessage,
     State,
 )
+from streams.skips import skips
 from streams.snapshot import snapshot
 
 
@@ -44,39 +46,51 @@ def _trace(group: ConsumerGroup, message: Message, using: str) -> GroupTrace:
         return GroupTrace(group, state=_("not sequenced yet"))
     place = {"group": group.pk, "partition": message.partition_id}
     claims = Delivery.objects.using(using).covering(group.pk, message.partition_id, offset)
-    deliveries = list(claims.order_by("id"))
+    passed = skips(group.pk, message.partition_id, offset, offset, using)
+    deliveries = sorted({*claims, *passed}, key=lambda delivery: delivery.pk)
     retry = RetryMessage.objects.using(using).filter(**place, offset=offset).first()
     letters = DeadMessage.objects.using(using).filter(**place, offset=offset)
     dead = list(letters.defer("body", "traceback").order_by("id"))
-    cursor = Cursor.objects.using(using).filter(**place, replay=0).first()
+    cursors = list(Cursor.objects.using(using).filter(**place).order_by("replay"))
     return GroupTrace(
-        group, deliveries, retry, dead, _state(offset, cursor, deliveries, retry, dead)
+        group, deliveries, retry, dead, _state(offset, cursors, deliveries, retry, dead)
     )
 
 
 def _state(
     offset: int,
-    cursor: Cursor | None,
+    cursors: list[Cursor],
     deliveries: list[Delivery],
     retry: RetryMessage | None,
     dead: list[DeadMessage],
 ) -> str:
     """What the group is about to do with the message, or has done last."""
     if retry and retry.delivery_id is None:
-        values = {"attempt": retry.attempt, "at": f"{retry.due_at:%Y-%m-%d %H:%M:%S}"}
-        return _("attempt %(attempt)d due at %(at)s UTC") % values
+        return _due(retry.attempt, retry.due_at)
     last = deliveries[-1] if deliveries else None
     if last and last.state == State.START and offset >= last.progress:
         return _("being handled")
+    cursor = next((cursor for cursor in cursors if not cursor.replay), None)
+    if cursor and offset >= cursor.next_offset:
+        if cursor.blocked_until and offset == cursor.next_offset:  # of an ordered group
+            return _due(cursor.attempt, cursor.blocked_until)
+        # Also what was done before a reset.
+        return _("waiting to be claimed again") if last else _("waiting to be claimed")
+    for replay in cursors:
+        if replay.stop_offset and replay.next_offset <= offset < replay.stop_offset:
+            return _("waiting to be claimed by replay %d") % replay.replay
     if any(letter.redriven_at is None for letter in dead):
         return _("dead")
     if last:
         return _outcome(offset, last, was_redriven=bool(dead))
     if cursor is None or offset < cursor.start_offset:
         return _("before the start of the group")
-    if offset >= cursor.next_offset:
-        return _("waiting to be claimed")
     return _("unknown: its log is gone")
+
+
+def _due(attempt: int, at: datetime) -> str:
+    values = {"attempt": attempt, "at": f"{at:%Y-%m-%d %H:%M:%S}"}
+    return _("attempt %(attempt)d due at %(at)s UTC") % values
 
 
 def _outcome(offset: int, last: Delivery, *, was_redriven: bool) -> str:

@@ -120,6 +120,17 @@ class StreamsCommand(BaseCommand):
             raise CommandError(_("There is no group %s.") % wanted)
         return found
 
+    def group(self, name: str, topic: str | None = None) -> ConsumerGroup:
+        """The one group of this name, on this topic if it is on several."""
+        found = self.groups(name, topic)
+        if len(found) > 1:
+            topics = ", ".join(one.topic.name for one in found)
+            raise CommandError(
+                _("%(group)s is on several topics: say which with --topic (%(topics)s).")
+                % {"group": name, "topics": topics}
+            )
+        return found[0]
+
 
 class Encoder(DjangoJSONEncoder):
     """Durations as seconds: they are for programs."""

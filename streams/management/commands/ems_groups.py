@@ -3,21 +3,25 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from streams.lag import Lag, lags
-from streams.management.base import StreamsCommand, add_dry_run
+from streams.management.base import add_dry_run
+from streams.management.replays import ReplayVerbs
+from streams.management.resets import ResetVerb
 from streams.models import ConsumerGroup
 
 
-class Command(StreamsCommand):
-    help = "The consumer groups: how far behind they are; pause, resume and delete them."
+class Command(ResetVerb, ReplayVerbs):
+    help = "The consumer groups: how far behind they are; pause, resume, reset and delete them."
     verbs = {
         "list": gettext_lazy("all groups with their lag"),
         "pause": gettext_lazy("claim nothing more; what runs is finished"),
         "resume": gettext_lazy("go on claiming"),
+        "reset": gettext_lazy("go on from another place in the log, or back to the last one"),
+        "replay": gettext_lazy("see a part of the log, or one message, again"),
+        "replays": gettext_lazy("how far replays are"),
         "delete": gettext_lazy("forget a group with its position, retries and dead letters"),
     }
 
@@ -36,11 +40,23 @@ class Command(StreamsCommand):
 
     def do_list(self, *, topic: str | None, **options: Any) -> None:
         self.show(
-            ("group", "topic", "state", "consumers", "behind", "open", "retries", "dead", "age"),
+            (
+                "group",
+                "topic",
+                "mode",
+                "state",
+                "consumers",
+                "behind",
+                "open",
+                "retries",
+                "dead",
+                "age",
+            ),
             (
                 (
                     lag.group.name,
                     lag.group.topic.name,
+                    lag.group.mode,
                     _state(lag),
                     lag.consumers,
                     lag.behind,
@@ -62,14 +78,7 @@ class Command(StreamsCommand):
         self.tell(_("resumed: %d") % count, resumed=count)
 
     def do_delete(self, *, group: str, topic: str | None, dry_run: bool, **options: Any) -> None:
-        found = self.groups(group, topic)
-        if len(found) > 1:
-            topics = ", ".join(one.topic.name for one in found)
-            raise CommandError(
-                _("%(group)s is on several topics: say which with --topic (%(topics)s).")
-                % {"group": group, "topics": topics}
-            )
-        (row,) = found
+        row = self.group(group, topic)
         name, contents = str(row), row.contents()
         if not dry_run:
             row.forget(self._show_deleted)
