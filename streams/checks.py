@@ -6,9 +6,11 @@ connection. docs/operations.md says what each means and what to do.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -18,8 +20,8 @@ from django.utils.translation import gettext as _
 
 from streams.conf import DEFAULTS, settings, system
 from streams.errors import StreamsError
-from streams.models import Topic
-from streams.registry import autodiscover
+from streams.models import Mode, Topic
+from streams.registry import autodiscover, registrations
 from streams.server import Server, missing_tables
 
 MARIADB_AT_LEAST, MYSQL_AT_LEAST = (10, 6), (8, 0, 11)
@@ -38,7 +40,12 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
     except (StreamsError, TypeError) as error:
         hint = _("See docs/settings.md, and the consumers.py of your apps.")
         return [Error(str(error), hint=hint, id="ems.E001")]
-    return [*_alias(settings().DATABASE), *_redis(settings().REDIS), *_celery()]
+    return [
+        *_alias(settings().DATABASE),
+        *_redis(settings().REDIS),
+        *_state_dir(Path(settings().STATE_DIR)),
+        *_celery(),
+    ]
 
 
 @register("ems", "database")
@@ -116,6 +123,36 @@ def _redis(cache: str | None) -> Iterator[CheckMessage]:
             _("EMS['REDIS'] names the cache %r, and django-redis is not installed.") % cache,
             hint=_("pip install django-ems[redis], or set it to None."),
             id="ems.E006",
+        )
+
+
+def _state_dir(directory: Path) -> Iterator[CheckMessage]:
+    """Only warnings: other processes of the project may neither need it nor have it."""
+    listening = [r for r in registrations() if r.mode == Mode.BROADCAST]
+    if not listening:
+        return
+    groups = ", ".join(sorted({registration.group for registration in listening}))
+    above = (directory, *directory.absolute().parents)
+    there = next(path for path in above if os.access(path, os.F_OK))
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        yield Warning(
+            _("EMS['STATE_DIR'] %(path)s is not to be written; positions of %(groups)s go there.")
+            % {"path": directory, "groups": groups},
+            hint=_(
+                "A folder on a disk that stays, of the user that runs ems_consume. Nothing is to be"
+                " done where no broadcast consumer runs."
+            ),
+            id="ems.W009",
+        )
+    if not directory.is_absolute():
+        yield Warning(
+            _("EMS['STATE_DIR'] %(path)s is relative; positions of %(groups)s go there.")
+            % {"path": directory, "groups": groups},
+            hint=_(
+                "Make it absolute: started from another folder, a client begins as a new one, and"
+                " misses what has come meanwhile."
+            ),
+            id="ems.W010",
         )
 
 

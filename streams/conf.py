@@ -72,6 +72,8 @@ class Settings:
             raise ConfigurationError(
                 _("EMS['RETRY_DELAYS'] must be a list of one or more numbers of seconds > 0.")
             )
+        if not isinstance(self.STATE_DIR, str | Path) or not str(self.STATE_DIR):
+            raise ConfigurationError(_("EMS['STATE_DIR'] must be the path of a folder."))
         if self.DATABASE not in django_settings.DATABASES:
             raise ConfigurationError(_("EMS['DATABASE'] %r is not in DATABASES.") % self.DATABASE)
         if self.REDIS is not None and self.REDIS not in django_settings.CACHES:

@@ -122,7 +122,7 @@ class UnknownReplay(StreamsError):
 
 
 class StateUnusable(StreamsError):
-    """EMS["STATE_DIR"] cannot be read or written, and a broadcast consumer keeps its position there."""
+    """EMS["STATE_DIR"] is not to be used, and broadcast consumers keep their positions there."""
 
 
 class NameTaken(StreamsError):

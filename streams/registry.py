@@ -136,11 +136,11 @@ def consumer(
     _require(isinstance(atomic, bool), "atomic", "True / False")
     _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")
     wanted = tuple(validated_name(tag, "tag", MAX_TAG) for tag in tags)
-    if mode == "broadcast" and (ordered or atomic or max_retries is not None):
+    if mode == "broadcast" and (ordered or atomic or threads or max_retries is not None):
         raise InvalidConsumer(
             _(
-                "A broadcast consumer has no retries and no order to keep: leave out ordered,"
-                " atomic and max_retries."
+                "A broadcast consumer has one thread, which keeps the order of each partition, and"
+                " no retries: leave out ordered, atomic, threads and max_retries."
             )
         )
     begin = start or ("latest" if mode == "broadcast" else "earliest")

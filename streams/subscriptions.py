@@ -65,6 +65,8 @@ def limits(
 
 
 def threads(registration: Registration, using: str, overrides: Overrides) -> int:
+    if registration.mode == Mode.BROADCAST:
+        return 1  # who reads all of a partition in order can only be one
     return int(
         _first(overrides.threads, registration.threads, conf.system("consumerThreads", using))
     )

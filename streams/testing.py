@@ -30,12 +30,16 @@ from streams.models import (
     Cursor,
     Delivery,
     Message,
+    Mode,
     RetryMessage,
 )
 from streams.registry import Registration, autodiscover, registrations
+from streams.runtime.broadcast.handling import BroadcastHandling
+from streams.runtime.broadcast.reader import Reader
+from streams.runtime.broadcast.rows import RowPositions
 from streams.runtime.handling import Handling, Outcome
 from streams.sequencer import sequence
-from streams.subscriptions import limits, subscribe
+from streams.subscriptions import Limits, limits, subscribe
 
 
 @dataclass
@@ -126,7 +130,23 @@ def _claimer(registration: Registration, alias: str) -> Claimer:
 
 def _handle_all(registration: Registration, claimer: Claimer, alias: str) -> Iterator[Outcome]:
     current = limits(claimer.group, registration, alias)
+    if registration.mode == Mode.BROADCAST:
+        yield from _broadcast(claimer.group, registration, current, alias)
+        return
     while retry := claimer.claim_retry(current.consume_timeout):
         yield Handling(retry[0], registration, current, retry=retry[1]).run()
     while delivery := claimer.claim(current.batch, current.consume_timeout):
         yield Handling(delivery, registration, current).run()
+
+
+def _broadcast(
+    group: ConsumerGroup, registration: Registration, current: Limits, alias: str
+) -> Iterator[Outcome]:
+    reader = Reader(group, registration.topic, RowPositions(group, alias), alias)
+    reader.begin()
+    while delivery := reader.take(current.batch):
+        outcome = BroadcastHandling(delivery, registration, current, reader).run()
+        if delivery.progress > delivery.first_offset:
+            yield outcome
+    if reader.missed:
+        yield Outcome(missing=reader.missed)

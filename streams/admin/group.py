@@ -21,7 +21,15 @@ from streams.admin.listing import StreamsChangeList
 from streams.conf import database
 from streams.errors import GroupActive
 from streams.lag import lags
-from streams.models import Consumer, ConsumerGroup, Cursor, DeadMessage, Delivery, RetryMessage
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Mode,
+    RetryMessage,
+)
 
 # Deleting more than so many rows takes longer than a web request should.
 FORGET_AT_MOST = 20_000
@@ -54,6 +62,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
     list_display = (
         "name",
         linked("topic", _("topic")),
+        "kind",
         "state",
         "behind",
         "open",
@@ -145,6 +154,12 @@ class ConsumerGroupAdmin(StreamsAdmin):
     def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         group = super().get_object(request, *args, **kwargs)
         return group and with_lag([group])[0]
+
+    @admin.display(description=_("mode"))
+    def kind(self, row: ConsumerGroup) -> str:
+        if row.mode == Mode.BROADCAST:
+            return _t("broadcast")
+        return _t("ordered") if row.ordered else _t("cluster")
 
     @admin.display(description=_("state"))
     def state(self, row: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 
 from streams.conf import FRESH_SECONDS
@@ -44,6 +45,13 @@ class Feed:
             self._fresh_until = time.monotonic() + FRESH_SECONDS
         return self._limits
 
+    def behind(self, ends: Mapping[int, Mapping[int, int]]) -> bool:
+        """Whether there is something to read that no cursor tells of (see broadcast.feed).
+
+        ``ends``: topic → partition → next offset.
+        """
+        return False
+
     def consume_timeout(self) -> timedelta:
         """Of the calls that may be running now."""
         return (self._limits or self._in_force(self.group)).consume_timeout
@@ -68,6 +76,9 @@ class Feed:
             self._condition.wait_for(lambda: self._woken or self._stopping, seconds)
             self._idle -= 1
             self._woken = False
+
+    def describe(self) -> str:
+        return f"{self.name}: {self.registration.name}, {self.threads} threads"
 
     def stop(self) -> None:
         with self._condition:

@@ -44,7 +44,8 @@ class Heartbeat:
         for handling in handlings:
             left = handling.time_left()
             if left > timedelta(0):
-                self._extend(handling, left)
+                if handling.delivery.pk is not None:  # that of a broadcast consumer has no lease
+                    self._extend(handling, left)
             elif left < -HUNG_GRACE:
                 # The call cannot be interrupted, only left behind with its process.
                 self._lifecycle.fail(f"a call of {handling.registration.name} hangs")

@@ -12,7 +12,11 @@ from django.db import connections
 from streams.conf import settings
 from streams.errors import ConfigurationError
 from streams.maintenance import SWEEP_EVERY, sweep_if_due
+from streams.models import Mode
 from streams.registry import Registration
+from streams.runtime.broadcast.feed import BroadcastFeed
+from streams.runtime.broadcast.file import DEFAULT_NAME
+from streams.runtime.broadcast.worker import BroadcastWorker
 from streams.runtime.client import Client
 from streams.runtime.database import KEEPER_PREFIX, IdleLimit
 from streams.runtime.feed import Feed
@@ -44,6 +48,7 @@ class Supervisor:
         *,
         overrides: Overrides = Overrides(),  # noqa: B008 - immutable
         drain: bool = False,
+        client: str = DEFAULT_NAME,
         say: Callable[[str], None] = logger.info,
     ) -> None:
         if not registrations:
@@ -55,7 +60,7 @@ class Supervisor:
         self._idle_limit = IdleLimit(using)
         # First: with the project's AUTOCOMMIT off, the groups would never be committed.
         self._idle_limit.install()
-        self._feeds = [Feed(registration, using, overrides) for registration in registrations]
+        self._feeds = _feeds(registrations, using, overrides, client)
         for feed in self._feeds:
             self._idle_limit.allow(feed.consume_timeout())
         self._client = Client([feed.group.pk for feed in self._feeds], using)
@@ -106,7 +111,8 @@ class Supervisor:
         for feed in self._feeds:
             self._lifecycle.on_stop(feed.stop)
             for number in range(feed.threads):
-                worker = Worker(
+                kind = BroadcastWorker if isinstance(feed, BroadcastFeed) else Worker
+                worker = kind(
                     feed,
                     number,
                     client=self._client,
@@ -117,7 +123,7 @@ class Supervisor:
                     using=self._using,
                 )
                 self._workers.append(worker)
-            self._say(f"  {feed.name}: {feed.registration.name}, {feed.threads} threads")
+            self._say(f"  {feed.describe()}")
         self._say(f"Consumer {self._client.client_id}: up to {self.budget()} database connections.")
         for thread in (*self._keepers, *self._workers):
             thread.start()
@@ -150,6 +156,15 @@ class Supervisor:
         limit = time.monotonic() + LEAVE_SECONDS
         for thread in (*self._keepers, leave):
             thread.join(timeout=max(0.0, limit - time.monotonic()))
+        self._close_broadcasts()
+
+    def _close_broadcasts(self) -> None:
+        """Say what they did; a name is free when its thread has ended, or else with the process."""
+        for feed in self._feeds:
+            if isinstance(feed, BroadcastFeed):
+                self._say(f"  {feed.report()}")
+                if not any(worker.is_alive() for worker in self._workers):
+                    feed.close()
 
     def _deregister(self) -> None:
         try:
@@ -158,3 +173,23 @@ class Supervisor:
             logger.exception("Could not deregister; the lease will end by itself")
         finally:
             connections.close_all()
+
+
+
+def _feeds(
+    registrations: Sequence[Registration], using: str, overrides: Overrides, client: str
+) -> list[Feed]:
+    """Their feeds; none keeps a client's name if another one cannot be had."""
+    feeds: list[Feed] = []
+    try:
+        for registration in registrations:
+            if registration.mode == Mode.BROADCAST:
+                feeds.append(BroadcastFeed(registration, using, overrides, client))
+            else:
+                feeds.append(Feed(registration, using, overrides))
+    except BaseException:
+        for feed in feeds:
+            if isinstance(feed, BroadcastFeed):
+                feed.close()
+        raise
+    return feeds

@@ -18,13 +18,15 @@ from streams.sequencer import sequence
 pytestmark = pytest.mark.django_db
 
 
-def cells(client, group):
+COLUMNS = ("state", "behind", "open", "waiting", "dead", "age")
+
+
+def cells(client, group, *names):
     """The row of a group in the list: {column: value}."""
     response = client.get(reverse("admin:ems_consumergroup_changelist"))
     (row,) = [row for row in response.context["cl"].result_list if row.pk == group.pk]
     shown = response.context["cl"].model_admin
-    names = ("state", "behind", "open", "waiting", "dead", "age")
-    return {name: getattr(shown, name)(row) for name in names}
+    return {name: getattr(shown, name)(row) for name in names or COLUMNS}
 
 
 def test_the_list_shows_each_part_of_the_lag(world, as_role):
@@ -44,6 +46,16 @@ def test_the_list_shows_each_part_of_the_lag(world, as_role):
     assert cells(client, world.billing)["dead"] == 2
     ConsumerGroup.objects.pause()
     assert cells(client, world.mail)["state"] == "paused"
+
+
+def test_how_far_a_broadcast_group_is_is_unknown(world, as_role):
+    ConsumerGroup.objects.filter(pk=world.billing.pk).update(mode="broadcast")
+    ConsumerGroup.objects.filter(pk=world.slow.pk).update(ordered=True)
+    client = as_role("viewer")
+    shown = cells(client, world.billing, "kind", "behind", "age")
+    assert shown == {"kind": "broadcast", "behind": "–", "age": "–"}
+    assert cells(client, world.slow, "kind") == {"kind": "ordered"}
+    assert cells(client, world.mail, "kind") == {"kind": "cluster"}
 
 
 def test_what_is_unknown_is_a_dash(world, as_role):

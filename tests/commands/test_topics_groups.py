@@ -69,6 +69,7 @@ def test_groups_are_listed_with_their_lag(parsed: Callable[..., Any]) -> None:
     assert row == {
         "group": "mail",
         "topic": "orders",
+        "mode": "cluster",
         "state": "no consumer",
         "consumers": 0,
         "behind": 1,

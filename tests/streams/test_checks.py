@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.core.management import call_command
 from django.db import connection, connections
 from pytest_django import Settings
 
-from streams import checks, conf, consumer
+from streams import checks, conf, consumer, registry
 from streams.checks import check_database, check_settings
 from streams.models import SystemConfig
 from streams.server import Server
@@ -54,7 +55,14 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest(
 
 @pytest.mark.parametrize(
     "keys",
-    [{"DATABASE": "nowhere"}, {"REDIS": "nowhere"}, {"POLL_SECONDS": 0}, {"RETRY_DELAYS": []}],
+    [
+        {"DATABASE": "nowhere"},
+        {"REDIS": "nowhere"},
+        {"POLL_SECONDS": 0},
+        {"RETRY_DELAYS": []},
+        {"STATE_DIR": ""},
+        {"STATE_DIR": None},
+    ],
 )
 def test_an_unknown_alias_or_a_wrong_value_is_an_error(
     ems_settings: Callable[..., None], keys: dict[str, Any]
@@ -63,6 +71,40 @@ def test_an_unknown_alias_or_a_wrong_value_is_an_error(
     message = only(check_settings(), "ems.E001")
     assert next(iter(keys)) in str(message.msg)
     assert check_database(databases=["default"]) == []  # nothing can be said of it
+
+
+@pytest.fixture
+def broadcasts(clean_registry: None) -> None:
+    consumer("prices", group="cache", mode="broadcast")(print)
+
+
+@pytest.mark.usefixtures("broadcasts")
+def test_a_state_dir_that_cannot_be_written_is_a_warning_if_a_broadcast_consumer_needs_it(
+    tmp_path: Path, ems_settings: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ems_settings(STATE_DIR=str(tmp_path / "made" / "when" / "needed"))
+    assert check_settings() == []
+    (tmp_path / "file").touch()
+    for wrong in (tmp_path / "file", tmp_path / "file" / "below"):
+        ems_settings(STATE_DIR=str(wrong))
+        message = only(check_settings(), "ems.W009")
+        assert str(wrong) in str(message.msg)
+        assert "cache" in str(message.msg)
+    ems_settings(STATE_DIR=str(tmp_path))
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert ids(check_settings()) == ["ems.W009"]
+    monkeypatch.setattr(registry, "_registered", {})
+    assert check_settings() == []
+
+
+@pytest.mark.usefixtures("broadcasts")
+def test_a_relative_state_dir_is_a_warning_if_a_broadcast_consumer_needs_it(
+    ems_settings: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ems_settings(STATE_DIR="ems-state")
+    assert ids(check_settings()) == ["ems.W010"]
+    monkeypatch.setattr(registry, "_registered", {})
+    assert check_settings() == []
 
 
 @pytest.mark.usefixtures("clean_registry")

@@ -188,3 +188,14 @@ def test_groups_come_in_the_order_asked_for_with_as_many_statements_for_ten_as_f
     assert [one.group.pk for one in found] == sorted((o.group.pk for o in found), reverse=True)
     assert {one.behind for one in found} == {2}
     assert lags([], "default") == []
+
+
+def test_how_far_a_broadcast_group_is_is_unknown_and_never_nothing() -> None:
+    consumer("orders", group="cache", mode="broadcast")(print)
+    send("orders", 1)
+    drain("cache")  # in a test its position is a row, which says nothing of clients elsewhere
+    send("orders", 2)
+    sequence("default")
+    assert Cursor.objects.filter(group__name="cache").exists()
+    assert (lag("cache").behind, lag("cache").age) == (None, None)
+    assert numbers(lag("cache"))[1:] == (0, 0, 0, 0)

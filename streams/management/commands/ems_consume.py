@@ -12,10 +12,19 @@ from django.utils.translation import gettext as _
 
 from streams.conf import MAX_BATCH, database
 from streams.errors import NotMigrated, StreamsError
-from streams.registry import autodiscover, registrations
+from streams.registry import MAX_NAME, autodiscover, registrations
+from streams.runtime.broadcast.file import DEFAULT_NAME
 from streams.runtime.supervisor import Supervisor
 from streams.subscriptions import Overrides
+from streams.topics import validated_name
 from streams.transactions import tables_missing
+
+
+def client_name(text: str) -> str:
+    try:
+        return validated_name(text, "name", MAX_NAME)
+    except StreamsError as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def count(text: str) -> int:
@@ -37,6 +46,12 @@ class Command(BaseCommand):
         )
         parser.add_argument("--threads", type=count, help=_("worker threads of each group"))
         parser.add_argument("--batch", type=count, help=_("messages of one claim"))
+        parser.add_argument(
+            "--name",
+            type=client_name,
+            default=DEFAULT_NAME,
+            help=_("of this process as a client of broadcast groups (%s)") % DEFAULT_NAME,
+        )
         parser.add_argument(
             "--drain", action="store_true", help=_("exit when nothing is left to claim")
         )
@@ -63,6 +78,7 @@ class Command(BaseCommand):
                 using,
                 overrides=Overrides(options["threads"], options["batch"]),
                 drain=options["drain"],
+                client=options["name"],
                 say=self._say,
             )
             status = supervisor.run()

@@ -1,0 +1,75 @@
+"""A client of a broadcast group whose parts a test moves by hand, on its own thread."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from streams.conf import settings
+from streams.registry import registrations
+from streams.runtime.broadcast.feed import BroadcastFeed
+from streams.runtime.broadcast.file import DEFAULT_NAME
+from streams.runtime.broadcast.worker import BroadcastWorker
+from streams.runtime.client import Client
+from streams.runtime.database import IdleLimit
+from streams.runtime.gate import Gate
+from streams.runtime.heartbeat import Heartbeat
+from streams.runtime.lifecycle import Lifecycle
+from streams.runtime.poller import Poller
+from streams.runtime.worker import Held
+from streams.sequencer import sequence
+from tests.consuming import NONE
+
+
+class BroadcastProcess:
+    """What ``ems_consume --name NAME`` runs for one broadcast consumer, without its threads."""
+
+    def __init__(
+        self, group: str, name: str = DEFAULT_NAME, *, using: str = "default", drain: bool = False
+    ) -> None:
+        (registration,) = registrations(groups=(group,))
+        self.using = using
+        self.lifecycle = Lifecycle()
+        self.held = Held()
+        self.gate = Gate()
+        self.feed = BroadcastFeed(registration, using, NONE, name)
+        self.client = Client([self.feed.group.pk], using)
+        self.client.register()
+        self.heartbeat = Heartbeat(self.client, self.held, self.lifecycle, [self.feed])
+        self.poller = Poller([self.feed], self.held, self.lifecycle, using, drain=drain)
+        self.worker = BroadcastWorker(
+            self.feed,
+            0,
+            client=self.client,
+            gate=self.gate,
+            held=self.held,
+            lifecycle=self.lifecycle,
+            idle_limit=IdleLimit(using, [self.feed.consume_timeout()]),
+            using=using,
+        )
+
+    def run_until_idle(self) -> None:
+        """Sequence, read and handle until there is nothing to read."""
+        sequence(self.using)
+        while self.worker.step() == 0.0:
+            pass
+
+    def close(self) -> None:
+        self.feed.close()
+
+
+def files() -> list[Path]:
+    """The files with positions, of all clients."""
+    return sorted(Path(settings().STATE_DIR).glob("*.json"))
+
+
+def written() -> dict[str, dict[str, Any]]:
+    """The positions in the one file that there is, by partition."""
+    (file,) = files()
+    partitions: dict[str, dict[str, Any]] = json.loads(file.read_text())["partitions"]
+    return partitions
+
+
+def offsets() -> dict[int, int]:
+    return {int(number): position["offset"] for number, position in written().items()}

@@ -1,0 +1,248 @@
+"""What becomes of messages in the hands of a broadcast consumer."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from streams import Outgoing, Reject, Retry, consumer, send_many
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    DeadMessage,
+    Delivery,
+    Message,
+    Partition,
+    RetryMessage,
+)
+from streams.runtime import handling as handlings
+from streams.runtime import heartbeat as heartbeats
+from streams.runtime.broadcast import reader as readers
+from streams.runtime.worker import NOT_ALIVE_SECONDS
+from streams.sequencer import sequence
+from tests.broadcasting import offsets
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+HOUR = timedelta(hours=1)
+
+
+def send_prices(*bodies: object, tag: str = "") -> None:
+    send_many([Outgoing("prices", body, tag=tag) for body in bodies])
+    sequence("default")
+
+
+def listen(handler, **options):
+    consumer("prices", group="cache", mode="broadcast", start="earliest", **options)(handler)
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), Retry("again", delay=60), Reject("never")])
+def test_what_fails_is_logged_and_the_position_moves_on(start, caplog, error):
+    seen = []
+
+    def handle(message):
+        seen.append(message.body)
+        if message.body == 1:
+            raise error
+
+    listen(handle)
+    client = start()
+    send_prices(0, 1, 2)
+    client.run_until_idle()
+    assert seen == [0, 1, 2]
+    assert offsets() == {0: 3}
+    (record,) = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert "failed on prices/0 offset 1, and goes on" in record.getMessage()
+    assert record.exc_info[1] is error
+    for model in (Delivery, RetryMessage, DeadMessage):
+        assert not model.objects.exists()
+
+
+def test_the_report_counts_what_was_handled_and_what_failed(start):
+    def handle(message):
+        if message.body % 3 == 0:
+            raise KeyError
+
+    listen(handle, tags=["a"])
+    client = start()
+    send_prices(*range(7), tag="a")
+    send_prices(*range(5), tag="b")
+    Partition.objects.update(first_offset=2)
+    client.run_until_idle()
+    assert client.feed.report() == (
+        "cache on prices: 3 handled, 2 failed, 5 without its tags, 2 missed"
+    )
+
+
+def test_messages_without_its_tags_are_passed_over(start):
+    seen: list[Any] = []
+    listen(seen.append, tags=["paid"])
+    client = start()
+    send_prices(0, tag="paid")
+    send_prices(*range(1, 20), tag="other")
+    send_prices(20, tag="paid")
+    send_prices(21)
+    client.run_until_idle()
+    assert [m.body for m in seen] == [0, 20]
+    assert offsets() == {0: 22}
+
+
+def test_batches_are_handed_over_whole_and_in_order(start):
+    seen = []
+    listen(lambda messages: seen.append([m.body for m in messages]), batch=4)
+    client = start()
+    send_prices(*range(10))
+    client.run_until_idle()
+    assert seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_a_batch_handler_may_say_which_have_failed(start, caplog):
+    listen(lambda messages: {messages[1]: KeyError("x")}, batch=4)
+    client = start()
+    send_prices(*range(4))
+    client.run_until_idle()
+    assert "3 handled, 1 failed" in client.feed.report()
+    assert "prices/0 offset 1" in caplog.text
+
+
+def test_a_batch_that_fails_is_passed_whole(start):
+    calls = []
+
+    def handle(messages):
+        calls.append(len(messages))
+        raise KeyError
+
+    listen(handle, batch=4)
+    client = start()
+    send_prices(*range(6))
+    client.run_until_idle()
+    assert calls == [4, 2]
+    assert offsets() == {0: 6}
+
+
+def test_a_batch_is_what_fits_into_memory(start, monkeypatch):
+    seen = []
+    listen(lambda messages: seen.append(len(messages)), batch=10)
+    client = start()
+    send_prices(*["x" * 100] * 6)
+    monkeypatch.setattr(readers, "CLAIM_BYTES", 250)
+    client.run_until_idle()
+    assert seen == [2, 2, 2]
+
+
+def test_the_groups_row_decides_on_the_batch(start):
+    seen = []
+    listen(lambda messages: seen.append(len(messages)), batch=10)
+    client = start()
+    ConsumerGroup.objects.update(batch=3)
+    client.feed._fresh_until = 0
+    send_prices(*range(6))
+    client.run_until_idle()
+    assert seen == [3, 3]
+
+
+def test_a_stop_lets_the_running_call_finish_and_keeps_the_position(start):
+    seen = []
+
+    def handle(message):
+        seen.append(message.body)
+        if message.body == 3:
+            client.lifecycle.stop()
+
+    listen(handle)
+    client = start()
+    send_prices(*range(10))
+    client.run_until_idle()
+    assert seen == [0, 1, 2, 3]
+    assert offsets() == {0: 4}
+
+
+def test_a_slow_stretch_keeps_its_position_on_the_way(start, monkeypatch):
+    monkeypatch.setattr(handlings, "CHECKPOINT_SECONDS", -1.0)
+    kept = []
+    listen(lambda message: kept.append(offsets()[0]))
+    client = start()
+    send_prices(*range(3))
+    client.run_until_idle()
+    assert kept == [0, 1, 2]
+
+
+def test_a_disk_that_is_full_stops_the_process_after_one_stretch(start, monkeypatch):
+    seen: list[Any] = []
+    listen(seen.append)
+    client = start()
+    send_prices(*range(25))
+
+    def full(fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    client.worker.run()
+    assert "No space left on device" in client.lifecycle.failure
+    assert len(seen) == 10
+    assert offsets() == {0: 0}
+
+
+def test_a_lost_lease_of_the_client_costs_nothing_that_is_in_hand(start):
+    seen = []
+
+    def handle(message):
+        seen.append(message.body)
+        Consumer.objects.all().delete()
+        client.heartbeat.step()
+
+    listen(handle)
+    client = start()
+    send_prices(0, 1)
+    client.run_until_idle()
+    assert seen == [0, 1]
+    assert offsets() == {0: 2}
+    assert Consumer.objects.live().count() == 1
+
+
+def test_a_client_without_a_lease_waits_for_a_new_one(start):
+    listen(print)
+    client = start()
+    client.client._lease_ends = 0.0
+    assert client.worker.step() == NOT_ALIVE_SECONDS
+
+
+def test_a_hung_call_is_noticed(start, monkeypatch):
+    def handle(message):
+        (running,) = client.held.all()
+        while running.time_left() >= timedelta(0):
+            pass
+        client.heartbeat.step()
+
+    monkeypatch.setattr(heartbeats, "HUNG_GRACE", timedelta(0))
+    listen(handle, consume_timeout=0.001)
+    client = start()
+    send_prices(0)
+    client.run_until_idle()
+    assert "hangs" in client.lifecycle.failure
+
+
+def test_an_absent_body_in_a_batch_ends_the_batch_before_it(start):
+    seen = []
+    listen(lambda messages: seen.append([m.offset for m in messages]), batch=10)
+    client = start()
+    send_prices(*range(10))
+    Message.objects.filter(offset=4).delete()
+    client.run_until_idle()
+    assert seen == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    "option", [{"ordered": True}, {"atomic": True}, {"max_retries": 3}, {"threads": 2}]
+)
+def test_what_a_broadcast_consumer_cannot_have_is_refused(option):
+    with pytest.raises(TypeError, match="broadcast"):
+        consumer("prices", group="cache", mode="broadcast", **option)
