@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def test_a_state_dir_that_cannot_be_written_is_a_warning_if_a_broadcast_consumer
         assert str(wrong) in str(message.msg)
         assert "cache" in str(message.msg)
     ems_settings(STATE_DIR=str(tmp_path))
-    monkeypatch.setattr("os.access", lambda path, mode: False)
+    monkeypatch.setattr("os.access", lambda path, mode: mode == os.F_OK)
     assert ids(check_settings()) == ["ems.W009"]
     monkeypatch.setattr(registry, "_registered", {})
     assert check_settings() == []
