@@ -78,7 +78,7 @@ class Claimer:
                 list(rows.select_for_update())
             else:
                 cursors = Cursor.objects.using(self.using).filter(partition=tried.partition_id)
-                list(cursors.filter(group=self.group).order_by("id").select_for_update())
+                list(cursors.filter(group=self.group).order_by("replay").select_for_update())
             place = Delivery.objects.using(self.using).filter(
                 group=self.group,
                 partition=tried.partition_id,
@@ -215,14 +215,6 @@ class Claimer:
 
     def _retries(self) -> RetryMessageQuerySet:
         return RetryMessage.objects.using(self.using).filter(group=self.group)
-
-
-def behind_groups(group_ids: Sequence[int], using: str) -> set[int]:
-    """The groups, of these, that have new messages to claim."""
-    if not group_ids:
-        return set()
-    statement = sql.groups_behind(connections[using].vendor, group_ids)
-    return {row[0] for row in retrying(lambda: sql.fetch(using, statement), using)}
 
 
 def groups_with_due_retries(group_ids: Sequence[int], using: str) -> set[int]:

@@ -6,7 +6,8 @@ commits late, a set that is emptied does not (docs/architecture.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from django.db import connections
 
@@ -32,25 +33,31 @@ class Pass:
     sequenced: int = 0
     busy: bool = False  # another process holds a partition: look again within 10 ms
     more: bool = False  # a quota was used up
+    partitions: frozenset[int] = field(default=frozenset(), compare=False)  # that have grown
 
 
-def sequence(using: str) -> Pass:
-    """One pass over every partition that has something due in its inbox.
+def sequence(using: str, partitions: Iterable[int] | None = None) -> Pass:
+    """One pass over the given partitions, or over all that have something due in their inbox.
 
     Safe to run anywhere, at any time, by any number of processes. When idle it costs
     two short statements.
     """
     total = Pass()
-    for partition_id in retrying(lambda: _partitions(using), using):
+    if partitions is None:
+        partitions = retrying(lambda: _partitions(using), using)
+    for partition_id in partitions:
         done = retrying(lambda pk=partition_id: _sequence(pk, using), using)  # type: ignore[misc]
         total = Pass(
-            total.sequenced + done.sequenced, total.busy or done.busy, total.more or done.more
+            total.sequenced + done.sequenced,
+            total.busy or done.busy,
+            total.more or done.more,
+            total.partitions | ({partition_id} if done.sequenced else set()),
         )
     return total
 
 
 def _partitions(using: str) -> list[int]:
-    ids = [id_ for (id_,) in sql.fetch(using, sql.PARTITIONS)]
+    ids = [row[0] for row in sql.fetch(using, sql.PARTITIONS)]
     if not ids:
         return []
     statement = sql.partitions_with_inbox(connections[using].vendor, ids)

@@ -169,7 +169,7 @@ FREE_DEDUP = "UPDATE `ems_dedup` SET `message_id` = NULL WHERE `message_id` = %s
 # due_at <= now finds immediate messages (1970) and delayed ones that have become due. As EXISTS
 # for each partition it would step over all that is prepared or due later: the servers give a
 # correlated subquery no range.
-PARTITIONS = "SELECT `id`, `topic_id`, `next_offset` FROM `ems_partition`"
+PARTITIONS = "SELECT `id`, `topic_id` FROM `ems_partition`"
 _PARTITIONS_WITH_INBOX = _for_each_vendor(
     "SELECT `partition_id`, MIN(`due_at`) FROM `ems_msg` {inbox} WHERE `partition_id` IN (%s)"
     " AND `offset` IS NULL AND `due_at` <= {now} GROUP BY `partition_id`"
@@ -233,34 +233,14 @@ def assign_offsets(vendor: str, ids: Sequence[int], first: int) -> str:
 # replays, which have a stop. A cursor of an ordered group is left while a delivery of it is open,
 # or its next message waits for its time. Plain: it waits for nobody. Index: ems_cursor_place by
 # group, then the partition by its key.
-_BEHIND = (
+CURSORS_BEHIND = _for_each_vendor(
+    "SELECT c.`id`, c.`partition_id`, p.`number`, p.`next_offset`"
     " FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
-    " WHERE {of} AND c.`next_offset` < {least}(p.`next_offset`,"
-    " COALESCE(c.`stop_offset`, p.`next_offset`))"
+    " WHERE c.`group_id` = %s AND c.`next_offset` <"
+    " {least}(p.`next_offset`, COALESCE(c.`stop_offset`, p.`next_offset`))"
     " AND c.`open_delivery` IS NULL AND COALESCE(c.`blocked_until` <= {now}, 1)"
+    " ORDER BY c.`partition_id`, c.`replay`"
 )
-
-
-def _behind(columns: str, of: str) -> dict[str, str]:
-    return {
-        vendor: f"SELECT {columns}" + _BEHIND.format(of=of, least=LEAST[vendor], now=NOW[vendor])
-        for vendor in (MYSQL, SQLITE)
-    }
-
-
-CURSORS_BEHIND = {
-    vendor: statement + " ORDER BY c.`partition_id`, c.`replay`"
-    for vendor, statement in _behind(
-        "c.`id`, c.`partition_id`, p.`number`, p.`next_offset`", "c.`group_id` = %s"
-    ).items()
-}
-
-# The same for all groups of a process, to know whom to wake.
-
-
-def groups_behind(vendor: str, ids: Iterable[int]) -> str:
-    return _behind("c.`group_id`", f"c.`group_id` IN ({_numbers(ids)})")[vendor]
-
 
 # One cursor by its key. The lock is what makes a range of offsets one client's. The first form
 # leaves a cursor that is being claimed from; the second queues up for it.
@@ -299,6 +279,40 @@ ANY_DUE_RETRY = _for_each_vendor("SELECT 1" + _DUE_RETRY + " LIMIT 1")
 LOCK_DUE_RETRY = _for_each_vendor(
     "SELECT `id`" + _DUE_RETRY + " ORDER BY `due_at` LIMIT 1 {skip_locked}"
 )
+
+# What a consumer process wants to know while it waits, in one statement: rows of (kind, id, value),
+# where value is a partition's end, or the microseconds until something is due. Indexes:
+# ems_msg_inbox and ems_retry_due, one jump a partition or group (a loose index scan, which needs
+# the MIN), so what is due later costs nothing, however much it is; ems_cursor_place.
+INBOX, BEHIND, RETRY, END = "inbox", "behind", "retry", "end"
+UNTIL = {
+    MYSQL: "TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), {0})",
+    SQLITE: "CAST((JULIANDAY({0}) - JULIANDAY('NOW')) * 86400000000 AS INTEGER)",
+}
+
+
+def outlook(vendor: str, partitions: Iterable[int], groups: Iterable[int]) -> str:
+    ids, of = _numbers(partitions), _numbers(groups) or "0"
+
+    def until(column: str) -> str:
+        return UNTIL[vendor].format(column)
+
+    parts = (
+        f"SELECT '{INBOX}', `partition_id`, {until('MIN(`due_at`)')}"  # noqa: S608
+        f" FROM `ems_msg` {USE_INBOX[vendor]} WHERE `partition_id` IN ({ids})"
+        f" AND `offset` IS NULL AND `due_at` >= '{IMMEDIATE}' GROUP BY `partition_id`",
+        f"SELECT '{BEHIND}', c.`group_id`, MIN(COALESCE({until('c.`blocked_until`')}, 0))"  # noqa: S608
+        f" FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
+        f" WHERE c.`group_id` IN ({of}) AND c.`open_delivery` IS NULL AND c.`next_offset` <"
+        f" {LEAST[vendor]}(p.`next_offset`, COALESCE(c.`stop_offset`, p.`next_offset`))"
+        " GROUP BY c.`group_id`",
+        f"SELECT '{RETRY}', `group_id`, {until('MIN(`due_at`)')}"  # noqa: S608
+        f" FROM `ems_retry_msg` WHERE `group_id` IN ({of}) AND `delivery_id` IS NULL"
+        " GROUP BY `group_id`",
+        f"SELECT '{END}', `id`, `next_offset` FROM `ems_partition` WHERE `id` IN ({ids})",  # noqa: S608
+    )
+    return " UNION ALL ".join(parts)
+
 
 # The groups that have a retry to claim. The MIN lets the server jump from group to group in
 # ems_retry_due; as EXISTS it would step over all retries that wait for their time.

@@ -14,12 +14,12 @@ class StepQuerySet(models.QuerySet["Step"]):
         """Whether the caller may run the step now: one runner does, once in ``every``."""
         # In the future: the clock was set back, and nobody would run it until it has caught up.
         due = Q(last_run_at__lte=UtcNow(-every)) | Q(last_run_at__gt=UtcNow(every))
-        if self.filter(due, name=name).update(last_run_at=UtcNow()):
-            return True
-        if self.filter(name=name).exists():
-            return False
-        _step, created = self.get_or_create(name=name, defaults={"last_run_at": UtcNow()})
-        return created
+        # Seen first: mostly somebody else has run it, and then one plain read is all.
+        found = self.filter(name=name).annotate(due=due).values_list("due").first()
+        if found is None:
+            _step, created = self.get_or_create(name=name, defaults={"last_run_at": UtcNow()})
+            return created
+        return found[0] and bool(self.filter(due, name=name).update(last_run_at=UtcNow()))
 
 
 class Step(models.Model):

@@ -5,26 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from streams.claims import behind_groups, groups_with_due_retries
-from streams.conf import settings
+from streams.conf import FRESH_SECONDS, settings
 from streams.maintenance import NOTE_EVERY, note_sequencing
+from streams.outlook import Outlook, Places, look, partitions
 from streams.runtime.feed import Feed
 from streams.runtime.lifecycle import Lifecycle
 from streams.runtime.worker import Held
-from streams.sequencer import sequence
+from streams.sequencer import Pass, sequence
 
 # Another process holds a partition: look again so soon, in seconds.
 BUSY_SECONDS = 0.01
 # After something was found, polling starts over at this pace and slows down to POLL_SECONDS.
 QUICK_SECONDS = 0.02
-
-
-# Retries come due by the second, not by the millisecond: they are looked for no oftener.
-RETRY_SECONDS = 0.2
+# Who was woken looks for new partitions, too, but no oftener than this.
+REFRESH_SECONDS = 0.2
 
 
 class Poller:
-    """One step is one pass of the sequencer and one look at all groups."""
+    """One step is one look at all partitions and groups, and a pass of the sequencer if needed.
+
+    Between two steps it is held until a wake-up comes, until the next thing that waits for its
+    time is due, and for POLL_SECONDS at most.
+    """
 
     def __init__(
         self, feeds: Sequence[Feed], held: Held, lifecycle: Lifecycle, using: str, *, drain: bool
@@ -36,14 +38,22 @@ class Poller:
         self._drain = drain
         self._pause = QUICK_SECONDS
         self._note_at = 0.0
-        self._look_for_retries_at = 0.0
+        self._places = Places([feed.group.pk for feed in feeds], [])
+        self._refreshed = -FRESH_SECONDS
+        self._woken = False
+
+    def wake(self) -> None:
+        """Something was sent, perhaps to a topic that is new. Called by other threads."""
+        self._woken = True
 
     def step(self) -> float:
         started = time.monotonic()
         activity = self._held.activity()
-        done = sequence(self._using)
+        self._refresh(started)
+        outlook = look(self._places, self._using)
+        done = sequence(self._using, outlook.inbox)
         self._note(started)
-        ready = self._ready(started)
+        ready = self._ready(outlook, done)
         # Busy workers look by themselves when they are done: only idle ones are worth a hurry.
         woken = [feed for feed in ready if feed.wake()]
         if done.more:
@@ -58,17 +68,34 @@ class Poller:
             if self._drain and resting and not ready:
                 self._lifecycle.stop()
             self._pause = min(self._pause * 2, settings().POLL_SECONDS)
+        pause = self._pause
+        if outlook.next_in is not None:
+            pause = min(pause, max(outlook.next_in, QUICK_SECONDS))
         # A look costs more the more there is to step over: spend at most half the time on it.
-        return max(self._pause, time.monotonic() - started)
+        return max(pause, time.monotonic() - started)
 
-    def _ready(self, now: float) -> list[Feed]:
-        """The feeds that have something to claim."""
-        groups = [feed.group.pk for feed in self._feeds]
-        ready = behind_groups(groups, self._using)
-        if self._drain or now >= self._look_for_retries_at:
-            ready |= groups_with_due_retries(groups, self._using)
-            self._look_for_retries_at = now + RETRY_SECONDS
-        return [feed for feed in self._feeds if feed.group.pk in ready and feed.limits()]
+    def _refresh(self, now: float) -> None:
+        patience = REFRESH_SECONDS if self._woken else FRESH_SECONDS
+        if now >= self._refreshed + patience:
+            self._woken = False
+            self._places = Places(self._places.groups, partitions(self._using))
+            self._refreshed = now
+
+    def _ready(self, outlook: Outlook, done: Pass) -> list[Feed]:
+        """The feeds that have something to claim, or to read."""
+        grown = {
+            topic for topic, partition in self._places.partitions if partition in done.partitions
+        }
+        return [
+            feed
+            for feed in self._feeds
+            if (
+                feed.group.topic_id in grown
+                or feed.group.pk in outlook.groups
+                or feed.behind(outlook.ends)
+            )
+            and feed.limits()
+        ]
 
     def _note(self, now: float) -> None:
         """Leave a sign of life for those who watch, once in NOTE_EVERY."""

@@ -23,8 +23,9 @@ from streams.transactions import transient
 
 logger = logging.getLogger("streams.worker")
 
-# A worker looks by itself this often, in seconds, should a wake-up ever get lost.
-LOOK_SECONDS = 5.0
+# The poller wakes a worker when there is something. It looks by itself only this often, in seconds:
+# what idle threads ask would add up.
+LOOK_SECONDS = 300.0
 NOT_ALIVE_SECONDS = 0.2
 AFTER_ERROR_SECONDS = 1.0
 

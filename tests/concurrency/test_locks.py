@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
 from streams import Outgoing, consumer, registry, send, send_many, topics
-from streams.claims import behind_groups, groups_with_due_retries
+from streams.claims import groups_with_due_retries
 from streams.maintenance import sweep
 from streams.models import (
     ConsumerGroup,
@@ -23,6 +23,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.retry import Again
+from streams.outlook import Places, look, partitions
 from streams.runtime.client import Client
 from streams.runtime.feed import Feed
 from streams.runtime.handling import Handling
@@ -70,8 +71,13 @@ def test_messages_are_consumed_while_a_pass_holds_the_partition(
         assert failing
         handle(failing, lambda messages: {messages[0]: ValueError("no")})
         assert RetryMessage.objects.get().offset == 5
-        assert behind_groups([stream.group.pk], "default") == set()
+        assert behind(stream) == set()
     assert Partition.objects.get().next_offset == 20
+
+
+def behind(stream: Stream) -> Set[int]:
+    """The groups that a consumer process would find something for."""
+    return look(Places([stream.group.pk], partitions("default")), "default").groups
 
 
 def test_a_second_sequencer_does_not_wait_for_the_first(stream: Stream, in_thread: Threads) -> None:
@@ -250,7 +256,7 @@ def test_plain_reads_wait_for_nobody(
                 cursor.execute(f"SELECT * FROM `{table}` FOR UPDATE")
     topics.forget()
     with no_lock_waits():
-        assert behind_groups([stream.group.pk], "default") == {stream.group.pk}
+        assert behind(stream) == {stream.group.pk}
         assert groups_with_due_retries([stream.group.pk], "default") == set()
         feed = Feed(registration, "default", Overrides())
         assert feed.limits()

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from streams import claims, consumer, send
+from streams import consumer, outlook, send
 from streams.models import ConsumerGroup, Message, Partition, RetryMessage
 from streams.runtime import poller
 from streams.runtime.poller import BUSY_SECONDS, QUICK_SECONDS
@@ -36,8 +36,7 @@ def test_a_look_sequences_and_wakes_the_group(process):
     assert not process.lifecycle.stopping
 
 
-def test_a_retry_that_is_due_wakes_its_group(process, monkeypatch):
-    monkeypatch.setattr(poller, "RETRY_SECONDS", 0)
+def test_a_retry_that_is_due_wakes_its_group(process):
     send("orders", 1)
     process.poller.step()
     delivery = process.claim(1, timedelta(seconds=60))
@@ -105,15 +104,14 @@ def test_with_drain_it_does_not_stop_because_a_worker_was_quicker_than_the_look(
 ):
     """It claimed and finished between the poller's look and its decision; what it sent is not
     sequenced yet."""
-    look = claims.behind_groups
 
-    def look_and_be_overtaken(groups, using):
-        ready = look(groups, using)
+    def look_and_be_overtaken(places, using):
+        seen = outlook.look(places, using)
         with process.held.busy():
             send("orders", 2)
-        return ready
+        return seen
 
-    monkeypatch.setattr(poller, "behind_groups", look_and_be_overtaken)
+    monkeypatch.setattr(poller, "look", look_and_be_overtaken)
     process.poller.step()
     assert not process.lifecycle.stopping
 
