@@ -8,9 +8,6 @@ from streams.runtime.broadcast.handling import BroadcastHandling
 from streams.runtime.worker import LOOK_SECONDS, Worker
 from streams.subscriptions import Limits
 
-# The poller says when there is something. To look by itself would cost a statement in each group.
-IDLE_SECONDS = 60.0
-
 
 class BroadcastWorker(Worker):
     """There is one for each broadcast consumer: a second one would break the order."""
@@ -27,7 +24,7 @@ class BroadcastWorker(Worker):
                 return LOOK_SECONDS
             delivery = self._feed.reader.take(limits.batch)
             if delivery is None:
-                return IDLE_SECONDS
+                return LOOK_SECONDS
             self._handle(delivery, limits)
         return 0.0
 

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from streams import consumer, send
 from streams.models import ConsumerGroup, Message, Partition, Topic
-from streams.runtime.broadcast.worker import IDLE_SECONDS
+from streams.runtime.worker import LOOK_SECONDS
 from tests.consuming import Process
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("prices")]
@@ -32,7 +32,7 @@ def test_a_client_that_has_read_all_is_not_woken(client):
     send("prices", 1)
     client.poller.step()
     assert client.worker.step() == 0.0
-    assert client.worker.step() == IDLE_SECONDS
+    assert client.worker.step() == LOOK_SECONDS
     client.feed.wait(0)
     client.poller.step()
     assert not client.feed._woken
@@ -78,20 +78,11 @@ def test_a_look_for_many_broadcast_groups_costs_what_one_costs(client, start):
         return len(queries)
 
     client.poller.step()
-    client.poller._look_for_retries_at = float("inf")
     alone = cost()
     for number in range(5):
         consumer(f"topic {number}", group=f"group {number}", mode="broadcast")(print)
         client.poller._feeds.append(start(f"group {number}").feed)
     assert cost() == alone
-
-
-def test_an_idle_worker_asks_for_nothing(client):
-    client.worker.step()
-    with CaptureQueriesContext(connection) as queries:
-        assert client.worker.step() == IDLE_SECONDS
-    assert [q["sql"] for q in queries if "ems_partition" not in q["sql"]] == []
-    assert IDLE_SECONDS >= 60
 
 
 @pytest.mark.usefixtures("clean_registry")
