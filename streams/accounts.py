@@ -59,16 +59,15 @@ class Account:
             start = max(start, self._floor - MAX_BATCH)
         # These may be of any length. What they begin with before us is covered by them.
         passed = skips(cursor.group_id, cursor.partition_id, start, beyond, using)
-        rows = passed.order_by("first_offset").values_list(*Claim._fields)
-        self._skips = [Claim(*row) for row in rows]
+        self._skips = [Claim(*row) for row in passed.values_list(*Claim._fields)]
         before = [s for s in self._skips if s.kind == self._kind and s.first_offset < start]
         self.covered = max([self.covered, *(skip.last_offset + 1 for skip in before)])
         self._first = start
         span = {**place, "offset__gte": start, "offset__lt": beyond}
         # Also those before us: what we look at may have been claimed again by one of them.
         rows = deliveries.filter(first_offset__gte=start - MAX_BATCH, first_offset__lt=beyond)
-        rows = rows.order_by("first_offset").values_list(*Claim._fields)
-        self._claims = [Claim(*row) for row in rows]
+        columns = rows.order_by("first_offset").values_list(*Claim._fields)
+        self._claims = [Claim(*row) for row in columns]
         self._retries = set(
             RetryMessage.objects.using(using).filter(**span).values_list("offset", flat=True)
         )

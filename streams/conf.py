@@ -29,6 +29,9 @@ LADDER = (10, 30, *range(MINUTE, 10 * MINUTE + 1, MINUTE), 1200, 1800, HOUR, 2 *
 # How long a process may act on what it read from SystemConfig or a topic row, in seconds.
 FRESH_SECONDS = 5.0
 
+# A send that has taken longer since it looked its topic up looks again, after its INSERT.
+SURE_SECONDS = 5.0
+
 # A client renews its lease every 5 s and is dead after 15 s without (design §3).
 RENEW_SECONDS = 5.0
 LEASE_SECONDS = 15.0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Greatest
+from django.utils import timezone
 
 from streams import retries
 from streams.claims import groups_with_due_retries
@@ -14,6 +15,7 @@ from streams.conf import LEASE_SECONDS, settings
 from streams.models import Consumer, ConsumerGroup, Delivery, RetryMessage, Step, UtcNow
 from streams.models.consumer import LEASE
 from streams.models.dead import AttemptsExhausted
+from streams.purge import Purge
 from streams.runtime.wakeup import announce
 from streams.sequencer import sequence
 from streams.subscriptions import known_max_retries
@@ -21,9 +23,12 @@ from streams.transactions import own_transaction, retrying
 
 logger = logging.getLogger("streams.maintenance")
 
-SEQUENCE, SWEEP, RETRIES = "sequence", "sweep", "retries"
+SEQUENCE, SWEEP, RETRIES, PURGE = "sequence", "sweep", "retries", "purge"
 SWEEP_EVERY = timedelta(seconds=5)
 RETRIES_EVERY = timedelta(seconds=1)
+# The purge is due once a day, from this hour on, in the project's TIME_ZONE.
+PURGE_HOUR = 3
+DAY = timedelta(days=1)
 # How often a sequencer notes that it is at work, for those who watch.
 NOTE_EVERY = timedelta(seconds=5)
 # Deliveries and retries of one run; what is left is for the next.
@@ -122,6 +127,41 @@ def sweep(using: str) -> int:
             )
     _forget_dead_clients(using)
     return taken
+
+
+def purge_if_due(using: str, seconds: float) -> bool:
+    """Purge for so long, unless somebody has since the last night; whether there is more to do.
+
+    Then the next call goes on, wherever it is made.
+    """
+    if not retrying(lambda: _win_night(using), using):
+        return False
+    work = Purge(using, seconds=seconds)
+    work.run()
+    work.expire()
+    if work.finished:
+        return False
+    again = Step.objects.using(using).filter(name=PURGE)
+    retrying(lambda: again.update(last_run_at=UtcNow(-2 * DAY)), using)
+    return True
+
+
+def _win_night(using: str) -> bool:
+    steps = Step.objects.using(using).filter(name=PURGE)
+    row = steps.annotate(now=UtcNow()).values_list("now", "last_run_at").first()
+    if row is None:
+        # Of a new installation there is nothing to purge before the next night.
+        Step.objects.using(using).get_or_create(name=PURGE, defaults={"last_run_at": UtcNow()})
+        return False
+    due = Q(last_run_at__lt=_last_night(row[0])) | Q(last_run_at__gt=UtcNow(DAY))
+    return bool(steps.filter(due).update(last_run_at=UtcNow()))
+
+
+def _last_night(now: datetime) -> datetime:
+    """The last time that it was PURGE_HOUR."""
+    local = now.astimezone(timezone.get_default_timezone())
+    night = local.replace(hour=PURGE_HOUR, minute=0, second=0, microsecond=0)
+    return night if night <= local else night - DAY
 
 
 def _grace(using: str) -> None:

@@ -7,10 +7,11 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
@@ -32,7 +33,7 @@ from streams.errors import (
     WrongDatabase,
 )
 from streams.partitions import choose
-from streams.topics import TopicInfo, resolve, validated_name
+from streams.topics import TopicInfo, forget, look_again, resolve, validated_name
 from streams.transactions import error_number, manual, tables_missing
 
 # Literals that must equal those of the models, which cannot be imported before the apps are
@@ -97,6 +98,7 @@ def send(
     in_doubt = False
     try:
         row = _prepare(alias, topic, body, key, tag, headers)
+        looked_up = monotonic()
         info = _writable(topic, alias)
         partition_id, number = choose(info.partitions, key, partition)
         values, parameters = row.values(connection.vendor, partition_id, due_at)
@@ -106,6 +108,8 @@ def send(
         in_doubt = connection.autocommit
         cursor.execute(sql.INSERT_MESSAGES + values, parameters)
         message_id = cursor.lastrowid
+        if monotonic() - looked_up > conf.SURE_SECONDS:
+            _make_sure([info], [message_id], alias)
     except (DatabaseError, InterfaceError) as error:
         raise _translated(error, alias, in_doubt) from error
     _announce(alias)
@@ -134,6 +138,7 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
             checked.append(_Checked(message, due_at, window, row))
         if not checked:
             return []
+        looked_up = monotonic()
         topics = _all_writable([one.message for one in checked], alias)
         placed = [one.placed(topics[one.message.topic], connection.vendor) for one in checked]
         slots = {one.slot for one in placed if one.slot}
@@ -142,9 +147,14 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
         if not slots and len(chunks := list(_chunks(placed))) == 1:
             ids = _insert(alias, chunks[0])
             results = [one.result(id_) for one, id_ in zip(placed, ids, strict=True)]
+            if monotonic() - looked_up > conf.SURE_SECONDS:
+                _make_sure(topics.values(), ids, alias)
         else:
             with transaction.atomic(using=alias):
                 results = _insert_new(alias, placed, hold(slots, alias))
+                if monotonic() - looked_up > conf.SURE_SECONDS:
+                    ours = [one.message_id for one in results if not one.duplicate]
+                    _make_sure(topics.values(), ours, alias)
     except (DatabaseError, InterfaceError) as error:
         raise _translated(error, alias, in_doubt) from error
     _announce(alias)
@@ -465,6 +475,36 @@ def _reply_lost(error: BaseException | None) -> bool:
     while error and error_number(error) not in REPLY_LOST:
         error = error.__context__
     return error is not None
+
+
+def _make_sure(topics: Iterable[TopicInfo], ids: Sequence[int], alias: str) -> None:
+    """The send has taken long since it looked its topics up: frozen, or it waited for a lock.
+
+    If one of them is deleted or denied by now, take the messages back and raise; a topic is not
+    deleted before all who may still send to it have either been seen or come here
+    (streams/removal.py). What is sequenced already is in a log, and is left there.
+    """
+    for info in topics:
+        now = look_again(info, alias)
+        if now and now.id == info.id and now.access in WRITABLE:
+            continue
+        if not _take_back(ids, alias):
+            continue
+        forget()
+        _writable(info.name, alias, create=False)
+        raise UnknownTopic(
+            _("The topic %r was changed while the message was sent: send it again.") % info.name
+        )
+
+
+def _take_back(ids: Sequence[int], alias: str) -> bool:
+    """Delete the new messages; False, and none of them, if one has left the inbox."""
+    statement = sql.delete_by_id(connections[alias].vendor, "ems_msg", ids, "`offset` IS NULL")
+    with transaction.atomic(using=alias):
+        if sql.execute(alias, statement) == len(ids):
+            return True
+        transaction.set_rollback(True, using=alias)
+    return False
 
 
 def _announce(alias: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 # Seconds from one run of a task to the next. One that could not start within its period is of no
 # use, and expires: the next one is there already.
-EVERY = {"sequence": 1.0, "sweep": 5.0, "retries": 1.0}
+EVERY = {"sequence": 1.0, "sweep": 5.0, "retries": 1.0, "purge": 60.0}
 
 
 def schedule(using: str | None = None) -> dict[str, dict[str, Any]]:

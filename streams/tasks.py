@@ -25,3 +25,9 @@ def sweep(using: str | None = None) -> None:
 def retries(using: str | None = None) -> None:
     autodiscover()
     maintenance.step_retries_if_due(database(using))
+
+
+@shared_task(name="ems.purge", ignore_result=True, expires=EVERY["purge"])
+def purge(using: str | None = None) -> None:
+    # Due once a night: each task of a minute does what it can in that time.
+    maintenance.purge_if_due(database(using), seconds=EVERY["purge"] - 10)

@@ -11,7 +11,7 @@ from django.db import connections
 
 from streams.conf import settings
 from streams.errors import ConfigurationError
-from streams.maintenance import SWEEP_EVERY, sweep_if_due
+from streams.maintenance import SWEEP_EVERY, purge_if_due, sweep_if_due
 from streams.models import Mode
 from streams.registry import Registration
 from streams.runtime.broadcast.feed import BroadcastFeed
@@ -34,6 +34,10 @@ logger = logging.getLogger("streams.supervisor")
 
 LOOK_SECONDS = 0.5
 LEAVE_SECONDS = 5.0
+# How often to look whether the purge of the night is due, and how long to keep at it between two
+# sweeps.
+PURGE_LOOK_SECONDS = 60.0
+PURGE_SECONDS = 2.0
 # The supervisor, the poller, the heartbeat, the maintenance.
 KEEPER_CONNECTIONS = 4
 
@@ -80,6 +84,7 @@ class Supervisor:
         """Run until stopped; returns the exit status: 0, or 1 after a failure or a hurried end."""
         self._signals.install()
         try:
+        self._purge_at = 0.0
             return self._run()
         finally:
             self._signals.restore()
@@ -136,6 +141,9 @@ class Supervisor:
     def _drain(self) -> bool:
         """Wait for the workers; False if a second signal or DRAIN_SECONDS came first."""
         limit = time.monotonic() + settings().DRAIN_SECONDS
+        if time.monotonic() >= self._purge_at:
+            more = purge_if_due(self._using, PURGE_SECONDS)
+            self._purge_at = time.monotonic() + (0.0 if more else PURGE_LOOK_SECONDS)
         while any(worker.is_alive() for worker in self._workers):
             if self._signals.wait(0.05):
                 self._say("A signal while stopping: leaving at once. The sweep retries the rest.")

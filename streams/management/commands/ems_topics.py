@@ -1,17 +1,47 @@
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from typing import Any
 
 from django.db.models import Count, Sum
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
-from streams.management.base import StreamsCommand
+from streams.lifecycle import create, grow, retire, topic_of
+from streams.management.base import StreamsCommand, add_dry_run
 from streams.models import Message, Topic
+from streams.removal import SETTLED_SECONDS, Removal
 
 
 class Command(StreamsCommand):
-    help = "The topics and their logs."
-    verbs = {"list": _("all topics with their partitions and messages")}
+    help = "The topics and their logs: create, grow, retire and delete them."
+    verbs = {
+        "list": gettext_lazy("all topics with their partitions and messages"),
+        "create": gettext_lazy("a new topic"),
+        "grow": gettext_lazy("more partitions"),
+        "retire": gettext_lazy("refuse producers; consumers finish"),
+        "delete": gettext_lazy("delete a retired topic with its messages and groups"),
+    }
+
+    def add_create_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("topic", help=_("name of the topic"))
+        parser.add_argument("--partitions", type=int, default=1, help=_("how many (1)"))
+
+    def add_grow_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("topic", help=_("name of the topic"))
+        parser.add_argument("--partitions", type=int, required=True, help=_("how many in all"))
+
+    def add_retire_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("topic", help=_("name of the topic"))
+
+    def add_delete_arguments(self, parser: ArgumentParser) -> None:
+        self.add_retire_arguments(parser)
+        add_dry_run(parser)
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help=_("also if it is not retired, or groups have not finished"),
+        )
 
     def do_list(self, **options: Any) -> None:
         topics = Topic.objects.using(self.using).annotate(
@@ -35,6 +65,43 @@ class Command(StreamsCommand):
                 for t in topics.order_by("name")
             ),
         )
+
+    def do_create(self, *, topic: str, partitions: int, **options: Any) -> None:
+        create(topic, partitions, self.using)
+        self.tell(_("created: %s") % topic, topic=topic, partitions=partitions)
+
+    def do_grow(self, *, topic: str, partitions: int, **options: Any) -> None:
+        new = grow(topic_of(topic, self.using), partitions, self.using)
+        self.tell(_("new partitions: %d") % new, topic=topic, partitions=partitions, new=new)
+
+    def do_retire(self, *, topic: str, **options: Any) -> None:
+        done = retire(topic_of(topic, self.using), self.using)
+        text = _("retired: %s") if done else _("%s took no messages before")
+        self.tell(text % topic, topic=topic, retired=done)
+
+    def do_delete(self, *, topic: str, dry_run: bool, force: bool, **options: Any) -> None:
+        removal = Removal(topic_of(topic, self.using), self.using, force=force)
+        contents, obstacles = removal.contents(), removal.obstacles()
+        if not dry_run:
+            removal.close()
+            self.progress(_("waiting %d s for sends that are under way") % SETTLED_SECONDS)
+            removal.wait()
+            removal.finish(self._show_deleted)
+            self.progress("")
+        text = ", ".join(f"{count} {kind}" for kind, count in contents.items())
+        verb = _("would delete") if dry_run else _("deleted")
+        if dry_run and obstacles:
+            text += "\n" + "\n".join(obstacles)
+        self.tell(
+            f"{verb} {topic}: {text}",
+            deleted=not dry_run,
+            topic=topic,
+            contents=contents,
+            obstacles=obstacles,
+        )
+
+    def _show_deleted(self, name: str, rows: int) -> None:
+        self.progress(_("%(name)s: %(rows)d rows deleted") % {"name": name, "rows": rows})
 
     def _inbox(self) -> dict[int, int]:
         """Messages without an offset, by topic: delayed ones too."""

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.utils.translation import gettext as _
+
+from streams.abandoned import abandoned_of
+from streams.floor import Hold
+from streams.management.base import StreamsCommand, add_dry_run
+from streams.models import ConsumerGroup, Topic
+from streams.purge import Outcome, Purge
+
+
+class Command(StreamsCommand):
+    help = (
+        "Delete the messages that retention does not keep and no group needs, and what else has"
+        " outlived its time. It may be broken off and repeated."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--topic", help=_("only the messages of this topic"))
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help=_("as far as age and count say, also what groups have not finished"),
+        )
+        add_dry_run(parser)
+
+    def run(self, **options: Any) -> None:
+        dry_run: bool = options["dry_run"]
+        work = Purge(self.using, force=options["force"], say=self._show_rows)
+        one = self._topic(options["topic"])
+        try:
+            outcomes = work.preview(one) if dry_run else work.run(one)
+            expired = {} if dry_run or one else work.expire()
+        finally:
+            self.progress("")
+        found = [outcome for outcome in outcomes if _says_something(outcome)]
+        idle = abandoned_of((outcome.floor for outcome in outcomes), self.using)
+        names = dict(ConsumerGroup.objects.using(self.using).values_list("pk", "name"))
+        if self.as_json:
+            self.write_json(
+                {
+                    "dry_run": dry_run,
+                    "partitions": [_values(outcome, names) for outcome in outcomes],
+                    "expired": expired,
+                    "abandoned": [str(one) for one in idle],
+                }
+            )
+            return
+        for outcome in found:
+            self._tell_partition(outcome, names, dry_run)
+        for name, rows in expired.items():
+            if rows:
+                self.stdout.write(_("%(rows)d %(name)s deleted") % {"rows": rows, "name": name})
+        if not found and not any(expired.values()):
+            self.stdout.write(_("Nothing to purge."))
+        for group in idle:
+            self.stdout.write(_("Abandoned? %s.") % group)
+            self.stdout.write("  → " + _("Run its consumer, ems_groups delete, or --force."))
+
+    def _topic(self, name: str | None) -> Topic | None:
+        if name is None:
+            return None
+        found = Topic.objects.using(self.using).filter(name=name).first()
+        if found is None:
+            raise CommandError(_("There is no topic %s.") % name)
+        return found
+
+    def _tell_partition(self, outcome: Outcome, names: dict[int, str], dry_run: bool) -> None:
+        now = outcome.floor
+        if dry_run:
+            text = _("%(partition)s: would delete %(count)d messages, up to offset %(floor)d")
+        else:
+            text = _("%(partition)s: %(count)d messages deleted; it begins at %(floor)d")
+        count = now.messages if dry_run else outcome.deleted
+        values = {"partition": now.partition, "count": count, "floor": now.offset}
+        self.stdout.write(text % values)
+        if outcome.skipped.rows:
+            self.stdout.write(_("  forced: %s") % outcome.skipped)
+        for hold in outcome.past:
+            who = names.get(hold.group or 0, "")
+            self.stdout.write(_("  would skip: %(who)s %(what)s") % {"who": who, "what": hold})
+        for hold in now.holds:
+            who = names.get(hold.group or 0, _("the archive"))
+            self.stdout.write(_("  held back: %(who)s %(what)s") % {"who": who, "what": hold})
+
+    def _show_rows(self, name: str, rows: int) -> None:
+        self.progress(_("%(name)s: %(rows)d rows deleted") % {"name": name, "rows": rows})
+
+
+def _says_something(outcome: Outcome) -> bool:
+    now = outcome.floor
+    return bool(outcome.deleted or now.messages or now.holds or outcome.skipped.rows)
+
+
+def _values(outcome: Outcome, names: dict[int, str]) -> dict[str, Any]:
+    now = outcome.floor
+    return {
+        "partition": str(now.partition),
+        "wanted": now.wanted,
+        "first_offset": now.offset,
+        "messages": now.messages,
+        "deleted": outcome.deleted,
+        "skipped": vars(outcome.skipped),
+        "held_by": [_hold(hold, names) for hold in now.holds],
+        "past": [_hold(hold, names) for hold in outcome.past],
+    }
+
+
+def _hold(hold: Hold, names: dict[int, str]) -> dict[str, Any]:
+    return {"group": names.get(hold.group or 0), "what": hold.what, "offset": hold.offset}

@@ -1,0 +1,159 @@
+"""The purge: messages that retention does not keep and nobody needs are deleted.
+
+First the floor: under the lock of the partition it is worked out and written to first_offset, and
+committed. From then on all that read the log know that nothing is below; only then are the messages
+deleted, in small batches. A run that is killed anywhere leaves messages below first_offset,
+which the next run deletes. docs/retention.md says what is kept for whom.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from django.db import connections
+
+from streams import expiry, sql
+from streams.floor import ARCHIVE, Floor, Hold, Limits, floor, limits
+from streams.forced import Skipped, skip
+from streams.models import Partition, Topic
+from streams.transactions import own_transaction, retrying
+
+logger = logging.getLogger("streams.purge")
+
+# Messages of one transaction: some milliseconds.
+BATCH = 500
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a purge has done, or would do, in one partition."""
+
+    floor: Floor
+    deleted: int = 0
+    skipped: Skipped = field(default_factory=Skipped)
+    past: tuple[Hold, ...] = ()  # of a preview: who would be skipped
+
+
+@dataclass
+class Purge:
+    """One run. It may be ended and repeated anywhere, and run twice at the same time.
+
+    ``seconds`` bounds it: then it is not ``finished``. ``force`` goes as far as age and count say,
+    past groups, deliveries and retries, which are told by skipped deliveries. ``say`` hears the
+    name of a partition or table, and the rows deleted from it so far.
+    """
+
+    using: str
+    force: bool = False
+    seconds: float | None = None
+    say: Callable[[str, int], None] = lambda name, rows: None
+    finished: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        self._ends = None if self.seconds is None else time.monotonic() + self.seconds
+
+    def run(self, topic: Topic | None = None) -> list[Outcome]:
+        """Purge the messages of one topic, or of all."""
+        return [self._partition(partition) for partition in self._partitions(topic)]
+
+    def preview(self, topic: Topic | None = None) -> list[Outcome]:
+        """What run() would do with the messages as they are; nothing is changed."""
+        found = []
+        for partition in self._partitions(topic):
+            wanted = limits(partition, partition.topic, self.using)
+            now = floor(partition, partition.topic, wanted, self.using)
+            found.append(self._forced(now, wanted.due) if self.force else Outcome(now))
+        return found
+
+    def _forced(self, now: Floor, due: int) -> Outcome:
+        archive = tuple(hold for hold in now.holds if hold.what == ARCHIVE)
+        new = Floor(now.partition, due, archive)
+        if new.offset <= now.offset:
+            return Outcome(now)
+        past = (hold for hold in now.holds if hold not in archive and hold.offset < new.offset)
+        return Outcome(new, past=tuple(past))
+
+    def expire(self) -> dict[str, int]:
+        """Delete what has outlived its time beside the messages; the rows deleted, by table."""
+        deleted = dict.fromkeys(expiry.STEPS, 0)
+        for name, step in expiry.STEPS.items():
+            for rows in step(self.using):
+                deleted[name] += rows
+                self.say(name, deleted[name])
+                if self._is_over():
+                    return deleted
+        return deleted
+
+    def delete_below(self, partition: Partition) -> int:
+        """Delete the messages below first_offset, which is committed; returns how many."""
+        rows = Partition.objects.using(self.using).filter(pk=partition.pk)
+        first = retrying(lambda: rows.values_list("first_offset", flat=True).get(), self.using)
+        deleted, start = 0, 0
+        while start < first and not self._is_over():
+            count, start = retrying(
+                lambda at=start: self._delete_batch(partition.pk, at, first),  # type: ignore[misc]
+                self.using,
+            )
+            deleted += count
+            self.say(str(partition), deleted)
+        return deleted
+
+    def _partitions(self, topic: Topic | None) -> list[Partition]:
+        rows = Partition.objects.using(self.using).select_related("topic")
+        if topic is not None:
+            rows = rows.filter(topic=topic.pk)
+        return retrying(lambda: list(rows.order_by("topic__name", "number")), self.using)
+
+    def _partition(self, partition: Partition) -> Outcome:
+        wanted = retrying(lambda: limits(partition, partition.topic, self.using), self.using)
+        raised = retrying(lambda: self._raise(partition, wanted), self.using)
+        skipped = Skipped()
+        if self.force and wanted.due > raised.offset:
+            skipped, raised = self._force(partition, wanted)
+        return Outcome(raised, self.delete_below(partition), skipped)
+
+    def _raise(self, partition: Partition, wanted: Limits) -> Floor:
+        """Write the new first_offset, if it is higher; says where it is, and who holds it."""
+        if wanted.wanted <= partition.first_offset:
+            return Floor(partition, wanted.wanted, ())
+        with own_transaction(self.using):
+            rows = Partition.objects.using(self.using).filter(pk=partition.pk)
+            locked = rows.select_for_update().get()
+            locked.topic = partition.topic
+            new = floor(locked, partition.topic, wanted, self.using)
+            if new.messages:
+                rows.update(first_offset=new.offset)
+        return new
+
+    def _force(self, partition: Partition, wanted: Limits) -> tuple[Skipped, Floor]:
+        """In steps, since each holds the partition: as far as age and count say, or as it goes."""
+        total = Skipped()
+        while True:
+            step = retrying(lambda: skip(partition, wanted.due, self.using), self.using)
+            total += step
+            new = retrying(lambda: self._raise(partition, wanted), self.using)
+            if not step.rows or self._is_over():
+                break
+        if total.rows:
+            logger.warning("A forced purge of %s: %s", partition, total)
+        return total, new
+
+    def _delete_batch(self, partition: int, start: int, first: int) -> tuple[int, int]:
+        """Delete up to BATCH messages from ``start`` on; how many, and where to go on."""
+        vendor = connections[self.using].vendor
+        statement = sql.PURGED_MESSAGES[vendor]
+        found = sql.fetch(self.using, statement, [partition, start, first, BATCH])
+        if not found:
+            return 0, first
+        delete = sql.delete_by_id(vendor, "ems_msg", [id_ for id_, _offset in found], sql.BELOW)
+        with own_transaction(self.using):
+            deleted = sql.execute(self.using, delete, [partition, first])
+        return deleted, found[-1][1] + 1
+
+    def _is_over(self) -> bool:
+        if self._ends is not None and time.monotonic() > self._ends:
+            self.finished = False
+        return not self.finished
