@@ -1,5 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
+
+if TYPE_CHECKING:
+    from streams.doctor import Diagnosis
 
 
 class MonitoringConfig(AppConfig):
@@ -8,3 +16,15 @@ class MonitoringConfig(AppConfig):
     label = "ems_monitoring"
     verbose_name = _("Streams monitoring")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ems_schedule(self, using: str | None) -> dict[str, dict[str, Any]]:
+        """What ems_sync_schedules adds."""
+        from monitoring.schedule import schedule
+
+        return schedule(using)
+
+    def ems_diagnoses(self, using: str) -> Iterable[Diagnosis]:
+        """What ems_doctor says of the roll-ups."""
+        from monitoring.doctor import examine
+
+        return examine(using)

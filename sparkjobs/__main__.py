@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pkgutil
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -21,9 +22,12 @@ def main(words: Sequence[str]) -> int:
     names = sorted(module.name for module in pkgutil.iter_modules(jobs.__path__))
     parser = argparse.ArgumentParser(prog="python -m sparkjobs", allow_abbrev=False)
     parser.add_argument("--config", default="", help=f"the option file, by default ${VARIABLE}")
+    parser.add_argument("--seconds", type=int, default=0, help="end it if it takes longer")
     parser.add_argument("job", choices=names, metavar="JOB", help=" | ".join(names))
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="…", help="of the job")
     options = parser.parse_args(words)
+    # The default action ends the process whatever it waits for, and its JVM ends with it.
+    signal.alarm(options.seconds)
     if find_spec("pyspark") is None:
         print(INSTALL, file=sys.stderr)
         return 1

@@ -12,6 +12,9 @@ from sparkjobs.database import NOW, Connection, fetch, transaction, vendor_of
 from sparkjobs.runs import Run, prune
 from sparkjobs.sinks import Row, Table, instant, upsert
 
+# The lock that lets one run of these jobs be at work.
+ROLL_UP = "rollup"
+
 # Tells whoever looks on how far it is.
 Say = Callable[[str], None]
 

@@ -65,6 +65,7 @@ class Settings:
     POLL_SECONDS: float = 1.0
     DRAIN_SECONDS: float = 30.0
     STATE_DIR: str | Path = "ems-state"
+    ARCHIVE: str | Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):

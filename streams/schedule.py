@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps
+
 # Seconds from one run of a task to the next. One that could not start within its period is of no
 # use, and expires: the next one is there already.
 EVERY = {"sequence": 1.0, "sweep": 5.0, "retries": 1.0, "purge": 60.0}
@@ -29,3 +31,12 @@ def schedule(using: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 SCHEDULE = schedule()
+
+
+def of_all_apps(using: str | None = None) -> dict[str, dict[str, Any]]:
+    """These and those of the other apps: what ``ems_schedule`` of their AppConfig says."""
+    found = schedule(using)
+    for config in apps.get_app_configs():
+        if hasattr(config, "ems_schedule"):
+            found |= config.ems_schedule(using)
+    return found

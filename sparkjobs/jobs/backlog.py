@@ -15,12 +15,13 @@ from pyspark.sql import SparkSession
 from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected, fetch
 from sparkjobs.lag import Lag, lags
+from sparkjobs.lock import alone
 from sparkjobs.metrics import MESSAGES_OF_KEYS, SAMPLE, hot_keys, trends
 from sparkjobs.runs import last_done
 from sparkjobs.schemas import MESSAGES, only
 from sparkjobs.session import session
 from sparkjobs.sinks import BACKLOG, HOT_KEYS, Row, instant, stored
-from sparkjobs.windows import Say, Window, hour_of, minute_of, now, roll_up
+from sparkjobs.windows import ROLL_UP, Say, Window, hour_of, minute_of, now, roll_up
 
 JOB = "backlog"
 TREND = timedelta(minutes=15)
@@ -37,7 +38,8 @@ def run(config: Config, options: Namespace) -> int:
             for lag in lags(connection):
                 print(f"{JOB}: group {lag.group_id}: {lag.total:,} messages")
             return 0
-        roll_up_backlog(session(JOB), config, connection, print)
+        with alone(config, ROLL_UP):
+            roll_up_backlog(session(JOB), config, connection, print)
     return 0
 
 

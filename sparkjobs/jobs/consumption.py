@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 
 from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected, fetch
+from sparkjobs.lock import alone
 from sparkjobs.metrics import (
     MESSAGES_OF_LATENCY,
     consumption,
@@ -29,7 +30,7 @@ from sparkjobs.runs import last_done
 from sparkjobs.schemas import DEAD, DELIVERIES, MESSAGES, only
 from sparkjobs.session import session
 from sparkjobs.sinks import CONSUMPTION, ERRORS, LATENCY, Row, instant, stored
-from sparkjobs.windows import Say, Window, minute_of, now, roll_up
+from sparkjobs.windows import ROLL_UP, Say, Window, minute_of, now, roll_up
 
 JOB = "consumption"
 # What a run that is killed has to do again at most.
@@ -59,7 +60,8 @@ def run(config: Config, options: Namespace) -> int:
             since = _since(connection)
             print(f"{JOB}: what was finished since {since or 'ever'}")
             return 0
-        roll_up_consumption(session(JOB), config, connection, print)
+        with alone(config, ROLL_UP):
+            roll_up_consumption(session(JOB), config, connection, print)
     return 0
 
 

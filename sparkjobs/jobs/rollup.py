@@ -13,7 +13,9 @@ from sparkjobs.errors import SparkJobsError
 from sparkjobs.jobs.backlog import roll_up_backlog
 from sparkjobs.jobs.consumption import roll_up_consumption
 from sparkjobs.jobs.traffic import roll_up_traffic
+from sparkjobs.lock import alone
 from sparkjobs.session import session
+from sparkjobs.windows import ROLL_UP
 
 JOBS = (roll_up_traffic, roll_up_consumption, roll_up_backlog)
 
@@ -24,8 +26,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(config: Config, options: Namespace) -> int:
     failed = 0
-    spark = session("rollup")
-    with connected(config) as connection:
+    with alone(config, ROLL_UP), connected(config) as connection:
+        spark = session("rollup")
         for job in JOBS:
             try:
                 job(spark, config, connection, print)

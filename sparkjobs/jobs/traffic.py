@@ -19,12 +19,13 @@ from pyspark.sql import SparkSession
 from sparkjobs.config import Config
 from sparkjobs.database import FOR_UPDATE, Connection, connected, execute, fetch, transaction
 from sparkjobs.database import vendor_of as vendor
+from sparkjobs.lock import alone
 from sparkjobs.metrics import MESSAGES_OF_TRAFFIC, traffic
 from sparkjobs.runs import Overtaken, last_done
 from sparkjobs.schemas import MESSAGES, only
 from sparkjobs.session import session
 from sparkjobs.sinks import TRAFFIC, Row
-from sparkjobs.windows import Say, Window, now, roll_up
+from sparkjobs.windows import ROLL_UP, Say, Window, now, roll_up
 
 JOB = "traffic"
 # Messages of one window: what a run that is killed has to do again at most.
@@ -68,7 +69,8 @@ def run(config: Config, options: Namespace) -> int:
             then = ", and then there are more" if more else ""
             print(f"{JOB}: {count:,} messages of {len(stretches):,} partitions{then}")
             return 0
-        roll_up_traffic(session(JOB), config, connection, print)
+        with alone(config, ROLL_UP):
+            roll_up_traffic(session(JOB), config, connection, print)
     return 0
 
 

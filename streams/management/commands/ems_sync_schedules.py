@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from streams.conf import settings
 from streams.management.base import StreamsCommand, add_dry_run
-from streams.schedule import schedule
+from streams.schedule import of_all_apps
 
 
 class Command(StreamsCommand):
@@ -33,7 +33,7 @@ class Command(StreamsCommand):
             ("entry", "outcome"),
             [
                 (name, self._sync(name, entry, options["reset"], options["dry_run"]))
-                for name, entry in schedule(using).items()
+                for name, entry in of_all_apps(using).items()
             ],
         )
 

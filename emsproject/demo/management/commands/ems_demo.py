@@ -15,6 +15,7 @@ from emsproject.demo.departures import timetable
 from emsproject.demo.interruption import Interrupted, Interruption
 from emsproject.demo.play import Play
 from emsproject.demo.processes import ChildEnded
+from emsproject.demo.rollup import roll_up
 from emsproject.demo.screen import introduce
 from emsproject.demo.serving import serve
 
@@ -62,6 +63,7 @@ class Command(BaseCommand):
         call_command("migrate", verbosity=0)
         if not Play(flights, folder, console, interruption).run().clean:
             raise CommandError("The audit has found something wrong: see above.")
+        roll_up(folder, console, interruption)
 
     def _serve(self, folder: Path, console: Console, interruption: Interruption) -> None:
         try:

@@ -1,0 +1,63 @@
+"""The end of the demo: Spark rolls up its flights, where there is Java and pyspark."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from django.conf import settings
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from emsproject.demo.interruption import Interruption
+from emsproject.demo.processes import running
+from monitoring import java, report
+from monitoring.models import Leg
+from streams.conf import database
+
+LOOK_SECONDS = 0.1
+PERIOD_MINUTES = 15
+# Where `make test` has installed pyspark: the demo's own environment has none.
+OF_THE_TESTS = settings.BASE_DIR / ".venv" / "bin" / "python"
+
+
+def roll_up(folder: Path, console: Console, interruption: Interruption) -> None:
+    """Run the job, show the topics and the slowest group; or say in one line what to install.
+
+    Raises ChildEnded if the job fails.
+    """
+    if java.missing() and OF_THE_TESTS.exists():
+        os.environ.setdefault(java.PYTHON, str(OF_THE_TESTS))
+    if lacking := java.missing():
+        console.print(f"Not rolled up. {lacking}", markup=False, soft_wrap=True)
+        return
+    started = time.monotonic()
+    with running({"rollup": ["ems_spark", "rollup"]}, folder, interruption) as (job,):
+        while job.status is None:
+            interruption.check()
+            time.sleep(LOOK_SECONDS)
+        if job.status != 0:
+            job.check()
+    console.print(f"Rolled up by Spark in {time.monotonic() - started:.0f} s:")
+    _show(console)
+
+
+def _show(console: Console) -> None:
+    now = report.clock(database())
+    table = Table(box=box.SIMPLE)
+    for heading in ("rank", "topic", "messages", "bytes", "rank by bytes"):
+        table.add_column(heading, justify="left" if heading == "topic" else "right")
+    for _minutes, rank, by_bytes, topic, messages, size, _delayed in report.ranking(
+        database(), now, PERIOD_MINUTES
+    ):
+        table.add_row(str(rank), topic, f"{messages:,}", f"{size:,}", str(by_bytes))
+    console.print(table)
+    slowest = [row for row in report.slowness(database(), now - report.HOUR) if row[1] == Leg.TOTAL]
+    for group, _leg, _count, mean, p95, longest in slowest[:1]:
+        console.print(
+            f"Slowest group: [bold]{group.name}[/], {mean:.2f} s on average from the send to the"
+            f" end of the first attempt; 95 % within {p95:.2f} s, all within {longest:.2f} s",
+            soft_wrap=True,
+        )

@@ -1,0 +1,45 @@
+"""What the doctor says of the roll-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from django.db import connections
+from django.utils.translation import gettext as _
+
+from monitoring import java
+from monitoring.models import Run, RunState
+from streams.doctor import OK, WARNING, Diagnosis
+from streams.models import UtcNow
+
+# A roll-up is due each minute.
+SILENT = timedelta(minutes=15)
+
+
+def examine(using: str) -> Iterator[Diagnosis]:
+    """Only a hint, unless somebody has rolled up before and nobody does any more."""
+    if Run._meta.db_table not in connections[using].introspection.table_names():
+        hint = _("Run “manage.py migrate --database %s”.") % using
+        yield Diagnosis(WARNING, "roll-ups", _("Their tables are not there."), hint)
+        return
+    if lacking := java.missing():
+        yield Diagnosis(OK, "spark", _("This host cannot run Spark jobs. %s") % lacking)
+    else:
+        yield Diagnosis(OK, "spark", _("Spark jobs can run here."))
+    yield _last_run(using)
+
+
+def _last_run(using: str) -> Diagnosis:
+    runs = Run.objects.using(using).filter(job="traffic")
+    last = runs.filter(state=RunState.DONE).annotate(now=UtcNow()).order_by("-id")
+    times = last.values_list("now", "finished_at").first()
+    if times is None:
+        return Diagnosis(OK, "roll-ups", _("There are none: see docs/spark.md."))
+    since = times[0] - times[1]
+    if since <= SILENT:
+        return Diagnosis(OK, "roll-ups", _("ran %d s ago") % since.total_seconds())
+    text = _("The last one is %d min old.") % (since.total_seconds() // 60)
+    newest = runs.order_by("-id").values_list("error", flat=True).first()
+    hint = _("Celery beat starts them: see ems_sync_schedules, and the table of runs.")
+    return Diagnosis(WARNING, "roll-ups", text, newest or hint)

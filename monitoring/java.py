@@ -1,0 +1,55 @@
+"""Whether this host can run the Spark jobs, and what to install if it cannot."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from django.utils.translation import gettext as _
+
+JAVA_AT_LEAST = 17
+# Spark's own variable: the Python of the jobs, where it is not that of the project.
+PYTHON = "PYSPARK_PYTHON"
+PATIENCE_SECONDS = 30
+
+
+def missing() -> str:
+    """One line that says what to install; empty where nothing is missing."""
+    absent = []
+    if not _has_pyspark():
+        absent.append(_("pip install 'django-ems[spark]'"))
+    version = java_version()
+    if version is None or version < JAVA_AT_LEAST:
+        absent.append(_("Java %d or newer (JAVA_HOME, or java on PATH)") % JAVA_AT_LEAST)
+    return _("Spark jobs need: %s") % _(" and ").join(absent) if absent else ""
+
+
+def python() -> str:
+    """The Python that runs the jobs."""
+    return os.environ.get(PYTHON) or sys.executable
+
+
+def _has_pyspark() -> bool:
+    if python() == sys.executable:
+        return find_spec("pyspark") is not None
+    code = "import sys, importlib.util; sys.exit(importlib.util.find_spec('pyspark') is None)"
+    return subprocess.run([python(), "-c", code], timeout=PATIENCE_SECONDS).returncode == 0  # noqa: S603
+
+
+def java_version() -> int | None:
+    """The main version of the Java that Spark would start; None if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        return None
+    done = subprocess.run(  # noqa: S603 - the program that Spark would start
+        [java, "-version"], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    # openjdk version "17.0.15"; before Java 9: "1.8.0"
+    found = re.search(r'version "(\d+)', done.stderr)
+    return int(found[1]) if found else None

@@ -1,0 +1,67 @@
+"""Spark jobs as processes of their own: a Spark session must never cross a fork."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from django.utils.translation import gettext as _
+
+from monitoring import java
+from monitoring.options import option_file
+
+VARIABLE = "EMS_SPARK_CONFIG"
+
+Say = Callable[[str], None]
+
+
+def run(
+    job: str,
+    words: Sequence[str],
+    using: str,
+    *,
+    seconds: int,
+    say: Say,
+) -> int:
+    """Run ``python -m sparkjobs JOB …`` on the alias; returns its exit status, 0 if it is done.
+
+    ``say`` is told each line that it prints. ``seconds`` is how long it may take: it keeps that
+    limit itself, so also when this process is killed. Whatever happens here, it is ended.
+    """
+    with option_file(using) as path:
+        process = subprocess.Popen(  # noqa: S603 - our own module, and words without a shell
+            [java.python(), "-u", "-m", "sparkjobs", "--seconds", str(seconds), job, *words],
+            env={**os.environ, VARIABLE: str(path), "PYTHONPATH": _python_path()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            # Ctrl-C is for us, who then end it; and its JVM goes with it.
+            start_new_session=True,
+        )
+        try:
+            assert process.stdout is not None  # noqa: S101 - it is a pipe
+            for line in process.stdout:
+                say(line.rstrip("\n"))
+            status = process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if status == -signal.SIGALRM:
+        say(_("%(job)s took longer than %(seconds)d s and was ended.") % locals())
+    return status
+
+
+def _python_path() -> str:
+    """The job finds sparkjobs where this process does."""
+    spec = find_spec("sparkjobs")
+    assert spec is not None and spec.origin is not None  # noqa: S101, PT018 - shipped with us
+    ours = str(Path(spec.origin).parent.parent)
+    return os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))

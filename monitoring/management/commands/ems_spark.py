@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import signal
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+
+from monitoring import java, jobs, report
+from streams.management.base import StreamsCommand
+
+# What somebody who looks on waits for is longer than what beat starts each minute.
+SECONDS = 24 * 3600
+
+
+class Command(StreamsCommand):
+    help = "Run a Spark job on the streams, or show what the jobs have rolled up."
+    verbs = {
+        "report": _("Show topics, groups and errors from the roll-up tables; needs no Spark."),
+        "rollup": _("Roll up what beat does each minute: traffic, consumption, backlog."),
+        "traffic": _("Roll up messages, bytes, keys of each topic and minute."),
+        "consumption": _("Roll up what groups have done, how long it took, how it failed."),
+        "backlog": _("Look at the backlog of every group, and at the hot keys."),
+        "trace": _("Show the whole way of a message (--message ID) or of a key (--key KEY)."),
+        "archive": _("Write closed days of the topics that are set to it to the archive."),
+        "replay": _("Send archived messages again: TOPIC SINCE UNTIL [--to TOPIC]."),
+        "reconcile": _("Compare every message with every group, over the whole history."),
+    }
+
+    def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
+        """What the command does not know itself belongs to the job, which says what is wrong."""
+        parser = super().create_parser(*args, **kwargs)
+        parse = parser.parse_known_args
+
+        def parse_args(words: Any = None, namespace: Any = None) -> Any:
+            options, options.words = parse(words, namespace)
+            return options
+
+        parser.parse_args = parse_args  # type: ignore[method-assign,assignment]
+        return parser
+
+    def _add_common(self, parser: ArgumentParser) -> None:
+        super()._add_common(parser)
+        parser.allow_abbrev = False  # what belongs to the job is not the beginning of ours
+        parser.add_argument(
+            "--seconds", type=int, default=SECONDS, help=_t("end the job if it takes longer")
+        )
+
+    def run(self, **options: Any) -> None:
+        verb, words = options["verb"], options["words"]
+        if verb == "report":
+            if words:
+                raise CommandError(_t("unknown: %s") % " ".join(words))
+            self._report()
+            return
+        if lacking := java.missing():
+            raise CommandError(lacking)
+        # Whoever stops this command stops the job: by leaving the with block that it runs in.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        status = jobs.run(
+            verb, words, self.using, seconds=options["seconds"], say=self.stdout.write
+        )
+        if status:
+            # What was wrong has been printed by the job.
+            sys.exit(status if status > 0 else 1)
+
+    def _report(self) -> None:
+        sections = list(report.sections(self.using))
+        if self.as_json:
+            self.write_json({section.name: section.objects for section in sections})
+            return
+        for number, section in enumerate(sections):
+            self.stdout.write(("\n" if number else "") + str(section.title))
+            if section.rows:
+                self.show(section.columns, section.rows)
+            else:
+                self.stdout.write(_t("nothing"))

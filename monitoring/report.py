@@ -1,0 +1,152 @@
+"""What the roll-up tables say: the ranking of topics, the latencies of groups, errors, backlogs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connections
+from django.db.models import F, FloatField, Max, Sum
+from django.db.models.functions import Cast
+from django.utils.translation import gettext as _
+
+from monitoring.models import Backlog, ErrorClass, Latency, Leg, Run, RunState, Traffic
+from streams import sql
+from streams.models import ConsumerGroup
+
+MINUTES = (15, 60, 24 * 60)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+# Rows of one part of the report.
+MOST = 20
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table of the report."""
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+def sections(using: str) -> Iterator[Section]:
+    """The whole report, of the periods that end now."""
+    now = clock(using)
+    yield topics(using, now)
+    yield latencies(using, now)
+    yield backlogs(using)
+    yield errors(using, now)
+
+
+def clock(using: str) -> datetime:
+    """The database's."""
+    ((now,),) = sql.fetch(using, f"SELECT {sql.NOW[connections[using].vendor]}")
+    if isinstance(now, str):  # SQLite
+        now = datetime.fromisoformat(now)
+    return now.replace(tzinfo=UTC)  # type: ignore[no-any-return]
+
+
+def topics(using: str, now: datetime) -> Section:
+    """The topics with most messages of each period, with their rank by bytes."""
+    rows = [row for minutes in MINUTES for row in ranking(using, now, minutes)]
+    last = Run.objects.using(using).filter(job="traffic", state=RunState.DONE)
+    until = last.aggregate(until=Max("until"))["until"]
+    title = _("Topics, rolled up until %s UTC") % (f"{until:%Y-%m-%d %H:%M:%S}" if until else "–")
+    columns = ("minutes", "rank", "by bytes", "topic", "messages", "bytes", "delayed")
+    return Section("topics", title, columns, rows)
+
+
+def ranking(using: str, now: datetime, minutes: int) -> list[tuple[Any, ...]]:
+    """(minutes, rank by messages, rank by bytes, topic, messages, bytes, delayed)."""
+    since = _minute(now - timedelta(minutes=minutes))
+    of_period = Traffic.objects.using(using).filter(minute__gte=since)
+    totals = of_period.values_list("partition__topic__name").annotate(
+        Sum("messages"), Sum("bytes"), Sum("delayed")
+    )
+    by_messages = sorted(totals, key=lambda row: (-row[1], row[0]))
+    by_bytes = {row[0]: rank for rank, row in enumerate(sorted(totals, key=lambda row: -row[2]), 1)}
+    return [
+        (minutes, rank, by_bytes[topic], topic, *figures)
+        for rank, (topic, *figures) in enumerate(by_messages[:MOST], 1)
+    ]
+
+
+def latencies(using: str, now: datetime) -> Section:
+    """How long the groups took in the last hour, the slowest first; in seconds."""
+    rows = [
+        (*_names(group), Leg(leg).label, count, *(round(value, 3) for value in figures))
+        for group, leg, count, *figures in slowness(using, now - HOUR)
+    ]
+    columns = ("group", "topic", "way", "messages", "mean", "95 % in the worst minute", "longest")
+    return Section("latencies", _("Latencies of the last hour, in seconds"), columns, rows)
+
+
+def slowness(using: str, since: datetime) -> list[tuple[Any, ...]]:
+    """(group, leg, messages, mean, p95 of the worst minute, longest), the slowest group first."""
+    found = Latency.objects.using(using).filter(minute__gte=_minute(since))
+    totals = found.values_list("group", "leg").annotate(
+        n=Sum("messages"),
+        average=Sum(F("mean") * F("messages")) / Cast(Sum("messages"), FloatField()),
+        worst_p95=Max("p95"),
+        longest=Max("worst"),
+    )
+    groups = ConsumerGroup.objects.using(using).select_related("topic").in_bulk()
+    rows = [(groups[id_], *rest) for id_, *rest in totals if id_ in groups]
+    whole = {group: mean for group, leg, _n, mean, *_rest in rows if leg == Leg.TOTAL}
+    order = [leg.value for leg in Leg]
+    return sorted(rows, key=lambda row: (-whole.get(row[0], 0.0), row[0].pk, order.index(row[1])))
+
+
+def backlogs(using: str) -> Section:
+    """Every group when it was looked at last."""
+    newest = Backlog.objects.using(using).values("group").annotate(id=Max("id")).values("id")
+    found = Backlog.objects.using(using).filter(pk__in=list(newest.values_list("id", flat=True)))
+    groups = ConsumerGroup.objects.using(using).select_related("topic").in_bulk()
+    rows = [
+        (
+            *_names(groups[row.group_id]),
+            *(row.minute, row.behind, row.open, row.waiting, row.dead),
+            _duration(row.age_seconds),
+            None if row.trend is None else round(row.trend, 1),
+            _duration(row.clear_seconds),
+        )
+        for row in found.order_by("group")
+        if row.group_id in groups
+    ]
+    columns = (
+        *("group", "topic", "at", "behind", "open", "retries", "dead"),
+        *("age", "a minute", "time to clear"),
+    )
+    return Section("backlog", _("Backlog"), columns, rows)
+
+
+def errors(using: str, now: datetime) -> Section:
+    """The most frequent classes of error of the last day."""
+    found = ErrorClass.objects.using(using).filter(minute__gte=_minute(now - DAY))
+    totals = found.values_list("group", "error_class").annotate(
+        Sum("failed"), Sum("dead"), Max("minute")
+    )
+    groups = ConsumerGroup.objects.using(using).select_related("topic").in_bulk()
+    rows = [(*_names(groups[id_]), *rest) for id_, *rest in totals if id_ in groups]
+    rows.sort(key=lambda row: (-row[3], -row[4], row[:3]))
+    columns = ("group", "topic", "error", "failed", "dead", "last")
+    return Section("errors", _("Errors of the last 24 hours"), columns, rows[:MOST])
+
+
+def _names(group: ConsumerGroup) -> tuple[str, str]:
+    return group.name, group.topic.name
+
+
+def _minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

@@ -1,0 +1,24 @@
+"""The roll-ups as a Celery task: for schedule.py, or to be called from anywhere."""
+
+from __future__ import annotations
+
+import logging
+
+from celery import shared_task
+
+from monitoring import java, jobs
+from monitoring.schedule import EVERY, SECONDS
+from streams.conf import database
+
+logger = logging.getLogger("monitoring.tasks")
+
+
+@shared_task(name="ems.rollup", ignore_result=True, expires=EVERY["rollup"])
+def rollup(using: str | None = None) -> None:
+    """Roll up the last minute, and what was missed; in a process of its own, one at a time."""
+    if lacking := java.missing():
+        logger.warning("%s", lacking)
+        return
+    status = jobs.run("rollup", [], database(using), seconds=SECONDS, say=logger.info)
+    if status:
+        logger.error("The roll-up has ended with status %d", status)
