@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -37,8 +37,8 @@ class Abandoned:
         }
 
 
-def abandoned(using: str) -> list[Abandoned]:
-    """All of them. When every group has a consumer, that costs one statement."""
+def abandoned(using: str) -> Iterator[Abandoned]:
+    """One after the other. When every group has a consumer, that costs one statement."""
     with_retention = (
         Q(retention_seconds__isnull=False)
         | Q(retention_count__isnull=False)
@@ -46,7 +46,6 @@ def abandoned(using: str) -> list[Abandoned]:
     )
     topics = Topic.objects.using(using).filter(with_retention)
     groups = _without_consumer(using).filter(topic__in=topics).select_related("topic")
-    found: list[Abandoned] = []
     for group in groups.order_by("topic__name", "name"):
         partitions = Partition.objects.using(using).filter(topic=group.topic_id)
         for partition in partitions.order_by("number"):
@@ -55,8 +54,7 @@ def abandoned(using: str) -> list[Abandoned]:
             if absent >= LONG:
                 wanted = limits(partition, group.topic, using)
                 now = floor(partition, group.topic, wanted, using)
-                found += _of(now, {group.pk: (group, absent)})
-    return found
+                yield from _of(now, {group.pk: (group, absent)})
 
 
 def abandoned_of(floors: Iterable[Floor], using: str) -> list[Abandoned]:

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from streams import maintenance, sql
 from streams.conf import settings
+from streams.abandoned import abandoned
 from streams.lag import lags
 from streams.models import Consumer, ConsumerGroup, Delivery, Message, Partition, Step, UtcNow
 from streams.models.consumer import LEASE
@@ -30,6 +31,8 @@ LONG_TRANSACTION = timedelta(minutes=5)
 LONG_HISTORY = 100_000
 SKEW = timedelta(seconds=2)
 # What is counted for people is not counted beyond.
+# The purge is due every night.
+NOT_PURGED = timedelta(days=3)
 COUNT_AT_MOST = 10_000
 
 
@@ -56,6 +59,7 @@ def examine(using: str) -> list[Diagnosis]:
         *_consumers(using),
         *_groups(using),
         *_redis(),
+        *_retention(using),
         _clock(using),
         *_server(using),
     ]
@@ -179,6 +183,21 @@ def _groups(using: str) -> Iterator[Diagnosis]:
 
 def _redis() -> Iterator[Diagnosis]:
     if settings().REDIS is None:
+def _retention(using: str) -> Iterator[Diagnosis]:
+    """Who keeps messages that should be gone; and whether anybody purges."""
+    held = list(abandoned(using))
+    for group in held:
+        hint = _("Run its consumer; or ems_groups delete; or ems_purge --force.")
+        yield Diagnosis(WARNING, "retention", str(group), hint)
+    since = silence(maintenance.PURGE, using)
+    if since is not None and since > NOT_PURGED:
+        hint = _("Run ems_consume, or Celery beat; or ems_purge.")
+        text = _("Nothing has been purged for %d days.") % since.days
+        yield Diagnosis(WARNING, "retention", text, hint)
+    elif not held:
+        yield Diagnosis(OK, "retention", _("No abandoned group holds it back."))
+
+
         return
     try:
         from django_redis import get_redis_connection

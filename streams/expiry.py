@@ -131,7 +131,9 @@ class _Log:
             yield self._delete(old)
             if edge < rows[-1][1] or len(rows) < BATCH:
                 return
-            place = (rows[-1][1], rows[-1][0])
+            # Those that begin at the edge are looked at again: they may end above it.
+            below = [row for row in rows if row[1] < edge] or rows
+            place = (below[-1][1], below[-1][0])
 
     def _rows(self, after: tuple[int, int]) -> list[tuple[int, int, int, bool]]:
         """The next deliveries in order of their place, and whether each has outlived its time."""

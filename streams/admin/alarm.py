@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from streams import doctor
+from streams.abandoned import abandoned
 from streams.maintenance import SEQUENCE, SWEEP
 from streams.models import Consumer, ConsumerGroup, Step
 
@@ -28,7 +29,7 @@ def alarm(using: str) -> str:
     groups, clients = ConsumerGroup.objects.using(using), Consumer.objects.using(using)
     if groups.filter(paused=False).exists() and not clients.live().exists():
         return _("No consumer is running: messages are sequenced, and nobody handles them.")
-    return ""
+    return next((f"{group}." for group in abandoned(using)), "")
 
 
 def _is_done(silence: timedelta | None) -> bool:
