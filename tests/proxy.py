@@ -25,6 +25,7 @@ from typing import Self
 
 HEADER = 4  # three bytes of length, one of sequence number
 CLIENT_SSL = 0x0800
+FIRST_OF_A_QUERY = b"\x00\x03"  # the number of the packet, COM_QUERY
 END_SECONDS = 0.05
 
 
@@ -43,11 +44,13 @@ class Proxy:
     """``with Proxy(host, port) as proxy:`` listens on ``proxy.host``, ``proxy.port``.
 
     ``host`` may be the path of a Unix socket. Every fault is counted down over all connections;
-    ``fired`` lists the patterns of those that happened, in order.
+    ``fired`` lists the patterns of those that happened, in order. ``statements`` counts what the
+    server counts as Questions.
     """
 
     def __init__(self, host: str, port: int | str = 0) -> None:
         self.fired: list[bytes] = []
+        self.statements = 0
         self._target = (host, int(port or 3306))
         self._faults: list[Fault] = []
         self._links: set[Link] = set()
@@ -131,6 +134,10 @@ class Proxy:
             self.fired.append(fault.pattern)
             self._changed.notify_all()
 
+    def count(self, packet: bytes) -> None:
+        with self._changed:
+            self.statements += packet[HEADER - 1 : HEADER + 1] == FIRST_OF_A_QUERY
+
     @contextlib.contextmanager
     def listed(self, link: Link):
         with self._changed:
@@ -178,6 +185,7 @@ class Link:
 
     def _pass_packets(self) -> None:
         while packet := _packet(self._client):
+            self._proxy.count(packet)
             fault = self._proxy.fault_for(packet[HEADER:])
             if fault and not fault.forward:
                 self._proxy.note(fault)  # first: who notices the loss may look for it at once

@@ -1,0 +1,87 @@
+"""What a consumer process costs the database while there is nothing to do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from streams.maintenance import PURGE, RETRIES, SEQUENCE, SWEEP
+from streams.models import Consumer, Step, UtcNow
+from tests.processes import Spawn
+from tests.proxy import Proxy
+
+MySQLdb = pytest.importorskip("MySQLdb")
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.mysql,
+    pytest.mark.redis,
+    pytest.mark.slow,
+]
+
+GROUPS = 20
+CONSUMERS = f"""
+from django.core.management import call_command
+from streams import consumer
+
+for n in range({GROUPS}):
+    consumer("orders", group=f"group-{{n}}", threads=2)(lambda message: None)
+    consumer("prices", group=f"all-{{n}}", mode="broadcast")(lambda message: None)
+call_command("ems_consume")
+"""
+QUIET_SECONDS, MEASURED_SECONDS = 5.0, 15.0
+
+
+@pytest.fixture
+def steps_run_elsewhere(transactional_db: None) -> Iterator[None]:
+    """Celery beat and its worker run every step, as the rows say. To be named before ``proxied``:
+    what they ask is theirs."""
+    for name in (PURGE, RETRIES, SEQUENCE, SWEEP):
+        Step.objects.create(name=name, last_run_at=UtcNow())
+    beat = MySQLdb.connect(**connection.get_connection_params())
+    beat.autocommit(True)
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(0.5):
+            beat.cursor().execute("UPDATE ems_step SET last_run_at = UTC_TIMESTAMP(6)")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+    beat.close()
+
+
+def statements_a_second(proxied: Proxy, spawn: Spawn) -> float:
+    spawn(CONSUMERS).expect("database connections")
+    while Consumer.objects.live().count() < 2 * GROUPS:
+        time.sleep(0.05)
+    time.sleep(QUIET_SECONDS)  # what is measured is a process that has been idle for a while
+    before = proxied.statements
+    time.sleep(MEASURED_SECONDS)
+    return (proxied.statements - before) / MEASURED_SECONDS
+
+
+def test_with_redis_and_beat_an_idle_process_asks_twice_a_second_at_most(
+    ems_settings: Callable[..., None],
+    tmp_path: Path,
+    steps_run_elsewhere: None,
+    proxied: Proxy,
+    spawn: Spawn,
+) -> None:
+    ems_settings(REDIS="redis", STATE_DIR=str(tmp_path))
+    assert statements_a_second(proxied, spawn) <= 2.0
+
+
+def test_alone_an_idle_process_asks_four_times_a_second_at_most(
+    ems_settings: Callable[..., None], tmp_path: Path, proxied: Proxy, spawn: Spawn
+) -> None:
+    ems_settings(STATE_DIR=str(tmp_path))
+    assert statements_a_second(proxied, spawn) <= 4.0
