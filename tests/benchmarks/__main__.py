@@ -78,12 +78,19 @@ def _growth(quick: bool) -> Iterator[Figure]:
     return figures(quick=quick)
 
 
+def _latency(quick: bool) -> Iterator[Figure]:
+    from tests.benchmarks import latency
+
+    return latency.figures(quick=quick)
+
+
 # The sequencer's empties the table of messages; growth needs a log that nothing else is in.
 BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "send": _send,
     "send_many": _send_many,
     "sequence": _sequence,
     "consume": _consume,
+    "latency": _latency,
     "growth": _growth,
 }
 

@@ -44,7 +44,7 @@ call_command("ems_consume", "--group", "ours", "--threads", "1")
 def figures(*, quick: bool) -> Iterator[Figure]:
     messages, rounds = (12_000, 3) if quick else (30_000, 9)
     log = Log(messages)
-    spawn = Spawn(_environment())
+    spawn = Spawn(environment())
     try:
         consumers = [spawn(CONSUMER) for _ in range(PROCESSES)]
         for consumer in consumers:
@@ -227,7 +227,7 @@ def _as_group(text: str, sampled: int, group: int, theirs: int, mine: int, me: s
     return text
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     return {
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path[1:]]),
         "EMS_TEST_EMS": json.dumps({"POLL_SECONDS": POLL_SECONDS}),

@@ -1,0 +1,86 @@
+"""From the commit of a message to the call of its handler, with Redis, at a steady rate.
+
+Both ends note the clock of the machine: the producer when its send has returned, the handler when
+it is called. One producer process, one consumer process, one group.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.benchmarks.consuming import environment
+from tests.benchmarks.figures import Figure
+from tests.processes import Spawn
+
+TOPIC = "bench-latency"
+A_SECOND = 200
+# Milliseconds, the most that half and that 99 of 100 messages may take.
+LIMITS = {50: 10.0, 99: 50.0}
+
+CONSUMER = f"""
+import sys, time
+from django.core.management import call_command
+from streams import consumer
+
+seen = open(sys.argv[1], "w")
+
+@consumer("{TOPIC}", group="latency", threads=2)
+def note(message):
+    seen.write(f"{{message.body}} {{time.time()}}\\n")
+
+call_command("ems_consume")
+seen.close()
+"""
+PRODUCER = f"""
+import sys, time
+from streams import send
+
+count = int(sys.argv[2])
+started = time.monotonic()
+with open(sys.argv[1], "w") as sent:
+    for n in range(count):
+        time.sleep(max(0.0, started + n / {A_SECOND} - time.monotonic()))
+        send("{TOPIC}", n)
+        sent.write(f"{{n}} {{time.time()}}\\n")
+"""
+
+
+def figures(*, quick: bool) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        waits = _measure(Path(folder), A_SECOND * (3 if quick else 30))
+    cuts = statistics.quantiles(waits, n=100, method="inclusive")
+    for share, limit in LIMITS.items():
+        took = cuts[share - 1]
+        name = f"commit to handler at {A_SECOND}/s, p{share}, ms (limit)"
+        yield Figure(name, round(took, 2), limit, limit / took, 1.0)
+
+
+def _measure(folder: Path, count: int) -> list[float]:
+    """Milliseconds of each message."""
+    spawn = Spawn({**environment(), "EMS_TEST_EMS": json.dumps({"REDIS": "redis"})})
+    sent, seen = folder / "sent", folder / "seen"
+    try:
+        consumer = spawn(CONSUMER, seen)
+        consumer.expect("database connections")
+        spawn(PRODUCER, folder / "warm", A_SECOND).succeed()
+        spawn(PRODUCER, sent, count).succeed()
+        time.sleep(1.0)  # generous beside what is measured; who comes later is missed below
+        consumer.terminate()
+        consumer.succeed()
+    finally:
+        spawn.close()
+    # The warm-up has the same numbers: the later line counts.
+    commits, calls = _times(sent), _times(seen)
+    assert len(commits) == count
+    assert commits.keys() <= calls.keys(), "messages are missing"
+    return [max(0.0, calls[n] - commits[n]) * 1000 for n in commits]
+
+
+def _times(path: Path) -> dict[str, float]:
+    rows = (line.split() for line in path.read_text().splitlines())
+    return {n: float(at) for n, at in rows}
