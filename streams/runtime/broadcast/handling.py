@@ -17,6 +17,10 @@ from streams.subscriptions import Limits
 
 logger = logging.getLogger("streams.broadcast")
 
+# A stretch ends after so long, one call apart: other partitions want their turn, and the group may
+# have been paused.
+TURN_SECONDS = 1.0
+
 
 class BroadcastHandling(Handling):
     """One stretch in the hands of the client's one thread.
@@ -37,6 +41,7 @@ class BroadcastHandling(Handling):
         super().__init__(delivery, registration, limits, may_go_on=may_go_on)
         self._reader = reader
         self._rows: dict[int, Any] = {}
+        self._began: float | None = None
 
     def run(self) -> Outcome:
         end = self.delivery.last_offset + 1
@@ -46,7 +51,10 @@ class BroadcastHandling(Handling):
         return outcome
 
     def _begin(self) -> bool:
-        return self._may_go_on()
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now
+        return now - self._began <= TURN_SECONDS and self._may_go_on()
 
     def _settle(self, progress: int, failures: Sequence[Failure]) -> None:
         span = range(self.delivery.progress, progress)

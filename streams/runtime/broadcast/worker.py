@@ -8,11 +8,16 @@ from streams.runtime.broadcast.handling import BroadcastHandling
 from streams.runtime.worker import LOOK_SECONDS, Worker
 from streams.subscriptions import Limits
 
+# Messages that are read at once for a quick handler. To force a position to the disk takes
+# milliseconds: longer than ten quick calls.
+READ_AHEAD = 500
+
 
 class BroadcastWorker(Worker):
     """There is one for each broadcast consumer: a second one would break the order."""
 
     _feed: BroadcastFeed
+    _ahead = 0
 
     def _step(self) -> float:
         limits = self._feed.limits()
@@ -22,11 +27,16 @@ class BroadcastWorker(Worker):
         with self._gate.together():
             if self._lifecycle.stopping:
                 return LOOK_SECONDS
-            delivery = self._feed.reader.take(limits.batch)
+            delivery = self._feed.reader.take(self._size(limits))
             if delivery is None:
                 return LOOK_SECONDS
             self._handle(delivery, limits)
         return 0.0
+
+    def _size(self, limits: Limits) -> int:
+        # A batch handler is given what it asked for; for any other it is a matter of speed.
+        ahead = self._ahead if self._feed.registration.batch is None else 0
+        return max(limits.batch, ahead)
 
     def _handle(self, delivery: Delivery, limits: Limits) -> None:
         handling = BroadcastHandling(
@@ -38,7 +48,9 @@ class BroadcastWorker(Worker):
         )
         self._held.add(handling)
         try:
-            handling.run()
+            outcome = handling.run()
+            # Not all of it in a turn: its messages were read in vain.
+            self._ahead = 0 if outcome.released else min(READ_AHEAD, 2 * self._size(limits))
         finally:
             self._held.discard(handling)
             self._feed.add(handling.outcome)

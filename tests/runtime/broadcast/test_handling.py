@@ -22,7 +22,9 @@ from streams.models import (
 )
 from streams.runtime import handling as handlings
 from streams.runtime import heartbeat as heartbeats
+from streams.runtime.broadcast import handling as stretches
 from streams.runtime.broadcast import reader as readers
+from streams.runtime.broadcast import worker as workers
 from streams.runtime.worker import NOT_ALIVE_SECONDS
 from streams.sequencer import sequence
 from tests.broadcasting import offsets
@@ -173,6 +175,36 @@ def test_a_slow_stretch_keeps_its_position_on_the_way(start, monkeypatch):
     send_prices(*range(3))
     client.run_until_idle()
     assert kept == [0, 1, 2]
+
+
+def test_quick_handlers_are_read_for_in_larger_and_larger_stretches(start, monkeypatch):
+    sizes = []
+    listen(print)
+    client = start()
+    move = client.feed.reader.move
+
+    def note(delivery, progress, *proof):
+        sizes.append(progress - delivery.first_offset)
+        move(delivery, progress, *proof)
+
+    monkeypatch.setattr(client.feed.reader, "move", note)
+    monkeypatch.setattr(workers, "READ_AHEAD", 50)
+    send_prices(*range(150))
+    client.run_until_idle()
+    assert sizes == [10, 20, 40, 50, 30]
+
+
+def test_slow_handlers_are_not_read_for_in_vain_and_let_others_have_their_turn(start, monkeypatch):
+    seen: list[Any] = []
+    listen(seen.append)
+    client = start()
+    client.worker._ahead = 40
+    monkeypatch.setattr(stretches, "TURN_SECONDS", 0.0)
+    send_prices(*range(5))
+    client.worker.step()
+    assert ([m.body for m in seen], offsets(), client.worker._ahead) == ([0], {0: 1}, 0)
+    client.run_until_idle()
+    assert [m.body for m in seen] == list(range(5))
 
 
 def test_a_disk_that_is_full_stops_the_process_after_one_stretch(start, monkeypatch):
