@@ -51,9 +51,10 @@ def options_of(using: str) -> str:
     quoted = {name: _quoted(value) for name, value in client.items() if value is not None}
     default = given.get("read_default_file")
     return (
-        (f"!include {Path(default).resolve()}\n" if default else "")
+        _section("ems", {"vendor": "mysql", "archive": _archive()})
+        # Before what is named here, which wins.
+        + (f"!include {Path(default).resolve()}\n" if default else "")
         + _section("client", quoted)
-        + _section("ems", {"vendor": "mysql", "archive": _archive()})
     )
 
 
