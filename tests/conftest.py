@@ -1,7 +1,8 @@
 """Fixtures for all tests, and which tests run on which database.
 
-Markers (pyproject.toml): ``mysql`` needs MySQL or MariaDB, ``redis`` a Redis, ``bench`` is left
-out unless ``-m`` names it. What cannot run here is deselected, which pytest reports, not skipped.
+Markers (pyproject.toml): ``mysql`` needs MySQL or MariaDB, ``redis`` a Redis, ``spark`` pyspark and
+Java, ``any_database`` one leg of the three; ``bench`` is left out unless ``-m`` names it. What
+cannot run here is deselected, which pytest reports, not skipped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,12 +47,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         absent.add("mysql")
     if not os.environ.get("EMS_TEST_REDIS_URL"):
         absent.add("redis")
+    if not _spark_is_there():
+        absent.add("spark")
+    if os.environ.get("EMS_TEST_DB", "sqlite") != "sqlite":
+        absent.add("any_database")
     if "bench" not in str(config.getoption("markexpr")):
         absent.add("bench")
     left_out = [item for item in items if absent & {mark.name for mark in item.iter_markers()}]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def _spark_is_there() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin/java").exists() if home else shutil.which("java")
+    return bool(java) and find_spec("pyspark") is not None
 
 
 @pytest.fixture(scope="session")

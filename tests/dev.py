@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # instead of tests/: its modules are tests.servers and so on
 
 from tests import environments  # noqa: E402 - the line above is what makes them importable
+from tests.java import java_environment  # noqa: E402
 from tests.packages import Unavailable  # noqa: E402
 from tests.servers import ServerFailed, running, url_variable  # noqa: E402
 
@@ -135,7 +136,16 @@ def servers_for(options: argparse.Namespace) -> Iterator[dict[str, str]]:
     kinds = [*(db for db in options.db if db != "sqlite"), "redis"]
     with running(kinds, unavailable=report_unavailable) as found:
         urls = {url_variable(kind): server.url for kind, server in found.items()}
-        yield {**urls, **environments.driver_environment()}
+        yield {**urls, **environments.driver_environment(), **java()}
+
+
+def java() -> dict[str, str]:
+    """What a process needs around it to find Java; without it the tests of Spark are left out."""
+    try:
+        return java_environment()
+    except Unavailable as reason:
+        report_unavailable("Java", reason)
+        return {}
 
 
 def report_unavailable(kind: str, reason: Unavailable) -> None:

@@ -25,7 +25,7 @@ STAMP = "ems-stamp"  # a file in the environment: for which pyproject.toml it wa
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
-FULL = "mysql,redis,celery,demo,dev"
+FULL = "mysql,redis,celery,spark,demo,dev"
 LIGHT = "redis,celery,demo,dev"
 
 

@@ -44,6 +44,9 @@ PACKAGES = {
     "mysql": Package("mysqld", ("mysql-server-core", "mysql-client-core"), suite="sid"),
     "redis": Package("redis-server", ("redis-server",)),
     "headers": Package("mariadb_config", ("libmariadb-dev", "libmariadb3")),
+    "java-17": Package("java", ("openjdk-17-jre-headless",)),
+    "java-21": Package("java", ("openjdk-21-jre-headless",)),
+    "java-25": Package("java", ("openjdk-25-jre-headless",)),
 }
 
 
@@ -104,6 +107,7 @@ def unpacked(kind: str) -> Path:
         new = Path(work) / "root"
         for deb in _download(PACKAGES[kind], Path(work)):
             subprocess.run(["dpkg", "-x", str(deb), str(new)], check=True)
+        _relink(new)
         _wrap_programs(new, runs_from=root)
         try:
             new.rename(root)
@@ -195,6 +199,16 @@ def _mirrors(suite: str) -> Iterator[tuple[str, str]]:
             if enabled and suite in fields.get("Suites", "").split():
                 for uri in fields.get("URIs", "").split():
                     yield uri, " ".join(fields.get("Components", "").split())
+
+
+def _relink(root: Path) -> None:
+    """Links to files of the same packages lead there: Java's settings are such links to /etc."""
+    for link in [path for path in root.rglob("*") if path.is_symlink()]:
+        target = link.readlink()
+        own = root / str(target).lstrip("/")
+        if target.is_absolute() and own.exists():
+            link.unlink()
+            link.symlink_to(os.path.relpath(own, link.parent))
 
 
 def _wrap_programs(root: Path, *, runs_from: Path) -> None:

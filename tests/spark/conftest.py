@@ -6,6 +6,7 @@ Where the database does not matter a test is marked ``any_database``: it runs in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjobs.config import Config
+
+# Without pyspark the modules could not even be collected.
+collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
 
 Read = Callable[..., "DataFrame"]
 

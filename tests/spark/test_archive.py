@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,13 @@ from streams.sequencer import sequence
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
 
 TODAY = datetime.now(UTC).date()
-DAYS = [TODAY - timedelta(days=back) for back in (3, 2, 1, 0)]
+DAYS = [TODAY - timedelta(days=back) for back in (2, 1, 0)]
 
 BODIES = [{"n": [1, "né"]}, "text\r\n\x7f", b"\x00\xff'\\%s", "", {"big": "x" * 3000}]
 
 
 def history(topic: str = "flights", *, archive: bool = True, each: int = 5) -> Partition:
-    """Messages of four days, the last of them today."""
+    """Messages of three days, the last of them today."""
     Topic.objects.create(name=topic, archive=archive)
     outgoing = [
         Outgoing(
@@ -57,7 +56,7 @@ def run(spark: Any, config: Config, until: date | None = None) -> list[str]:
 def replay(spark: Any, config: Config, *, to: str = "flights", name: str | None = None) -> str:
     from sparkjobs.jobs.replay import replay
 
-    return replay(spark, config, "flights", DAYS[0], DAYS[2], to, name)
+    return replay(spark, config, "flights", DAYS[0], DAYS[1], to, name)
 
 
 def content(**where: Any) -> list[tuple[Any, ...]]:
@@ -71,17 +70,17 @@ def test_closed_days_are_archived_compared_recorded_and_only_then_free_to_be_pur
 ) -> None:
     partition, other = history(), history("orders", archive=False)
     said = run(spark, config)
-    assert said == [f"flights {day}: 5 messages archived" for day in DAYS[:3]]
+    assert said == [f"flights {day}: 5 messages archived" for day in DAYS[:2]]
     rows = list(ArchivedDay.objects.order_by("day"))
     assert [(row.first_offset, row.end_offset, row.messages) for row in rows] == [
-        *((0, 5, 5), (5, 10, 5), (10, 15, 5))
+        *((0, 5, 5), (5, 10, 5))
     ]
     assert {row.topic for row in rows} == {"flights"}
     partition.refresh_from_db()
     other.refresh_from_db()
-    assert (partition.archived_offset, other.archived_offset) == (15, 0)
+    assert (partition.archived_offset, other.archived_offset) == (10, 0)
     files = list(Path(config.archive).glob("date=*/topic=flights/*.zstd.parquet"))
-    assert {file.parent.parent.name for file in files} == {f"date={day}" for day in DAYS[:3]}
+    assert {file.parent.parent.name for file in files} == {f"date={day}" for day in DAYS[:2]}
     assert run(spark, config) == ["nothing to archive"]
 
 
@@ -91,11 +90,11 @@ def test_an_archived_message_has_every_column_that_it_had(
     from sparkjobs.manifest import in_archive
 
     history()
-    expected = read(topic="flights", end=15).toArrow().sort_by("offset").to_pylist()
+    expected = read(topic="flights", end=10).toArrow().sort_by("offset").to_pylist()
     run(spark, config)
     found = in_archive(spark, config, "flights", *DAYS).toArrow().sort_by("offset").to_pylist()
     assert found == expected
-    assert len(found) == 15
+    assert len(found) == 10
 
 
 def test_a_day_that_is_not_closed_is_refused(spark: Any, config: Config) -> None:
@@ -122,7 +121,7 @@ def test_a_killed_run_leaves_files_that_the_next_one_replaces(
     partition.refresh_from_db()
     assert (partition.archived_offset, ArchivedDay.objects.count()) == (0, 0)
     run(spark, config)
-    assert ArchivedDay.objects.count() == 3
+    assert ArchivedDay.objects.count() == 2
     files = Path(config.archive).glob(f"date={DAYS[0]}/topic=flights/*.parquet")
     assert spark.read.parquet(*map(str, files)).count() == 5
 
@@ -164,16 +163,16 @@ def test_archive_then_purge_then_replay_gives_back_every_message(
     spark: Any, config: Config
 ) -> None:
     partition = history()
-    expected = content(offset__lt=15)
+    expected = content(offset__lt=10)
     run(spark, config)
-    Message.objects.filter(partition=partition, offset__lt=15).delete()
-    Partition.objects.filter(pk=partition.pk).update(first_offset=15)
-    assert "15 messages sent" in replay(spark, config)
+    Message.objects.filter(partition=partition, offset__lt=10).delete()
+    Partition.objects.filter(pk=partition.pk).update(first_offset=10)
+    assert "10 messages sent" in replay(spark, config)
     assert content(offset=None) == expected
     sequence("default")
-    assert content(offset__gte=20) == expected
-    producers = Message.objects.filter(offset__gte=20).order_by("offset")
-    assert [m.producer for m in producers] == [f"replay@flights/0@{n}" for n in range(15)]
+    assert content(offset__gte=15) == expected
+    producers = Message.objects.filter(offset__gte=15).order_by("offset")
+    assert [m.producer for m in producers] == [f"replay@flights/0@{n}" for n in range(10)]
     assert ReplayedMessage.objects.count() == 0
 
 
@@ -182,9 +181,9 @@ def test_a_replay_is_done_once_unless_it_is_given_another_name(spark: Any, confi
     run(spark, config)
     replay(spark, config)
     assert "was done before" in replay(spark, config)
-    assert Message.objects.filter(offset=None).count() == 15
-    assert "15 messages sent" in replay(spark, config, name="again")
-    assert Message.objects.filter(offset=None).count() == 30
+    assert Message.objects.filter(offset=None).count() == 10
+    assert "10 messages sent" in replay(spark, config, name="again")
+    assert Message.objects.filter(offset=None).count() == 20
     assert LedgerEntry.objects.count() == 2
 
 
@@ -206,9 +205,9 @@ def test_a_replay_that_is_killed_before_its_end_sends_nothing_and_then_all(
         replay(spark, config)
     assert Message.objects.filter(offset=None).count() == 0
     assert LedgerEntry.objects.count() == 0
-    assert ReplayedMessage.objects.count() == 15  # what it had gathered
-    assert "15 messages sent" in replay(spark, config)
-    assert Message.objects.filter(offset=None).count() == 15
+    assert ReplayedMessage.objects.count() == 10  # what it had gathered
+    assert "10 messages sent" in replay(spark, config)
+    assert Message.objects.filter(offset=None).count() == 10
 
 
 def test_messages_with_a_key_go_where_live_ones_with_this_key_go(
@@ -224,7 +223,7 @@ def test_messages_with_a_key_go_where_live_ones_with_this_key_go(
 
     rows = Message.objects.filter(partition__topic=target).select_related("partition")
     keyed = [message for message in rows if message.key]
-    assert len(keyed) == 5
+    assert len(keyed) == 4
     for message in keyed:
         assert message.partition.number == partition_of(str(message.key), 3)
 
@@ -233,7 +232,7 @@ def test_a_replay_of_what_is_not_there_or_may_not_be_sent_says_so(
     spark: Any, config: Config
 ) -> None:
     history()
-    with pytest.raises(BadOption, match="is archived to offset 0, not to 15"):
+    with pytest.raises(BadOption, match="is archived to offset 0, not to 10"):
         replay(spark, config)
     run(spark, config)
     with pytest.raises(BadOption, match="no topic 'nowhere' that may be written to"):
@@ -269,7 +268,6 @@ def test_offsets_that_are_missing_in_the_log_are_said(spark: Any, config: Config
         f"flights {DAYS[0]}: 4 messages archived, 1 offsets are not in the log: run reconcile"
     )
     assert ArchivedDay.objects.get(day=DAYS[0]).messages == 4
-    assert json.dumps(str(DAYS[1])) in json.dumps(said[1])
 
 
 def test_topics_are_found_by_their_exact_names_in_the_archive(spark: Any, config: Config) -> None:
