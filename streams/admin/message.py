@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
+from streams.admin import journal
 from streams.admin.bodies import BodyAdmin
 from streams.admin.columns import UNKNOWN, at, instant, place, short, url
 from streams.admin.filters import FixedFilter, PartitionFilter, number
 from streams.admin.listing import Reading
 from streams.admin.search import Search
+from streams.cancellation import cancel
 from streams.conf import database
 from streams.models import IMMEDIATE, Message, UtcNow
 from streams.trace import trace
@@ -61,6 +65,36 @@ class MessageAdmin(BodyAdmin):
         (at("created_at", _("sent")), "due", at("sequenced_at", _("sequenced"))),
         ("body_type", "size"),
     )
+
+    actions = ("cancel",)
+    verbs = {"cancel": _("Cancel")}
+
+    @admin.action(permissions=["cancel"], description=_("Cancel what is delayed"))
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Take back delayed messages, each on its own: some may have become visible meanwhile."""
+        chosen = list(queryset)
+        cancelled = [row for row in chosen if cancel(row.pk, using=database()) == "cancelled"]
+        journal.note(request, [(row, _t("Cancelled")) for row in cancelled])
+        late = len(chosen) - len(cancelled)
+        if cancelled:
+            text = ngettext(
+                "%d message was cancelled.", "%d messages were cancelled.", len(cancelled)
+            )
+            self.message_user(request, text % len(cancelled))
+        if late:
+            text = ngettext(
+                "%d message is not delayed, or is visible already: nothing was done.",
+                "%d messages are not delayed, or are visible already: nothing was done.",
+                late,
+            )
+            self.message_user(request, text % late, messages.WARNING)
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.cancel_message")
+
+    def possible_verbs(self, row: Message) -> Mapping[str, Any]:
+        waits = row.offset is None and row.due_at is not None and row.due_at > IMMEDIATE
+        return self.verbs if waits else {}
 
     @admin.display(description=_("producer's host"))
     def host(self, row: Message) -> str:

@@ -11,6 +11,10 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AlterModelOptions(
+            name='message',
+            options={'default_permissions': ('view',), 'permissions': (('view_body', 'Can view bodies of messages and dead letters'), ('cancel_message', 'Can cancel delayed messages')), 'verbose_name': 'message', 'verbose_name_plural': 'messages'},
+        ),
         migrations.AddField(
             model_name='cursor',
             name='alone',

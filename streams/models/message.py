@@ -61,7 +61,10 @@ class Message(models.Model):
         verbose_name = _("message")
         verbose_name_plural = _("messages")
         default_permissions = ("view",)  # rows that only EMS writes
-        permissions = (("view_body", _("Can view bodies of messages and dead letters")),)
+        permissions = (
+            ("view_body", _("Can view bodies of messages and dead letters")),
+            ("cancel_message", _("Can cancel delayed messages")),
+        )
         constraints = (models.UniqueConstraint(fields=["partition", "offset"], name="ems_msg_log"),)
         indexes = (models.Index(fields=["partition", "offset", "due_at"], name="ems_msg_inbox"),)
 

@@ -72,7 +72,7 @@ def make_world() -> World:
     for number, body in enumerate(bodies):
         send("orders", body, key=f"key-{number}", tag=XSS[:20], headers={"trace": XSS})
     drain()
-    send("orders", "later", delay=timedelta(days=1))
+    send("orders", "later", delay=timedelta(days=1), dedup_key="later")
     groups = {group.name: group for group in ConsumerGroup.objects.all()}
     Consumer.objects.create(
         client_id="10.0.0.1@7@abc", group=groups["mail"], lease_until=UtcNow(HOUR)

@@ -112,7 +112,29 @@ def test_the_trace_names_every_delivery_of_every_group(
     ]  # fmt: skip
 
 
+# -- cancel --
+
+
+def test_a_delayed_message_is_cancelled(parsed: Callable[..., Any], run: Run) -> None:
+    message = send("orders", 1, delay=60).message_id
+    said = parsed("ems_messages", "cancel", str(message))
+    assert said == {"message_id": message, "cancelled": True}
+    with pytest.raises(CommandError, match=f"no message {message}"):
+        run("ems_messages", "cancel", str(message))
+    visible = send("orders", 1).message_id
+    with pytest.raises(CommandError, match="visible already"):
+        run("ems_messages", "cancel", str(visible))
+
+
 # -- ems_send --
+
+
+def test_a_duplicate_is_said_to_be_one(parsed: Callable[..., Any], run: Run) -> None:
+    words = ("ems_send", "orders", "1", "--dedup-key", "a7", "--dedup-window", "60")
+    first = parsed(*words)
+    assert parsed(*words) == {**first, "duplicate": True}
+    assert "a duplicate of message" in run(*words)
+    assert parsed("ems_send", "orders", "1", "--partition", "0")["partition"] == 0
 
 
 def test_a_message_is_sent_with_all_it_may_have(parsed: Callable[..., Any]) -> None:
@@ -121,7 +143,8 @@ def test_a_message_is_sent_with_all_it_may_have(parsed: Callable[..., Any]) -> N
         "--header", "a=b=c", "--header", "d=", "--delay", "60",
     )  # fmt: skip
     row = Message.objects.get()
-    assert said == {"message_id": row.pk, "topic": "orders", "partition": 0}
+    place = {"topic": "orders", "partition": 0}
+    assert said == {"message_id": row.pk, **place, "duplicate": False}
     assert (bytes(row.body), row.body_type) == (b'{"n":1}', "json")
     assert (row.key, row.tag, row.headers) == ("k", "t", {"a": "b=c", "d": ""})
     assert row.due_at

@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
+from streams import cancel
 from streams.management.base import StreamsCommand, add_limit, line, portable
 from streams.models import Message, Partition
 from streams.trace import trace
@@ -17,11 +18,12 @@ SEARCHED = 100_000
 
 
 class Command(StreamsCommand):
-    help = "The messages: list them, show one, trace its way through every group."
+    help = "The messages: list them, show one, trace its way through every group, cancel one."
     verbs = {
         "list": gettext_lazy("the newest messages of a topic"),
         "show": gettext_lazy("one message with its body"),
         "trace": gettext_lazy("what every group has done with one message"),
+        "cancel": gettext_lazy("take back a delayed message that is not visible yet"),
     }
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
@@ -33,6 +35,9 @@ class Command(StreamsCommand):
         parser.add_argument("message", help=_("its id, or its place: orders/0@12"))
 
     add_trace_arguments = add_show_arguments
+
+    def add_cancel_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("message", type=int, help=_("its id"))
 
     def do_list(self, *, topic: str, key: str | None, limit: int, **options: Any) -> None:
         partitions = list(Partition.objects.using(self.using).filter(topic__name=topic))
@@ -106,6 +111,14 @@ class Command(StreamsCommand):
                 for delivery in group.deliveries
             ]
         self.show(("group", "state", *columns), rows)
+
+    def do_cancel(self, *, message: int, **options: Any) -> None:
+        outcome = cancel(message, using=self.using)
+        if outcome == "visible":
+            raise CommandError(_("Message %d is visible already, or was not delayed.") % message)
+        if outcome == "unknown":
+            raise CommandError(_("There is no message %s: purged, or never sent.") % message)
+        self.tell(_("cancelled message %d") % message, message_id=message, cancelled=True)
 
     def _message(self, text: str) -> Message:
         messages = Message.objects.using(self.using).select_related("partition__topic")

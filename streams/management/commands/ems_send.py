@@ -24,6 +24,9 @@ class Command(StreamsCommand):
         parser.add_argument("--tag", default="")
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--delay", type=float, help=_("seconds"))
+        parser.add_argument("--partition", type=int, help=_("its number"))
+        parser.add_argument("--dedup-key", help=_("sent unless a message with this key was"))
+        parser.add_argument("--dedup-window", type=float, help=_("for how long before, in seconds"))
 
     def run(self, **options: Any) -> None:
         header = options["header"]
@@ -36,13 +39,20 @@ class Command(StreamsCommand):
             tag=options["tag"],
             headers=dict(text.split("=", 1) for text in header) or None,
             delay=options["delay"],
+            partition=options["partition"],
+            dedup_key=options["dedup_key"],
+            dedup_window=options["dedup_window"],
             using=self.using,
         )
+        text = (
+            _("a duplicate of message %d: not sent") if result.duplicate else _("sent message %d")
+        )
         self.tell(
-            _("sent message %d") % result.message_id,
+            text % result.message_id,
             message_id=result.message_id,
             topic=result.topic,
             partition=result.partition,
+            duplicate=result.duplicate,
         )
 
     def _body(self, *, body: str | None, text: bool, **options: Any) -> Any:
