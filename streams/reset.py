@@ -158,7 +158,7 @@ class Reset:
     def run(self) -> list[Move]:
         """Do it, in all partitions or none."""
         live = self.group.clients.using(self.using).live()
-        if not self._force and live.exists():
+        if not self._force and retrying(live.exists, self.using):
             raise GroupActive(_("The group %s has live consumers: stop them first.") % self.group)
         for _race in range(RACES_AT_MOST):
             try:

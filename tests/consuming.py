@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Model
 
 from streams.maintenance import sweep
-from streams.models import Delivery, RetryMessage
+from streams.models import Cursor, Delivery, RetryMessage
 from streams.models.consumer import LEASE
 from streams.registry import Registration, find, registrations
 from streams.runtime.client import Client
@@ -103,7 +103,8 @@ def consume_the_rest(group: str) -> None:
         drain(group)
         of_group = {"group__name": group}
         if not (
-            RetryMessage.objects.filter(**of_group).exists()
+            Cursor.objects.filter(**of_group).exclude(blocked_until=None).exists()
+            or RetryMessage.objects.filter(**of_group).exists()
             or Delivery.objects.open().filter(**of_group).exists()
         ):
             return
