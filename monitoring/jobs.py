@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from monitoring import java
 from monitoring.options import option_file
 
 VARIABLE = "EMS_SPARK_CONFIG"
+LOOK_SECONDS = 0.2
 
 Say = Callable[[str], None]
 
@@ -34,29 +36,44 @@ def run(
     limit itself, so also when this process is killed. Whatever happens here, it is ended.
     """
     with option_file(using) as path:
-        process = subprocess.Popen(  # noqa: S603 - our own module, and words without a shell
+        with subprocess.Popen(  # noqa: S603 - our own module, and words without a shell
             [java.python(), "-u", "-m", "sparkjobs", "--seconds", str(seconds), job, *words],
             env={**os.environ, VARIABLE: str(path), "PYTHONPATH": _python_path()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
             # Ctrl-C is for us, who then end it; and its JVM goes with it.
             start_new_session=True,
-        )
-        try:
-            assert process.stdout is not None  # noqa: S101 - it is a pipe
-            for line in process.stdout:
-                say(line.rstrip("\n"))
-            status = process.wait()
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        ) as process:
+            try:
+                for line in _lines(process):
+                    say(line)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        status = process.returncode
     if status == -signal.SIGALRM:
         say(_("%(job)s took longer than %(seconds)d s and was ended.") % locals())
     return status
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """What it prints, until it ends; what it has started may hold the pipe for longer."""
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    begun = b""
+    while True:
+        if select.select([process.stdout], [], [], LOOK_SECONDS)[0]:
+            read = os.read(process.stdout.fileno(), 65536)
+            *lines, begun = (begun + read).split(b"\n")
+            yield from (line.decode(errors="replace") for line in lines)
+            if read:
+                continue
+        elif process.poll() is None:
+            continue
+        if begun:
+            yield begun.decode(errors="replace")
+        process.wait()
+        return
 
 
 def _python_path() -> str:

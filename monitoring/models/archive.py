@@ -47,6 +47,10 @@ class ArchivedDay(models.Model):
     def __str__(self) -> str:
         return f"{self.topic}/{self.number} {self.day}"
 
+    @property
+    def last_offset(self) -> int:
+        return self.end_offset - 1
+
 
 class LedgerEntry(models.Model):
     """A batch of a stream, or a replay, whose rows are in the database.

@@ -44,4 +44,8 @@ class Traffic(models.Model):
         indexes = (models.Index(fields=["minute", "partition"], name="ems_traffic_minute"),)
 
     def __str__(self) -> str:
-        return f"{self.partition_id}@{self.first_offset}–{self.end_offset - 1}"
+        return f"{self.partition_id}@{self.first_offset}–{self.last_offset}"
+
+    @property
+    def last_offset(self) -> int:
+        return self.end_offset - 1

@@ -35,8 +35,9 @@ class Command(StreamsCommand):
         parser = super().create_parser(*args, **kwargs)
         parse = parser.parse_known_args
 
-        def parse_args(words: Any = None, namespace: Any = None) -> Any:
-            options, options.words = parse(words, namespace)
+        def parse_args(args: Any = None, namespace: Any = None) -> Any:
+            options, words = parse(args, namespace)
+            options.words = words
             return options
 
         parser.parse_args = parse_args  # type: ignore[method-assign,assignment]

@@ -1,0 +1,65 @@
+"""What the lists of the roll-ups have in common."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from streams.admin.base import LargeAdmin, ReadOnly
+from streams.admin.columns import UNKNOWN, Column, column, duration
+from streams.admin.filters import RowFilter
+from streams.admin.listing import Reading
+from streams.models import Topic
+
+
+class RollUpAdmin(ReadOnly, LargeAdmin):
+    """The newest first. Permissions are those to view, and there are no others."""
+
+    change_list_template = "admin/ems/change_list.html"
+    change_form_template = "admin/ems/change_form.html"
+    object_history_template = "admin/ems/object_history.html"
+
+    # The filter by which rows are chosen, and the order that its index gives them in.
+    chosen_by = "group"
+    order_of_chosen: tuple[str, ...] = ("-minute", "-id")
+
+    def reading(self, request: HttpRequest) -> Reading:
+        is_chosen = request.GET.get(self.chosen_by)
+        return Reading(self.order_of_chosen if is_chosen else self.ordering)
+
+
+class TopicFilter(RowFilter):
+    title = _("topic")
+    parameter_name = "topic"
+
+    def rows(self) -> QuerySet[Topic]:
+        return Topic.objects.order_by("name")
+
+
+def seconds(field: str, description: Any) -> Column:
+    """A column with a time that may be short."""
+
+    @column(description)
+    def show(row: Any) -> str:
+        value = getattr(row, field)
+        if value is None:
+            return UNKNOWN
+        return f"{value:.3f} s" if value < 60 else duration(timedelta(seconds=value))
+
+    show.__name__ = field
+    return show
+
+
+def share(field: str, description: Any) -> Column:
+    """A column with a part of one, as per cent."""
+
+    @column(description)
+    def show(row: Any) -> str:
+        return f"{100 * getattr(row, field):.1f} %"
+
+    show.__name__ = field
+    return show
