@@ -1,9 +1,9 @@
 """Random sequences of everything that can happen to a stream, against a model of three sets.
 
-The model knows what was committed, what each group has handled, and what is dead. Whatever the
-order of events, at the end every committed message was handled or is dead in every group, one
-that was rolled back was never seen, an atomic handler's rows stand exactly once, and the audit
-finds nothing.
+The model knows what was committed, what each group has handled, what is dead and what was skipped
+or purged. Whatever the order of events, at the end every committed message was handled or is dead
+in every group, one that was rolled back or cancelled was never seen, an atomic handler's rows stand
+exactly once, those of an ordered group in the order of the log, and the audit finds nothing.
 """
 
 from __future__ import annotations
@@ -21,16 +21,29 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
-from streams import Outgoing, ReceivedMessage, Reject, consumer, registry, send, send_many, topics
+from streams import (
+    Outgoing,
+    ReceivedMessage,
+    Reject,
+    cancel,
+    consumer,
+    lifecycle,
+    registry,
+    replays,
+    send,
+    send_many,
+    topics,
+)
 from streams.audit import audit
 from streams.claims import Claimer
-from streams.errors import LeaseLost
+from streams.errors import LeaseLost, NothingToUndo
 from streams.maintenance import sweep
 from streams.models import (
     Consumer,
     ConsumerGroup,
     Cursor,
     DeadMessage,
+    DedupKey,
     Delivery,
     Message,
     Partition,
@@ -39,18 +52,26 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
+from streams.purge import Purge
+from streams.replays import Span
+from streams.reset import Reset, towards
 from streams.runtime.handling import Handling
 from streams.sequencer import sequence
 from streams.subscriptions import limits, subscribe
+from streams.targets import Target
 from streams.testing import advance
 from tests.hostapp.models import Handled
 from tests.sessions import Session
 
-GROUPS = ("plain", "atomic")
+GROUPS = ("plain", "atomic", "ordered", "tagged")
+PARTITIONS = 2
+KEYS = st.sampled_from(["a", "b", "c"])
+TAG = "x"
 CLIENTS = ("one", "two")
 FOREVER = timedelta(days=2)
 TABLES = (
     Handled,
+    DedupKey,
     DeadMessage,
     RetryMessage,
     Delivery,
@@ -95,7 +116,7 @@ class Script:
 
 
 class Machine(RuleBasedStateMachine):
-    """One topic, a plain and an atomic group, two clients, up to three open transactions."""
+    """One topic, four groups, two clients, up to three open transactions, and operators."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,8 +124,13 @@ class Machine(RuleBasedStateMachine):
         self.open: list[Open] = []
         self.held: list[Held] = []
         self.committed: set[int] = set()
-        self.handled: Counter[int] = Counter()
+        self.tagged: set[int] = set()
+        self.delayed: dict[int, int] = {}  # message id: value
+        self.keys: dict[str, int] = {}  # dedup key: the message id that has it
+        self.handled: Counter[tuple[str, int]] = Counter()
         self.discarded: set[tuple[str, int]] = set()
+        self.redriven: set[int] = set()
+        self.purged: set[int] = set()
         self.script = Script()
 
     @initialize()
@@ -116,7 +142,7 @@ class Machine(RuleBasedStateMachine):
 
         def plain(message: ReceivedMessage) -> None:
             self.script.play(message)
-            self.handled[message.body] += 1
+            self.handled[message.group, message.body] += 1
 
         def atomic(message: ReceivedMessage) -> None:
             Handled.objects.create(
@@ -130,6 +156,11 @@ class Machine(RuleBasedStateMachine):
 
         consumer("t", group="plain", max_retries=2)(plain)
         consumer("t", group="atomic", max_retries=2, atomic=True)(atomic)
+        consumer("t", group="ordered", max_retries=2, ordered=True, atomic=True)(atomic)
+        consumer("t", group="tagged", max_retries=2, tags=[TAG])(plain)
+        topic = lifecycle.create("t", PARTITIONS, "default")
+        topic.retention_consumed = True
+        topic.save(using="default")
         self.groups = {
             group: subscribe(registry.find("t", group), "default")  # type: ignore[arg-type]
             for group in GROUPS
@@ -140,35 +171,65 @@ class Machine(RuleBasedStateMachine):
 
     # -- producers --
 
-    @rule(count=st.integers(1, 4))
-    def send(self, count: int) -> None:
+    @rule(count=st.integers(1, 4), key=KEYS, tag=st.sampled_from(["", TAG]))
+    def send(self, count: int, key: str, tag: str) -> None:
         for _ in range(count):
             value = next(self.numbers)
-            send("t", value)
+            send("t", value, key=key, tag=tag)
             self.committed.add(value)
+            if tag:
+                self.tagged.add(value)
 
-    @rule(count=st.integers(1, 4))
-    def send_many(self, count: int) -> None:
-        values = [next(self.numbers) for _ in range(count)]
-        send_many([Outgoing("t", value) for value in values])
+    @rule(keys=st.lists(KEYS, min_size=1, max_size=4))
+    def send_many(self, keys: list[str]) -> None:
+        values = [next(self.numbers) for _ in keys]
+        send_many([Outgoing("t", value, key=key) for value, key in zip(values, keys, strict=True)])
         self.committed.update(values)
 
-    @rule(count=st.integers(1, 3))
-    def roll_back(self, count: int) -> None:
+    @rule(key=KEYS, dedup=KEYS, delayed=st.booleans(), rolls_back=st.booleans())
+    def send_once(self, key: str, dedup: str, delayed: bool, rolls_back: bool) -> None:
+        value = next(self.numbers)
+        with transaction.atomic():
+            delay = 3600 if delayed else None
+            sent = send("t", value, key=key, dedup_key=dedup, delay=delay)
+            transaction.set_rollback(rolls_back)
+        assert sent.duplicate == (dedup in self.keys)
+        if not sent.duplicate and not rolls_back:
+            self.keys[dedup] = sent.message_id
+            self.committed.add(value)
+            if delayed:
+                self.delayed[sent.message_id] = value
+
+    @precondition(lambda self: self.delayed)
+    @rule(data=st.data(), rolls_back=st.booleans())
+    def cancel(self, data: st.DataObject, rolls_back: bool) -> None:
+        message = data.draw(st.sampled_from(sorted(self.delayed)))
+        with transaction.atomic():
+            outcome = cancel(message)
+            transaction.set_rollback(rolls_back)
+        assert outcome in ("cancelled", "visible", "unknown")
+        if outcome == "cancelled" and not rolls_back:
+            self.committed.remove(self.delayed[message])
+            self.keys = {key: id_ for key, id_ in self.keys.items() if id_ != message}
+        if outcome != "cancelled" or not rolls_back:
+            del self.delayed[message]
+
+    @rule(count=st.integers(1, 3), key=KEYS)
+    def roll_back(self, count: int, key: str) -> None:
         with transaction.atomic():
             for _ in range(count):
-                send("t", next(self.numbers))
+                send("t", next(self.numbers), key=key)
             transaction.set_rollback(True)
 
     @precondition(lambda self: connection.vendor == "mysql" and len(self.open) < 3)
-    @rule(count=st.integers(1, 3))
-    def begin(self, count: int) -> None:
+    @rule(count=st.integers(1, 3), key=KEYS)
+    def begin(self, count: int, key: str) -> None:
         session = Session()
         values = [next(self.numbers) for _ in range(count)]
         with session.active():
             transaction.set_autocommit(False)
             for value in values:
-                send("t", value)
+                send("t", value, key=key)
         self.open.append(Open(session, values))
 
     @precondition(lambda self: self.open)
@@ -204,12 +265,10 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), fails=st.sets(st.integers(0, 3)), rejects=st.sets(st.integers(0, 3)))
     def handle(self, data: st.DataObject, fails: set[int], rejects: set[int]) -> None:
         held = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
-        first = held.handling.delivery.first_offset
-        bodies = dict(
-            Message.objects.filter(offset__gte=first)
-            .values_list("offset", "body")
-            .order_by("id")[:4]
-        )
+        delivery = held.handling.delivery
+        first = delivery.first_offset
+        rows = Message.objects.filter(partition=delivery.partition_id, offset__gte=first)
+        bodies = dict(rows.values_list("offset", "body").order_by("offset")[:4])
         value = {
             offset - first: int(bytes(body))
             for offset, body in bodies.items()
@@ -258,9 +317,47 @@ class Machine(RuleBasedStateMachine):
         if redrive:
             assert letter.redrive()
             assert not letter.redrive()
+            self.redriven.add(int(bytes(letter.body)))
         else:
             assert letter.discard()
             self.discarded.add((letter.group.name, int(bytes(letter.body))))
+
+    @rule(data=st.data(), undo=st.booleans())
+    def reset(self, data: st.DataObject, undo: bool) -> None:
+        """The plain group goes back, or on."""
+        partition = data.draw(st.sampled_from(list(Partition.objects.order_by("number"))))
+        values = dict(_values(partition))
+        target = data.draw(st.integers(partition.first_offset, partition.next_offset))
+        goal = None if undo else towards(Target(number=target))
+        reset = Reset(self.groups["plain"], goal, "default", number=partition.number, force=True)
+        try:
+            moves = reset.run()
+        except NothingToUndo:
+            assert undo
+            return
+        fenced = {delivery.pk for move in moves for delivery in move.fenced}
+        for held in self.held:
+            held.stale = held.stale or held.handling.delivery.pk in fenced
+        for move in moves:
+            skipped = range(move.position, move.target)
+            self.discarded |= {("plain", values[o]) for o in skipped if o in values}
+
+    @rule(data=st.data())
+    def replay(self, data: st.DataObject) -> None:
+        partition = data.draw(st.sampled_from(list(Partition.objects.order_by("number"))))
+        offsets = st.integers(partition.first_offset, partition.next_offset)
+        first, end = sorted((data.draw(offsets), data.draw(offsets)))
+        if first < end:
+            replays.start(self.groups["plain"], [Span(partition, first, end)], "default")
+
+    @rule()
+    def purge(self) -> None:
+        before = {value for one in Partition.objects.all() for _offset, value in _values(one)}
+        work = Purge("default")
+        work.run()
+        work.expire()
+        after = {value for one in Partition.objects.all() for _offset, value in _values(one)}
+        self.purged |= before - after
 
     # -- the end --
 
@@ -272,22 +369,40 @@ class Machine(RuleBasedStateMachine):
         for client in CLIENTS:
             self.die(client)
         self.finish()
-        log = list(Message.objects.order_by("offset").values_list("offset", "body"))
-        assert [offset for offset, _ in log] == list(range(len(log)))
-        assert {int(bytes(body)) for _, body in log} == self.committed
+        log = {}
+        for partition in Partition.objects.all():
+            values = _values(partition)
+            kept = range(partition.first_offset, partition.next_offset)
+            assert [offset for offset, _ in values] == list(kept)
+            log[partition.pk] = [value for _, value in values]
+        assert {v for values in log.values() for v in values} | self.purged == self.committed
         dead = {
             (group, int(bytes(body)))
             for group, body in DeadMessage.objects.waiting().values_list("group__name", "body")
         }
         lost = dead | self.discarded
         for value in self.committed:
-            assert self.handled[value] or ("plain", value) in lost, f"plain lost {value}"
-        assert set(self.handled) <= self.committed
-        stored = Counter(int(v) for v in Handled.objects.values_list("value", flat=True))
-        for value in self.committed:
-            assert stored[value] == (0 if ("atomic", value) in lost else 1), f"atomic {value}"
-        assert set(stored) <= self.committed
+            assert self.handled["plain", value] or ("plain", value) in lost, f"plain lost {value}"
+            wanted = value in self.tagged and ("tagged", value) not in lost
+            assert bool(self.handled["tagged", value]) >= wanted, f"tagged lost {value}"
+        assert {value for _group, value in self.handled} <= self.committed
+        assert {value for group, value in self.handled if group == "tagged"} <= self.tagged
+        for group in ("atomic", "ordered"):
+            stored = Counter(Handled.objects.filter(group=group).values_list("value", flat=True))
+            counts = Counter({int(value): count for value, count in stored.items()})
+            for value in self.committed:
+                assert counts[value] == ((group, value) not in lost), f"{group} {value}"
+            assert set(counts) <= self.committed
+        self.assert_ordered()
         assert audit("default") == []
+
+    def assert_ordered(self) -> None:
+        """What was redriven came out of its turn, and nothing else."""
+        rows = Handled.objects.filter(group="ordered").order_by("id")
+        for number in range(PARTITIONS):
+            of = rows.filter(partition=number).values_list("offset", "value")
+            offsets = [offset for offset, value in of if int(value) not in self.redriven]
+            assert offsets == sorted(offsets)
 
     def finish(self) -> None:
         """Everything comes to rest, without further failures."""
@@ -349,9 +464,16 @@ class Machine(RuleBasedStateMachine):
         ]
 
 
+def _values(partition: Partition) -> list[tuple[int, int]]:
+    """The log, as (offset, value)."""
+    rows = Message.objects.filter(partition=partition.pk, offset__gte=partition.first_offset)
+    found = rows.order_by("offset").values_list("offset", "body")
+    return [(offset, int(bytes(body))) for offset, body in found if offset is not None]
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_whatever_happens_nothing_is_lost_and_nothing_is_done_that_was_rolled_back():
     known = dict(registry._registered)
     try:
