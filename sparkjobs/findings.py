@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
@@ -9,28 +11,37 @@ PLACE = ["group_id", "partition_id"]
 
 HOLE, REPEAT, LOST, ORDER = "hole", "repeat", "lost delivery", "order break"
 
-# group_id is NULL for what is wrong with the log itself.
-FINDING = (
-    "kind string, partition_id long, group_id long, first_offset long, last_offset long,"
-    " detail string"
-)
+
+@dataclass(frozen=True)
+class Fault:
+    """Rows where ``when`` holds are findings of this kind, at the offsets first … last."""
+
+    kind: str
+    detail: str
+    when: Column
+    first: Column
+    last: Column
 
 
-def finding(
-    frame: DataFrame,
-    kind: str,
-    detail: str,
-    first: Column,
-    last: Column,
-    group: Column | None = None,
-) -> DataFrame:
-    """One finding for each row of the frame."""
-    nobody = F.lit(None).cast("long")
-    return frame.select(
-        F.lit(kind).alias("kind"),
-        "partition_id",
-        (nobody if group is None else group).alias("group_id"),
-        first.alias("first_offset"),
-        last.alias("last_offset"),
-        F.lit(detail).alias("detail"),
-    )
+def findings(frame: DataFrame, *faults: Fault, group: Column | None = None) -> DataFrame:
+    """The findings of a frame, looked for in one pass; a row may have several.
+
+    Columns: kind, partition_id, group_id (NULL for what is wrong with the log itself),
+    first_offset, last_offset, detail.
+    """
+    found = [
+        F.when(
+            fault.when,
+            F.struct(
+                F.lit(fault.kind).alias("kind"),
+                "partition_id",
+                (F.col("group_id") if group is None else group).alias("group_id"),
+                fault.first.cast("long").alias("first_offset"),
+                fault.last.cast("long").alias("last_offset"),
+                F.lit(fault.detail).alias("detail"),
+            ),
+        )
+        for fault in faults
+    ]
+    each = F.explode(F.array_compact(F.array(*found))).alias("found")
+    return frame.select(each).select("found.*")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from sparkjobs.findings import LOST, ORDER, PLACE, REPEAT, finding
+from sparkjobs.findings import LOST, ORDER, PLACE, REPEAT, Fault, findings
 from sparkjobs.outcome_audit import outcome_findings
 
 CURSORS = (
@@ -75,15 +75,25 @@ def _coverage(claims: DataFrame, cursors: DataFrame) -> DataFrame:
         F.greatest(floor, F.max("reach").over(w)).alias("reached"),
         F.max("done_reach").over(w).alias("done_before"),
     )
-    first, group = F.col("first_offset"), F.col("group_id")
-    gaps = looked.where(first > F.col("reached") + 1)
-    twice = looked.where(
-        F.col("id").isNotNull() & F.col("reset_at").isNull() & (first <= F.col("done_before"))
+    first = F.col("first_offset")
+    claimed = F.col("id").isNotNull() & F.col("reset_at").isNull()
+    return findings(
+        looked,
+        Fault(
+            LOST,
+            "passed, but in no delivery",
+            first > F.col("reached") + 1,
+            F.col("reached") + 1,
+            first - 1,
+        ),
+        Fault(
+            REPEAT,
+            "claimed again",
+            claimed & (first <= F.col("done_before")),
+            first,
+            F.least(F.col("done_before"), F.col("reach")),
+        ),
     )
-    last_twice = F.least(F.col("done_before"), F.col("reach"))
-    return finding(
-        gaps, LOST, "passed, but in no delivery", F.col("reached") + 1, first - 1, group
-    ).unionByName(finding(twice, REPEAT, "claimed again", first, last_twice, group))
 
 
 def _order(claims: DataFrame) -> DataFrame:
@@ -101,10 +111,14 @@ def _order(claims: DataFrame) -> DataFrame:
         F.lag("finished_at").over(w).alias("ended_before"),
     )
     open_before = F.col("ended_before").isNull() | (F.col("claimed_at") < F.col("ended_before"))
-    wrong = looked.where(
-        F.col("first_before").isNotNull()
-        & (open_before | (F.col("first_offset") < F.col("first_before")))
+    back = F.col("first_offset") < F.col("first_before")
+    return findings(
+        looked,
+        Fault(
+            ORDER,
+            "claimed before the one before it had ended",
+            F.col("first_before").isNotNull() & (open_before | back),
+            F.col("first_offset"),
+            F.col("last_offset"),
+        ),
     )
-    detail = "claimed before the one before it had ended"
-    place = (F.col("first_offset"), F.col("last_offset"), F.col("group_id"))
-    return finding(wrong, ORDER, detail, *place)

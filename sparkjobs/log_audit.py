@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from sparkjobs.findings import HOLE, ORDER, REPEAT, finding
+from sparkjobs.findings import HOLE, ORDER, REPEAT, Fault, findings
 
 # Offsets that one task sorts: a partition is not sorted as one.
 BUCKET = 100_000
@@ -26,15 +26,25 @@ def log_findings(messages: DataFrame, logs: DataFrame, bucket: int = BUCKET) -> 
         F.lag("is_real").over(w).alias("real_before"),
         F.lag("sequenced_at").over(w).alias("at_before"),
     )
-    offset, before = F.col("offset"), F.col("before")
-    real = F.col("is_real")
-    holes = looked.where(offset > before + 1)
-    repeats = looked.where(real & F.col("real_before") & (offset == before))
-    breaks = looked.where(real & (F.col("sequenced_at") < F.col("at_before")))
-    return (
-        finding(holes, HOLE, "not in the log", before + 1, offset - 1)
-        .unionByName(finding(repeats, REPEAT, "more than once in the log", offset, offset))
-        .unionByName(finding(breaks, ORDER, "sequenced before the one before it", offset, offset))
+    offset, before, real = F.col("offset"), F.col("before"), F.col("is_real")
+    return findings(
+        looked,
+        Fault(HOLE, "not in the log", offset > before + 1, before + 1, offset - 1),
+        Fault(
+            REPEAT,
+            "more than once in the log",
+            real & F.col("real_before") & (offset == before),
+            offset,
+            offset,
+        ),
+        Fault(
+            ORDER,
+            "sequenced before the one before it",
+            real & (F.col("sequenced_at") < F.col("at_before")),
+            offset,
+            offset,
+        ),
+        group=F.lit(None).cast("long"),
     )
 
 

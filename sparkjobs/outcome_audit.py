@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from sparkjobs.findings import LOST, PLACE, REPEAT, finding
+from sparkjobs.findings import LOST, PLACE, REPEAT, Fault, findings
 
 # No claim is longer: a retry is looked for in the claims of as many offsets.
 NEAR = 1000
@@ -55,9 +55,16 @@ def _failures(known: DataFrame, retries: DataFrame) -> DataFrame:
         )
     )
     expected = F.col("failed") - (F.col("given_up") - F.col("nowhere"))
-    lost = counted.where((F.col("nowhere") > F.col("given_up")) | (F.col("found") < expected))
-    place = (F.col("first_offset"), F.col("last_offset"), F.col("group_id"))
-    return finding(lost, LOST, "failed, and is neither a retry nor dead", *place)
+    return findings(
+        counted,
+        Fault(
+            LOST,
+            "failed, and is neither a retry nor dead",
+            (F.col("nowhere") > F.col("given_up")) | (F.col("found") < expected),
+            F.col("first_offset"),
+            F.col("last_offset"),
+        ),
+    )
 
 
 def _redriven(
@@ -73,14 +80,14 @@ def _redriven(
     redriven = dead.where(F.col("redriven_at").isNotNull()).join(F.broadcast(cursors), PLACE)
     stands = F.col("reset_at").isNull() | (F.col("redriven_at") > F.col("reset_at"))
     kept = F.col("offset") >= F.col("floor")
-    lost = (
+    looked = (
         redriven.where(stands & kept)
         .join(retries.select(*at_place), at_place, "leftanti")
         .join(claimed, at_place, "left")
-        .where(F.col("last_claim").isNull() | (F.col("last_claim") < F.col("redriven_at")))
     )
-    place = (F.col("offset"), F.col("offset"), F.col("group_id"))
-    return finding(lost, LOST, "redriven, and is no retry", *place)
+    never = F.col("last_claim").isNull() | (F.col("last_claim") < F.col("redriven_at"))
+    offset = F.col("offset")
+    return findings(looked, Fault(LOST, "redriven, and is no retry", never, offset, offset))
 
 
 def _done_again(known: DataFrame, dead: DataFrame) -> DataFrame:
@@ -115,12 +122,17 @@ def _done_again(known: DataFrame, dead: DataFrame) -> DataFrame:
         .withColumn("claimed", F.lit(1))
     )
     times = F.col("times") + F.coalesce(F.col("claimed"), F.lit(0))
-    twice = done.join(by_claim, at_place, "left").where(times > 1)
-    waiting = dead.where(F.col("redriven_at").isNull()).select(*at_place, "died_at")
-    both = done.join(waiting, at_place).where(F.col("done_at") > F.col("died_at"))
-    place = (F.col("offset"), F.col("offset"), F.col("group_id"))
-    return finding(twice, REPEAT, "done more than once", *place).unionByName(
-        finding(both, REPEAT, "dead, and done after", *place)
+    waiting = (
+        dead.where(F.col("redriven_at").isNull())
+        .groupBy(*at_place)
+        .agg(F.min("died_at").alias("died_at"))
+    )
+    looked = done.join(by_claim, at_place, "left").join(waiting, at_place, "left")
+    offset = F.col("offset")
+    return findings(
+        looked,
+        Fault(REPEAT, "done more than once", times > 1, offset, offset),
+        Fault(REPEAT, "dead, and done after", F.col("done_at") > F.col("died_at"), offset, offset),
     )
 
 

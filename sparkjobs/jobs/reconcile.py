@@ -87,13 +87,19 @@ def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
         "dead": only(DEAD, *OF_DEAD),
         "deliveries": only(DELIVERIES, *OF_DELIVERIES),
     }
-    frames = {name: _load(spark, config, schema, table=name) for name, schema in tables.items()}
+    frames = {
+        # Each is used several times: so they are read once.
+        name: _load(spark, config, schema, table=name).persist()
+        for name, schema in tables.items()
+    }
     columns = only(MESSAGES, "partition_id", "offset", "sequenced_at")
     messages = _load(spark, config, columns, bounds=json.dumps(bounds), purged="skip")
     found = log_findings(messages, _logs(spark, partitions)).unionByName(
         group_findings(**frames, cursors=spark.createDataFrame(cursors, CURSORS))
     )
     rows = found.toArrow().to_pylist() if partitions else []
+    for frame in frames.values():
+        frame.unpersist()
     purged = _purged_since(config, partitions)
     named = {
         Found(

@@ -84,6 +84,12 @@ def _latency(quick: bool) -> Iterator[Figure]:
     return latency.figures(quick=quick)
 
 
+def _spark(quick: bool) -> Iterator[Figure]:
+    from tests.benchmarks.spark import figures
+
+    return figures(quick=quick)
+
+
 # The sequencer's empties the table of messages; growth needs a log that nothing else is in.
 BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "send": _send,
@@ -92,6 +98,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "consume": _consume,
     "latency": _latency,
     "growth": _growth,
+    "spark": _spark,
 }
 
 if __name__ == "__main__":

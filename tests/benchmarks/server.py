@@ -59,6 +59,7 @@ def database(kind: str) -> Iterator[None]:
 
         django.setup()
         call_command("migrate", "ems", verbosity=0)
+        call_command("migrate", "ems_monitoring", verbosity=0)
         yield
     finally:
         from django.db import connections

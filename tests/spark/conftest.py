@@ -36,12 +36,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from sparkjobs import session as sessions
 
     folder = tmp_path_factory.mktemp("spark")
+    small = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.driver.memory": "512m",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        # To compile a plan takes longer than to interpret it, where there are ten rows.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(sessions.MASTER, "local[2]")
-        patch.setitem(sessions.LOCAL, "spark.sql.shuffle.partitions", "1")
-        patch.setitem(sessions.LOCAL, "spark.driver.memory", "512m")
-        patch.setitem(sessions.LOCAL, "spark.local.dir", str(folder))
-        patch.setitem(sessions.LOCAL, "spark.sql.warehouse.dir", str(folder / "warehouse"))
+        for name, value in small.items():
+            patch.setitem(sessions.LOCAL, name, value)
         session = sessions.session("tests")
         yield session
         session.stop()
@@ -90,3 +98,32 @@ def read(spark: SparkSession, config: Config) -> Read:
         return reader.load()
 
     return load
+
+
+@pytest.fixture
+def connection(config: Config) -> Iterator[Any]:
+    """A connection of the jobs."""
+    from sparkjobs.database import connected
+
+    with connected(config) as opened:
+        yield opened
+
+
+@pytest.fixture
+def roll(spark: SparkSession, config: Config, connection: Any) -> Callable[..., None]:
+    """Run the roll-ups of these names once in this process, all of them by default."""
+    from sparkjobs.jobs.backlog import roll_up_backlog
+    from sparkjobs.jobs.consumption import roll_up_consumption
+    from sparkjobs.jobs.traffic import roll_up_traffic
+
+    known = {
+        "traffic": roll_up_traffic,
+        "consumption": roll_up_consumption,
+        "backlog": roll_up_backlog,
+    }
+
+    def run(*names: str) -> None:
+        for name in names or known:
+            known[name](spark, config, connection, lambda text: None)
+
+    return run

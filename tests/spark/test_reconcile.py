@@ -6,8 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.db.models import F
 
 from sparkjobs.config import Config
 from streams import Outgoing, Reject, consumer, send_many
@@ -24,7 +22,11 @@ from streams.models import (
 from streams.sequencer import sequence
 from streams.testing import advance, drain
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+    pytest.mark.timeout(300),
+]
 
 
 @pytest.fixture
@@ -40,10 +42,10 @@ def found(spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda: [str(finding) for finding in reconcile.reconcile(spark, config)[0]]
 
 
-def history(messages: int = 20, *, ordered: bool = False) -> None:
+def history(topic: str, messages: int = 20, *, ordered: bool = False) -> None:
     """Two groups; of the first, every fifth fails once, and message 7 is dead."""
 
-    @consumer("orders", group="mail", batch=None if ordered else 3, ordered=ordered)
+    @consumer(topic, group="mail", batch=None if ordered else 3, ordered=ordered)
     def handle(received):
         failed: dict[Any, Exception] = {}
         for message in [received] if ordered else received:
@@ -55,55 +57,69 @@ def history(messages: int = 20, *, ordered: bool = False) -> None:
             raise next(iter(failed.values()))
         return failed
 
-    @consumer("orders", group="stock", batch=4)
+    @consumer(topic, group="stock", batch=4)
     def count(received):
         return None
 
-    send_many([Outgoing("orders", number) for number in range(messages)])
+    send_many([Outgoing(topic, number) for number in range(messages)])
     sequence("default")
     for _round in range(8 if ordered else 2):
         drain()
         advance(timedelta(minutes=1))
 
 
-def mail(**where: Any) -> Any:
-    return Delivery.objects.filter(group__name="mail", **where)
+def of(topic: str, group: str, **where: Any) -> Any:
+    return Delivery.objects.filter(partition__topic__name=topic, group__name=group, **where)
 
 
-@pytest.mark.parametrize("ordered", [False, True])
-def test_there_is_nothing_to_find_where_all_was_done_retried_or_is_dead(
-    found: Any, ordered: bool
+def again(delivery: Any, offset: int | None = None, group: str | None = None) -> None:
+    """The same delivery once more; or of another offset, or by another group; done later."""
+    (copy,) = delivery
+    copy.pk = None
+    if offset is not None:
+        copy.first_offset = copy.last_offset = offset
+        copy.progress = offset + 1
+        copy.finished_at = UtcNow(timedelta(hours=1))
+    if group is not None:
+        copy.group = ConsumerGroup.objects.get(name=group, topic=copy.group.topic_id)
+    copy.save(force_insert=True)
+
+
+def test_there_is_nothing_to_find_where_all_was_done_retried_or_is_dead_or_waits(
+    found: Any,
 ) -> None:
-    history(ordered=ordered)
-    assert DeadMessage.objects.count() == 1
-    assert mail(state="RETRY").exists()
+    assert found() == []  # in an empty database
+    history("orders")
+    history("trains", ordered=True)
+    assert DeadMessage.objects.count() == 2
+    assert Delivery.objects.filter(group__name="mail", state="RETRY").exists()
     assert not RetryMessage.objects.exists()
-    assert found() == []
-
-
-def test_there_is_nothing_to_find_while_messages_wait_or_are_being_handled(found: Any) -> None:
-    history()
-    (letter,) = DeadMessage.objects.all()
+    (letter,) = DeadMessage.objects.filter(topic__name="orders")
     assert letter.redrive()
     send_many([Outgoing("orders", number) for number in range(5)])
     sequence("default")
-    Delivery.objects.filter(pk=mail(kind="new").latest("pk").pk).update(
-        state="START", finished_at=None
-    )
-    assert found() == []
-    drain()
-    assert found() == []
-
-
-def test_there_is_nothing_to_find_in_an_empty_database(found: Any) -> None:
+    open_now = of("orders", "mail", kind="new").latest("pk")
+    Delivery.objects.filter(pk=open_now.pk).update(state="START", finished_at=None)
+    # What has been purged is no hole.
+    Message.objects.filter(partition__topic__name="trains", offset__lt=9).delete()
+    Partition.objects.filter(topic__name="trains").update(first_offset=9)
     assert found() == []
 
 
-def test_a_hole_is_found_wherever_it_is(found: Any) -> None:
-    history(30)
+def test_holes_repeats_and_order_breaks_of_the_log_are_found_wherever_they_are(
+    found: Any, spark: Any
+) -> None:
+    history("orders", 30)
+    log = Message.objects.filter(partition__topic__name="orders")
     for first, last in ((0, 0), (6, 7), (12, 23), (29, 29)):
-        Message.objects.filter(offset__gte=first, offset__lte=last).delete()
+        log.filter(offset__gte=first, offset__lte=last).delete()
+    for topic, broken in (("cars", 4), ("planes", 7), ("ships", 14)):  # a bucket begins at 7
+        send_many([Outgoing(topic, number) for number in range(20)])
+        sequence("default")
+        later = Message.objects.filter(partition__topic__name=topic, offset__gte=broken)
+        later.update(sequenced_at=UtcNow(timedelta(seconds=-3600)))
     assert found() == [
+        "order break: cars/0@4: sequenced before the one before it",
         "hole: orders/0@0: not in the log",
         "hole: orders/0@6: not in the log",  # in pieces, where a bucket ends
         "hole: orders/0@7: not in the log",
@@ -111,14 +127,9 @@ def test_a_hole_is_found_wherever_it_is(found: Any) -> None:
         "hole: orders/0@14-20: not in the log",
         "hole: orders/0@21-23: not in the log",
         "hole: orders/0@29: not in the log",
+        "order break: planes/0@7: sequenced before the one before it",
+        "order break: ships/0@14: sequenced before the one before it",
     ]
-
-
-def test_what_has_been_purged_is_no_hole(found: Any) -> None:
-    history()
-    Message.objects.filter(offset__lt=9).delete()
-    Partition.objects.update(first_offset=9)
-    assert found() == []
 
 
 def test_a_repeat_in_the_log_is_found(spark: Any) -> None:
@@ -133,101 +144,53 @@ def test_a_repeat_in_the_log_is_found(spark: Any) -> None:
     assert [(row[0], row[3]) for row in log_findings(messages, logs).collect()] == [("repeat", 2)]
 
 
-@pytest.mark.parametrize("offset", [4, 7, 14])
-def test_an_order_break_in_the_log_is_found_also_where_a_bucket_begins(
-    found: Any, offset: int
-) -> None:
-    history()
-    Message.objects.filter(offset__gte=offset).update(sequenced_at=UtcNow(timedelta(seconds=-3600)))
-    assert found() == [f"order break: orders/0@{offset}: sequenced before the one before it"]
-
-
-def test_a_lost_delivery_is_found_at_the_start_in_the_middle_and_at_the_end(found: Any) -> None:
-    history()
-    Delivery.objects.filter(group__name="stock", first_offset__in=(0, 8, 16)).delete()
-    assert found() == [
-        f"lost delivery: stock on orders/0@{first}-{first + 3}: passed, but in no delivery"
-        for first in (0, 8, 16)
-    ]
-
-
-def test_a_failure_that_is_neither_a_retry_nor_dead_is_found(found: Any) -> None:
-    history()
-    mail(kind="retry", first_offset=4).delete()
-    assert found() == [
-        "lost delivery: mail on orders/0@3-5: failed, and is neither a retry nor dead"
-    ]
-
-
-def test_a_dead_letter_that_was_redriven_and_is_no_retry_is_found(found: Any) -> None:
-    history()
-    DeadMessage.objects.update(redriven_at=UtcNow())
-    assert found() == ["lost delivery: mail on orders/0@7: redriven, and is no retry"]
-
-
-def test_a_range_that_was_claimed_again_is_a_repeat_unless_the_cursor_was_set_back(
-    found: Any,
-) -> None:
-    history()
-    (first,) = Delivery.objects.filter(group__name="stock", first_offset=8)
-    first.pk = None
-    first.save(force_insert=True)
-    assert found() == ["repeat: stock on orders/0@8-11: claimed again"]
-    Cursor.objects.filter(group__name="stock").update(reset_at=UtcNow())
-    assert found() == []
-
-
-def test_a_retry_of_what_was_done_is_a_repeat_unless_it_was_asked_for(found: Any) -> None:
-    history()
-    (retry,) = mail(kind="retry", first_offset=4, state="DONE")
-    retry.pk = None
-    retry.save(force_insert=True)
-    retry.pk, retry.first_offset, retry.last_offset = None, 12, 12
-    retry.group = ConsumerGroup.objects.get(name="stock")
-    retry.save(force_insert=True)
-    assert found() == [
-        "repeat: mail on orders/0@4: done more than once",
-        "repeat: stock on orders/0@12: done more than once",
-    ]
+def test_lost_and_repeated_deliveries_are_found(found: Any) -> None:
+    history("orders", 40)
+    # No delivery at the start, in the middle and at the end.
+    of("orders", "stock", first_offset__in=(0, 8, 36)).delete()
+    # A range that was claimed twice, though nobody has set the cursor back.
+    again(of("orders", "stock", first_offset=16))
+    # A failure that has no retry; a letter that was redriven and is none.
+    of("orders", "mail", kind="retry", first_offset=4).delete()
     letter = DeadMessage.objects.get()
-    DeadMessage.objects.filter(pk=letter.pk).update(
-        offset=4, redriven_at=UtcNow(timedelta(days=-1))
-    )
-    assert found() == ["repeat: stock on orders/0@12: done more than once"]
+    letter.pk, letter.offset, letter.redriven_at = None, 31, UtcNow()
+    letter.save(force_insert=True)
+    # A retry that was done twice; one of what its claim had done; one of what is dead.
+    again(of("orders", "mail", kind="retry", first_offset=9))
+    again(of("orders", "mail", kind="retry", first_offset=14), 21, "stock")
+    again(of("orders", "mail", kind="retry", first_offset=14, state="DONE"), 7)
+    assert found() == [
+        "lost delivery: mail on orders/0@3-5: failed, and is neither a retry nor dead",
+        "repeat: mail on orders/0@7: dead, and done after",
+        "repeat: mail on orders/0@9: done more than once",
+        "lost delivery: mail on orders/0@31: redriven, and is no retry",
+        "lost delivery: stock on orders/0@0-3: passed, but in no delivery",
+        "lost delivery: stock on orders/0@8-11: passed, but in no delivery",
+        "repeat: stock on orders/0@16-19: claimed again",
+        "repeat: stock on orders/0@21: done more than once",
+        "lost delivery: stock on orders/0@36-39: passed, but in no delivery",
+    ]
 
 
-def test_what_is_dead_and_done_after_is_a_repeat(found: Any) -> None:
-    history()
-    (retry,) = mail(kind="retry", first_offset=4, state="DONE")
-    retry.pk, retry.first_offset, retry.last_offset, retry.progress = None, 7, 7, 8
-    retry.finished_at = UtcNow(timedelta(hours=1))
-    retry.save(force_insert=True)
-    assert found() == ["repeat: mail on orders/0@7: dead, and done after"]
+def test_what_was_asked_for_again_is_no_repeat(found: Any) -> None:
+    history("orders", 40)
+    again(of("orders", "stock", first_offset=16))
+    Cursor.objects.filter(group__name="stock").update(reset_at=UtcNow())
+    again(of("orders", "mail", kind="retry", first_offset=9))
+    DeadMessage.objects.update(offset=9, redriven_at=UtcNow(timedelta(days=-1)))
+    assert found() == []
 
 
 def test_an_ordered_group_that_does_not_keep_the_order_is_found(found: Any) -> None:
-    history(ordered=True)
-    assert found() == []
-    later = mail(kind="new").order_by("-pk")[0]
-    Delivery.objects.filter(pk=later.pk).update(
-        claimed_at=F("claimed_at") - timedelta(days=1)
-        if connection.vendor == "mysql"
-        else UtcNow(timedelta(days=-1))
-    )
-    place = f"{later.first_offset}-{later.last_offset}"
-    if later.first_offset == later.last_offset:
-        place = str(later.first_offset)
-    assert found() == [
-        f"order break: mail on orders/0@{place}: claimed before the one before it had ended"
-    ]
-
-
-def test_an_ordered_group_that_goes_past_a_failure_is_found(found: Any) -> None:
-    history(ordered=True)
-    mail(kind="new", first_offset__lte=4, last_offset__gte=4, failed=0).delete()
-    said = found()
-    assert len(said) == 1
-    assert said[0].startswith("lost delivery: mail on orders/0@4")
+    history("orders", ordered=True)
+    of("orders", "mail", kind="new", first_offset__lte=4, last_offset__gte=4, failed=0).delete()
+    last = of("orders", "mail", kind="new").order_by("-pk")[0]
+    Delivery.objects.filter(pk=last.pk).update(claimed_at=UtcNow(timedelta(days=-1)))
+    assert last.last_offset == 19
+    lost, order = found()
+    assert lost.startswith("lost delivery: mail on orders/0@4")
+    assert order.startswith("order break: mail on orders/0@1")
+    assert order.endswith("claimed before the one before it had ended")
 
 
 def test_what_seems_lost_only_at_the_first_look_is_not_reported(
@@ -235,7 +198,7 @@ def test_what_seems_lost_only_at_the_first_look_is_not_reported(
 ) -> None:
     from sparkjobs.jobs import reconcile
 
-    history()
+    history("orders")
     letter = DeadMessage.objects.get()
     looks: list[int] = []
     honest = reconcile._look
