@@ -205,7 +205,7 @@ class Reader:
         def read() -> Partition:
             with own_transaction(self._using):
                 rows = Partition.objects.using(self._using).select_for_update()
-                return rows.get(pk=row.pk)
+                return rows.filter(pk=row.pk).first() or row
 
         return retrying(read, self._using)
 

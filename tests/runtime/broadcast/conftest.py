@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from streams import consumer
 from tests.broadcasting import BroadcastProcess
@@ -30,7 +31,17 @@ def prices(clean_registry: None, seen: list[Any]) -> None:
 
 
 @pytest.fixture
-def start(transactional_db: None) -> Iterator[Callable[..., BroadcastProcess]]:
+def kept_open(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Connections stay open between steps, as in ``ems_consume``."""
+    for connection in connections.all():
+        monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
+    connections.close_all()
+    yield
+    connections.close_all()
+
+
+@pytest.fixture
+def start(kept_open: None) -> Iterator[Callable[..., BroadcastProcess]]:
     """Start a client: ``start("cache", "left")``. Its name is free again when the test ends."""
     processes: list[BroadcastProcess] = []
 

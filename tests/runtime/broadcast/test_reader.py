@@ -137,6 +137,7 @@ def test_a_partition_that_was_added_while_the_client_was_away_is_read_from_its_b
     Message.objects.create(
         partition=added, body=message.body, body_type=message.body_type, size=1, producer="x"
     )
+    sequence("default")
     start().run_until_idle()
     assert [(m.partition, m.offset) for m in seen] == [(1, 0)]
 
@@ -186,6 +187,17 @@ def test_reading_writes_nothing_to_the_database_and_locks_nothing(start):
     assert not Delivery.objects.exists()
     assert not RetryMessage.objects.exists()
     assert not Cursor.objects.exists()
+
+
+@pytest.mark.usefixtures("prices")
+def test_a_look_that_finds_nothing_is_one_statement(start):
+    client = start()
+    send_prices(0)
+    client.run_until_idle()
+    with CaptureQueriesContext(connection) as queries:
+        client.worker.step()
+    (statement,) = [query["sql"] for query in queries if "ems_" in query["sql"]]
+    assert "ems_partition" in statement
 
 
 # --- purged, deleted --------------------------------------------------------------------------
@@ -341,6 +353,23 @@ def test_a_restored_database_is_noticed_and_what_was_sent_since_is_read(start, s
     client.run_until_idle()
     assert bodies(seen)[10:] == ["new 6", "new 7"]
     assert offsets() == {0: 8}
+
+
+@pytest.mark.usefixtures("prices")
+def test_the_clock_of_a_restored_server_may_be_behind(start, seen):
+    """What was sequenced up to a minute before the last message that was read is read again."""
+    send_prices(*range(10))
+    client = start()
+    client.run_until_idle()
+    client.close()
+    noted_long_ago(client.feed._file.path)
+    restored(to=6)
+    send_prices("61 s before", "59 s before")
+    for offset, seconds in ((6, 61), (7, 59)):
+        ago = UtcNow(-HOUR / 2 - timedelta(seconds=seconds))
+        Message.objects.filter(offset=offset).update(sequenced_at=ago)
+    start().run_until_idle()
+    assert bodies(seen)[10:] == ["59 s before"]
 
 
 @pytest.mark.usefixtures("prices")
