@@ -166,7 +166,9 @@ class Claimer:
             delivery = self._insert(
                 Kind.RETRY, row.partition, row.offset, row.offset + 1, row.attempt, timeout
             )
-            self._retries().filter(pk=row.pk).update(delivery=delivery.pk)
+            # By key alone: with the group a server may go through all of its retries.
+            rows = RetryMessage.objects.using(self.using).filter(pk=row.pk)
+            rows.update(delivery=delivery.pk)
             return delivery
 
     def _insert(

@@ -426,15 +426,22 @@ COPY_TO_DEAD = _for_each_vendor(
     " FROM `ems_msg` m WHERE m.`partition_id` = %s AND m.`offset` = %s"
 )
 
-# What a reset takes back of waiting retries, as deliveries that have ended: their deadline is when
-# they were due. Under the locks of the retry rows. Index: ems_retry_place.
-TAKE_BACK_RETRIES = (
+# What a reset takes back: the retries of a group from an offset on, locked, and as deliveries that
+# have ended, whose deadline is when they were due. Index: ems_retry_place alone; by another one, or
+# by a scan, the lock would wait for the retries of other groups.
+_RETRIES_FROM = (
+    " FROM `ems_retry_msg` {retries} WHERE `group_id` = %s AND `partition_id` = %s"
+    " AND `offset` >= %s"
+)
+LOCK_RETRIES_FROM = _for_each_vendor(
+    "SELECT `id`, `offset`, `delivery_id`, `dead_letter_id`" + _RETRIES_FROM + " {lock}"
+)
+TAKE_BACK_RETRIES = _for_each_vendor(
     "INSERT INTO `ems_topic_group_log` (`group_id`, `partition_id`, `first_offset`,"
     " `last_offset`, `progress`, `kind`, `attempt`, `client_id`, `thread`, `token`, `state`,"
     " `claimed_at`, `deadline`, `finished_at`, `failed`, `dead`, `missing`, `passed`, `error`)"
     " SELECT `group_id`, `partition_id`, `offset`, `offset`, `offset`, 'retry', `attempt`, '',"
-    " 'reset', %s, 'RELEASED', %s, `due_at`, %s, 0, 0, 0, 0, `last_error` FROM `ems_retry_msg`"
-    " WHERE `group_id` = %s AND `partition_id` = %s AND `offset` >= %s"
+    " 'reset', %s, 'RELEASED', %s, `due_at`, %s, 0, 0, 0, 0, `last_error`" + _RETRIES_FROM
 )
 
 # --- operate ----------------------------------------------------------------------------------

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
+from django.db import connections
+
 from streams import sql
 from streams.conf import MAX_BATCH
 from streams.models import Again, Cursor, Delivery, Kind, Message, RetryMessage, State
 from streams.models.fields import to_db
-from streams.models.retry import CHUNK, RetryMessageQuerySet
+
+CHUNK = 1000  # ids in one statement
 
 TAKEN_BACK = "taken back"  # no claim has such a token
 FENCED = "taken back by a reset"
@@ -46,16 +49,12 @@ def open_from(cursor: Cursor, target: int, using: str, *, lock: bool) -> list[De
     return [row for row in locked if row.state == State.START]
 
 
-def retries_from(cursor: Cursor, target: int, using: str) -> RetryMessageQuerySet:
-    """The retries of what the cursor gives out anew when it goes back to the target."""
-    rows = RetryMessage.objects.using(using).filter(group=cursor.group_id)
-    return rows.filter(partition=cursor.partition_id, offset__gte=target)
-
-
 def count_retries(cursor: Cursor, target: int, using: str) -> int:
     """How many ``take_back`` would take."""
-    rows = retries_from(cursor, target, using)
-    return rows.count() - len(_without_message(rows, cursor, using))
+    rows = RetryMessage.objects.using(using).filter(group=cursor.group_id)
+    rows = rows.filter(partition=cursor.partition_id, offset__gte=target)
+    redriven = rows.exclude(dead_letter=None).values_list("offset", flat=True)
+    return rows.count() - len(_without_message(list(redriven), cursor, using))
 
 
 def fence(deliveries: Sequence[Delivery], at: datetime, using: str) -> None:
@@ -85,18 +84,27 @@ def take_back(
 
     Raises Raced if one is held by somebody who was not fenced.
     """
-    rows = retries_from(cursor, target, using)
-    held = list(rows.select_for_update().values_list("delivery", flat=True))
-    if set(held) - {None, *(delivery.pk for delivery in fenced)}:
-        raise Raced
-    if not held:
-        return 0
+    vendor = connections[using].vendor
     place = [cursor.group_id, cursor.partition_id, target]
-    sql.execute(using, sql.TAKE_BACK_RETRIES, [TAKEN_BACK, to_db(at), to_db(at), *place])
-    gone = _without_message(rows, cursor, using)
-    rows.filter(offset__in=gone).update(delivery=None, again=False)
-    (rows.exclude(offset__in=gone) if gone else rows).delete()
-    return len(held) - len(gone)
+    rows = sql.fetch(using, sql.LOCK_RETRIES_FROM[vendor], place)
+    held = {delivery for _pk, _offset, delivery, _letter in rows if delivery}
+    if held - {delivery.pk for delivery in fenced}:
+        raise Raced
+    if not rows:
+        return 0
+    record = [TAKEN_BACK, to_db(at), to_db(at)]
+    sql.execute(using, sql.TAKE_BACK_RETRIES[vendor], [*record, *place])
+    redriven = [offset for _pk, offset, _delivery, letter in rows if letter]
+    kept = _without_message(redriven, cursor, using)
+    taken = [pk for pk, offset, *_rest in rows if offset not in kept]
+    for start in range(0, len(taken), CHUNK):
+        chunk = taken[start : start + CHUNK]
+        sql.execute(using, sql.delete_by_id(vendor, "ems_retry_msg", chunk))
+    of_letters = RetryMessage.objects.using(using).filter(
+        pk__in=[pk for pk, offset, *_rest in rows if offset in kept]
+    )
+    of_letters.update(delivery=None, again=False)
+    return len(taken)
 
 
 def taken_back(cursor: Cursor, start: int, end: int, now: datetime, using: str) -> Iterator[Again]:
@@ -117,12 +125,11 @@ def taken_back(cursor: Cursor, start: int, end: int, now: datetime, using: str) 
             yield Again(offset, record.attempt_of(offset), delay, error)
 
 
-def _without_message(rows: RetryMessageQuerySet, cursor: Cursor, using: str) -> set[int]:
-    """Redriven ones whose dead letter has the only copy of the body that is left: they stay."""
-    redriven = list(rows.exclude(dead_letter=None).values_list("offset", flat=True))
-    gone = set(redriven)
-    for start in range(0, len(redriven), CHUNK):
+def _without_message(offsets: Sequence[int], cursor: Cursor, using: str) -> set[int]:
+    """Of redriven ones, those whose dead letter has the only copy of the body: they stay."""
+    gone = set(offsets)
+    for start in range(0, len(offsets), CHUNK):
         log = Message.objects.using(using).filter(partition=cursor.partition_id)
-        chunk = log.filter(offset__in=redriven[start : start + CHUNK])
+        chunk = log.filter(offset__in=offsets[start : start + CHUNK])
         gone.difference_update(chunk.values_list("offset", flat=True))
     return gone
