@@ -20,6 +20,8 @@ MEANINGS = {
     "consumerThreads": _("worker threads of each group in each process; read when it starts"),
     "consumerRetryMaxTimes": _("attempts after the first one; then the message is a dead letter"),
     "consumeTimeoutSeconds": _("how long one handler call may take, in seconds"),
+    "deliveryRetentionDays": _("days that deliveries are kept after their end; 0: for ever"),
+    "deadRetentionDays": _("days that dead letters are kept; 0: for ever"),
     "dedupWindowSeconds": _("the dedup window of a send that names none, in seconds"),
 }
 

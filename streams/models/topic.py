@@ -2,11 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
 from streams.conf import database
 from streams.models.fields import MAX_NAME, NameField, UtcDateTimeField, UtcNow
+
+# A century, in seconds: beyond it, dates leave the range of a server's DATETIME.
+MAX_RETENTION = 36525 * 86400
 
 
 class Access(models.TextChoices):
@@ -72,6 +76,14 @@ class Topic(models.Model):
             if adding:
                 # By id: with the object the project's routers would be asked.
                 self.partitions.model.objects.using(self._state.db).create(topic_id=self.pk)
+
+    def clean(self) -> None:
+        for name, most in (("retention_seconds", MAX_RETENTION), ("retention_count", None)):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValidationError({name: _("At least 1; empty is for ever.")})
+            if most is not None and value is not None and value > most:
+                raise ValidationError({name: _("At most %d, a century.") % most})
 
     @property
     def readable(self) -> bool:

@@ -23,6 +23,19 @@ REGISTERED: dict[Any, Any] = {
 ADDABLE = {Topic, SystemConfig}
 CHANGEABLE = {Topic, ConsumerGroup, SystemConfig}
 DELETABLE = {SystemConfig}
+# What any confirmation page might ask for.
+EVERY_ANSWER = {"typed": "3", "post": "yes", "plan": "yes"}
+ACTIONS = (
+    "redrive",
+    "discard",
+    "pause",
+    "resume",
+    "forget",
+    "grow",
+    "retire",
+    "remove",
+    "delete_selected",
+)
 
 
 def pages(world: World) -> list[tuple[Any, str, str]]:
@@ -93,9 +106,9 @@ def test_no_post_without_permission_changes_a_row(world, as_role, role):
     for model, page, url in pages(world):
         pk = world.object_of(model).pk if model else 0
         if page == "changelist":
-            for name in ("redrive", "discard", "pause", "resume", "forget", "delete_selected"):
+            for name in ACTIONS:
                 for across in ("0", "1"):
-                    client.post(url, action(name, pk, select_across=across, typed="3", post="yes"))
+                    client.post(url, action(name, pk, select_across=across, **EVERY_ANSWER))
         elif page == "delete":
             client.post(url, {"post": "yes"})
         elif page in ("change", "add"):
@@ -111,10 +124,13 @@ def test_every_permission_alone_opens_only_its_own_action(world, as_role):
         "pause_consumergroup": (ConsumerGroup, "pause"),
         "resume_consumergroup": (ConsumerGroup, "resume"),
         "forget_consumergroup": (ConsumerGroup, "forget"),
+        "grow_topic": (Topic, "grow"),
+        "retire_topic": (Topic, "retire"),
+        "delete_topic": (Topic, "remove"),
     }
     for permission, (model, name) in wanted.items():
         client = as_role("viewer", f"ems.{permission}")
-        for page_model in (DeadMessage, ConsumerGroup):
+        for page_model in (DeadMessage, ConsumerGroup, Topic):
             url = reverse(f"admin:ems_{page_model._meta.model_name}_changelist")
             form = client.get(url).context["action_form"]
             offered = (
@@ -126,9 +142,9 @@ def test_every_permission_alone_opens_only_its_own_action(world, as_role):
 def test_a_post_without_a_csrf_token_is_refused(world, as_role):
     client = as_role("operator", enforce_csrf_checks=True)
     before = snapshot()
-    for model in (DeadMessage, ConsumerGroup):
+    for model in (DeadMessage, ConsumerGroup, Topic):
         url = reverse(f"admin:ems_{model._meta.model_name}_changelist")
-        for name in ("redrive", "discard", "pause", "forget"):
+        for name in ("redrive", "discard", "pause", "forget", "grow", "retire", "remove"):
             response = client.post(url, action(name, world.object_of(model).pk))
             assert response.status_code == 403
     assert snapshot() == before
@@ -137,9 +153,9 @@ def test_a_post_without_a_csrf_token_is_refused(world, as_role):
 def test_a_get_never_acts(world, as_role):
     client = as_role("operator")
     before = snapshot()
-    for model in (DeadMessage, ConsumerGroup):
+    for model in (DeadMessage, ConsumerGroup, Topic):
         url = reverse(f"admin:ems_{model._meta.model_name}_changelist")
-        for name in ("redrive", "discard", "pause", "forget"):
+        for name in ("redrive", "discard", "pause", "forget", "grow", "retire", "remove"):
             client.get(url, action(name, world.object_of(model).pk))
     assert snapshot() == before
     assert not LogEntry.objects.exists()
