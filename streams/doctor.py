@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from django.apps import apps
 from django.core import checks
 from django.db import DatabaseError, Error, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.translation import gettext as _
 
 from streams import maintenance, sql
-from streams.conf import settings
 from streams.abandoned import abandoned
+from streams.conf import settings
 from streams.lag import lags
 from streams.models import Consumer, ConsumerGroup, Delivery, Message, Partition, Step, UtcNow
 from streams.models.consumer import LEASE
@@ -30,9 +31,9 @@ LONG_TRANSACTION = timedelta(minutes=5)
 # Undo of so many changes makes scans over hot tables several times slower (measured: design §1).
 LONG_HISTORY = 100_000
 SKEW = timedelta(seconds=2)
-# What is counted for people is not counted beyond.
 # The purge is due every night.
 NOT_PURGED = timedelta(days=3)
+# What is counted for people is not counted beyond.
 COUNT_AT_MOST = 10_000
 
 
@@ -58,10 +59,11 @@ def examine(using: str) -> list[Diagnosis]:
         *_inbox(using),
         *_consumers(using),
         *_groups(using),
-        *_redis(),
         *_retention(using),
+        *_redis(),
         _clock(using),
         *_server(using),
+        *_other_apps(using),
     ]
 
 
@@ -128,7 +130,7 @@ def _steps(using: str) -> Iterator[Diagnosis]:
 
 def _inbox(using: str) -> Iterator[Diagnosis]:
     """Messages that are due, and have no offset yet."""
-    partitions = [id_ for (id_,) in sql.fetch(using, sql.PARTITIONS)]
+    partitions = [row[0] for row in sql.fetch(using, sql.PARTITIONS)]
     due = Message.objects.using(using).inbox().filter(due_at__lte=UtcNow())
     count = due.filter(partition__in=partitions)[:COUNT_AT_MOST].count()
     if not count:
@@ -181,8 +183,6 @@ def _groups(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "dead letters", _("none"))
 
 
-def _redis() -> Iterator[Diagnosis]:
-    if settings().REDIS is None:
 def _retention(using: str) -> Iterator[Diagnosis]:
     """Who keeps messages that should be gone; and whether anybody purges."""
     held = list(abandoned(using))
@@ -198,6 +198,8 @@ def _retention(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "retention", _("No abandoned group holds it back."))
 
 
+def _redis() -> Iterator[Diagnosis]:
+    if settings().REDIS is None:
         return
     try:
         from django_redis import get_redis_connection
@@ -243,6 +245,13 @@ def _server(using: str) -> Iterator[Diagnosis]:
     except DatabaseError:
         text = _("Open transactions are not to be seen.")
         yield Diagnosis(WARNING, "transactions", text, _("Grant PROCESS to this account."))
+
+
+def _other_apps(using: str) -> Iterator[Diagnosis]:
+    """What other apps look at: ``ems_diagnoses`` of their AppConfig."""
+    for config in apps.get_app_configs():
+        if hasattr(config, "ems_diagnoses"):
+            yield from config.ems_diagnoses(using)
 
 
 def _connections(server: Server) -> Diagnosis:

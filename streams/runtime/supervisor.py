@@ -77,14 +77,19 @@ class Supervisor:
             Keeper("heartbeat", heartbeat.step, self._lifecycle),
             Keeper("maintenance", self._maintain, self._lifecycle),
         ]
-        self._listener = Listener(using, self._poller.wake)
+
+        def wake() -> None:
+            poller.wake()
+            self._poller.wake()
+
+        self._listener = Listener(using, wake)
         self._workers: list[Worker] = []
+        self._purge_at = 0.0
 
     def run(self) -> int:
         """Run until stopped; returns the exit status: 0, or 1 after a failure or a hurried end."""
         self._signals.install()
         try:
-        self._purge_at = 0.0
             return self._run()
         finally:
             self._signals.restore()
@@ -136,14 +141,14 @@ class Supervisor:
 
     def _maintain(self) -> float:
         sweep_if_due(self._using)
+        if time.monotonic() >= self._purge_at:
+            more = purge_if_due(self._using, PURGE_SECONDS)
+            self._purge_at = time.monotonic() + (0.0 if more else PURGE_LOOK_SECONDS)
         return SWEEP_EVERY.total_seconds()
 
     def _drain(self) -> bool:
         """Wait for the workers; False if a second signal or DRAIN_SECONDS came first."""
         limit = time.monotonic() + settings().DRAIN_SECONDS
-        if time.monotonic() >= self._purge_at:
-            more = purge_if_due(self._using, PURGE_SECONDS)
-            self._purge_at = time.monotonic() + (0.0 if more else PURGE_LOOK_SECONDS)
         while any(worker.is_alive() for worker in self._workers):
             if self._signals.wait(0.05):
                 self._say("A signal while stopping: leaving at once. The sweep retries the rest.")
@@ -181,7 +186,6 @@ class Supervisor:
             logger.exception("Could not deregister; the lease will end by itself")
         finally:
             connections.close_all()
-
 
 
 def _feeds(
