@@ -94,7 +94,6 @@ class Reader:
         self._positions.known[delivery.partition.number] = position
         self._positions.save()
         delivery.progress = progress
-        self._absent.pop(delivery.partition.number, None)
 
     def note_absent(self, row: Partition) -> None:
         """The next message of this partition was not to be read: purged meanwhile, or gone."""

@@ -237,6 +237,16 @@ def test_a_purge_that_overtakes_a_client_while_it_reads_is_noticed(start, seen, 
 
 
 @pytest.mark.usefixtures("prices")
+def test_a_jump_is_written_down_at_once(start, seen):
+    client = start()
+    send_prices(*range(5))
+    purge(below=5)
+    client.run_until_idle()
+    assert seen == []
+    assert offsets() == {0: 5}
+
+
+@pytest.mark.usefixtures("prices")
 def test_a_purge_between_the_look_and_the_read_is_noticed(start, seen, caplog, monkeypatch):
     client = start()
     send_prices(*range(30))
