@@ -148,7 +148,7 @@ def test_statements_do_not_grow_with_the_rows_and_sort_nothing_large(browser, mo
     rows = {"group": ConsumerGroup, "partition": Partition, "topic": Topic}
     queries = [""]
     for filter_ in ADMINS[model].list_filter:
-        kind = rows.get(filter_.parameter_name)
+        kind: Any = rows.get(filter_.parameter_name)
         value = kind.objects.get().pk if kind else filter_.options[0][0]
         queries.append(f"?{filter_.parameter_name}={value}")
 
@@ -170,7 +170,8 @@ def test_a_group_that_is_gone_leaves_its_history_readable(browser) -> None:
     fill(2)
     ConsumerGroup.objects.all().delete()
     client = browser("viewer")
-    for model in (Consumption, Latency, Backlog, ErrorClass):
+    models: list[Any] = [Consumption, Latency, Backlog, ErrorClass]
+    for model in models:
         assert client.get(list_of(model)).status_code == 200
         assert client.get(page_of(model, "change")).status_code == 200
 

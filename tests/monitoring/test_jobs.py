@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 
 from monitoring import java, jobs
 from monitoring.schedule import SCHEDULE
@@ -98,20 +100,17 @@ def test_a_job_is_told_its_database_by_a_file_that_is_gone_afterwards(script) ->
     assert group == "group True"
 
 
+@pytest.mark.mysql
 def test_no_password_is_in_its_arguments_or_its_environment(script, monkeypatch) -> None:
-    from django.db import connection
-
-    if connection.vendor != "mysql":
-        pytest.skip("SQLite has none")
     monkeypatch.setitem(connection.settings_dict, "PASSWORD", "very-secret")
     given: list[object] = []
-    real = jobs.subprocess.Popen
+    real = subprocess.Popen
 
     def popen(words, **named):
         given.extend([words, named["env"]])
         return real(words, **named)
 
-    monkeypatch.setattr(jobs.subprocess, "Popen", popen)
+    monkeypatch.setattr(subprocess, "Popen", popen)
     jobs.run("traffic", [], "default", seconds=7, say=lambda line: None)
     assert given
     assert "very-secret" not in repr(given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -26,32 +26,7 @@ from tests.spark import traffic_of_a_day as day
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
 
-JOBS = ("traffic", "consumption", "backlog")
 Roll = Callable[..., None]
-
-
-@pytest.fixture
-def connection(config: Any) -> Iterator[Any]:
-    from sparkjobs.database import connected
-
-    with connected(config) as opened:
-        yield opened
-
-
-@pytest.fixture
-def roll(spark: Any, config: Any, connection: Any) -> Roll:
-    """Run these jobs once, all by default, in this process."""
-    from sparkjobs.jobs.backlog import roll_up_backlog
-    from sparkjobs.jobs.consumption import roll_up_consumption
-    from sparkjobs.jobs.traffic import roll_up_traffic
-
-    known = dict(zip(JOBS, (roll_up_traffic, roll_up_consumption, roll_up_backlog), strict=True))
-
-    def run(*jobs: str) -> None:
-        for job in jobs or JOBS:
-            known[job](spark, config, connection, lambda text: None)
-
-    return run
 
 
 def traffic_rows() -> dict[Any, tuple[int, ...]]:
@@ -129,7 +104,7 @@ def test_missed_windows_are_caught_up_one_by_one_with_the_same_figures(roll, mon
     runs = Run.objects.filter(job="traffic").order_by("pk")
     assert [run.state for run in runs] == ["done"] * 3
     times = Run.objects.filter(job="consumption").order_by("pk").values_list("since", "until")
-    windows = list(times)
+    windows: list[Any] = list(times)
     assert len(windows) == 3
     assert all(since <= before for (_, before), (since, _) in pairwise(windows))
 

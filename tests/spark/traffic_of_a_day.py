@@ -72,11 +72,11 @@ def _sent(partition: Partition, count: int, begin: datetime, seconds: int) -> No
 
 def _consumed(partition: Partition, name: str, random: Random) -> None:
     group = ConsumerGroup.objects.create(topic=partition.topic, name=name)
-    log = {row.offset: row for row in Message.objects.filter(partition=partition)}
+    log: dict[Any, Any] = {r.offset: r for r in Message.objects.filter(partition=partition)}
     Cursor.objects.create(group=group, partition=partition, next_offset=len(log))
     for first in range(0, len(log), BATCH):
         last = min(first + BATCH, len(log)) - 1
-        claimed = log[last].sequenced_at + timedelta(milliseconds=random.randrange(500))  # type: ignore[operator]
+        claimed = log[last].sequenced_at + timedelta(milliseconds=random.randrange(500))
         failed = random.choice([0, 0, 1, 2])
         add_delivery(
             group,
@@ -135,7 +135,7 @@ def add_delivery(
     )
 
 
-def add_letter(group: ConsumerGroup, message: Message, died: datetime) -> DeadMessage:
+def add_letter(group: ConsumerGroup, message: Any, died: datetime) -> DeadMessage:
     return DeadMessage.objects.create(
         topic=group.topic,
         group=group,
@@ -163,14 +163,14 @@ def minute_of(moment: datetime) -> datetime:
 
 def traffic_by_hand() -> dict[Any, tuple[int, ...]]:
     """(partition, minute): first and end offset, messages, bytes, keys, delayed."""
-    found: dict[Any, list[Message]] = defaultdict(list)
+    found: dict[Any, list[Any]] = defaultdict(list)
     for row in Message.objects.exclude(offset=None).order_by("offset"):
         assert row.sequenced_at
         found[row.partition_id, minute_of(row.sequenced_at)].append(row)
     return {
         place: (
-            min(row.offset for row in rows),  # type: ignore[type-var]
-            max(row.offset for row in rows) + 1,  # type: ignore[type-var, operator]
+            min(row.offset for row in rows),
+            max(row.offset for row in rows) + 1,
             len(rows),
             sum(row.size for row in rows),
             len({row.key for row in rows} - {None}),
@@ -182,7 +182,7 @@ def traffic_by_hand() -> dict[Any, tuple[int, ...]]:
 
 def consumption_by_hand() -> dict[Any, tuple[float, ...]]:
     """(group, minute, thread): deliveries, consumed, failed, retried, dead, busy seconds."""
-    found: dict[Any, list[Delivery]] = defaultdict(list)
+    found: dict[Any, list[Any]] = defaultdict(list)
     for row in Delivery.objects.exclude(finished_at=None).exclude(state=State.SKIPPED):
         assert row.finished_at
         found[row.group_id, minute_of(row.finished_at), row.thread].append(row)
@@ -194,7 +194,7 @@ def consumption_by_hand() -> dict[Any, tuple[float, ...]]:
             sum(row.kind == Kind.RETRY for row in rows),
             sum(row.dead for row in rows),
             round(
-                sum((row.finished_at - row.claimed_at).total_seconds() for row in rows),  # type: ignore[operator]
+                sum((row.finished_at - row.claimed_at).total_seconds() for row in rows),
                 3,
             ),
         )
@@ -237,9 +237,9 @@ def latencies_by_hand() -> dict[Any, float]:
             for leg, took in legs.items():
                 place = (delivery.group_id, minute_of(delivery.finished_at), leg)
                 found[place].append(took.total_seconds())
-    figures = {"messages": len, "mean": mean, "p50": _median, "worst": max}
+    figures: dict[str, Any] = {"messages": len, "mean": mean, "p50": _median, "worst": max}
     return {
-        (*place, name): figure(rows)  # type: ignore[operator]
+        (*place, name): figure(rows)
         for place, rows in found.items()
         for name, figure in figures.items()
     }

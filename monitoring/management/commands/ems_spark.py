@@ -40,7 +40,7 @@ class Command(StreamsCommand):
             options.words = words
             return options
 
-        parser.parse_args = parse_args  # type: ignore[method-assign,assignment]
+        parser.parse_args = parse_args  # type: ignore[method-assign]
         return parser
 
     def _add_common(self, parser: ArgumentParser) -> None:

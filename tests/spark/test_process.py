@@ -1,0 +1,110 @@
+"""Jobs as the processes they are: one at a time, ended in time, killed and caught up with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitoring import jobs
+from monitoring.models import Position, Run, Traffic
+from tests.processes import PATIENCE_SECONDS
+from tests.spark import traffic_of_a_day as day
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(option_file: Path) -> Iterator[Start]:
+    """``start("traffic")`` is ``python -m sparkjobs traffic`` on this run's database."""
+    started = []
+
+    def run(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "sparkjobs", "--config", str(option_file), *words],
+            cwd=ROOT,
+            env={**os.environ, "EMS_SPARK_MASTER": "local[2]"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """With -9, and the JVM with it."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    limit = time.monotonic() + PATIENCE_SECONDS * 3
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+# A session takes five seconds to start, and a minute where much else is at work.
+@pytest.mark.timeout(400)
+def test_a_killed_job_leaves_nothing_and_the_next_catches_up(start: Start) -> None:
+    day.make(messages=20, topics=("orders",))
+    process = start("traffic")
+    # It has begun its window, and reads.
+    wait_until(lambda: Run.objects.filter(job="traffic", state="running").exists())
+    kill(process)
+    assert not Position.objects.exists() or Run.objects.filter(state="done").exists()
+    first = list(Run.objects.values_list("pk", flat=True))
+    output = start("traffic").communicate()[0]
+    assert "traffic: " in output, output
+    assert sum(row.messages for row in Traffic.objects.all()) == 20
+    assert day.traffic_by_hand().keys() == {
+        (row.partition_id, row.minute) for row in Traffic.objects.all()
+    }
+    assert set(Run.objects.exclude(pk__in=first).values_list("state", flat=True)) == {"done"}
+    assert not Run.objects.filter(state="running").exists()
+
+
+def test_only_one_of_the_roll_ups_is_at_work(start: Start, config: Any) -> None:
+    from sparkjobs.lock import alone
+    from sparkjobs.windows import ROLL_UP
+
+    with alone(config, ROLL_UP):
+        for job in ("rollup", "traffic"):
+            process = start(job)
+            output = process.communicate()[0]
+            assert process.returncode == 1
+            assert "another run of rollup is at work" in output
+    assert not Run.objects.exists()
+
+
+def test_a_job_that_takes_too_long_ends_itself() -> None:
+    lines: list[str] = []
+    status = jobs.run("rollup", [], "default", seconds=1, say=lines.append)
+    assert status == -signal.SIGALRM
+    assert lines[-1] == "rollup took longer than 1 s and was ended."
+    assert not Run.objects.filter(state="done").exists()
+
+
+def test_a_dry_run_says_what_there_is_to_do_and_does_nothing(start: Start) -> None:
+    day.make(messages=20, topics=("orders",))
+    assert "20 messages of 1 partitions" in start("traffic", "--dry-run").communicate()[0]
+    assert not Run.objects.exists()
+    assert json.dumps(list(Traffic.objects.values())) == "[]"
