@@ -25,8 +25,6 @@ class BroadcastWorker(Worker):
             return LOOK_SECONDS
         self._idle_limit.allow(limits.consume_timeout)
         with self._gate.together():
-            if self._lifecycle.stopping:
-                return LOOK_SECONDS
             delivery = self._feed.reader.take(self._size(limits))
             if delivery is None:
                 return LOOK_SECONDS

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, Reject, Retry, consumer, send_many
+from streams.errors import PositionDamaged, StateUnusable
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -19,15 +23,19 @@ from streams.models import (
     Message,
     Partition,
     RetryMessage,
+    SystemConfig,
 )
+from streams.registry import registrations
 from streams.runtime import handling as handlings
 from streams.runtime import heartbeat as heartbeats
 from streams.runtime.broadcast import handling as stretches
 from streams.runtime.broadcast import reader as readers
 from streams.runtime.broadcast import worker as workers
+from streams.runtime.supervisor import Supervisor
 from streams.runtime.worker import NOT_ALIVE_SECONDS
 from streams.sequencer import sequence
-from tests.broadcasting import offsets
+from streams.subscriptions import Overrides, threads
+from tests.broadcasting import files, offsets
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -175,6 +183,101 @@ def test_a_slow_stretch_keeps_its_position_on_the_way(start, monkeypatch):
     send_prices(*range(3))
     client.run_until_idle()
     assert kept == [0, 1, 2]
+
+
+def test_a_stretch_writes_its_position_no_oftener_than_it_must(start, monkeypatch):
+    monkeypatch.setattr(handlings, "CHECKPOINT_SECONDS", 0.3)
+
+    def handle(message):
+        began = time.monotonic()
+        while message.body == 0 and time.monotonic() - began < 0.4:
+            pass
+
+    listen(handle)
+    client = start()
+    send_prices(*range(10))
+    saved: list[dict[int, int]] = []
+    save = client.feed._file.save
+
+    def save_and_note():
+        save()
+        saved.append(offsets())
+
+    monkeypatch.setattr(client.feed._file, "save", save_and_note)
+    client.run_until_idle()
+    assert saved == [{0: 1}, {0: 10}]
+
+
+def test_what_is_handled_is_held_and_then_let_go(start):
+    held: list[int] = []
+
+    def handle(message):
+        held.append(len(client.held.all()))
+
+    listen(handle)
+    client = start()
+    send_prices(0)
+    client.run_until_idle()
+    assert held == [1]
+    assert client.held.all() == []
+
+
+def test_a_beat_during_a_call_renews_the_client_and_nothing_else(start):
+    statements: list[str] = []
+
+    def handle(message):
+        with CaptureQueriesContext(connection) as queries:
+            client.heartbeat.step()
+        statements.extend(query["sql"] for query in queries)
+
+    listen(handle)
+    client = start()
+    send_prices(0)
+    client.run_until_idle()
+    (renewal,) = [s for s in statements if s.startswith("UPDATE")]
+    assert "ems_client" in renewal
+
+
+def test_there_is_one_thread_whatever_the_settings_say(start):
+    listen(print)
+    SystemConfig.objects.create(name="consumerThreads", value=7)
+    assert start().feed.threads == 1
+    (registration,) = registrations()
+    assert threads(registration, "default", Overrides(threads=7)) == 1
+
+
+def test_a_stopping_client_calls_nothing(start):
+    seen: list[Any] = []
+    listen(seen.append)
+    client = start()
+    send_prices(0)
+    client.lifecycle.stop()
+    client.worker.step()
+    assert seen == []
+    assert offsets() == {0: 0}
+
+
+def test_a_client_that_cannot_begin_leaves_its_name(start, monkeypatch):
+    def full(fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    listen(print)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StateUnusable):
+            start()
+    start()
+
+
+def test_a_process_that_cannot_be_all_its_clients_is_none_of_them(start):
+    listen(print)
+    consumer("orders", group="board", mode="broadcast")(print)
+    start("board").close()
+    (damaged,) = files()
+    damaged.write_text("")
+    with pytest.raises(PositionDamaged):
+        Supervisor(list(registrations()), "default")
+    start("cache")
 
 
 def test_quick_handlers_are_read_for_in_larger_and_larger_stretches(start, monkeypatch):
