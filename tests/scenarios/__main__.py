@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 
 from tests.servers import running
@@ -28,6 +29,7 @@ def main() -> int:
                 f"EMS_TEST_{options.server.upper()}_URL": servers[options.server].url,
                 "EMS_TEST_REDIS_URL": servers["redis"].url,
                 "EMS_TEST_DB_NAME": "scenario",
+                "EMS_TEST_FOLDER": tempfile.mkdtemp(prefix="ems-scenario-"),
             }
         )
         if options.plain:
@@ -55,9 +57,8 @@ def _play(options: argparse.Namespace, servers: Mapping[str, object]) -> int:
     server.close()
     call_command("migrate", run_syncdb=True, verbosity=0)
     may_miss = options.name == "truncate"
-    ordered = options.name == "order"
     machines = servers[options.server], servers["redis"]
-    stage = Stage(*machines, full=options.full, may_miss=may_miss, ordered=ordered)
+    stage = Stage(*machines, full=options.full, may_miss=may_miss, cast=options.name)
     result = stage.run(DISTURBANCES[options.name])
     print(result)
     wrong = result.failures(atomic=not options.plain, may_miss=may_miss)

@@ -1,5 +1,5 @@
-"""Group1 on A, Group2 and Group3 on B, the ordered group Order on O: each writes a record of
-every message that it is given.
+"""Group1 and Group4 on A, Group2 and Group3 on B, the ordered group Order and the broadcast group
+All on O: each writes a record of every message that it is given.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def record(messages: Sequence[ReceivedMessage]) -> None:
         cursor.execute(INSERT.format(", ".join([row] * len(messages))), values)
 
 
-for topic, group in (("A", "Group1"), ("B", "Group2"), ("B", "Group3")):
+for topic, group in (("A", "Group1"), ("B", "Group2"), ("B", "Group3"), ("A", "Group4")):
     consumer(topic, group=group, batch=BATCH, threads=2, atomic=settings.SCENARIO_ATOMIC)(record)
+consumer("O", group="All", batch=BATCH, mode="broadcast", start="earliest")(record)
 
 
 @consumer("O", group="Order", ordered=True, threads=2, atomic=settings.SCENARIO_ATOMIC)

@@ -6,13 +6,17 @@ all has been consumed and it has done its share.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from io import StringIO
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
 import MySQLdb
 import redis
-from django.db import connection
+from django.core.management import CommandError, call_command
+from django.db import Error, connection
 
 if TYPE_CHECKING:
     from tests.scenarios.stage import Stage
@@ -139,6 +143,49 @@ def beat(stage: Stage) -> Iterator[float]:
     stage.beat.start()
 
 
+def everything(stage: Stage) -> Iterator[float]:
+    """Ten minutes (small: one) of all of it at once, and operators who do not wait for quiet."""
+    limit = time.monotonic() + stage.rounds(small=60, full=600)
+    acts: list[Callable[[], Iterator[float] | None]] = [
+        lambda: kill(stage),
+        lambda: freeze(stage),
+        lambda: redis_(stage),
+        lambda: sever(stage),
+        lambda: database(stage),
+        lambda: beat(stage),
+        lambda: _operate(stage, "ems_groups", "reset", "Group4", "--to=-500", "--force"),
+        lambda: _operate(stage, "ems_groups", "reset", "Group4", "--undo", "--force"),
+        lambda: _operate(stage, "ems_groups", "replay", "Group4", *_the_last(seconds=20)),
+        lambda: _operate(stage, "ems_purge"),
+        lambda: _operate(stage, "ems_groups", "pause", "Group2"),
+        lambda: _operate(stage, "ems_groups", "resume", "Group2"),
+    ]
+    while time.monotonic() < limit:
+        # One disturbance at a time breaks something, and ends; operators are there all the time.
+        turn = chance.choice(acts)()
+        yield from turn or iter([1.0])
+        # As a process manager does.
+        for process in stage.consumers:
+            if process.status is not None:
+                stage.say(f"{process.name} had ended with status {process.status}")
+                process.start()
+    _operate(stage, "ems_groups", "resume", "Group2")
+
+
+def _the_last(seconds: float) -> tuple[str, ...]:
+    now = datetime.now(UTC)
+    return "--from", (now - timedelta(seconds=seconds)).isoformat(), "--to", now.isoformat()
+
+
+def _operate(stage: Stage, *words: str) -> None:
+    stage.say(" ".join(words))
+    try:
+        call_command(*words, stdout=StringIO(), stderr=StringIO())
+    except (CommandError, Error) as error:
+        stage.say(f"  {error}")
+        connection.close()
+
+
 DISTURBANCES: dict[str, Disturbance] = {
     "consistency": nothing,
     "kill": kill,
@@ -149,4 +196,5 @@ DISTURBANCES: dict[str, Disturbance] = {
     "truncate": truncate,
     "sever": sever,
     "beat": beat,
+    "everything": everything,
 }

@@ -14,7 +14,7 @@ from streams.models import Cursor, Delivery, Message, RetryMessage, Topic
 from tests.scenarios import fleet
 from tests.scenarios.disturbances import Disturbance
 from tests.scenarios.fleet import Process
-from tests.scenarios.report import GROUPS, Report, missing, report
+from tests.scenarios.report import Report, groups, missing, report
 
 SETTLE_SECONDS = 180.0
 PARTITIONS = 6
@@ -30,17 +30,21 @@ class Stage:
         *,
         full: bool,
         may_miss: bool = False,
-        ordered: bool = False,
+        cast: str = "",
     ) -> None:
         self.database = database
         self.redis = redis
         self.full = full
         self.may_miss = may_miss
         self.folder = Path(tempfile.mkdtemp(prefix="ems-scenario-"))
-        if ordered:
-            self._cast_in_order(2_000 if full else 150)
-        else:
+        self.producers: list[Process] = []
+        self.consumers: list[Process] = []
+        if cast != "order":
             self._cast(50_000 if full else 1_500)
+        if cast == "order":
+            self._cast_in_order(2_000 if full else 150)
+        if cast == "everything":
+            self._cast_all(10_000 if full else 300)
         self.beat = fleet.beat(self.folder)
         self._extra: list[Process] = [self.beat]
         self._started = time.monotonic()
@@ -54,6 +58,16 @@ class Stage:
             fleet.consumer("C1", self.folder, "Group1"),
             fleet.consumer("C2", self.folder, "Group2"),
             fleet.consumer("C3", self.folder, "Group1", "Group3"),
+        ]
+
+    def _cast_all(self, n: int) -> None:
+        Topic.objects.create(name="A", retention_consumed=True)
+        Topic.objects.create(name="B", retention_consumed=True)
+        Topic.objects.create(name="O")
+        self.producers += [self._producer(f"P{i}", f"O={n}") for i in range(3, 7)]
+        self.consumers += [
+            fleet.consumer("C4", self.folder, "Group4", "Order"),
+            fleet.consumer("C5", self.folder, "Order", "All"),
         ]
 
     def _cast_in_order(self, n: int) -> None:
@@ -89,7 +103,7 @@ class Stage:
         try:
             for process in (*self.consumers, *self.producers):
                 process.start()
-            self.say(f"{len(self.consumers)} consumers, {len(self.producers)} producers are running")
+            self.say(f"{len(self.consumers)} consumers and {len(self.producers)} producers run")
             self._disturb(disturbance)
             self._until("all is sent", lambda: all(p.status is not None for p in self.producers))
             for process in self.producers:
@@ -118,7 +132,7 @@ class Stage:
         if self.may_miss:
             behind = Cursor.objects.behind().exists()
             return not (open_ or behind or Message.objects.inbox().exists())
-        return not open_ and not any(missing(group) for group in GROUPS)
+        return not open_ and not any(missing(group) for group in groups())
 
     def _until(self, what: str, condition: Any) -> None:
         limit = time.monotonic() + SETTLE_SECONDS * (10 if self.full else 1)

@@ -20,6 +20,7 @@ SCENARIOS = [
     "truncate",
     "sever",
     "beat",
+    "everything",
 ]
 
 pytestmark = [
