@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,12 @@ from streams.models import (
     Cursor,
     DeadMessage,
     Delivery,
+    Message,
     Partition,
     RetryMessage,
+    Topic,
 )
+from streams.purge import Purge
 from streams.runtime import wakeup
 from tests.broadcasting import files, offsets
 
@@ -41,6 +46,8 @@ def handle(message):
         print("slow begins")
         while not Path(sys.argv[1] + ".go").exists():
             time.sleep(0.01)
+    if message.body == "takes time":
+        time.sleep(0.002)
     if message.body == "fails":
         raise ValueError("no")
 
@@ -127,6 +134,40 @@ def test_killed_at_any_moment_it_repeats_at_most_what_was_not_written(client, re
     (tmp_path / "out.go").touch()
     client("--drain").succeed()
     assert read() == [*range(10), *range(4, 20)]
+
+
+def test_killed_again_and_again_it_leaves_nothing_out(client, read):
+    send_prices(2000, "takes time")
+    for enough in (50, 300, 700):
+        child = client()
+        wait_for(lambda n=enough: len(read()) > n)
+        child.kill()
+        assert offsets()[0] <= len(set(read()))  # what is written has been handled
+    client("--drain").succeed()
+    offsets_read = read()
+    assert set(offsets_read) == set(range(2000))
+    again = [b for a, b in pairwise(offsets_read) if b != a + 1]
+    assert len(again) <= 3  # in order, save that each life begins where the last one had written
+    assert offsets() == {0: 2000}
+
+
+def test_what_the_purge_takes_while_a_client_reads_is_counted_to_the_last_message(client, read):
+    child = client()
+    child.expect(READY)
+    Topic.objects.update(retention_count=20)
+    for _ in range(8):
+        send_prices(200, "takes time")
+        wait_for(lambda: not Message.objects.inbox().exists())
+        Purge("default").run()
+    assert Partition.objects.get().first_offset == 1580
+    wait_for(lambda: offsets() == {0: 1600})
+    child.terminate()
+    (counts,) = re.findall(r"(\d+) handled, 0 failed, .* (\d+) missed", child.succeed())
+    handled, missed = map(int, counts)
+    assert handled == len(read()) == len(set(read()))
+    assert missed > 0
+    assert handled + missed == 1600
+    assert child.text().count("have been purged") >= 1
 
 
 def test_two_processes_of_one_name_are_refused_until_the_first_has_gone(client, read):
