@@ -54,6 +54,14 @@ class Replay:
     cursor: Cursor
     open: int  # claimed and not settled yet
 
+    def __str__(self) -> str:
+        values = {"number": self.number, "span": self.span, "state": self.state}
+        return _("%(number)d: %(span)s, %(done)d of %(all)d given out, %(state)s") % {
+            **values,
+            "done": self.given_out,
+            "all": len(self.span),
+        }
+
     @property
     def number(self) -> int:
         return self.cursor.replay
@@ -70,10 +78,15 @@ class Replay:
         return (self.cursor.next_offset if reached is None else reached) - self.cursor.start_offset
 
     @property
+    def is_running(self) -> bool:
+        """Whether there is something left to give out."""
+        return self.cursor.previous_offset is None and self.given_out < len(self.span)
+
+    @property
     def state(self) -> str:
         if self.cursor.previous_offset is not None:
             return _("cancelled")
-        if self.given_out < len(self.span):
+        if self.is_running:
             return _("running")
         return _("finishing") if self.open else _("done")
 

@@ -18,6 +18,7 @@ class CursorAdmin(ReadOnly):
         "replay",
         "start_offset",
         "next_offset",
+        "stop_offset",
         "behind",
     )
     list_filter = (GroupFilter,)
@@ -29,7 +30,7 @@ class CursorAdmin(ReadOnly):
         linked("partition", _("partition")),
         "replay",
         "start_offset",
-        "previous_offset",
+        ("previous_offset", at("reset_at", _("reset"))),
         "next_offset",
         "stop_offset",
         "behind",
@@ -40,5 +41,6 @@ class CursorAdmin(ReadOnly):
 
     @admin.display(description=_("behind"))
     def behind(self, row: Cursor) -> int:
-        """Messages that are in the log and not claimed yet."""
-        return row.partition.next_offset - row.next_offset
+        """Messages that are in the log, up to the end of a replay, and not claimed yet."""
+        end = row.partition.next_offset if row.stop_offset is None else row.stop_offset
+        return end - row.next_offset

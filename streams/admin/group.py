@@ -18,6 +18,8 @@ from streams.admin.base import StreamsAdmin
 from streams.admin.columns import UNKNOWN, at, duration, flag, linked, list_url
 from streams.admin.filters import FixedFilter
 from streams.admin.listing import StreamsChangeList
+from streams.admin.replay import replay
+from streams.admin.reset import reset
 from streams.conf import database
 from streams.errors import GroupActive
 from streams.lag import lags
@@ -30,6 +32,7 @@ from streams.models import (
     Mode,
     RetryMessage,
 )
+from streams.replays import replays
 
 # Deleting more than so many rows takes longer than a web request should.
 FORGET_AT_MOST = 20_000
@@ -81,6 +84,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
         ("state", at("created_at", _("created"))),
         ("behind", "open", "waiting", "dead", "age"),
         "rows",
+        "replays",
         ("mode", flag("ordered", _("ordered")), "start"),
     )
     overrides = ("max_retries", "consume_timeout", "batch")
@@ -95,8 +99,14 @@ class ConsumerGroupAdmin(StreamsAdmin):
         ),
     )
     readonly_fields = flatten(facts)
-    actions = ("pause", "resume", "forget")
-    verbs = {"pause": _("Pause"), "resume": _("Resume"), "forget": _("Forget …")}
+    actions = ("pause", "resume", "reset", "replay", "forget")
+    verbs = {
+        "pause": _("Pause"),
+        "resume": _("Resume"),
+        "reset": _("Reset …"),
+        "replay": _("Replay …"),
+        "forget": _("Forget …"),
+    }
 
     @admin.action(permissions=["pause"], description=_("Pause"))
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -111,6 +121,14 @@ class ConsumerGroupAdmin(StreamsAdmin):
         changed = [group for group in chosen if group.paused]
         _these(changed).resume()
         self._tell(request, changed, _t("Resumed"), len(chosen) - len(changed))
+
+    @admin.action(permissions=["reset"], description=_("Reset …"))
+    def reset(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, reset)
+
+    @admin.action(permissions=["replay"], description=_("Replay …"))
+    def replay(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, replay)
 
     @admin.action(permissions=["forget"], description=_("Forget …"))
     def forget(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
@@ -135,6 +153,12 @@ class ConsumerGroupAdmin(StreamsAdmin):
     def has_resume_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.resume_consumergroup")
 
+    def has_reset_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.reset_consumergroup")
+
+    def has_replay_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.replay_consumergroup")
+
     def has_forget_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.forget_consumergroup")
 
@@ -145,8 +169,10 @@ class ConsumerGroupAdmin(StreamsAdmin):
         return False
 
     def possible_verbs(self, row: ConsumerGroup) -> Mapping[str, Any]:
-        impossible = "pause" if row.paused else "resume"
-        return {name: text for name, text in self.verbs.items() if name != impossible}
+        impossible = {"pause" if row.paused else "resume"}
+        if row.mode == Mode.BROADCAST:  # each of its clients has its own position
+            impossible |= {"reset", "replay"}
+        return {name: text for name, text in self.verbs.items() if name not in impossible}
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamsChangeList]:
         return GroupChangeList
@@ -199,6 +225,21 @@ class ConsumerGroupAdmin(StreamsAdmin):
         models = (Cursor, Consumer, Delivery, RetryMessage, DeadMessage)
         links = ((list_url(m, group=row.pk), m._meta.verbose_name_plural) for m in models)
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
+
+    @admin.display(description=_("replays"))
+    def replays(self, row: Any) -> Any:
+        """How far they are; those that ended are shown until the next one, or the purge."""
+        found = ((str(one),) for one in replays([row], database()))
+        return format_html_join("", "<div>{}</div>", found) or UNKNOWN
+
+    def _one(self, request: HttpRequest, queryset: QuerySet[Any], verb: Any) -> HttpResponse | None:
+        chosen = list(queryset[:2])
+        if len(chosen) != 1:
+            text = _t("That is done with one group at a time: choose one.")
+            self.message_user(request, text, messages.WARNING)
+            return None
+        response: HttpResponse = verb(self, request, chosen[0])
+        return response
 
     def _tell(self, request: HttpRequest, changed: list[Any], done: str, unchanged: int) -> None:
         journal.note(request, ((group, done) for group in changed))

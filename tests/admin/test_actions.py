@@ -280,11 +280,11 @@ def test_the_page_of_a_row_offers_what_makes_sense_for_it(world, as_role):
 
     operator = as_role("operator")
     assert offered(operator, world.letter) == ["redrive", "discard"]
-    assert offered(operator, world.mail) == ["pause", "forget"]
+    assert offered(operator, world.mail) == ["pause", "reset", "replay", "forget"]
     world.letter.redrive()
     ConsumerGroup.objects.pause()
     assert offered(operator, world.letter) == []
-    assert offered(operator, world.mail) == ["resume", "forget"]
+    assert offered(operator, world.mail) == ["resume", "reset", "replay", "forget"]
     viewer = as_role("viewer", "ems.resume_consumergroup")
     assert offered(viewer, world.mail) == ["resume"]
 

@@ -24,12 +24,23 @@ ADDABLE = {Topic, SystemConfig}
 CHANGEABLE = {Topic, ConsumerGroup, SystemConfig}
 DELETABLE = {SystemConfig}
 # What any confirmation page might ask for.
-EVERY_ANSWER = {"typed": "3", "post": "yes", "plan": "yes"}
+EVERY_ANSWER = {
+    "typed": "3",
+    "post": "yes",
+    "plan": "yes",
+    "to": "2",
+    "from": "0",
+    "message": "",
+    "cancel": "1",
+    "force": "1",
+}
 ACTIONS = (
     "redrive",
     "discard",
     "pause",
     "resume",
+    "reset",
+    "replay",
     "forget",
     "grow",
     "retire",
@@ -124,6 +135,8 @@ def test_every_permission_alone_opens_only_its_own_action(world, as_role):
         "pause_consumergroup": (ConsumerGroup, "pause"),
         "resume_consumergroup": (ConsumerGroup, "resume"),
         "forget_consumergroup": (ConsumerGroup, "forget"),
+        "reset_consumergroup": (ConsumerGroup, "reset"),
+        "replay_consumergroup": (ConsumerGroup, "replay"),
         "grow_topic": (Topic, "grow"),
         "retire_topic": (Topic, "retire"),
         "delete_topic": (Topic, "remove"),
@@ -144,8 +157,9 @@ def test_a_post_without_a_csrf_token_is_refused(world, as_role):
     before = snapshot()
     for model in (DeadMessage, ConsumerGroup, Topic):
         url = reverse(f"admin:ems_{model._meta.model_name}_changelist")
-        for name in ("redrive", "discard", "pause", "forget", "grow", "retire", "remove"):
-            response = client.post(url, action(name, world.object_of(model).pk))
+        for name in ACTIONS:
+            pk = world.object_of(model).pk
+            response = client.post(url, action(name, pk, **EVERY_ANSWER))
             assert response.status_code == 403
     assert snapshot() == before
 
@@ -155,7 +169,7 @@ def test_a_get_never_acts(world, as_role):
     before = snapshot()
     for model in (DeadMessage, ConsumerGroup, Topic):
         url = reverse(f"admin:ems_{model._meta.model_name}_changelist")
-        for name in ("redrive", "discard", "pause", "forget", "grow", "retire", "remove"):
-            client.get(url, action(name, world.object_of(model).pk))
+        for name in ACTIONS:
+            client.get(url, action(name, world.object_of(model).pk, **EVERY_ANSWER))
     assert snapshot() == before
     assert not LogEntry.objects.exists()

@@ -1,0 +1,259 @@
+"""Reset and replay in the admin: shown before they are done, done as shown, and logged."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.urls import reverse
+
+from streams import send
+from streams.models import Consumer, Cursor, Message, Partition, RetryMessage
+from streams.sequencer import sequence
+from tests.admin.conftest import action
+from tests.admin.test_actions import messages
+from tests.admin.world import snapshot
+
+pytestmark = pytest.mark.django_db
+
+GROUPS = reverse("admin:ems_consumergroup_changelist")
+
+
+def page(client: Any, name: str, group: Any, **fields: str) -> Any:
+    response = client.post(GROUPS, action(name, group.pk, **fields))
+    assert response.status_code == 200, response.headers
+    return response
+
+
+def offered(shown: Any) -> str:
+    (text,) = re.findall(r'name="offer" value="([^"]*)"', shown.text)
+    return str(text)
+
+
+def confirm(client: Any, name: str, group: Any, shown: Any, **fields: str) -> Any:
+    return client.post(GROUPS, action(name, group.pk, offer=offered(shown), **fields))
+
+
+def position(group: Any) -> int:
+    return Cursor.objects.get(group=group, replay=0).next_offset
+
+
+# -- reset --
+
+
+def test_the_page_of_a_reset_says_where_the_group_is(world, as_role):
+    client = as_role("operator")
+    before = snapshot()
+    shown = page(client, "reset", world.slow)
+    cells = re.findall(r"<td>([^<]+)</td>", shown.text)
+    assert cells == ["0", "5", "5", "–"]
+    assert snapshot() == before
+
+
+def test_a_preview_says_what_will_happen_and_changes_nothing(world, as_role):
+    client = as_role("operator")
+    before = snapshot()
+    shown = page(client, "reset", world.slow, to="2")
+    assert "3 delivered again, retries that begin anew: 2" in shown.text
+    assert snapshot() == before
+
+
+def test_what_was_shown_is_done_and_logged(world, as_role):
+    client = as_role("operator")
+    shown = page(client, "reset", world.slow, to="latest")  # it is there
+    assert "Nothing to do" in shown.text
+    shown = page(client, "reset", world.slow, to="2")
+    response = confirm(client, "reset", world.slow, shown)
+    text = "orders/0 from 5 to 2, 3 delivered again, retries that begin anew: 2"
+    assert messages(client, response) == [f"Reset slow on orders: {text}."]
+    assert position(world.slow) == 2
+    entry = LogEntry.objects.get()
+    assert (entry.user.username, entry.object_id) == ("operator", str(world.slow.pk))
+    assert (entry.action_flag, entry.change_message) == (CHANGE, f"Reset: {text}")
+
+
+def test_the_end_of_the_log_is_the_one_that_was_shown(world, as_role):
+    client = as_role("operator")
+    Cursor.objects.filter(group=world.slow).update(next_offset=3)
+    shown = page(client, "reset", world.slow, to="latest")
+    assert "2 skipped" in shown.text
+    send("orders", "one more")
+    sequence("default")
+    confirm(client, "reset", world.slow, shown)
+    assert position(world.slow) == 5  # the new one was not shown
+
+
+def test_a_partition_that_is_new_since_the_preview_is_left_alone(world, as_role):
+    client = as_role("operator")
+    shown = page(client, "reset", world.slow, to="2")
+    new = Partition.objects.create(topic=world.slow.topic, number=1)
+    Cursor.objects.create(group=world.slow, partition=new)
+    confirm(client, "reset", world.slow, shown)
+    places = Cursor.objects.filter(group=world.slow).order_by("partition")
+    assert [cursor.next_offset for cursor in places] == [2, 0]
+    shown = page(client, "reset", world.slow, to="3", partition="0")
+    assert re.findall(r'<th scope="row">(orders/.)</th>', shown.text) == ["orders/0"]
+
+
+def test_a_group_with_live_consumers_is_reset_only_with_a_tick(world, as_role):
+    client = as_role("operator")
+    shown = page(client, "reset", world.mail, to="2")
+    assert "Although the group has 1 live consumer" in shown.text
+    assert "open deliveries taken from consumers: 1" in shown.text
+    before = snapshot()
+    refused = confirm(client, "reset", world.mail, shown)
+    assert "mail on orders has live consumers" in refused.text
+    assert snapshot() == before
+    confirm(client, "reset", world.mail, shown, force="1")
+    assert position(world.mail) == 2
+    Consumer.objects.all().delete()
+    assert "Although" not in page(client, "reset", world.mail, to="1").text
+
+
+def test_a_reset_is_undone(world, as_role):
+    client = as_role("operator")
+    assert "has not been reset" in page(client, "reset", world.slow, undo="1").text
+    waiting = list(RetryMessage.objects.filter(group=world.slow).values_list("offset", "attempt"))
+    confirm(client, "reset", world.slow, page(client, "reset", world.slow, to="0"))
+    shown = page(client, "reset", world.slow, undo="1")
+    assert "5 skipped, retries as before: 2" in shown.text
+    confirm(client, "reset", world.slow, shown)
+    assert position(world.slow) == 5
+    found = RetryMessage.objects.filter(group=world.slow).values_list("offset", "attempt")
+    assert list(found) == waiting
+    # What was shown is not what an undo would do now.
+    again = confirm(client, "reset", world.slow, shown)
+    assert "was reset meanwhile" in again.text
+    assert position(world.slow) == 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"to": "9"}, "ends before offset 5"),
+        ({"to": "soon"}, "no place in a log"),
+        ({"to": "2026-11-20T10:00"}, "say the time zone"),
+        ({"to": "2", "partition": "7"}, "no such partition"),
+        ({"to": "2", "partition": "x"}, "is no partition"),
+        ({"to": "<script>alert(1)</script>"}, "&lt;script&gt;"),
+    ],
+)
+def test_what_cannot_be_done_is_said_on_the_page(world, as_role, fields, text):
+    client = as_role("operator")
+    before = snapshot()
+    shown = page(client, "reset", world.slow, **fields)
+    assert text in shown.text
+    assert "<script>alert" not in shown.text
+    assert snapshot() == before
+
+
+@pytest.mark.parametrize(("name", "fields"), [("reset", {"to": "2"}), ("replay", {"message": ""})])
+def test_an_offer_is_only_good_for_its_user_its_group_and_its_verb(world, as_role, name, fields):
+    if name == "replay":
+        fields = {"from": "1", "to": "2"}
+    client = as_role("operator")
+    token = offered(page(client, name, world.slow, **fields))
+    before = snapshot()
+    stranger = as_role("staff", "ems.view_consumergroup", f"ems.{name}_consumergroup")
+    other = {"reset": "replay", "replay": "reset"}[name]
+    for who, verb, group, text in (
+        (stranger, name, world.slow, token),
+        (client, other, world.slow, token),
+        (client, name, world.billing, token),
+        (client, name, world.slow, token[:-1] + ("A" if token[-1] != "A" else "B")),
+        (client, name, world.slow, ""),
+    ):
+        response = page(who, verb, group, offer=text)
+        assert "not valid any more" in response.text
+    assert snapshot() == before
+
+
+def test_only_one_group_at_a_time(world, as_role):
+    client = as_role("operator")
+    for name in ("reset", "replay"):
+        response = client.post(GROUPS, action(name, world.slow.pk, world.mail.pk, to="0"))
+        assert "one group at a time" in messages(client, response)[0]
+
+
+def test_a_broadcast_group_offers_neither(world, as_role):
+    client = as_role("operator")
+    type(world.slow).objects.filter(pk=world.slow.pk).update(mode="broadcast")
+    text = client.get(reverse("admin:ems_consumergroup_change", args=[world.slow.pk])).text
+    for name in ("reset", "replay"):
+        assert f'name="action" value="{name}"' not in text
+    assert "broadcast group" in page(client, "reset", world.slow, to="0").text
+    shown = page(client, "replay", world.slow, **{"from": "0", "to": "1"})
+    assert "broadcast group" in page(client, "replay", world.slow, offer=offered(shown)).text
+
+
+# -- replay --
+
+
+def test_a_replay_is_shown_begun_and_logged(world, as_role):
+    client = as_role("operator")
+    before = snapshot()
+    shown = page(client, "replay", world.slow, **{"from": "1", "to": "3"})
+    assert "<li>orders/0@1-2</li>" in shown.text
+    assert "2 messages again" in shown.text
+    assert snapshot() == before
+    response = confirm(client, "replay", world.slow, shown)
+    assert messages(client, response) == ["slow on orders: Replay 1 begun: orders/0@1-2."]
+    cursor = Cursor.objects.get(replay=1)
+    assert (cursor.group_id, cursor.next_offset, cursor.stop_offset) == (world.slow.pk, 1, 3)
+    assert LogEntry.objects.get().change_message == "Replay 1 begun: orders/0@1-2"
+
+
+def test_one_message_is_replayed(world, as_role):
+    client = as_role("operator")
+    message = Message.objects.get(offset=4)
+    shown = page(client, "replay", world.slow, message=str(message.pk))
+    assert "<li>orders/0@4</li>" in shown.text
+    confirm(client, "replay", world.slow, shown)
+    assert Cursor.objects.get(replay=1).stop_offset == 5
+
+
+def test_progress_is_on_the_pages_and_a_replay_can_be_cancelled(world, as_role):
+    client = as_role("operator")
+    url = reverse("admin:ems_consumergroup_change", args=[world.slow.pk])
+    confirm(
+        client,
+        "replay",
+        world.slow,
+        page(client, "replay", world.slow, **{"from": "1", "to": "3"}),
+    )
+    assert "1: orders/0@1-2, 0 of 2 given out, running" in client.get(url).text
+    assert "Cancel replay 1" in page(client, "replay", world.slow).text
+    response = client.post(GROUPS, action("replay", world.slow.pk, cancel="1"))
+    text = "Replay 1 cancelled: 2 messages were not given out"
+    assert messages(client, response) == [f"slow on orders: {text}."]
+    assert LogEntry.objects.latest("pk").change_message == text
+    shown = page(client, "replay", world.slow)
+    assert "cancelled" in shown.text
+    assert "Cancel replay 1" not in shown.text
+    assert "0 of 2 given out, cancelled" in client.get(url).text
+    again = page(client, "replay", world.slow, cancel="1")
+    assert "has no replay 1 that is running" in again.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"from": "1"}, "Give from and to, or one message"),
+        ({"from": "1", "to": "2", "message": "1"}, "Give from and to, or one message"),
+        ({"from": "1", "to": "9"}, "is not all there yet"),
+        ({"from": "latest", "to": "9"}, "not &#x27;latest&#x27;"),
+        ({"message": "x"}, "is no number"),
+        ({"message": "9" * 30}, "is no number"),
+        ({"message": "99999999"}, "There is no message"),
+        ({"cancel": "x"}, "is no number"),
+        ({"cancel": "0"}, "has no replay 0"),
+        ({"from": "0", "to": "1", "partition": "4"}, "no such partition"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said_on_the_page(world, as_role, fields, text):
+    client = as_role("operator")
+    before = snapshot()
+    assert text in page(client, "replay", world.slow, **fields).text
+    assert snapshot() == before

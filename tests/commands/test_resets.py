@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError
+from django.utils import timezone
+
+from streams import Outgoing, consumer, send_many
+from streams.models import Consumer, ConsumerGroup, Cursor, Delivery, Message, RetryMessage, UtcNow
+from streams.models.consumer import LEASE
+from streams.sequencer import sequence
+from streams.testing import drain
+from tests.commands.conftest import Run
+from tests.consuming import Process, rows
+
+pytestmark = pytest.mark.django_db
+
+Parsed = Callable[..., Any]
+
+RESET = ("ems_groups", "reset", "mail")
+REPLAY = ("ems_groups", "replay", "mail")
+REPLAYS = ("ems_groups", "replays")
+
+
+@pytest.fixture(autouse=True)
+def handled(clean_registry: None) -> None:
+    """Ten orders, all mailed but 7, which waits to be retried."""
+
+    @consumer("orders", group="mail")
+    def mail(message):
+        if message.offset == 7:
+            raise ValueError("no")
+
+    send_many([Outgoing("orders", n) for n in range(10)])
+    drain()
+
+
+def live() -> Consumer:
+    group = ConsumerGroup.objects.get()
+    return Consumer.objects.create(client_id="me", group=group, lease_until=UtcNow(LEASE))
+
+
+def test_a_dry_run_says_what_a_reset_would_do_and_changes_nothing(run: Run) -> None:
+    before = rows(Cursor, Delivery, RetryMessage)
+    said = "orders/0 from 10 to 4, 6 delivered again, retries that begin anew: 1"
+    assert run(*RESET, "--to", "4", "--dry-run").splitlines() == [
+        "would reset mail on orders:",
+        f"  {said}",
+    ]
+    assert rows(Cursor, Delivery, RetryMessage) == before
+    assert run(*RESET, "--to", "4").splitlines() == ["reset mail on orders:", f"  {said}"]
+    assert Cursor.objects.get().next_offset == 4
+
+
+def test_a_reset_in_json(parsed: Parsed) -> None:
+    here = {"group": "mail", "topic": "orders", "consumers": 0}
+    nothing = {"again": 0, "skipped": 0, "fenced": 0, "retries": 0, "given_back": 0, "restored": 0}
+    back = {"partition": 0, "position": 10, "target": 4, **nothing, "again": 6, "retries": 1}
+    assert parsed(*RESET, "--to", "-6", "--dry-run") == {
+        **here,
+        "reset": False,
+        "partitions": [back],
+    }
+    assert parsed(*RESET, "--to", "-6") == {**here, "reset": True, "partitions": [back]}
+    undone = {"partition": 0, "position": 4, "target": 10, **nothing, "skipped": 6, "restored": 1}
+    assert parsed(*RESET, "--undo")["partitions"] == [undone]
+
+
+@pytest.mark.parametrize(
+    ("to", "target"), [("earliest", 0), ("latest", 10), ("3", 3), ("-3", 7), ("+0", 10)]
+)
+def test_a_target_is_said_in_many_ways(parsed: Parsed, to: str, target: int) -> None:
+    (move,) = parsed(*RESET, "--to", to)["partitions"]
+    assert move["target"] == target == Cursor.objects.get().next_offset
+
+
+def test_a_target_is_said_as_a_time(parsed: Parsed) -> None:
+    hour = timedelta(hours=1)
+    Message.objects.filter(offset__lt=6).update(sequenced_at=UtcNow(-2 * hour))
+    at = (timezone.now() - hour).isoformat()
+    assert parsed(*RESET, "--to", at)["partitions"][0]["target"] == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--to", "11"), "orders/0 ends before offset 10"),
+        (("--to", "soon"), "no place in a log"),
+        (("--to", "2026-11-20T10:00"), "say the time zone"),
+        (("--undo",), "mail on orders has not been reset"),
+        (("--to", "3", "--partition", "1"), "mail on orders has no such partition"),
+        (("--to", "3", "--topic", "flights"), "There is no group mail on flights"),
+    ],
+)
+def test_what_cannot_be_done_is_said_on_one_line(
+    run: Run, words: tuple[str, ...], text: str
+) -> None:
+    before = rows(Cursor, Delivery, RetryMessage)
+    for more in ((), ("--dry-run",)):
+        with pytest.raises(CommandError, match=text):
+            run(*RESET, *words, *more)
+    assert rows(Cursor, Delivery, RetryMessage) == before
+
+
+@pytest.mark.parametrize("words", [(), ("--to", "3", "--undo")])
+def test_one_way_to_say_where_must_be_given(run: Run, words: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError):
+        run(*RESET, *words)
+
+
+def test_a_group_with_live_consumers_needs_force(run: Run) -> None:
+    live()
+    assert run(*RESET, "--to", "3", "--dry-run").splitlines()[-1] == (
+        "It has 1 live consumer: stop it first, or use --force."
+    )
+    with pytest.raises(CommandError, match="mail on orders has live consumers"):
+        run(*RESET, "--to", "3")
+    assert "live consumer" not in run(*RESET, "--to", "3", "--dry-run", "--force")
+    run(*RESET, "--to", "3", "--force")
+    assert Cursor.objects.get().next_offset == 3
+
+
+def test_a_group_on_several_topics_is_named_with_one(run: Run) -> None:
+    consumer("flights", group="mail")(print)
+    send_many([Outgoing("flights", 1)])
+    drain()
+    for words in ((*RESET, "--to", "0"), (*REPLAY, "--from", "0", "--to", "1")):
+        with pytest.raises(CommandError, match=r"--topic \(flights, orders\)"):
+            run(*words)
+    run(*RESET, "--to", "0", "--topic", "flights")
+    positions = Cursor.objects.values_list("group__topic__name", "next_offset")
+    assert dict(positions) == {"orders": 10, "flights": 0}
+
+
+def test_a_part_of_the_log_is_replayed_and_shown(run: Run, parsed: Parsed) -> None:
+    words = (*REPLAY, "--from", "2", "--to", "5")
+    assert run(*words, "--dry-run") == "would replay 3 messages to mail: orders/0@2-4\n"
+    assert parsed(*REPLAYS) == []
+    assert run(*words) == "replay 1: 3 messages to mail: orders/0@2-4\n"
+    Process("mail").claim(2)
+    assert parsed(*REPLAYS, "mail", "--topic", "orders") == [
+        {
+            "group": "mail",
+            "topic": "orders",
+            "replay": 1,
+            "partition": 0,
+            "from": 2,
+            "to": 5,
+            "given_out": 2,
+            "open": 2,
+            "state": "running",
+        }
+    ]
+    assert parsed(*words) == {
+        "replay": 2,
+        "group": "mail",
+        "topic": "orders",
+        "messages": 3,
+        "spans": [{"partition": 0, "from": 2, "to": 5}],
+    }
+
+
+def test_one_message_is_replayed(run: Run) -> None:
+    message = Message.objects.get(offset=6)
+    said = run(*REPLAY, "--message", str(message.pk))
+    assert said == "replay 1: 1 messages to mail: orders/0@6\n"
+
+
+def test_a_replay_is_cancelled(run: Run, parsed: Parsed) -> None:
+    run(*REPLAY, "--from", "2", "--to", "5")
+    with pytest.raises(CommandError, match="Say of which group"):
+        run(*REPLAYS, "--cancel", "1")
+    said = run(*REPLAYS, "mail", "--cancel", "1")
+    assert said == "cancelled replay 1 to mail: 3 messages not given out\n"
+    assert parsed(*REPLAYS)[0]["state"] == "cancelled"
+    with pytest.raises(CommandError, match="mail on orders has no replay 1 that is running"):
+        run(*REPLAYS, "mail", "--cancel", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "Give --from and --to, or --message"),
+        (("--from", "2"), "Give --from and --to, or --message"),
+        (("--from", "2", "--to", "3", "--message", "1"), "Give --from and --to, or --message"),
+        (("--from", "earliest", "--to", "3"), "not 'earliest'"),
+        (("--from", "2", "--to", "+3"), "not '\\+3'"),
+        (("--from", "2", "--to", "11"), "is not all there yet"),
+        (("--from", "5", "--to", "5"), "no message from there to there"),
+        (("--message", "999999"), "There is no message 999999 on orders"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said_on_one_line(
+    run: Run, words: tuple[str, ...], text: str
+) -> None:
+    before = rows(Cursor)
+    with pytest.raises(CommandError, match=text):
+        run(*REPLAY, *words)
+    assert rows(Cursor) == before
+    assert sequence("default").sequenced == 0
