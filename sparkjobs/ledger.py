@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from sparkjobs.config import MYSQL, Config
 from sparkjobs.database import NOW, Connection, connected, execute, transaction, vendor_of
+from sparkjobs.errors import BadOption
 
 Write = Callable[[Connection, Any], None]
 
@@ -31,6 +32,8 @@ def into_database(config: Config, write: Write) -> Callable[[DataFrame, int], No
 
     def each(frame: DataFrame, batch: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        if not query:
+            raise BadOption("into_database() is for foreachBatch: here is no streaming query")
         table: pa.Table = frame.toArrow()  # before the transaction: it holds locks
         with connected(config) as connection, transaction(connection):
             if take(connection, f"stream {query}", batch):

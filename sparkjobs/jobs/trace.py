@@ -41,7 +41,7 @@ def run(config: Config, options: Namespace) -> int:
     else:
         wanted = messages.where(F.col("message_id") == options.message)
     events = trace(
-        wanted,
+        wanted.persist(),
         _load(spark, config, "deliveries", only(DELIVERIES, *OF_DELIVERIES), options.topic),
         _load(spark, config, "retries", only(RETRIES, *OF_RETRIES), options.topic),
         _load(spark, config, "dead", only(DEAD, *OF_DEAD), options.topic),
@@ -69,23 +69,44 @@ def _load(
 def trace(
     messages: DataFrame, deliveries: DataFrame, retries: DataFrame, dead: DataFrame
 ) -> DataFrame:
-    """All that happened to these messages, in order of time, message by message."""
+    """All that happened to these messages, in order of time, message by message.
+
+    ``messages`` are few, and used several times.
+    """
     few = F.broadcast(messages)
     inside = F.col("offset").between(F.col("first_offset"), F.col("last_offset"))
     claims = deliveries.join(few, "partition_id").where(inside)
+    at_place = ["partition_id", "offset"]
     client = F.concat_ws("@", "client_id", "thread")
     about = F.concat_ws(" ", "kind", F.lit("attempt"), "attempt")
-    at_place = ["partition_id", "offset"]
-    waiting, letters = retries.join(few, at_place), dead.join(few, at_place)
+    error = F.col("error")
     return (
-        _event(messages, 0, "created_at", "sent", who=F.col("producer"))
-        .unionByName(_event(messages, 1, "sequenced_at", "sequenced"))
-        .unionByName(_event(claims, 2, "claimed_at", "claimed", True, client, about))
-        .unionByName(_event(claims, 3, "started_at", "started", True, client, about))
-        .unionByName(_event(claims, 4, "finished_at", outcome(), True, client, F.col("error")))
-        .unionByName(_event(letters, 5, "died_at", "dead", True, detail=F.col("error")))
-        .unionByName(_event(letters, 6, "redriven_at", "redriven", True))
-        .unionByName(_event(waiting, 7, "due_at", "retry due", True, detail=F.col("last_error")))
+        _events(
+            messages.withColumn("group", F.lit(None).cast("string")),
+            _event(0, "created_at", "sent", F.col("producer")),
+            _event(1, "sequenced_at", "sequenced"),
+        )
+        .unionByName(
+            _events(
+                claims,
+                _event(2, "claimed_at", "claimed", client, about),
+                _event(3, "started_at", "started", client, about),
+                _event(4, "finished_at", outcome(), client, error),
+            )
+        )
+        .unionByName(
+            _events(
+                dead.join(few, at_place),
+                _event(5, "died_at", "dead", None, error),
+                _event(6, "redriven_at", "redriven"),
+            )
+        )
+        .unionByName(
+            _events(
+                retries.join(few, at_place),
+                _event(7, "due_at", "retry due", None, F.col("last_error")),
+            )
+        )
         .orderBy("topic", "partition", "offset", "at", "step", "group")
         .select(*EVENT)
     )
@@ -104,21 +125,24 @@ def outcome() -> Column:
 
 
 def _event(
-    frame: DataFrame,
     step: int,
     at: str,
     event: str | Column,
-    group: bool = False,
     who: Column | None = None,
     detail: Column | None = None,
-) -> DataFrame:
+) -> Column:
     nothing = F.lit(None).cast("string")
-    return frame.where(F.col(at).isNotNull()).select(
-        *("topic", "partition", "offset", "message_id"),
-        F.col(at).alias("at"),
+    return F.struct(
         F.lit(step).alias("step"),
+        F.col(at).alias("at"),
         (F.lit(event) if isinstance(event, str) else event).alias("event"),
-        (F.col("group") if group else nothing).alias("group"),
         (nothing if who is None else who).alias("who"),
         (nothing if detail is None else detail).alias("detail"),
     )
+
+
+def _events(frame: DataFrame, *events: Column) -> DataFrame:
+    """Several events of each row, as far as they have happened."""
+    place = ("topic", "partition", "offset", "message_id", "group")
+    each = frame.select(*place, F.explode(F.array(*events)).alias("e"))
+    return each.select(*place, "e.*").where(F.col("at").isNotNull())

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.spark.small import SMALL
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -36,19 +38,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from sparkjobs import session as sessions
 
     folder = tmp_path_factory.mktemp("spark")
-    small = {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.driver.memory": "512m",
+    places = {
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        # To compile a plan takes longer than to interpret it, where there are ten rows.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(sessions.MASTER, "local[2]")
-        for name, value in small.items():
+        for name, value in {**SMALL, **places}.items():
             patch.setitem(sessions.LOCAL, name, value)
         session = sessions.session("tests")
         yield session

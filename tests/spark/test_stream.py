@@ -10,6 +10,7 @@ import pytest
 
 from monitoring.models import LedgerEntry
 from sparkjobs.config import Config
+from sparkjobs.errors import BadOption
 from streams import Outgoing, send_many
 from streams.models import Message, Partition
 from streams.sequencer import sequence
@@ -84,7 +85,7 @@ def test_what_was_purged_before_it_was_read_is_an_error_unless_the_rest_is_enoug
 def test_a_limit_is_shared_out_so_that_a_long_partition_does_not_keep_others_waiting() -> None:
     from sparkjobs.stream import shared
 
-    assert shared({"1": 1000, "2": 3, "3": 20}, 30) == {"1": 14, "2": 3, "3": 13}
+    assert shared({"1": 1000, "2": 3, "3": 20}, 30) == {"1": 13, "2": 3, "3": 14}
     assert shared({"1": 5, "2": 5}, 100) == {"1": 5, "2": 5}
     assert shared({str(n): 9 for n in range(4)}, 2) == {"0": 1, "1": 1, "2": 0, "3": 0}
 
@@ -97,10 +98,11 @@ from sparkjobs import session as sessions
 from sparkjobs.config import Config
 from sparkjobs.database import insert
 from sparkjobs.ledger import into_database
+from tests.spark.small import SMALL
 
 path, checkpoint, when = sys.argv[1:]
 config = Config.load(path)
-sessions.LOCAL["spark.driver.memory"] = "512m"
+sessions.LOCAL.update(SMALL)
 
 
 def die():
@@ -131,6 +133,7 @@ writer.trigger(availableNow=True).start().awaitTermination()
 
 
 @pytest.mark.mysql
+@pytest.mark.timeout(400)
 def test_it_writes_each_message_once_into_the_database_though_it_is_killed(
     spawn: Spawn, option_file: Path, tmp_path: Path
 ) -> None:
@@ -144,4 +147,14 @@ def test_it_writes_each_message_once_into_the_database_though_it_is_killed(
     spawn(STREAM, *arguments, "never").succeed(120)
     offsets = Handled.objects.order_by("offset").values_list("offset", flat=True)
     assert list(offsets) == list(range(45))
-    assert LedgerEntry.objects.count() == 2  # of one query, the newest two batches
+    entries = LedgerEntry.objects.order_by("batch").values_list("batch", flat=True)
+    assert list(entries) == [3, 4]  # the newest two
+
+
+def test_what_writes_a_batch_is_refused_where_there_is_no_stream(
+    spark: Any, config: Config
+) -> None:
+    from sparkjobs.ledger import into_database
+
+    with pytest.raises(BadOption, match="is for foreachBatch"):
+        into_database(config, lambda connection, table: None)(spark.range(1), 0)

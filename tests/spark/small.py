@@ -1,0 +1,10 @@
+"""Settings of a Spark session for tests: as small and as quick as it gets."""
+
+SMALL = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.memory": "512m",
+    # To compile a plan takes longer than to interpret it, where there are ten rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
