@@ -14,6 +14,7 @@ from streams.models import (
     DeadMessage,
     Delivery,
     Message,
+    Mode,
     RetryMessage,
     State,
 )
@@ -44,6 +45,8 @@ def _trace(group: ConsumerGroup, message: Message, using: str) -> GroupTrace:
     offset = message.offset
     if offset is None:
         return GroupTrace(group, state=_("not sequenced yet"))
+    if group.mode == Mode.BROADCAST:
+        return GroupTrace(group, state=_("read by each client for itself"))
     place = {"group": group.pk, "partition": message.partition_id}
     claims = Delivery.objects.using(using).covering(group.pk, message.partition_id, offset)
     passed = skips(group.pk, message.partition_id, offset, offset, using)

@@ -60,6 +60,16 @@ def test_topics_are_listed_with_what_they_hold(parsed: Callable[..., Any], run: 
     assert rows[0].split() == ["empty", "read-write", "1", "0", "0", "0", "–"]
 
 
+def test_how_far_a_broadcast_group_is_is_a_dash(parsed: Callable[..., Any], run: Run) -> None:
+    consumer("orders", group="cache", mode="broadcast")(print)
+    send("orders", 1)
+    drain()
+    (row,) = parsed("ems_groups", "list")
+    assert (row["mode"], row["behind"], row["age"]) == ("broadcast", None, None)
+    _head, line = run("ems_groups", "list").splitlines()
+    assert line.split() == "cache orders broadcast no consumer 0 – 0 0 0 –".split()
+
+
 def test_groups_are_listed_with_their_lag(parsed: Callable[..., Any]) -> None:
     groups("orders")
     send("orders", 1)

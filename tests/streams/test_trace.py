@@ -48,6 +48,17 @@ def state(offset: int | None = 0) -> str:
     return traced(offset).state
 
 
+def test_of_a_broadcast_group_nothing_is_known() -> None:
+    consumer("orders", group="mail", mode="broadcast")(print)
+    group()
+    send("orders", 1)
+    assert state(None) == "not sequenced yet"
+    sequence("default")
+    assert state() == "read by each client for itself"
+    drain("mail")
+    assert traced() == GroupTrace(group(), state="read by each client for itself")
+
+
 def test_the_way_of_a_message_that_is_done() -> None:
     consumer("orders", group="mail")(print)
     group()

@@ -31,7 +31,8 @@ class BroadcastFeed(Feed):
         self._total = Outcome()
         database = str(connections[using].settings_dict["NAME"])
         place = Place(database, registration.topic, registration.group, client)
-        self._file = PositionFile(Path(settings().STATE_DIR), place)
+        # Absolute: a handler may change the directory of the process.
+        self._file = PositionFile(Path(settings().STATE_DIR).absolute(), place)
         self.reader = Reader(self.group, registration.topic, self._file, using)
         try:
             self.reader.begin()

@@ -257,6 +257,20 @@ def test_a_stopping_client_calls_nothing(start):
     assert offsets() == {0: 0}
 
 
+def test_a_handler_that_changes_the_directory_of_the_process_does_not_move_the_position(
+    start, tmp_path, monkeypatch, ems_settings
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    ems_settings(STATE_DIR="relative")
+    listen(lambda message: os.chdir(tmp_path / "elsewhere"))
+    client = start()
+    send_prices(0, 1)
+    client.run_until_idle()
+    monkeypatch.chdir(tmp_path)
+    assert offsets() == {0: 2}
+
+
 def test_a_client_that_cannot_begin_leaves_its_name(start, monkeypatch):
     def full(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
