@@ -1,6 +1,6 @@
-"""The consumers' side: three groups that each get every departure.
+"""The consumers' side: three groups that each get every departure, and two of the encore.
 
-All three are atomic: what a handler writes and its acknowledgement are one transaction. Each has
+All are atomic: what a handler writes and its acknowledgement are one transaction. Each has
 one thread, because SQLite has one writer at a time; on a server, leave ``threads`` out.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emsproject.demo.departures import TOPIC
+from emsproject.demo.encore import CALLS, GATE, GATES, STEPS, TOWER
 from emsproject.demo.models import Handled
 from streams import ReceivedMessage, consumer
 
@@ -20,6 +21,10 @@ ABROAD = {"STT"}
 
 class RefundDeskBusy(Exception):
     """Nobody answers at the refund desk."""
+
+
+class TowerBusy(Exception):
+    """The tower has no time at present."""
 
 
 class NoDeclaration(Exception):
@@ -59,6 +64,23 @@ def customs(message: ReceivedMessage) -> None:
     if message.body["dest"] in ABROAD:
         raise NoDeclaration(f"{message.key} to {message.body['dest']}")
     _handled(message, "{code} to {dest}: nothing to declare").save()
+
+
+@consumer(GATES, group=TOWER, ordered=True, threads=1, atomic=True)
+def clear(message: ReceivedMessage) -> None:
+    """The tower: must see the steps of a plane in their order, and is busy at the first push back.
+
+    What comes after a step that fails waits for it.
+    """
+    if message.body["step"] == STEPS[1] and message.offset < len(STEPS) and message.attempt == 1:
+        raise TowerBusy(message.key)
+    _handled(message, "{code} {step}").save()
+
+
+@consumer(CALLS, group=GATE, threads=1, atomic=True)
+def call(message: ReceivedMessage) -> None:
+    """The gate: calls passengers when it is time, which is when the message comes."""
+    _handled(message, "last call for {code}").save()
 
 
 def _fare(message: ReceivedMessage) -> int:

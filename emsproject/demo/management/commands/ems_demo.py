@@ -12,6 +12,7 @@ from rich.console import Console
 
 from emsproject.demo import stage
 from emsproject.demo.departures import timetable
+from emsproject.demo.encore import Encore
 from emsproject.demo.interruption import Interrupted, Interruption
 from emsproject.demo.play import Play
 from emsproject.demo.processes import ChildEnded
@@ -63,6 +64,8 @@ class Command(BaseCommand):
         call_command("migrate", verbosity=0)
         if not Play(flights, folder, console, interruption).run().clean:
             raise CommandError("The audit has found something wrong: see above.")
+        if wrong := Encore(flights, folder, console, interruption).run():
+            raise CommandError("\n".join(["Something is wrong with the encore:", *wrong]))
         roll_up(folder, console, interruption)
 
     def _serve(self, folder: Path, console: Console, interruption: Interruption) -> None:

@@ -1,0 +1,110 @@
+"""The encore of the demo: a delayed message, order by key, and a replay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from emsproject.demo.interruption import Interruption
+from emsproject.demo.models import Flight, Handled
+from emsproject.demo.processes import Child, running
+from streams import replays, send
+from streams.audit import audit
+from streams.conf import database
+from streams.lifecycle import create
+from streams.models import ConsumerGroup, Delivery, Message, Partition
+
+CALLS, GATES = "calls", "gates"
+GATE, TOWER = "gate", "tower"
+STEPS = ("boarding", "push back", "take-off")
+PLANES = 4
+PARTITIONS = 3
+DELAY_SECONDS = 2.0
+LOOK_SECONDS = 0.05
+TIMEOUT_SECONDS = 60.0
+
+
+class Encore:
+    """Three small things, by one more consumer process. ``run()`` says what was wrong."""
+
+    def __init__(
+        self,
+        flights: Sequence[Flight],
+        folder: Path,
+        console: Console,
+        interruption: Interruption,
+    ) -> None:
+        self._planes = {flight.code: flight for flight in flights[:PLANES]}
+        self._folder = folder
+        self._console = console
+        self._interruption = interruption
+        self._wrong: list[str] = []
+
+    def run(self) -> list[str]:
+        create(GATES, PARTITIONS, database())
+        command = ["ems_consume", "--topic", CALLS, "--topic", GATES]
+        self._console.print("An encore:")
+        with running({"encore": command}, self._folder, self._interruption) as (consumer,):
+            self._send()
+            self._in_order(consumer)
+            self._replayed(consumer)
+            self._delayed(consumer)
+        return [*self._wrong, *map(str, audit(database()))]
+
+    def _send(self) -> None:
+        flight = next(iter(self._planes.values()))
+        send(CALLS, flight.event(), key=flight.code, delay=DELAY_SECONDS)
+        for step in STEPS:
+            for code, plane in self._planes.items():
+                send(GATES, {**plane.event(), "step": step}, key=code)
+
+    def _in_order(self, consumer: Child) -> None:
+        rows = Handled.objects.filter(group=TOWER).order_by("id")
+        steps = len(STEPS) * len(self._planes)
+        self._wait(consumer, lambda: rows.count() == steps)
+        for code in self._planes:
+            seen = [row.note for row in rows if row.note.startswith(f"{code} ")]
+            if seen != [f"{code} {step}" for step in STEPS]:
+                self._wrong.append(f"out of order: {', '.join(seen)}")
+        again = rows.filter(attempt__gt=1).count()
+        self._say(
+            "in order",
+            f"{steps} steps of {len(self._planes)} planes, each plane's one after the other,"
+            f" though {again} came at the second attempt",
+        )
+
+    def _replayed(self, consumer: Child) -> None:
+        group = ConsumerGroup.objects.get(name=TOWER)
+        full = Partition.objects.filter(topic__name=GATES, next_offset__gt=0).order_by("number")
+        partition = full.select_related("topic")[0]
+        before = Handled.objects.filter(group=TOWER).count()
+        span = replays.Span(partition, 0, partition.next_offset)
+        replays.start(group, [span], database())
+        again = before + len(span)
+        self._wait(consumer, lambda: Handled.objects.filter(group=TOWER).count() == again)
+        self._say("replayed", f"{len(span)} messages of {partition} to the group {TOWER}")
+
+    def _delayed(self, consumer: Child) -> None:
+        self._wait(consumer, lambda: Handled.objects.filter(group=GATE).exists())
+        sent = Message.objects.get(partition__topic__name=CALLS).created_at
+        claimed = Delivery.objects.get(group__name=GATE).claimed_at
+        late = (claimed - sent).total_seconds()
+        if late < DELAY_SECONDS:
+            self._wrong.append(f"a delayed message came after {late:.2f} s")
+        self._say("delayed", f"sent for {DELAY_SECONDS:g} s later, came after {late:.2f} s")
+
+    def _say(self, name: str, text: str) -> None:
+        self._console.print(f"  {name:9} {text}", markup=False, soft_wrap=True)
+
+    def _wait(self, consumer: Child, done: Callable[[], bool]) -> None:
+        limit = time.monotonic() + TIMEOUT_SECONDS
+        while not done():
+            self._interruption.check()
+            consumer.check()
+            if time.monotonic() > limit:
+                self._wrong.append("the encore does not come to an end")
+                return
+            time.sleep(LOOK_SECONDS)
