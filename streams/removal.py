@@ -131,7 +131,7 @@ class Removal:
         with own_transaction(self.using):
             partitions = self._lock()
             for partition in partitions:
-                self._look_for_open_sends(partition)
+                self._count_inbox(partition)
             obstacles = [*self._open()] if self.force else self.obstacles()
             if obstacles:
                 raise TopicInUse(" ".join(obstacles))
@@ -142,11 +142,11 @@ class Removal:
         rows = Partition.objects.using(self.using).filter(topic=self.topic.pk)
         return list(rows.select_for_update().order_by("number"))
 
-    def _look_for_open_sends(self, partition: Partition) -> bool:
-        """Whether something is in the inbox; raises TopicInUse if it is not committed."""
-        statement = sql.ANY_IN_INBOX[connections[self.using].vendor]
+    def _count_inbox(self, partition: Partition) -> int:
+        """How much is in the inbox; raises TopicInUse if some of it is not committed."""
+        statement = sql.COUNT_INBOX[connections[self.using].vendor]
         try:
-            return bool(sql.fetch(self.using, statement, [partition.pk]))
+            ((count,),) = sql.fetch(self.using, statement, [partition.pk])
         except OperationalError as error:
             if error_number(error) not in LOCKED:
                 raise
@@ -154,6 +154,7 @@ class Removal:
                 _("A transaction that has sent to %s is still open: end it, and try again.")
                 % self.topic
             ) from error
+        return int(count)
 
     # -- what is deleted --
 
@@ -198,7 +199,7 @@ class Removal:
         with own_transaction(self.using):
             partitions = self._lock()
             ids = [partition.pk for partition in partitions]
-            left = [one for one in partitions if self._look_for_open_sends(one)]
+            left = sum(self._count_inbox(partition) for partition in partitions)
             in_log = Message.objects.using(self.using).filter(partition__in=ids)
             groups = ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk)
             if left or in_log.exists() or groups.exists():

@@ -510,9 +510,9 @@ def delete_by_id(vendor: str, table: str, ids: Iterable[int], condition: str = "
 # Of a partition, and below this offset: in the log, so never in the inbox.
 BELOW = "`partition_id` = %s AND `offset` < %s"
 
-# Whether anything is in the inbox of a partition, also in transactions that are still open: the
+# How many messages are in the inbox of a partition, also in transactions that are still open: the
 # read fails at once at a row that another one has locked. Index: ems_msg_inbox.
-ANY_IN_INBOX = {
+COUNT_INBOX = {
     vendor: (
         f"SELECT `id` FROM `ems_msg` {hint} WHERE `partition_id` = %s AND `offset` IS NULL"  # noqa: S608
         " LIMIT 1" + (" FOR UPDATE NOWAIT" if vendor == MYSQL else "")
