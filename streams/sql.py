@@ -514,8 +514,8 @@ BELOW = "`partition_id` = %s AND `offset` < %s"
 # read fails at once at a row that another one has locked. Index: ems_msg_inbox.
 COUNT_INBOX = {
     vendor: (
-        f"SELECT `id` FROM `ems_msg` {hint} WHERE `partition_id` = %s AND `offset` IS NULL"  # noqa: S608
-        " LIMIT 1" + (" FOR UPDATE NOWAIT" if vendor == MYSQL else "")
+        f"SELECT COUNT(*) FROM `ems_msg` {hint} WHERE `partition_id` = %s AND `offset` IS NULL"  # noqa: S608
+        + (" FOR UPDATE NOWAIT" if vendor == MYSQL else "")
     )
     for vendor, hint in USE_INBOX.items()
 }
