@@ -47,7 +47,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     processes = [start("Master", "--port", str(port))]
     try:
         give_up_at = time.monotonic() + PATIENCE_SECONDS
-        while socket.socket().connect_ex(("127.0.0.1", port)):
+        while not answers(port):
             assert time.monotonic() < give_up_at, (tmp_path / "cluster.log").read_text()
             time.sleep(0.1)
         work = ("--cores", "1", "--memory", "2g", "--work-dir", str(tmp_path / "work"))
@@ -58,6 +58,11 @@ def cluster(tmp_path: Path) -> Iterator[str]:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         logs.close()
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.timeout(300)
