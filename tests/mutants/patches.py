@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.broadcast import BROADCAST
 from tests.mutants.mutant import Mutant
 
 SQL = "streams/sql.py"
@@ -319,4 +320,4 @@ LEASES = [
     ),
 ]
 
-MUTANTS = [*SEND, *SEQUENCE, *CLAIM, *SETTLE, *LEASES]
+MUTANTS = [*SEND, *SEQUENCE, *CLAIM, *SETTLE, *LEASES, *BROADCAST]
