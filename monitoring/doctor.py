@@ -21,7 +21,7 @@ def examine(using: str) -> Iterator[Diagnosis]:
     """Only a hint, unless somebody has rolled up before and nobody does any more."""
     if Run._meta.db_table not in connections[using].introspection.table_names():
         hint = _("Run “manage.py migrate --database %s”.") % using
-        yield Diagnosis(WARNING, "roll-ups", _("Their tables are not there."), hint)
+        yield Diagnosis(WARNING, "rollups", _("Their tables are not there."), hint)
         return
     if lacking := java.missing():
         yield Diagnosis(OK, "spark", _("This host cannot run Spark jobs. %s") % lacking)
@@ -35,11 +35,11 @@ def _last_run(using: str) -> Diagnosis:
     last = runs.filter(state=RunState.DONE).annotate(now=UtcNow()).order_by("-id")
     times = last.values_list("now", "finished_at").first()
     if times is None:
-        return Diagnosis(OK, "roll-ups", _("There are none: see docs/spark.md."))
+        return Diagnosis(OK, "rollups", _("There are none: see docs/spark.md."))
     since = times[0] - times[1]
     if since <= SILENT:
-        return Diagnosis(OK, "roll-ups", _("ran %d s ago") % since.total_seconds())
+        return Diagnosis(OK, "rollups", _("ran %d s ago") % since.total_seconds())
     text = _("The last one is %d min old.") % (since.total_seconds() // 60)
     newest = runs.order_by("-id").values_list("error", flat=True).first()
     hint = _("Celery beat starts them: see ems_sync_schedules, and the table of runs.")
-    return Diagnosis(WARNING, "roll-ups", text, newest or hint)
+    return Diagnosis(WARNING, "rollups", text, newest or hint)

@@ -16,7 +16,7 @@ def test_every_finding_of_the_audit_is_documented() -> None:
 
 
 def test_every_diagnosis_of_the_doctor_is_documented() -> None:
-    source = (ROOT / "streams" / "doctor.py").read_text()
+    source = "".join((ROOT / app / "doctor.py").read_text() for app in ("streams", "monitoring"))
     named = set(re.findall(r'Diagnosis\((?:OK|WARNING|ERROR), "([\w ]+)"', source))
     named |= {maintenance.SEQUENCE, maintenance.SWEEP}
     documented = {

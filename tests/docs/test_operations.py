@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from streams import send
 from streams.models import ConsumerGroup, DeadMessage, Partition, RetryMessage, UtcNow
-from streams.schedule import SCHEDULE
+from streams.schedule import of_all_apps
 from streams.sequencer import sequence
 from tests.docs.documents import DOCS, ROOT, section, table
 
@@ -19,8 +19,8 @@ OPERATIONS = DOCS / "operations.md"
 
 
 def test_every_command_is_documented_with_its_verbs() -> None:
-    ours = [name for name, app in get_commands().items() if app == "streams"]
-    verbs = {name: getattr(load_command_class("streams", name), "verbs", {}) for name in ours}
+    ours = {name: app for name, app in get_commands().items() if app in ("streams", "monitoring")}
+    verbs = {n: getattr(load_command_class(str(app), n), "verbs", {}) for n, app in ours.items()}
     documented = table(OPERATIONS, "Commands")
     assert documented == {name: ", ".join(known) for name, known in verbs.items()}
 
@@ -31,7 +31,7 @@ def test_every_system_check_is_documented() -> None:
 
 
 def test_every_time_driven_step_is_documented_with_its_period() -> None:
-    expected = {name: f"{entry['schedule']:g} s" for name, entry in SCHEDULE.items()}
+    expected = {name: f"{entry['schedule']:g} s" for name, entry in of_all_apps().items()}
     assert table(OPERATIONS, "Celery") == expected
 
 
