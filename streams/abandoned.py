@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from streams.floor import Floor, floor, limits
@@ -89,8 +89,10 @@ def _without_consumer(using: str) -> QuerySet[ConsumerGroup]:
 def _absence(group: ConsumerGroup, partition: Partition, using: str) -> timedelta:
     """Since the group last claimed here, or was made."""
     log = Delivery.objects.using(using).filter(group=group.pk, partition=partition.pk)
-    last = log.annotate(now=UtcNow()).order_by("-first_offset", "-pk")
-    row = last.values_list("now", "claimed_at").first()
+    # In two steps, each one look into ems_log_place: ordered, a server may step over other groups.
+    last = log.aggregate(offset=Max("first_offset"))["offset"]
+    newest = log.filter(first_offset=last).annotate(now=UtcNow()).order_by("-pk")
+    row = newest.values_list("now", "claimed_at").first()
     if row is None:
         made = ConsumerGroup.objects.using(using).filter(pk=group.pk).annotate(now=UtcNow())
         row = made.values_list("now", "created_at").get()

@@ -477,7 +477,7 @@ HOLDERS = _for_each_vendor(
     " AND d.`group_id` = g.`id` AND d.`partition_id` = %s AND d.`progress` >= %s),"
     " (SELECT r.`offset` FROM `ems_retry_msg` r {retries} WHERE r.`group_id` = g.`id`"
     " AND r.`partition_id` = %s AND r.`offset` >= %s AND r.`dead_letter_id` IS NULL"
-    " ORDER BY r.`offset` LIMIT 1)"
+    " ORDER BY r.`group_id`, r.`partition_id`, r.`offset` LIMIT 1)"
     " FROM `ems_group` g"
     " LEFT JOIN `ems_cursor` c ON c.`group_id` = g.`id` AND c.`partition_id` = %s"
     " WHERE g.`topic_id` = %s"
