@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,14 +34,16 @@ def alone(config: Config, name: str) -> Iterator[Callable[[], None]]:
         return
     with connected(config) as connection:
         execute(connection, "SET SESSION wait_timeout = %s", [WAIT_SECONDS])
-        # Names of locks are the server's: another database's must not be in the way.
-        lock = "MD5(CONCAT(DATABASE(), '.', %s))"
-        if fetch(connection, f"SELECT GET_LOCK({lock}, 0)", [name]) != [(1,)]:
+        # Names of locks are the server's: another database's must not be in the way. Hashed here:
+        # they hold 64 characters, and the newest MySQL has no MD5() any more.
+        ((database,),) = fetch(connection, "SELECT DATABASE()")
+        lock = hashlib.sha256(f"ems {database} {name}".encode()).hexdigest()
+        if fetch(connection, "SELECT GET_LOCK(%s, 0)", [lock]) != [(1,)]:
             raise busy
 
         def check() -> None:
-            held = f"SELECT IS_USED_LOCK({lock}) = CONNECTION_ID()"
-            if fetch(connection, held, [name]) != [(1,)]:
+            held = "SELECT IS_USED_LOCK(%s) = CONNECTION_ID()"
+            if fetch(connection, held, [lock]) != [(1,)]:
                 raise busy
 
         yield check

@@ -86,7 +86,7 @@ def fill(rows: int) -> int:
     execute(plain, "TRUNCATE ems_msg")
     for start in range(0, rows, 5000):
         values = ",".join(
-            f"({partition}, {offset}, '1970-01-01', '', REPEAT(MD5({offset}), 32), 'text', 1024,"
+            f"({partition}, {offset}, '1970-01-01', '', REPEAT(SHA2({offset}, 256), 16), 'text', 1024,"
             f" 'bench', '{yesterday} 12:00:00', '{yesterday} 12:00:00')"
             for offset in range(start, min(start + 5000, rows))
         )
