@@ -19,4 +19,6 @@ def demo_env(tmp_path: Path) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "emsproject.settings",
         "EMS_STATE_DIR": str(tmp_path / "state"),
         "TMPDIR": str(stage),
+        # Spark takes longer than all the rest: test_rollup.py has it.
+        "JAVA_HOME": "/nonexistent",
     }
