@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from django.db.models import F, Max, QuerySet, Sum
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from streams.errors import GroupMismatch, OffsetOutOfRange, UnknownPartition, UnknownReplay
 from streams.models import (
@@ -29,6 +30,13 @@ from streams.skips import skip
 from streams.takeback import fence, held_by
 from streams.targets import Target
 from streams.transactions import own_transaction, retrying
+
+STATES = {
+    "running": gettext_lazy("running"),
+    "finishing": gettext_lazy("finishing"),  # all is given out, and not all settled
+    "done": gettext_lazy("done"),
+    "cancelled": gettext_lazy("cancelled"),
+}
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Replay:
     open: int  # claimed and not settled yet
 
     def __str__(self) -> str:
-        values = {"number": self.number, "span": self.span, "state": self.state}
+        values = {"number": self.number, "span": self.span, "state": self.state_text}
         return _("%(number)d: %(span)s, %(done)d of %(all)d given out, %(state)s") % {
             **values,
             "done": self.given_out,
@@ -84,11 +92,16 @@ class Replay:
 
     @property
     def state(self) -> str:
+        """One of STATES."""
         if self.cursor.previous_offset is not None:
-            return _("cancelled")
+            return "cancelled"
         if self.is_running:
-            return _("running")
-        return _("finishing") if self.open else _("done")
+            return "running"
+        return "finishing" if self.open else "done"
+
+    @property
+    def state_text(self) -> str:
+        return str(STATES[self.state])
 
 
 def spans(

@@ -48,9 +48,11 @@ from streams.takeback import (
     taken_back,
 )
 from streams.targets import Target
-from streams.transactions import own_transaction, retrying
+from streams.transactions import own_transaction, retrying, short_lock_waits
 
 RACES_AT_MOST = 20
+# While it waits for a row that a frozen process may hold, nothing is sequenced.
+LOCK_SECONDS = 3
 
 # Where to go from a cursor, at which the group is at this position.
 Goal = Callable[[Cursor, int], int]
@@ -172,9 +174,7 @@ class Reset:
         )
 
     def _run(self) -> list[Move]:
-        with own_transaction(self.using):
-            places = Partition.objects.using(self.using).filter(topic=self.group.topic_id)
-            list(places.select_for_update().order_by("number"))
+        with short_lock_waits(self.using, LOCK_SECONDS), own_transaction(self.using):
             cursors = self._cursors(lock=True)
             for cursor in cursors:
                 if cursor.reset_at in self._tried:
@@ -186,26 +186,34 @@ class Reset:
             return done
 
     def _cursors(self, *, lock: bool = False) -> list[Cursor]:
-        """Those that are to move, in the order in which all lock them."""
-        cursors = Cursor.objects.using(self.using).filter(group=self.group.pk, replay=0)
+        """Those that are to move, in the order of their partitions."""
+        places = Partition.objects.using(self.using).filter(topic=self.group.topic_id)
         if self._number is not None:
-            cursors = cursors.filter(partition__number=self._number)
-        if lock:
-            keys = list(cursors.order_by("partition__number").values_list("pk", flat=True))
-            cursors = Cursor.objects.using(self.using).filter(pk__in=keys)
-            list(cursors.select_for_update().values_list("pk"))
-        found = list(
-            cursors.select_related("partition__topic")
-            .annotate(now=UtcNow())
-            .order_by("partition__number")
-        )
+            places = places.filter(number=self._number)
+        partitions = list((places.select_for_update() if lock else places).order_by("number"))
+        rows = Cursor.objects.using(self.using).filter(group=self.group.pk, replay=0)
+        found = {}
+        if partitions:
+            keys = list(rows.filter(partition__in=partitions).values_list("pk", flat=True))
+            # By key; and as they are now, even if the caller's transaction has an older snapshot.
+            rows = Cursor.objects.using(self.using).filter(pk__in=keys).annotate(now=UtcNow())
+            rows = rows.order_by("pk")
+            found = {c.partition_id: c for c in (rows.select_for_update() if lock else rows)}
+        for partition in partitions:
+            Partition._meta.get_field("topic").set_cached_value(partition, self.group.topic)
+            if cursor := found.get(partition.pk):
+                Cursor._meta.get_field("partition").set_cached_value(cursor, partition)
         if not found:
             raise UnknownPartition(_("%s has no such partition.") % self.group)
-        if self._goal is None:
-            found = [cursor for cursor in found if cursor.previous_offset is not None]
-            if not found:
-                raise NothingToUndo(_("%s has not been reset.") % self.group)
-        return found
+        cursors = [found[partition.pk] for partition in partitions if partition.pk in found]
+        return cursors if self._goal else self._moved_last(cursors)
+
+    def _moved_last(self, cursors: list[Cursor]) -> list[Cursor]:
+        """Those that the last reset has moved."""
+        times = [cursor.reset_at for cursor in cursors if cursor.reset_at]
+        if not times:
+            raise NothingToUndo(_("%s has not been reset.") % self.group)
+        return [cursor for cursor in cursors if cursor.reset_at == max(times)]
 
     def _move(self, cursor: Cursor, *, lock: bool) -> Move:
         held = held_by(cursor, self.using, lock=lock)

@@ -6,7 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from django.db import Error, InterfaceError, OperationalError, connections, transaction
@@ -68,6 +68,27 @@ def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
     with transaction.atomic(using=using):
         yield connection
+
+
+@contextmanager
+def short_lock_waits(using: str, seconds: int) -> Iterator[None]:
+    """Wait no longer for a row that somebody holds: for work that keeps others from theirs.
+
+    Around a transaction, which is rolled back then and may be repeated.
+    """
+    connection = connections[using]
+    if connection.vendor != "mysql":
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@SESSION.innodb_lock_wait_timeout")
+        (before,) = cursor.fetchone()
+        cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", [seconds])
+    try:
+        yield
+    finally:
+        with suppress(Error), connection.cursor() as cursor:  # or the connection is gone
+            cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", [before])
 
 
 def error_number(error: BaseException) -> int | None:

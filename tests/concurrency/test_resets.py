@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 from django.db import connection
 
 from streams import Outgoing, send_many
+from streams import reset as reset_module
 from streams.audit import audit
 from streams.errors import LeaseLost, OffsetOutOfRange
 from streams.models import Cursor, Delivery, Partition, RetryMessage, State, Topic, UtcNow
@@ -211,6 +213,28 @@ def test_no_purge_goes_past_a_replay_that_is_begun_meanwhile(
         purged = waits(in_thread, lambda: Purge("default").run())
     purged.result(PATIENCE_SECONDS)
     assert Partition.objects.get().first_offset == 4
+
+
+def test_a_frozen_consumer_keeps_a_reset_waiting_and_not_the_sequencer(
+    stream: Stream, in_thread: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reset_module.LOCK_SECONDS <= 5
+    monkeypatch.setattr(reset_module, "LOCK_SECONDS", 1)
+    stream.fill(10)
+    with held_before(in_thread, END_OF_CLAIM, stream.claim):
+        moved = waits(in_thread, lambda: reset(stream, "0"))
+        send_many([Outgoing("orders", n) for n in range(5)])
+        limit = time.monotonic() + 20
+        while not sequence("default").sequenced:  # between two tries of the reset
+            assert time.monotonic() < limit, "the partition is never free"
+    move = moved.result(PATIENCE_SECONDS)
+    assert (move.position, len(move.fenced)) == (5, 1)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@SESSION.innodb_lock_wait_timeout")
+        before = cursor.fetchone()
+        reset(stream, "latest")
+        cursor.execute("SELECT @@SESSION.innodb_lock_wait_timeout")
+        assert cursor.fetchone() == before
 
 
 def test_two_resets_at_once_are_one_after_the_other(

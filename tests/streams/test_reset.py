@@ -392,6 +392,31 @@ def test_undo_is_about_the_last_reset_only(seen: Counter[int]) -> None:
     assert audit("default") == []
 
 
+def test_undo_moves_only_the_partitions_that_the_last_reset_has_moved(seen: Counter[int]) -> None:
+    second = Partition.objects.create(topic=group().topic, number=1)
+    Cursor.objects.create(group=group(), partition=second)
+    send_many([Outgoing("orders", n, partition=1) for n in range(5)])
+    drain()
+
+    def positions() -> list[int]:
+        return [cursor.next_offset for cursor in Cursor.objects.order_by("partition")]
+
+    def undo(**options: Any) -> None:
+        Reset(group(), None, "default", **options).run()
+
+    Reset(group(), towards(Target.parse("earliest")), "default").run()
+    Reset(group(), towards(Target.parse("3")), "default", number=1).run()
+    assert positions() == [0, 3]
+    undo()
+    assert positions() == [0, 0]
+    undo(number=0)
+    assert positions() == [20, 0]
+    Reset(group(), towards(Target.parse("2")), "default").run()
+    undo()
+    assert positions() == [20, 0]
+    assert audit("default") == []
+
+
 def test_there_is_nothing_to_undo_before_the_first_reset(seen: Counter[int]) -> None:
     with pytest.raises(NothingToUndo, match="has not been reset"):
         Reset(group(), None, "default").run()
