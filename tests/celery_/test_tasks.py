@@ -22,7 +22,7 @@ from streams.models import Message
 from tests.celery_.app import configured
 from tests.processes import Child
 
-TASKS = ("sequence", "sweep", "retries")
+TASKS = ("sequence", "sweep", "retries", "purge")
 
 
 @pytest.mark.redis
@@ -50,9 +50,7 @@ def test_every_task_is_scheduled_and_nothing_else() -> None:
     assert {entry["task"] for entry in schedule.SCHEDULE.values()} == {f"ems.{n}" for n in TASKS}
     for entry in schedule.SCHEDULE.values():
         assert entry["options"]["expires"] <= entry["schedule"]
-    assert {task.name for task in (tasks.sequence, tasks.sweep, tasks.retries)} == {
-        f"ems.{name}" for name in TASKS
-    }
+    assert {getattr(tasks, name).name for name in TASKS} == {f"ems.{name}" for name in TASKS}
 
 
 @pytest.mark.django_db(databases=["default", "other"])
@@ -69,17 +67,14 @@ def test_a_task_works_on_the_alias_that_it_is_given() -> None:
 
 @pytest.mark.django_db
 def test_the_schedule_is_added_once_and_an_operators_edits_survive() -> None:
-    assert sync() == dict.fromkeys(schedule.SCHEDULE, "added")
+    assert sync() == dict.fromkeys(schedule.of_all_apps(), "added")
     row = PeriodicTask.objects.get(name="ems-sweep")
     assert (row.task, row.interval.every, row.interval.period) == ("ems.sweep", 5, "seconds")
     assert row.expire_seconds == 5
     PeriodicTask.objects.filter(name="ems-sweep").update(enabled=False, expire_seconds=99)
     PeriodicTask.objects.filter(name="ems-retries").delete()
-    assert sync() == {
-        "ems-sequence": "left as it is",
-        "ems-sweep": "left as it is",
-        "ems-retries": "added",
-    }
+    there = dict.fromkeys(schedule.of_all_apps(), "left as it is")
+    assert sync() == there | {"ems-retries": "added"}
     row.refresh_from_db()
     assert (row.enabled, row.expire_seconds) == (False, 99)
 
@@ -91,10 +86,10 @@ def test_reset_forces_the_defaults_whatever_was_made_of_an_entry() -> None:
     row.interval, row.crontab = None, CrontabSchedule.objects.create(minute="*/5")
     row.enabled, row.kwargs = False, '{"using": "other"}'
     row.save()
-    assert sync("--reset", "--dry-run") == dict.fromkeys(schedule.SCHEDULE, "set")
+    assert sync("--reset", "--dry-run") == dict.fromkeys(schedule.of_all_apps(), "set")
     row.refresh_from_db()
     assert not row.enabled
-    assert sync("--reset") == dict.fromkeys(schedule.SCHEDULE, "set")
+    assert sync("--reset") == dict.fromkeys(schedule.of_all_apps(), "set")
     row.refresh_from_db()
     row.full_clean()
     assert (row.enabled, row.crontab, row.kwargs) == (True, None, "{}")
@@ -103,7 +98,7 @@ def test_reset_forces_the_defaults_whatever_was_made_of_an_entry() -> None:
 
 @pytest.mark.django_db
 def test_a_dry_run_adds_nothing() -> None:
-    assert sync("--dry-run") == dict.fromkeys(schedule.SCHEDULE, "added")
+    assert sync("--dry-run") == dict.fromkeys(schedule.of_all_apps(), "added")
     assert not PeriodicTask.objects.exists()
 
 
@@ -118,11 +113,9 @@ def test_intervals_are_shared_even_where_there_are_several_equal_ones() -> None:
 @pytest.mark.django_db
 def test_another_alias_has_entries_of_its_own() -> None:
     sync()
-    assert set(sync("--database", "other")) == {
-        "ems-other-sequence",
-        "ems-other-sweep",
-        "ems-other-retries",
-    }
+    others = sync("--database", "other")
+    assert {f"ems-other-{name}" for name in TASKS} <= set(others)
+    assert not set(others) & set(schedule.of_all_apps())
     row = PeriodicTask.objects.get(name="ems-other-sweep")
     assert json.loads(row.kwargs) == {"using": "other"}
     assert json.loads(PeriodicTask.objects.get(name="ems-sweep").kwargs) == {}
@@ -181,7 +174,8 @@ print(sorted(n for n in app.tasks if n.startswith("ems.")))
 print(app.conf.task_serializer, list(app.conf.accept_content), app.conf.task_ignore_result)
 """
     text = in_the_project(code, tmp_path)
-    assert "['ems.retries', 'ems.sequence', 'ems.sweep']" in text
+    for name in TASKS:
+        assert f"'ems.{name}'" in text
     assert "json ['json'] True" in text
 
 
