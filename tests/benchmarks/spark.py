@@ -86,8 +86,8 @@ def fill(rows: int) -> int:
     execute(plain, "TRUNCATE ems_msg")
     for start in range(0, rows, 5000):
         values = ",".join(
-            f"({partition}, {offset}, '1970-01-01', '', REPEAT(SHA2({offset}, 256), 16), 'text', 1024,"
-            f" 'bench', '{yesterday} 12:00:00', '{yesterday} 12:00:00')"
+            f"({partition}, {offset}, '1970-01-01', '', REPEAT(SHA2({offset}, 256), 16), 'text',"
+            f" 1024, 'bench', '{yesterday} 12:00:00', '{yesterday} 12:00:00')"
             for offset in range(start, min(start + 5000, rows))
         )
         execute(
