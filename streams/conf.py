@@ -76,7 +76,8 @@ class Settings:
             raise ConfigurationError(
                 _("EMS['RETRY_DELAYS'] must be a list of one or more numbers of seconds > 0.")
             )
-        if not isinstance(self.STATE_DIR, str | Path) or not str(self.STATE_DIR):
+        state_dir: Any = self.STATE_DIR
+        if not isinstance(state_dir, str | Path) or not str(state_dir):
             raise ConfigurationError(_("EMS['STATE_DIR'] must be the path of a folder."))
         if self.DATABASE not in django_settings.DATABASES:
             raise ConfigurationError(_("EMS['DATABASE'] %r is not in DATABASES.") % self.DATABASE)
