@@ -70,7 +70,7 @@ def give_back(deliveries: Sequence[Delivery], target: int, using: str) -> int:
     count = 0
     for delivery in deliveries:
         below = range(delivery.progress, min(target, delivery.last_offset + 1))
-        rows = [Again(offset, delivery.attempt_of(offset)) for offset in below]
+        rows = [Again(offset, delivery.attempt) for offset in below]
         retries = RetryMessage.objects.using(using)
         retries.schedule(delivery.group_id, delivery.partition_id, rows)
         count += len(rows)
@@ -122,7 +122,7 @@ def taken_back(cursor: Cursor, start: int, end: int, now: datetime, using: str) 
         if not record.client_id:  # it was waiting, until what is now the deadline
             delay, error = max(delay, record.deadline - now), record.error
         for offset in range(max(record.progress, start), min(record.last_offset + 1, end)):
-            yield Again(offset, record.attempt_of(offset), delay, error)
+            yield Again(offset, record.attempt, delay, error)
 
 
 def _without_message(offsets: Sequence[int], cursor: Cursor, using: str) -> set[int]:

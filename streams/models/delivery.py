@@ -145,10 +145,6 @@ class Delivery(models.Model):
     # Of a claim in hand: its process died, so it runs with nothing beside it.
     alone = False
 
-    def attempt_of(self, offset: int) -> int:
-        """``attempt`` is that of the first message; those after it were not handed over before."""
-        return self.attempt if offset == self.first_offset else 1
-
     @property
     def offsets(self) -> range:
         return range(self.first_offset, self.last_offset + 1)
@@ -263,7 +259,7 @@ class Delivery(models.Model):
             Delivery.objects.using(self.using).filter(pk=self.pk).update(
                 state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
             )
-            again = self.kind == Kind.RETRY or (cursor and self.attempt_of(self.progress) > 1)
+            again = self.kind == Kind.RETRY or (cursor and self.attempt > 1)
             if again and self.started_at is None:
                 self._give_back(cursor)
             elif cursor:
@@ -286,7 +282,7 @@ class Delivery(models.Model):
 
     def _expire_in_order(self, cursor: Cursor, max_retries: int | None, delay: timedelta) -> None:
         """The first message that is not settled spends an attempt; those after it wait."""
-        attempt = self.attempt_of(self.progress)
+        attempt = self.attempt
         if max_retries is not None and retries.exhausted(attempt, max_retries):
             self._write([Failure(self.progress, ProcessDied())], max_retries, cursor)
             return
@@ -346,15 +342,15 @@ class Delivery(models.Model):
 
         ``cursor`` is that of an ordered group: it goes on, or back to the failed offset.
         """
-        final = [f for f in failures if f.is_final(self.attempt_of(f.offset), max_retries)]
-        verdicts = [Verdict.of(f.error, f.offset, self.attempt_of(f.offset)) for f in final]
+        final = [f for f in failures if f.is_final(self.attempt, max_retries)]
+        verdicts = [Verdict.of(f.error, f.offset, self.attempt) for f in final]
         if verdicts:
             dead = sum(self._bury(verdict) for verdict in verdicts)
             # A body that has been purged meanwhile leaves nothing to keep: it is counted.
             Delivery.objects.using(self.using).filter(pk=self.pk).update(
                 dead=F("dead") + dead, missing=F("missing") + len(verdicts) - dead
             )
-        waiting = [f.again(self.attempt_of(f.offset)) for f in failures if f not in final]
+        waiting = [f.again(self.attempt) for f in failures if f not in final]
         if cursor:
             for again in waiting:
                 cursor.return_to(again.offset, again.attempt, again.delay)
@@ -372,7 +368,7 @@ class Delivery(models.Model):
     def _give_back(self, cursor: Cursor | None = None) -> None:
         """What was not handed over waits again, its attempt unspent; a retry is as it was."""
         if cursor:
-            attempt = self.attempt_of(self.progress)
+            attempt = self.attempt
             cursor.return_to(self.progress, attempt, alone=cursor.alone and attempt > 1)
         elif self.kind == Kind.RETRY:
             self._own_retry().update(delivery=None, due_at=UtcNow(), again=False)

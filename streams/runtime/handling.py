@@ -286,7 +286,7 @@ class Handling:
         self.outcome.failed += len(failures)
         self.outcome.done += len(span) - missing - passed - len(failures) - len(unread)
         for failure in failures:
-            attempt = self.delivery.attempt_of(failure.offset)
+            attempt = self.delivery.attempt
             self.outcome.dead += failure.is_final(attempt, self.limits.max_retries)
             self.outcome.errors.append(failure.error)
             logger.warning(
@@ -365,7 +365,7 @@ class Handling:
             group=self.registration.group,
             partition=self.delivery.partition.number,
             offset=offset,
-            attempt=self.delivery.attempt_of(offset),
+            attempt=self.delivery.attempt,
             key=key,
             tag=tag,
             headers=json.loads(headers) if headers else {},

@@ -22,6 +22,8 @@ from tests.processes import PATIENCE_SECONDS, ROOT, Child
 
 pytestmark = pytest.mark.slow
 
+# Spark, where it is there, takes most of it.
+DEMO_SECONDS = 240
 DEMO = [sys.executable, "-u", "manage.py", "ems_demo"]
 # The whole way of `make demo`, but in the environment that the tests run in.
 MAKE_DEMO = """\
@@ -85,7 +87,7 @@ def test_the_fixture_holds_ten_thousand_real_departures() -> None:
 def test_without_a_terminal_the_demo_exits_with_a_clean_audit(
     run: Callable[..., Child], tmp_path: Path
 ) -> None:
-    output = run(*DEMO, "--flights", "300").succeed()
+    output = run(*DEMO, "--flights", "300").succeed(DEMO_SECONDS)
     # Of the first 300 flights one was cancelled, two were very late, two went to St. Thomas.
     assert row(output, "sent")[0] == 299
     assert row(output, "rolled back") == [1]
@@ -104,7 +106,7 @@ def test_the_demo_leaves_the_database_of_the_project_alone(
 ) -> None:
     demo_env["DATABASE_URL"] = f"sqlite:///{tmp_path}/project.sqlite3"
     demo_env["REDIS_URL"] = "redis://127.0.0.1:1/0"
-    run(*DEMO, "--flights", "1").succeed()
+    run(*DEMO, "--flights", "1").succeed(DEMO_SECONDS)
     assert not (tmp_path / "project.sqlite3").exists()
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["secret-key"]
 

@@ -12,6 +12,7 @@ CLOCK = "tests/guarantees/test_mutants_clock.py"
 LEASING = "tests/guarantees/test_leases.py"
 ACKNOWLEDGING = "tests/guarantees/test_acknowledging.py"
 LOCKS = "tests/concurrency/test_locks.py"
+ORDER = "tests/guarantees/test_order.py"
 SEQUENCING = "tests/guarantees/test_sequencing.py"
 CORE = "tests/streams/test_core.py"
 TOPICS = "tests/streams/test_topics.py"
@@ -290,7 +291,7 @@ LEASES = [
     Mutant(
         "killer-runs-beside-others",
         "streams/runtime/worker.py",
-        "if not (retry and retry.alone):",
+        "if not (delivery.alone or (retry and retry.alone)):",
         "if True:",
         "tests/guarantees/test_mutants_alone.py"
         "::test_what_killed_its_process_waits_until_nothing_runs_beside_it",
@@ -320,4 +321,88 @@ LEASES = [
     ),
 ]
 
-MUTANTS = [*SEND, *SEQUENCE, *CLAIM, *SETTLE, *LEASES, *BROADCAST]
+ORDERED = [
+    Mutant(
+        "two-at-once-in-a-partition",
+        "streams/claims.py",
+        "        if self.group.ordered:\n            sql.execute(self.using, sql.HOLD_CURSOR",
+        "        if False:\n            sql.execute(self.using, sql.HOLD_CURSOR",
+        f"{ORDER}::test_while_a_delivery_is_open_nobody_else_claims_from_its_partition",
+    ),
+    Mutant(
+        "overtaking-what-failed",
+        "streams/runtime/handling.py",
+        "                if failures and self._ordered:\n",
+        "                if False:\n",
+        f"{ORDER}::test_what_comes_after_a_failed_message_waits_for_it",
+    ),
+    Mutant(
+        "ladder-ignored-in-order",
+        "streams/models/cursor.py",
+        "blocked_until=UtcNow(delay) if delay else None",
+        "blocked_until=None",
+        f"{ORDER}::test_a_retry_says_itself_how_long_all_wait",
+    ),
+    Mutant(
+        "expired-in-order-waits-as-a-retry",
+        DELIVERY,
+        "            elif cursor:\n                self._expire_in_order(",
+        "            elif None:\n                self._expire_in_order(",
+        f"{ORDER}::test_a_dead_consumers_partition_is_taken_over_at_the_message_it_was_at",
+    ),
+]
+
+MORE = [
+    Mutant(
+        "key-hash-of-this-process",
+        "streams/partitions.py",
+        "zlib.crc32(key.encode()) % count",
+        "hash(key) % count",
+        "tests/streams/test_partitions.py::test_the_hash_never_changes",
+    ),
+    Mutant(
+        "dedup-row-inserted-in-the-transaction",
+        "streams/dedup.py",
+        "        elsewhere(using, insert)\n",
+        "        insert()\n",
+        "tests/guarantees/test_dedup.py::test_callers_without_a_row_do_not_deadlock_either",
+        "mysql",
+    ),
+    Mutant(
+        "window-without-end",
+        "streams/dedup.py",
+        "Holder(pk, message_id if valid else None, partition)",
+        "Holder(pk, message_id, partition)",
+        "tests/guarantees/test_dedup.py::test_a_key_is_free_again_after_its_window",
+    ),
+    Mutant(
+        "cancelled-message-keeps-its-key",
+        "streams/cancellation.py",
+        "        sql.execute(alias, sql.FREE_DEDUP, [message_id])\n",
+        "",
+        "tests/guarantees/test_cancel.py::test_a_cancelled_message_frees_its_dedup_key",
+    ),
+    Mutant(
+        "cancel-of-what-is-sequenced",
+        SQL,
+        'WHERE `id` = %s AND `offset` IS NULL AND `due_at` > %s"',
+        'WHERE `id` = %s AND `due_at` > %s"',
+        "tests/guarantees/test_cancel.py::test_a_delayed_message_is_taken_back",
+    ),
+    Mutant(
+        "other-tags-handed-over",
+        "streams/runtime/handling.py",
+        "            rows = [row for row in rows if row[TAG] in tags]\n",
+        "",
+        "tests/streams/test_tags.py::test_only_messages_with_a_wanted_tag_are_handed_over",
+    ),
+    Mutant(
+        "held-past-what-is-due",
+        "streams/runtime/poller.py",
+        "        if outlook.next_in is not None:\n",
+        "        if False:\n",
+        "tests/runtime/test_poller.py::test_it_is_held_until_the_next_thing_is_due",
+    ),
+]
+
+MUTANTS = [*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM, *SETTLE, *LEASES, *BROADCAST]

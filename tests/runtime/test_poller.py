@@ -8,6 +8,7 @@ import pytest
 from django.db import transaction
 
 from streams import consumer, outlook, send
+from streams.conf import settings
 from streams.models import ConsumerGroup, Message, Partition, RetryMessage
 from streams.runtime import poller
 from streams.runtime.poller import BUSY_SECONDS, QUICK_SECONDS
@@ -114,6 +115,14 @@ def test_with_drain_it_does_not_stop_because_a_worker_was_quicker_than_the_look(
     monkeypatch.setattr(poller, "look", look_and_be_overtaken)
     process.poller.step()
     assert not process.lifecycle.stopping
+
+
+def test_it_is_held_until_the_next_thing_is_due(process):
+    process.poller._pause = 60.0
+    send("orders", 1, delay=0.5)
+    assert process.poller.step() < 0.6
+    Message.objects.update(due_at=Message.objects.get().created_at + timedelta(days=365))
+    assert process.poller.step() == settings().POLL_SECONDS
 
 
 def test_without_drain_it_never_stops(process):
