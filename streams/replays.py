@@ -216,11 +216,12 @@ def cancel(group: ConsumerGroup, number: int, using: str) -> int:
 
 
 def replays(groups: Iterable[ConsumerGroup], using: str) -> list[Replay]:
-    """The replays of these groups, the newest first, with those that ended last."""
+    """The replays of these groups, the newest first, also those that have ended."""
     ids = [group.pk for group in groups]
     rows = Cursor.objects.using(using).filter(group__in=ids, replay__gt=0)
     rows = rows.select_related("group__topic", "partition__topic")
-    cursors = retrying(lambda: list(rows.order_by("group", "-replay", "partition__number")), using)
+    cursors = retrying(lambda: list(rows), using)
+    cursors.sort(key=lambda one: (one.group_id, -one.replay, one.partition.number))
     return [Replay(cursor, _open(cursor, using)) for cursor in cursors]
 
 
