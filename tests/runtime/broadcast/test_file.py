@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from streams.errors import NameTaken, PositionDamaged, StateUnusable
 from streams.runtime.broadcast.file import Place, PositionFile
@@ -256,3 +257,9 @@ def test_the_file_says_whose_it_is(opened):
             }
         },
     }
+
+
+@pytest.mark.parametrize("name", ["", " left", "left\n", "x" * 128])
+def test_a_name_that_could_not_be_told_again_is_refused_by_the_command(name):
+    with pytest.raises(CommandError, match="name"):
+        call_command("ems_consume", f"--name={name}")
