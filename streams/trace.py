@@ -88,6 +88,8 @@ def _state(
         return _outcome(offset, last, was_redriven=bool(dead))
     if cursor is None or offset < cursor.start_offset:
         return _("before the start of the group")
+    if offset < cursor.log_offset:
+        return _("finished: its log was purged")
     return _("unknown: its log is gone")
 
 

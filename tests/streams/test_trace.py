@@ -174,6 +174,8 @@ def test_a_log_that_was_deleted_is_unknown() -> None:
     drain()
     Delivery.objects.all().delete()
     assert state() == "unknown: its log is gone"
+    Cursor.objects.update(log_offset=1)
+    assert state() == "finished: its log was purged"
     Cursor.objects.all().delete()
     assert state() == "before the start of the group"
 
