@@ -39,6 +39,8 @@ LONGEST = timedelta(days=1)
 # after an outage moves it; so this is more than enough.
 AFTER_DEADLINE = timedelta(hours=1)
 ENDED = "('DONE', 'RETRY', 'RELEASED')"
+# An id that no row has: there is nothing to read.
+BEYOND = 2**62
 # Offsets that lie so close together are read as one range.
 NEAR = 10_000
 
@@ -135,11 +137,12 @@ def _changed_since(connection: Connection, ended: datetime) -> datetime | None:
     """
     rows = fetch(
         connection,
-        "SELECT MIN(l.`finished_at`) FROM `ems_topic_group_log` l WHERE l.`id` IN ("
-        " SELECT MAX(c.`id`) FROM `ems_dead_msg` d JOIN `ems_topic_group_log` c"
+        "SELECT MIN(l.`finished_at`) FROM (SELECT MAX(c.`id`) AS `id` FROM `ems_dead_msg` d"
+        " JOIN `ems_topic_group_log` c"
         " ON c.`group_id` = d.`group_id` AND c.`partition_id` = d.`partition_id`"
         " AND c.`first_offset` > d.`offset` - 1000 AND c.`first_offset` <= d.`offset`"
-        " AND c.`last_offset` >= d.`offset` WHERE d.`died_at` >= %s GROUP BY d.`id`)",
+        " AND c.`last_offset` >= d.`offset` WHERE d.`died_at` >= %s GROUP BY d.`id`) x"
+        " JOIN `ems_topic_group_log` l ON l.`id` = x.`id`",
         [stored(ended)],
     )
     return instant(rows[0][0])
@@ -153,14 +156,15 @@ def _first_delivery(connection: Connection, since: datetime) -> int:
         f" WHERE `state` IN {ENDED} AND `deadline` >= %s",
         [stored(since - AFTER_DEADLINE)],
     )
-    return int(rows[0][0] or 0)
+    return int(rows[0][0] or BEYOND)
 
 
 def _first_letter(connection: Connection, since: datetime) -> int:
+    """The same of dead letters; index: ems_dead_died."""
     rows = fetch(
         connection, "SELECT MIN(`id`) FROM `ems_dead_msg` WHERE `died_at` >= %s", [stored(since)]
     )
-    return int(rows[0][0] or 0)
+    return int(rows[0][0] or BEYOND)
 
 
 def _read(spark: SparkSession, config: Config, table: str, names: Any, schema: Any) -> Any:

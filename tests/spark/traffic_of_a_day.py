@@ -33,7 +33,7 @@ def make(
     messages: int = 60, topics: tuple[str, ...] = ("orders", "flights"), seconds: int = 7
 ) -> datetime:
     """A message every ``seconds`` in each topic, consumed by two groups; returns the first time."""
-    begin = timezone.now().replace(microsecond=0) - timedelta(hours=3)
+    begin = timezone.now().replace(second=0, microsecond=0) - timedelta(hours=3)
     for number, name in enumerate(topics):
         partition = Topic.objects.create(name=name).partitions.get()
         _sent(partition, messages, begin + number * SECOND, seconds)
