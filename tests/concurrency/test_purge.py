@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from streams import Outgoing, Retry, consumer, send, send_many
+from streams import Outgoing, Retry, consumer, send, send_many, sql
 from streams import purge as purging
 from streams.audit import audit
 from streams.errors import OffsetOutOfRange
@@ -130,6 +130,42 @@ def test_a_claim_that_moves_on_meanwhile_keeps_its_messages(
     with held_before(in_thread, "SELECT g.`id`", purge):
         assert stream.claim("other", batch=4)
     assert Message.objects.count() == 10
+
+
+def test_the_floor_is_worked_out_in_one_snapshot(
+    stream: Stream, in_thread: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that commits while the statement runs: the cursor is read before, the delivery after.
+
+    The statement is stopped between the two by a lock of the server's own.
+    """
+    statement = sql.HOLDERS["mysql"]
+    first, rest = statement.split("(SELECT MIN(d.`progress`)", 1)
+    stopped = f"{first} IF(GET_LOCK('ems-floor', 60), (SELECT MIN(d.`progress`){rest}"
+    stopped = stopped.replace("AND d.`progress` >= %s)", "AND d.`progress` >= %s), NULL)")
+    monkeypatch.setitem(sql.HOLDERS, "mysql", stopped)
+    stream.fill(10)
+    read(stream, 4)
+    keep(0)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT GET_LOCK('ems-floor', 0)")
+        run = in_thread(purge)
+        while not waits_for_the_lock():
+            pass
+        assert stream.claim(batch=3)
+        cursor.execute("SELECT RELEASE_LOCK('ems-floor')")
+    (hold,) = run.result(60).floor.holds
+    assert (hold.what, hold.offset) == ("cursor", 4)
+    assert Message.objects.count() == 6
+
+
+def waits_for_the_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST"
+            " WHERE STATE = 'User lock' AND DB = DATABASE()"
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def test_a_settlement_that_leaves_a_retry_meanwhile_keeps_its_message(
