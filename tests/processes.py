@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -139,3 +141,12 @@ class Spawn:
         # os.environ as it is now: ems_settings may have changed it since the fixture was made.
         self._children.append(Child(words, {**os.environ, **self._env, **(env or {})}))
         return self._children[-1]
+
+
+def wait_for(condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
+    """Return when the condition holds: for what other processes do to the database."""
+    limit = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > limit:
+            raise AssertionError("it never happened")
+        time.sleep(0.02)

@@ -39,7 +39,12 @@ def outcome(row: Delivery) -> str:
     if row.state == State.START:
         return _t("open")
     count = row.last_offset - row.first_offset + 1
-    numbers = ((row.failed, _t("failed")), (row.dead, _t("dead")), (row.missing, _t("missing")))
+    numbers = (
+        (row.failed, _t("failed")),
+        (row.dead, _t("dead")),
+        (row.missing, _t("missing")),
+        (row.passed, _t("passed over")),
+    )
     parts = [what if count == 1 else f"{n} / {count} {what}" for n, what in numbers if n]
     if not row.failed and row.state == State.RETRY:
         parts.append(_t("lost: its consumer died, or took too long"))
