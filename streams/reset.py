@@ -7,7 +7,7 @@ offset is given out, none purged meanwhile), then of the cursors, deliveries and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -229,8 +229,8 @@ class Reset:
             fenced += [delivery for delivery in reached if delivery.pk != cursor.open_delivery]
             retries = count_retries(cursor, target, self.using)
             given_back = sum(max(0, target - delivery.progress) for delivery in fenced)
-        elif self._goal is None:
-            restored = len({again.offset for again in self._restorable(cursor, position, target)})
+        elif self._goal is None and not lock:
+            restored = _messages(self._restorable(cursor, position, target))
         return Move(cursor, position, target, fenced, retries, given_back, restored)
 
     def _apply(self, move: Move, at: datetime) -> Move:
@@ -246,6 +246,7 @@ class Reset:
             rows = list(self._restorable(cursor, move.position, move.target))
             retries = RetryMessage.objects.using(using)
             retries.schedule(cursor.group_id, cursor.partition_id, rows)
+            move = replace(move, restored=_messages(rows))
         skip(cursor, move.position, move.target, Kind.NEW, at, using)
         # From the target on all is owed to the group, and will be covered.
         changes: dict[str, Any] = {
@@ -267,6 +268,11 @@ class Reset:
     def _restorable(self, cursor: Cursor, start: int, end: int) -> Iterator[Again]:
         now: datetime = cursor.now  # type: ignore[attr-defined]
         return taken_back(cursor, start, end, now, self.using)
+
+
+def _messages(rows: Iterable[Again]) -> int:
+    """One may have been in hand and a retry."""
+    return len({row.offset for row in rows})
 
 
 def _back(cursor: Cursor, position: int) -> int:

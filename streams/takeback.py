@@ -117,12 +117,16 @@ def taken_back(cursor: Cursor, start: int, end: int, now: datetime, using: str) 
         token=TAKEN_BACK,
         finished_at=cursor.reset_at,
     )
-    for record in records.order_by("first_offset", "pk"):
-        delay, error = timedelta(0), ""
-        if not record.client_id:  # it was waiting, until what is now the deadline
-            delay, error = max(delay, record.deadline - now), record.error
-        for offset in range(max(record.progress, start), min(record.last_offset + 1, end)):
-            yield Again(offset, record.attempt, delay, error)
+    columns = ("first_offset", "last_offset", "progress", "attempt", "client_id", "deadline")
+    for first, last, progress, attempt, client, deadline, error in records.order_by(
+        "first_offset", "pk"
+    ).values_list(*columns, "error"):
+        if client:  # it was in hand
+            for offset in range(max(progress, start), min(last + 1, end)):
+                # As Delivery.attempt_of().
+                yield Again(offset, attempt if offset == first else 1)
+        elif start <= first:  # it was waiting, until what is now the deadline
+            yield Again(first, attempt, max(timedelta(0), deadline - now), error)
 
 
 def _without_message(offsets: Sequence[int], cursor: Cursor, using: str) -> set[int]:
