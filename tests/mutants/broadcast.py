@@ -13,8 +13,8 @@ BROADCAST = [
     Mutant(
         "latest-not-written-down",
         READER,
-        "        self._look(rows)\n        self._positions.save()\n",
-        "        self._look(rows)\n",
+        "        self._look()\n        self._positions.save()\n",
+        "        self._look()\n",
         f"{OF_READER}::test_latest_is_remembered_even_if_nothing_came",
     ),
     Mutant(
@@ -36,8 +36,8 @@ BROADCAST = [
     Mutant(
         "late-replica-taken-for-a-restore",
         READER,
-        "                row = self._on_primary(row)  # a replica may only be late\n",
-        "                pass\n",
+        "            row = self._log.on_primary(row)  # a replica may only be late\n",
+        "            pass\n",
         f"{OF_READER}::test_a_replica_that_is_late_is_not_taken_for_a_restored_database",
         "mysql",
     ),

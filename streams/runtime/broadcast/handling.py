@@ -42,11 +42,11 @@ class BroadcastHandling(Handling):
         self._reader = reader
         self._rows: dict[int, Any] = {}
         self._began: float | None = None
+        self._cut = False
 
     def run(self) -> Outcome:
-        end = self.delivery.last_offset + 1
         outcome = super().run()
-        if self.delivery.progress == self.delivery.last_offset + 1 < end:
+        if self._cut and self.delivery.progress > self.delivery.last_offset:
             self._reader.note_absent(self.delivery.partition)
         return outcome
 
@@ -81,7 +81,11 @@ class BroadcastHandling(Handling):
         self.outcome.released = self.delivery.last_offset + 1 - self.delivery.progress
 
     def _read(self) -> list[ReceivedMessage]:
-        return [m for m in super()._read() if m.offset <= self.delivery.last_offset]
+        messages = super()._read()
+        if not self._reader.sure:  # a connection was lost: this may be of another log
+            self._cut = False
+            self.delivery.last_offset = self.delivery.first_offset - 1
+        return [m for m in messages if m.offset <= self.delivery.last_offset]
 
     def _fetch(self, statement: Mapping[str, str]) -> list[Any]:
         rows = super()._fetch(statement)
@@ -90,4 +94,5 @@ class BroadcastHandling(Handling):
 
     def _note_absent(self, absent: set[int]) -> None:
         """It ends before the first that is not there: the reader says what has become of it."""
+        self._cut = True
         self.delivery.last_offset = min(absent) - 1

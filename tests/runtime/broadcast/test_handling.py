@@ -29,7 +29,7 @@ from streams.registry import registrations
 from streams.runtime import handling as handlings
 from streams.runtime import heartbeat as heartbeats
 from streams.runtime.broadcast import handling as stretches
-from streams.runtime.broadcast import reader as readers
+from streams.runtime.broadcast import log as logs
 from streams.runtime.broadcast import worker as workers
 from streams.runtime.supervisor import Supervisor
 from streams.runtime.worker import NOT_ALIVE_SECONDS
@@ -143,7 +143,7 @@ def test_a_batch_is_what_fits_into_memory(start, monkeypatch):
     listen(lambda messages: seen.append(len(messages)), batch=10)
     client = start()
     send_prices(*["x" * 100] * 6)
-    monkeypatch.setattr(readers, "CLAIM_BYTES", 250)
+    monkeypatch.setattr(logs, "CLAIM_BYTES", 250)
     client.run_until_idle()
     assert seen == [2, 2, 2]
 

@@ -6,15 +6,16 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, consumer, send, send_many, topics
 from streams.models import Access, Cursor, Delivery, Message, Partition, RetryMessage, Topic, UtcNow
 from streams.runtime.broadcast import reader as readers
-from streams.runtime.broadcast.reader import offset_since
+from streams.runtime.broadcast.log import Log
 from streams.sequencer import sequence
 from tests.broadcasting import files, offsets, written
+from tests.faults import Once, statements
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -432,6 +433,24 @@ def test_a_new_connection_is_looked_at_anew(start, seen, caplog):
 
 
 @pytest.mark.usefixtures("prices")
+def test_what_was_read_after_a_lost_connection_is_not_handed_over_unseen(start, seen, caplog):
+    """The connection breaks, the database is restored, and the read is repeated there."""
+    client = start()
+    send_prices(*range(30))
+    client.worker.step()
+
+    def restore(execute):
+        restored(to=6)
+        send_prices(*(f"new {n}" for n in range(6, 40)))
+        raise OperationalError(2006, "Server has gone away")
+
+    with statements(Once("`body`", restore)):
+        client.run_until_idle()
+    assert bodies(seen)[10:] == [f"new {n}" for n in range(6, 40)]
+    assert len(missed(caplog)) == 1
+
+
+@pytest.mark.usefixtures("prices")
 def test_a_topic_that_was_made_anew_is_read_from_its_beginning(start, seen, caplog):
     send_prices(*range(10))
     client = start()
@@ -482,15 +501,15 @@ def test_a_replica_that_is_late_is_not_taken_for_a_restored_database(
     client = start()
     send_prices(*range(10))
     client.run_until_idle()
-    rows = client.feed.reader._rows
+    partitions = Log.partitions
 
-    def late():
-        found = rows()
+    def late(log):
+        found = partitions(log)
         for row in found:
             row.next_offset = 4
         return found
 
-    monkeypatch.setattr(client.feed.reader, "_rows", late)
+    monkeypatch.setattr(Log, "partitions", late)
     assert client.worker.step() > 0
     assert missed(caplog) == []
     assert offsets() == {0: 10}
@@ -508,12 +527,13 @@ def test_the_first_message_since_an_instant_is_found_by_halves(gone):
         Message.objects.filter(offset=offset).update(sequenced_at=times[offset])
     Message.objects.filter(offset__in=gone).delete()
     row = Partition.objects.get()
+    log = Log(row.topic_id, "default")
     for offset in range(10):
         expected = next((o for o in range(offset // 2 * 2, 10) if o not in gone), 10)
-        found = offset_since(row, times[offset], "default")
+        found = log.since(row, times[offset])
         kept = [o for o in range(found, 10) if o not in gone]
         assert (kept[0] if kept else 10) == expected
-    assert offset_since(row, times[0] - HOUR, "default") == 0
+    assert log.since(row, times[0] - HOUR) == 0
 
 
 # --- what is in force -------------------------------------------------------------------------
