@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import BooleanType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
 from sparkjobs.config import Config
 from sparkjobs.database import Connection, connect, fetch, stream
@@ -112,7 +112,7 @@ def _batch(rows: Rows, columns: StructType, sent: StructType, part: Range) -> pa
 def _array(values: Sequence[Any], column: StructField) -> pa.Array:
     if isinstance(column.dataType, BooleanType):
         return pa.array(values, pa.int64()).cast(pa.bool_())
-    if isinstance(column.dataType, StringType) and any(isinstance(v, bytes) for v in values):
+    if column.name == "headers":  # some drivers give JSON as bytes
         values = [v.decode() if isinstance(v, bytes) else v for v in values]
     return pa.array(values, _type(column))
 
