@@ -31,7 +31,7 @@ from streams.subscriptions import subscribe
 from streams.targets import Target
 from streams.testing import drain
 from tests.concurrency.conftest import Stream
-from tests.concurrency.locks import held_before, no_lock_waits
+from tests.concurrency.locks import held_before, no_lock_waits, wait_until_one_waits
 from tests.consuming import registered
 from tests.sessions import Threads
 
@@ -89,6 +89,10 @@ def produce(stop: threading.Event) -> int:
             send_many([Outgoing("orders", n) for n in range(5)])
         sent += 7
     return sent
+
+
+def database() -> str:
+    return str(connection.settings_dict["NAME"])
 
 
 def row_lock_waits() -> int:
@@ -193,11 +197,13 @@ def test_a_group_that_comes_meanwhile_begins_where_messages_are_kept(
     keep(0)
     with held_before(in_thread, RAISE, purge):
         late = in_thread(new_group, "late")
+        wait_until_one_waits(database())
     late.result(30)
     assert Cursor.objects.get(group__name="late").next_offset == 6
     read(stream, 10)
     with held_before(in_thread, "INSERT INTO `ems_cursor`", lambda: new_group("later")):
         purging_ = in_thread(purge)
+        wait_until_one_waits(database())
     assert purging_.result(30).floor.offset == 6
     assert Message.objects.count() == 4
 
@@ -217,6 +223,7 @@ def test_a_group_that_is_set_back_meanwhile_is_not_robbed(
     back = Reset(stream.group, towards(Target.parse("2")), "default")
     with held_before(in_thread, RAISE, purge):
         late = in_thread(back.run)
+        wait_until_one_waits(database())
     with pytest.raises(OffsetOutOfRange):
         late.result(30)
     assert Cursor.objects.get().next_offset == 10

@@ -219,6 +219,16 @@ def test_nothing_goes_before_it_is_in_the_archive():
     assert kept() == list(range(4, 10))
 
 
+def test_nobody_is_forced_past_what_is_not_archived():
+    log(10)
+    subscribe_at(0)
+    keep(retention_count=1, archive=True)
+    Partition.objects.update(archived_offset=4)
+    assert purge(force=True).skipped.messages == 4
+    assert Cursor.objects.get(group__name="slow").next_offset == 4
+    assert kept() == list(range(4, 10))
+
+
 def test_the_inbox_is_never_touched():
     log(5)
     send("orders", "delayed", delay=DAY)
