@@ -28,7 +28,7 @@ from streams.purge import Purge
 from streams.sequencer import sequence
 from streams.testing import drain
 from tests.consuming import Process
-from tests.faults import Guillotine, in_fork
+from tests.faults import Guillotine, Once, in_fork, statements
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
@@ -261,3 +261,19 @@ def test_expired_dedup_keys_are_deleted():
     assert DedupKey.objects.count() == 1
     assert send("orders", 1, dedup_key="new").duplicate
     assert not send("orders", 1, dedup_key="old").duplicate
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_a_letter_that_is_redriven_at_the_last_moment_is_kept(in_thread):
+    consumed(1, failing={0})
+    setting("deadRetentionDays", 1)
+    DeadMessage.objects.update(died_at=UtcNow(-2 * DAY))
+
+    def redriven(statement):
+        assert in_thread(DeadMessage.objects.get().redrive).result(30)
+        return statement()
+
+    with statements(Once("FOR UPDATE SKIP LOCKED", redriven)):
+        assert expire()["dead letters"] == 0
+    assert DeadMessage.objects.exists()
