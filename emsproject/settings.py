@@ -9,6 +9,7 @@ CSRF_TRUSTED_ORIGINS   needed behind a proxy that ends TLS
 DEBUG                  default: off
 TIME_ZONE              what the admin shows; default: UTC
 EMS_STATE_DIR          default: ems-state beside manage.py
+EMS_ARCHIVE            folder or URL of the Spark jobs' archive; default: none
 EMS_RETRY_DELAYS, EMS_POLL_SECONDS, EMS_DRAIN_SECONDS   default: those of EMS
 """
 
@@ -88,6 +89,7 @@ EMS: dict[str, Any] = {
     "DATABASE": "default",
     "REDIS": "redis" if REDIS_URL else None,
     "STATE_DIR": STATE_DIR,
+    "ARCHIVE": env.str("EMS_ARCHIVE", default="") or None,
 }
 if "EMS_RETRY_DELAYS" in os.environ:
     EMS["RETRY_DELAYS"] = env.list("EMS_RETRY_DELAYS", cast=float)

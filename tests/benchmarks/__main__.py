@@ -90,6 +90,12 @@ def _spark(quick: bool) -> Iterator[Figure]:
     return figures(quick=quick)
 
 
+def _rollups(quick: bool) -> Iterator[Figure]:
+    from tests.benchmarks.rollups import figures
+
+    return figures(quick=quick)
+
+
 # The sequencer's empties the table of messages; growth needs a log that nothing else is in.
 BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "send": _send,
@@ -99,6 +105,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "latency": _latency,
     "growth": _growth,
     "spark": _spark,
+    "rollups": _rollups,
 }
 
 if __name__ == "__main__":
