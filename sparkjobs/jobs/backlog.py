@@ -98,4 +98,5 @@ def _keys(
     )
     topics = dict(fetch(connection, "SELECT `name`, `id` FROM `ems_topic`"))
     rows = hot_keys(messages).toArrow().to_pylist()
-    return [{**row, "topic_id": topics[row["topic"]]} for row in rows]
+    # A topic may have been deleted meanwhile.
+    return [{**row, "topic_id": topics[row["topic"]]} for row in rows if row["topic"] in topics]

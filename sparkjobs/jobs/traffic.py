@@ -117,19 +117,19 @@ def plan(connection: Connection) -> tuple[list[Stretch], bool]:
         " LEFT JOIN `ems_monitoring_position` d ON d.`partition_id` = p.`id` ORDER BY p.`id`",
     )
     stretches: list[Stretch] = []
-    for partition_id, floor, seen, open_offset, done in rows:
-        if seen <= (done or 0):
+    for partition_id, floor, seen, open_offset, ended in rows:
+        done = ended or 0
+        if seen <= done:
             continue
         if most <= 0:
             return stretches, True
         end = _end(connection, partition_id)
-        # Of a minute whose beginning is gone the rest is a row of its own.
-        first = open_offset if open_offset is not None and open_offset >= floor else None
-        if first is None:
-            first = max(floor, done or 0)
+        # Of a minute whose beginning is gone, or as long as a window, the rest is a row of its own.
+        again = open_offset is not None and open_offset >= floor and done - open_offset < most
+        first = open_offset if again else max(floor, done)
         cut = min(end, first + most)
         stretches.append(
-            Stretch(partition_id, first, cut, done or 0, is_new=done is None, is_cut=cut < end)
+            Stretch(partition_id, first, cut, done, is_new=ended is None, is_cut=cut < end)
         )
         most -= cut - first
     return stretches, any(stretch.is_cut for stretch in stretches)

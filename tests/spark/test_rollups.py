@@ -114,7 +114,10 @@ def test_a_minute_longer_than_a_window_is_counted_in_parts(roll, monkeypatch) ->
 
     monkeypatch.setattr(traffic, "WINDOW_MESSAGES", 4)
     day.make(messages=10, topics=("orders",), seconds=0)
-    roll("traffic")
+    # It fills a window just so, and grows.
+    for end in (4, 10):
+        Partition.objects.update(next_offset=end)
+        roll("traffic")
     rows = Traffic.objects.order_by("first_offset")
     assert [(row.first_offset, row.messages) for row in rows] == [(0, 4), (4, 4), (8, 2)]
     assert_end_to_end()
