@@ -224,13 +224,15 @@ SETTLE = [
         DELIVERY,
         """\
             with own_transaction(self.using):
+                cursor = self._lock_cursor() if ordered else None
                 if update():
-                    self._write(failures, max_retries)
+                    self._write(failures, max_retries, cursor)
 """,
         """\
             if update():
                 with own_transaction(self.using):
-                    self._write(failures, max_retries)
+                    cursor = self._lock_cursor() if ordered else None
+                    self._write(failures, max_retries, cursor)
 """,
         f"{ACKNOWLEDGING}::test_progress_never_passes_a_failure_that_is_not_written",
     ),
@@ -378,8 +380,8 @@ MORE = [
     Mutant(
         "cancelled-message-keeps-its-key",
         "streams/cancellation.py",
-        "        sql.execute(alias, sql.FREE_DEDUP, [message_id])\n",
-        "",
+        "                sql.execute(alias, sql.FREE_DEDUP, [key, message_id])\n",
+        "                pass\n",
         "tests/guarantees/test_cancel.py::test_a_cancelled_message_frees_its_dedup_key",
     ),
     Mutant(
