@@ -6,6 +6,7 @@ that nobody has compared, which the next run replaces.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
@@ -43,13 +44,16 @@ class Fingerprint:
     hash: str = "0"
 
 
-def fingerprints(messages: DataFrame) -> dict[int, Fingerprint]:
-    """The fingerprint of each partition's messages, by partition id."""
+Fingerprints = dict[tuple[str, int], Fingerprint]
+
+
+def fingerprints(messages: DataFrame) -> Fingerprints:
+    """The fingerprint of each partition's messages, by topic and partition id."""
     columns = [F.col(name) for name in MESSAGES.names]
     # A hash steps over nulls: without their places, a key could become a tag unnoticed.
     row = F.xxhash64(*columns, *(column.isNull() for column in columns))
     rows = (
-        messages.groupBy("partition_id")
+        messages.groupBy("topic", "partition_id")
         .agg(
             F.count(F.lit(1)).alias("messages"),
             F.sum("size").alias("bytes"),
@@ -57,14 +61,16 @@ def fingerprints(messages: DataFrame) -> dict[int, Fingerprint]:
         )
         .collect()
     )
-    return {row[0]: Fingerprint(*row[1:]) for row in rows}
+    return {(row[0], row[1]): Fingerprint(*row[2:]) for row in rows}
 
 
-def in_archive(spark: SparkSession, config: Config, topic: str, *days: date) -> DataFrame:
-    """The messages of a topic on these days, as they are in the files."""
+def in_archive(
+    spark: SparkSession, config: Config, topics: Iterable[str], days: Iterable[date]
+) -> DataFrame:
+    """The messages of these topics on these days, as they are in the files."""
     frame = spark.read.schema(ARCHIVED).parquet(folder(config))
-    wanted = F.col("date").isin([day.isoformat() for day in days]) & (F.col("topic") == topic)
-    return frame.where(wanted).select(*MESSAGES.names)
+    of_days = F.col("date").isin([day.isoformat() for day in days])
+    return frame.where(of_days & F.col("topic").isin(list(topics))).select(*MESSAGES.names)
 
 
 def folder(config: Config) -> str:

@@ -26,6 +26,7 @@ EVERYWHERE = {
     "spark.executor.extraJavaOptions": UTC,
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Only the days and topics that are written are replaced.
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     # A topic may be called 007: that is a name.
@@ -55,6 +56,8 @@ def session(app_name: str) -> SparkSession:
     if master.startswith("local"):
         settings |= LOCAL
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Java's share; by the environment, so that whoever needs more can say so.
+        os.environ.setdefault("SPARK_DRIVER_MEMORY", "2g")
     if master:
         builder = builder.master(master)
     for name, value in settings.items():

@@ -28,6 +28,7 @@ from sparkjobs.errors import ArchiveDiffers, BadOption, Busy
 from sparkjobs.lock import alone
 from sparkjobs.manifest import (
     Fingerprint,
+    Fingerprints,
     Part,
     fingerprints,
     folder,
@@ -117,10 +118,18 @@ def _archive_day(
         .parquet(folder(config))
     )
     expected = fingerprints(from_database(spark, config, parts))
+    topics = {part.topic for part in parts}
+    there = fingerprints(in_archive(spark, config, topics, [day]))
     path = f"{folder(config)}/date={day}"
     for topic, of_topic in groupby(sorted(parts, key=_place), key=lambda part: part.topic):
-        there = fingerprints(in_archive(spark, config, topic, day))
-        yield _record_topic(config, list(of_topic), expected, there, path)
+        yield _record_topic(
+            config, list(of_topic), _only(topic, expected), _only(topic, there), path
+        )
+
+
+def _only(topic: str, found: Fingerprints) -> dict[int, Fingerprint]:
+    """What was found of one topic, by partition id."""
+    return {id_: mark for (name, id_), mark in found.items() if name == topic}
 
 
 def from_database(spark: SparkSession, config: Config, parts: Iterable[Part]) -> DataFrame:
@@ -138,10 +147,8 @@ def _record_topic(
 ) -> str:
     """Compare, and only then record: all partitions of a topic, or none."""
     about = f"{parts[0].topic} {parts[0].day}"
-    wanted = {part.partition_id: expected.get(part.partition_id) for part in parts}
-    found = {key: there.get(key) for key in {*wanted, *there}}
-    if found != wanted:
-        raise ArchiveDiffers(f"{about}: the database has {wanted}, {path} has {found}")
+    if there != expected:
+        raise ArchiveDiffers(f"{about}: the database has {expected}, {path} has {there}")
     with connected(config) as connection, transaction(connection):
         for part in parts:
             mark = there.get(part.partition_id, Fingerprint())

@@ -81,7 +81,6 @@ def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
         archived = _archive_findings(connection)
     where = {log.id: f"{log.topic}/{log.number}" for log in partitions}
     bounds = {log.id: [log.first, log.end] for log in partitions}
-    # Retries before deliveries: of what is done in between the deliveries are seen.
     tables: dict[str, StructType] = {
         "retries": only(RETRIES, "group_id", "partition_id", "offset"),
         "dead": only(DEAD, *OF_DEAD),

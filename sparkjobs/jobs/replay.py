@@ -78,10 +78,15 @@ def replay(
             if not parts:
                 raise BadOption(f"nothing of {topic} from {since} to {until} is in the archive")
             _forget(connection, mark)
-        messages = in_archive(spark, config, topic, *{part.day for part in parts})
-        for day in sorted({part.day for part in parts}):
-            of_day = {part.partition_id: mark for part, mark in parts.items() if part.day == day}
-            if fingerprints(in_archive(spark, config, topic, day)) != of_day:
+        days = sorted({part.day for part in parts})
+        messages = in_archive(spark, config, [topic], days)
+        for day in days:
+            of_day = {
+                (topic, part.partition_id): found
+                for part, found in parts.items()
+                if part.day == day
+            }
+            if fingerprints(in_archive(spark, config, [topic], [day])) != of_day:
                 raise ArchiveDiffers(f"the files of {topic} {day} are not what was archived")
         expected = sum(found.messages for found in parts.values())
         if (staged := stage(messages, config, mark, len(partitions))) != expected:

@@ -21,7 +21,7 @@ TASKS = 2  # as many as the cores that the target speaks of
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
-    rows, rounds = (50_000, 2) if quick else (1_000_000, 5)
+    rows, rounds = (50_000, 2) if quick else (1_000_000, 3)
     with tempfile.TemporaryDirectory(prefix="ems-spark-") as folder, session() as spark:
         from sparkjobs.config import Config
         from sparkjobs.schemas import MESSAGES, only
@@ -46,7 +46,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
             "spark, archived messages of 1 KB/s",
             lambda: archived(spark, config, rows),
             raw,
-            rounds=1 if quick else 2,
+            rounds=1,
             target=0.1,
         )
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.small import SMALL
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -21,6 +19,9 @@ if TYPE_CHECKING:
 
 # Without pyspark the modules could not even be collected.
 collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
+
+# The first one starts the session, which takes its time on a busy machine.
+TIMEOUT_SECONDS = 300
 
 Read = Callable[..., "DataFrame"]
 
@@ -31,11 +32,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.slow)
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from sparkjobs import session as sessions
+    from tests.spark.small import SMALL
 
     folder = tmp_path_factory.mktemp("spark")
     places = {

@@ -92,7 +92,7 @@ def test_an_archived_message_has_every_column_that_it_had(
     history()
     expected = read(topic="flights", end=10).toArrow().sort_by("offset").to_pylist()
     run(spark, config)
-    found = in_archive(spark, config, "flights", *DAYS).toArrow().sort_by("offset").to_pylist()
+    found = in_archive(spark, config, ["flights"], DAYS).toArrow().sort_by("offset").to_pylist()
     assert found == expected
     assert len(found) == 10
 
@@ -278,5 +278,5 @@ def test_topics_are_found_by_their_exact_names_in_the_archive(spark: Any, config
     run(spark, config, DAYS[0])
     with connected(config):
         for name in ("007", "a=b/c %", "Flights"):
-            rows = in_archive(spark, config, name, DAYS[0]).toArrow().to_pylist()
+            rows = in_archive(spark, config, [name], [DAYS[0]]).toArrow().to_pylist()
             assert [(row["topic"], row["offset"]) for row in rows] == [(name, 0)]

@@ -22,11 +22,7 @@ from streams.models import (
 from streams.sequencer import sequence
 from streams.testing import advance, drain
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.usefixtures("clean_registry"),
-    pytest.mark.timeout(300),
-]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
 
 
 @pytest.fixture
