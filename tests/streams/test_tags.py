@@ -45,7 +45,7 @@ def test_a_batch_holds_only_wanted_messages():
 
 
 def test_where_no_message_is_wanted_the_group_goes_on():
-    calls = []
+    calls: list[object] = []
     consumer("orders", group="mail", tags=["refunded"], batch=3)(calls.append)
     result = drain()
     assert calls == []
