@@ -9,7 +9,8 @@ from django.utils.translation import gettext as _
 
 from streams import conf, sql
 from streams.errors import InvalidMessage
-from streams.transactions import own_transaction
+from streams.topics import elsewhere
+from streams.transactions import own_transaction, sees_the_past
 
 
 def cancel(
@@ -25,14 +26,30 @@ def cancel(
     if not isinstance(given, int) or isinstance(given, bool):
         raise InvalidMessage(_("cancel() takes the message_id of a SendResult, not %r.") % (given,))
     alias = conf.database(using)
+    vendor = connections[alias].vendor
+    past = sees_the_past(alias)
     with own_transaction(alias):
-        # Seen first: where there is no row, a DELETE may lock the gap that new messages go to.
-        if not sql.fetch(alias, sql.FIND_MESSAGE, [message_id]):
+        # Seen first: where there is no row, a DELETE may lock the gap that new messages go to; and
+        # a lock on an immediate one would stop its partition until the caller's commit.
+        found = _find(message_id, alias)
+        if not found and past:
+            found = elsewhere(alias, lambda: _find(message_id, alias))
+        if not found:
             return "unknown"
-        if not sql.execute(alias, sql.CANCEL, [message_id, sql.IMMEDIATE]):
-            # Sequenced or immediate; or cancelled by somebody for whose commit we have waited.
-            # A locking read sees that, whatever the isolation of the caller.
-            still = sql.LOCK_MESSAGE[connections[alias].vendor]
-            return "visible" if sql.fetch(alias, still, [message_id]) else "unknown"
-        sql.execute(alias, sql.FREE_DEDUP, [message_id])
+        if not found[0][0]:
+            return "visible"
+        delete = sql.delete_by_id(vendor, "ems_msg", [message_id], sql.CANCELLABLE)
+        if not sql.execute(alias, delete):
+            # Sequenced since; or cancelled by somebody for whose commit we have waited. A locking
+            # read sees that, whatever the isolation of the caller.
+            still = sql.fetch(alias, sql.LOCK_MESSAGE[vendor], [message_id])
+            return "visible" if still else "unknown"
+        for _delayed, key in found:
+            if key is not None:
+                sql.execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])
     return "cancelled"
+
+
+def _find(message_id: int, using: str) -> list[Any]:
+    """Whether it can be cancelled and the row of its dedup key; nothing if it is not there."""
+    return sql.fetch(using, sql.FIND_MESSAGE, [message_id])

@@ -23,6 +23,7 @@ from streams.topics import elsewhere, validated_name
 from streams.transactions import (
     in_test_case,
     in_transaction,
+    sees_the_past,
     supports_other_connections,
 )
 
@@ -77,22 +78,22 @@ def slot_of(topic_id: int, key: str) -> DedupSlot:
 
 
 def prepare(slots: Iterable[DedupSlot], using: str) -> None:
-    """Have the rows there before a transaction of our own begins: then this connection can."""
+    """Have the rows there; before a transaction of our own begins: then this connection can."""
     for one in sorted(slots):
         _make_sure(one, using)
 
 
 def hold(slots: Iterable[DedupSlot], using: str) -> dict[DedupSlot, Holder]:
-    """Lock the slots until the end of the open transaction; says who holds each."""
+    """Lock the prepared slots until the end of the open transaction; says who holds each."""
     return {one: _hold(one, using) for one in sorted(slots)}
 
 
 def _hold(slot: DedupSlot, using: str) -> Holder:
     statement = sql.lock_dedup(connections[using].vendor, slot.key_hash)
     for _try in range(TRIES):
-        _make_sure(slot, using)
         for pk, message_id, partition, valid in sql.fetch(using, statement, [slot.topic_id]):
             return Holder(pk, message_id if valid else None, partition)
+        _make_sure(slot, using)
     raise RuntimeError("the row of a dedup key is deleted as soon as it is written")
 
 
@@ -108,7 +109,7 @@ def _make_sure(slot: DedupSlot, using: str) -> None:
 
     if not supports_other_connections(using) or in_test_case(using) or not in_transaction(using):
         insert()
-    elif not sql.fetch(using, find, [slot.topic_id]):
+    elif sees_the_past(using) or not sql.fetch(using, find, [slot.topic_id]):
         elsewhere(using, insert)
 
 

@@ -156,12 +156,21 @@ TAKE_DEDUP = {
 }
 
 # --- cancel -----------------------------------------------------------------------------------
-# A delayed message that is still in the inbox. By primary key.
-FIND_MESSAGE = "SELECT 1 FROM `ems_msg` WHERE `id` = %s"
-LOCK_MESSAGE = {MYSQL: FIND_MESSAGE + " FOR UPDATE", SQLITE: FIND_MESSAGE}
-CANCEL = "DELETE FROM `ems_msg` WHERE `id` = %s AND `offset` IS NULL AND `due_at` > %s"
-# The key of a cancelled message is free again. Index: ems_dedup_message.
-FREE_DEDUP = "UPDATE `ems_dedup` SET `message_id` = NULL WHERE `message_id` = %s"
+# A delayed message that is still in the inbox can be cancelled.
+CANCELLABLE = f"`offset` IS NULL AND `due_at` > '{IMMEDIATE}'"
+# Whether a message can be, and the row of its dedup key. Plain: it locks nothing. Indexes: the
+# primary key, and ems_dedup_message.
+FIND_MESSAGE = (
+    f"SELECT {CANCELLABLE}, d.`id` FROM `ems_msg` m"  # noqa: S608
+    " LEFT JOIN `ems_dedup` d ON d.`message_id` = m.`id` WHERE m.`id` = %s"
+)
+_MESSAGE = "SELECT 1 FROM `ems_msg` WHERE `id` = %s"
+LOCK_MESSAGE = {MYSQL: _MESSAGE + " FOR UPDATE", SQLITE: _MESSAGE}
+# The key of a cancelled message is free again. By primary key: by message_id, a caller's REPEATABLE
+# READ would lock the gap beside it, where the next messages with a key are noted.
+FREE_DEDUP = _for_each_vendor(
+    "UPDATE `ems_dedup` {primary} SET `message_id` = NULL WHERE `id` = %s AND `message_id` = %s"
+)
 
 # --- sequence ---------------------------------------------------------------------------------
 # The partitions that have something due in their inbox; the first statement gives the ids for the

@@ -20,6 +20,7 @@ from streams.transactions import (
     manual,
     own_transaction,
     retrying,
+    sees_the_past,
     supports_other_connections,
 )
 
@@ -87,7 +88,8 @@ def _resolve_in_transaction(
 ) -> TopicInfo:
     if stale and (info := _read(name, using)) and info.id == stale.id:
         # It was committed before. What has changed may be the caller's own, and be rolled back.
-        if _sees_the_past(using) and not in_test_case(using):
+        # A topic that is denied or deleted by now would be written to for as long as it is open.
+        if sees_the_past(using):
             now = elsewhere(using, lambda: _read(name, using) or _create(name, using, create))
             return _remember(using, now)
         if info == stale:
@@ -112,17 +114,9 @@ def _resolve_in_transaction(
     return _remember(using, elsewhere(using, lambda: _create(name, using, create)))
 
 
-def _sees_the_past(using: str) -> bool:
-    """Whether a transaction reads what was there when it began: a topic that is denied or deleted
-    since then would be written to for as long as it is open."""
-    connection = connections[using]
-    level = getattr(connection, "isolation_level", None)
-    return connection.vendor == "mysql" and level != "read committed"
-
-
 def look_again(info: TopicInfo, using: str) -> TopicInfo | None:
     """How the topic is now, for everybody, whatever the caller's transaction sees."""
-    if in_transaction(using) and _sees_the_past(using) and not in_test_case(using):
+    if sees_the_past(using):
         return elsewhere(using, lambda: _read(info.name, using))
     return _read(info.name, using)
 

@@ -44,6 +44,15 @@ def in_transaction(using: str) -> bool:
     return connection.in_atomic_block or not connection.get_autocommit()
 
 
+def sees_the_past(using: str) -> bool:
+    """Whether a plain read shows what was there when the caller's transaction began, and not what
+    others have committed since; at SERIALIZABLE it also locks what it reads."""
+    connection = connections[using]
+    if connection.vendor != "mysql" or not in_transaction(using) or in_test_case(using):
+        return False
+    return getattr(connection, "isolation_level", None) != "read committed"
+
+
 def supports_other_connections(using: str) -> bool:
     """Whether a second connection could write while this one has a transaction open."""
     return connections[using].vendor != "sqlite"
@@ -58,7 +67,7 @@ def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
     TestCase) it is a savepoint.
     """
     connection = connections[using]
-    if connection.in_atomic_block or connection.vendor != "mysql":
+    if connection.vendor != "mysql" or in_transaction(using):
         with transaction.atomic(using=using):
             yield connection
         return

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 
 from streams import StreamsError, cancel, consumer, send
 from streams.audit import audit
-from streams.models import Message
+from streams.models import DedupKey, Message
 from streams.sequencer import sequence
 from streams.testing import advance, drain
 
@@ -142,3 +142,63 @@ def test_of_two_cancels_at_once_one_has_done_it(isolation, in_thread):
             waiting.result(0.3)
     assert waiting.result(30) == "unknown"
     assert not Message.objects.filter(pk=message).exists()
+
+
+LEVELS = ["read committed", "repeatable read"]
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_cancel_that_comes_too_late_stops_no_partition(level, isolation_level, second_connection):
+    isolation_level(level)
+    message = send("orders", 1).message_id
+    other = second_connection()
+    with other.active():
+        transaction.set_autocommit(False)
+        assert cancel(message) == "visible"
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
+    assert sequence("default").sequenced == 1
+
+
+@pytest.mark.mysql
+def test_a_message_that_was_sent_since_the_snapshot_is_taken_back(
+    isolation_level, second_connection
+):
+    isolation_level("repeatable read")
+    other = second_connection()
+    with transaction.atomic():
+        assert not Message.objects.exists()  # the snapshot begins
+        with other.active():
+            message = send("orders", 1, delay=HOUR, dedup_key="a7").message_id
+        assert cancel(message) == "cancelled"
+    assert not Message.objects.exists()
+    assert DedupKey.objects.get().message_id is None
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dedup_key", [None, "a7"])
+def test_a_cancel_keeps_nobody_from_a_dedup_key(
+    level, dedup_key, isolation_level, second_connection
+):
+    isolation_level(level)
+    message = send("orders", 1, delay=HOUR, dedup_key=dedup_key).message_id
+    other = second_connection()
+    with transaction.atomic():
+        assert cancel(message) == "cancelled"
+        with other.active():
+            other.execute("SET SESSION innodb_lock_wait_timeout = 1")
+            assert not send("orders", 2, dedup_key="b8").duplicate
+
+
+@pytest.mark.mysql
+def test_who_commits_by_hand_can_cancel_whatever_the_isolation(isolation_level):
+    isolation_level("repeatable read")
+    message = send("orders", 1, delay=HOUR).message_id
+    transaction.set_autocommit(False)
+    assert Message.objects.exists()  # a transaction is open
+    assert cancel(message) == "cancelled"
+    transaction.rollback()
+    transaction.set_autocommit(True)
+    assert Message.objects.exists()

@@ -10,6 +10,7 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from streams import Outgoing, StreamsError, send, send_many
+from streams.expiry import dedup_keys
 from streams.models import DedupKey, Message, UtcNow
 from tests.rows import nothing_written
 
@@ -179,6 +180,36 @@ def test_producers_without_a_key_wait_for_nobody(second_connection):
             other.execute("SET SESSION innodb_lock_wait_timeout = 1")
             assert not send("orders", b"2").duplicate
             assert not send("orders", b"3", dedup_key="b8").duplicate
+
+
+@pytest.mark.mysql
+def test_a_key_that_was_purged_since_the_snapshot_is_free(isolation_level, second_connection):
+    isolation_level("repeatable read")
+    send("orders", b"1", dedup_key="a7")
+    pass_time(timedelta(hours=2))
+    other = second_connection()
+    with transaction.atomic():
+        assert DedupKey.objects.exists()  # the snapshot begins
+        with other.active():
+            assert sum(dedup_keys("default")) == 1
+        assert not send("orders", b"2", dedup_key="a7").duplicate
+    assert send("orders", b"3", dedup_key="a7").duplicate
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_new_key_waits_for_nobody_whatever_the_isolation(level, isolation_level, monkeypatch):
+    monkeypatch.setitem(
+        connection.settings_dict["OPTIONS"],
+        "init_command",
+        "SET SESSION innodb_lock_wait_timeout = 1",
+    )
+    isolation_level(level)
+    send("orders", b"-")  # the topic is there
+    with transaction.atomic():
+        assert not send("orders", b"1", dedup_key="a7").duplicate
+        assert send("orders", b"1", dedup_key="a7").duplicate
+        assert not send("orders", b"1", dedup_key="b8").duplicate
 
 
 def _wait_for_lock_waits(count: int) -> None:

@@ -380,15 +380,15 @@ MORE = [
     Mutant(
         "cancelled-message-keeps-its-key",
         "streams/cancellation.py",
-        "                sql.execute(alias, sql.FREE_DEDUP, [key, message_id])\n",
+        "                sql.execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])\n",
         "                pass\n",
         "tests/guarantees/test_cancel.py::test_a_cancelled_message_frees_its_dedup_key",
     ),
     Mutant(
         "cancel-of-what-is-sequenced",
         SQL,
-        'WHERE `id` = %s AND `offset` IS NULL AND `due_at` > %s"',
-        'WHERE `id` = %s AND `due_at` > %s"',
+        "CANCELLABLE = f\"`offset` IS NULL AND `due_at` > '{IMMEDIATE}'\"",
+        "CANCELLABLE = f\"`due_at` > '{IMMEDIATE}'\"",
         "tests/guarantees/test_cancel.py::test_a_delayed_message_is_taken_back",
     ),
     Mutant(
