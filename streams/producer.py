@@ -99,6 +99,8 @@ def send(
     try:
         row = _prepare(alias, topic, body, key, tag, headers)
         looked_up = monotonic()
+        if partition is not None:
+            _all_writable([Outgoing(topic, partition=partition)], alias)
         info = _writable(topic, alias)
         partition_id, number = choose(info.partitions, key, partition)
         values, parameters = row.values(connection.vendor, partition_id, due_at)
@@ -289,7 +291,8 @@ def _all_writable(messages: Iterable[Outgoing], alias: str) -> dict[str, TopicIn
             with suppress(UnknownTopic):
                 found[message.topic] = _writable(message.topic, alias, create=False)
         info = found[message.topic]
-        choose(info.partitions if info else NEW_TOPIC, message.key, message.partition)
+        if message.partition is not None:  # nothing else can be wrong, and a turn be taken for it
+            choose(info.partitions if info else NEW_TOPIC, None, message.partition)
     return {topic: info or _writable(topic, alias) for topic, info in found.items()}
 
 

@@ -76,6 +76,14 @@ def test_messages_without_a_key_go_round():
 
 
 @pytest.mark.usefixtures("topic")
+def test_messages_without_a_key_go_round_also_one_by_one_in_send_many():
+    """As those with a dedup key do."""
+    for n in range(8):
+        send_many([Outgoing("orders", n)])
+    assert Counter(numbers()) == {0: 2, 1: 2, 2: 2, 3: 2}
+
+
+@pytest.mark.usefixtures("topic")
 def test_a_partition_can_be_chosen():
     assert send("orders", 1, key="order-1", partition=2).partition == 2
     assert send_many([Outgoing("orders", 1, partition=3)])[0].partition == 3
@@ -95,3 +103,5 @@ def test_a_partition_that_is_not_there_is_refused(partition):
 def test_a_missing_topic_is_not_created_for_a_partition_that_it_would_not_have():
     with nothing_written(), pytest.raises(StreamsError, match="partition"):
         send_many([Outgoing("orders", 1, partition=1)])
+    with nothing_written(), pytest.raises(StreamsError, match="partition"):
+        send("orders", 1, partition=1)
