@@ -87,6 +87,7 @@ class Claimer:
             found = place.open().filter(token=tried.token).select_related("partition").first()
         if found:
             found.group = self.group
+            found.alone = tried.alone
         return found
 
     def _claim_new(self, batch: int, timeout: timedelta) -> Delivery | None:

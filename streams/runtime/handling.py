@@ -173,7 +173,9 @@ class Handling:
         except BaseException as error:
             if connection_lost(error):
                 connections[self._using].close()
-            if self._was_committed(after):
+            # In an ordered group it may have ended at a failed message, before ``after``.
+            written = delivery.progress
+            if written > before[0] and self._was_committed(written):
                 # The reply to the commit was lost, or a callback after it has failed.
                 logger.warning("%s raised after its commit", self.registration.name, exc_info=error)
                 return

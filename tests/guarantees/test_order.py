@@ -284,3 +284,32 @@ def test_every_delivery_of_an_ordered_group_says_what_became_of_it():
         (2, 2, 3, State.DONE, 0),
         (3, 3, 4, State.DONE, 0),
     ]
+
+
+@pytest.mark.mysql
+def test_a_claim_whose_reply_was_lost_still_runs_alone(proxied):
+    registered(Recorder())
+    sent(1)
+    process = Process("mail")
+    sequence("default")
+    Cursor.objects.update(attempt=3, alone=True)
+    proxied.lose_reply_to(b"COMMIT")
+    delivery = process.claim()
+    assert proxied.fired == [b"COMMIT"]
+    assert (delivery.attempt, delivery.alone) == (3, True)
+
+
+@pytest.mark.mysql
+def test_an_atomic_batch_that_failed_midway_ends_once_though_the_reply_is_lost(proxied):
+    def handle(messages):
+        if len(messages) > 1:
+            proxied.lose_reply_to(b"COMMIT")
+            return {messages[2]: OSError("away")}
+        return None
+
+    registered(handle, batch=4, atomic=True)
+    sent(6)
+    result = drain()
+    assert proxied.fired == [b"COMMIT"]
+    assert (result.done, result.failed) == (2, 1)
+    assert Cursor.objects.get().next_offset == 2
