@@ -234,6 +234,7 @@ def test_the_backlog_is_the_lag_of_each_group(roll) -> None:
     day.make(messages=20, topics=("orders", "flights"))
     group, partition = ConsumerGroup.objects.all()[0], Partition.objects.all()[0]
     group.cursors.update(next_offset=12)
+    group.cursors.create(partition=partition, replay=1, next_offset=0, stop_offset=5)
     claimed = timezone.now()
     day.add_delivery(group, partition, (8, 11), claimed, took=None, progress=9)
     group.retries.create(partition=partition, offset=3, attempt=2, due_at=claimed)
