@@ -21,6 +21,7 @@ from streams.models import (
     Cursor,
     Delivery,
     Kind,
+    Message,
     Partition,
     RetryMessage,
     State,
@@ -220,3 +221,29 @@ def test_a_skip_of_any_length_covers_in_every_window(read: ConsumerGroup) -> Non
     skipped.update(kind=Kind.REPLAY)  # which covers nothing of the group
     (finding,) = found()
     assert finding == "uncovered in mail on orders/0: offsets 20 … 79 (60)"
+
+
+def test_what_was_claimed_again_from_before_a_window_is_not_lost(read: ConsumerGroup) -> None:
+    send_many([Outgoing("orders", n) for n in range(8)])  # 20 … 27; a window begins at 21
+    sequence("default")
+    claimer = Claimer(read, "gone", "thread", "default")
+    claimer.claim(1, MINUTE)
+    claimer.claim(7, MINUTE)  # 21 … 27
+    reset(read, "18")
+    again = claimer.claim(10, MINUTE)  # 18 … 27
+    assert again
+    again.settle(28, max_retries=5)
+    assert found() == []
+
+
+def test_a_skip_that_begins_long_before_what_is_kept_covers_it(
+    read: ConsumerGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "WINDOW", 1000)
+    send_many([Outgoing("orders", n) for n in range(3000)])
+    sequence("default")
+    reset(read, "latest")
+    Message.objects.filter(offset__lt=2500).delete()
+    Partition.objects.update(first_offset=2500)
+    RetryMessage.objects.all().delete()
+    assert found() == []

@@ -34,6 +34,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
+from streams.replays import Span, start
 from streams.reset import Move, Reset, towards
 from streams.sequencer import sequence
 from streams.subscriptions import subscribe
@@ -259,6 +260,27 @@ def test_a_redriven_letter_comes_once_and_the_last_copy_of_a_body_is_kept(
     assert found == {"hole", "retry without body"}  # of the message that was deleted
 
 
+def test_a_redriven_letter_in_hand_waits_again_if_it_has_the_only_copy(seen: Counter[int]) -> None:
+    registry._registered.clear()
+    consumer("orders", group="mail", max_retries=0)(lambda message: 1 / 0)
+    advance(HOUR)
+    drain()
+    DeadMessage.objects.get().redrive()
+    Message.objects.filter(offset=15).delete()
+    held, _row = Process("mail").claim_retry()
+    assert [one.pk for one in reset("10", force=True).fenced] == [held.pk]
+    assert waiting() == [15]
+    assert [finding.kind for finding in audit("default")] == ["hole"]
+
+
+def test_a_replay_in_hand_is_not_taken(seen: Counter[int]) -> None:
+    start(group(), [Span(Partition.objects.get(), 12, 16)], "default")
+    held = Process("mail").claim(4)
+    assert reset("10", force=True).fenced == []
+    held.settle(16, max_retries=5)
+    assert audit("default") == []
+
+
 def test_a_group_that_started_late_may_go_back_before_its_start() -> None:
     send_many([Outgoing("orders", n) for n in range(5)])
     sequence("default")
@@ -272,6 +294,17 @@ def test_a_group_that_started_late_may_go_back_before_its_start() -> None:
     assert Cursor.objects.get().start_offset == 2
     assert audit("default") == []
     Delivery.objects.filter(first_offset=2).delete()
+    assert [finding.kind for finding in audit("default")] == ["uncovered"]
+
+
+def test_what_is_given_out_anew_is_accounted_for_anew(seen: Counter[int]) -> None:
+    """Its first deliveries may have been purged; the new ones must be there."""
+    Cursor.objects.update(log_offset=15)
+    Delivery.objects.filter(last_offset__lt=15).delete()
+    reset("5")
+    drain()
+    assert audit("default") == []
+    Delivery.objects.filter(first_offset=5).delete()
     assert [finding.kind for finding in audit("default")] == ["uncovered"]
 
 
@@ -376,6 +409,20 @@ def test_undo_restores_nothing_that_was_given_out_meanwhile(seen: Counter[int]) 
     move = reset(None, force=True)
     assert (move.position, move.target, move.restored) == (16, 20, 0)
     assert waiting() == []
+    assert audit("default") == []
+
+
+def test_undo_restores_the_rest_of_what_was_in_hand_and_given_out_in_part(
+    seen: Counter[int],
+) -> None:
+    send_many([Outgoing("orders", n) for n in range(6)])
+    sequence("default")
+    Process("mail").claim(6)
+    reset("20", force=True)
+    Process("mail").claim(3).settle(23, max_retries=5)
+    move = reset(None, force=True)
+    assert (move.position, move.target, move.restored) == (23, 26, 3)
+    assert waiting() == [15, 23, 24, 25]
     assert audit("default") == []
 
 
@@ -502,9 +549,11 @@ def in_order() -> Counter[int]:
 def test_an_ordered_group_begins_anew_at_the_target(
     in_order: Counter[int], to: str, comes: range
 ) -> None:
+    Cursor.objects.update(alone=True)  # its process had died
     reset(to)
     cursor = Cursor.objects.get()
     assert (cursor.next_offset, cursor.attempt, cursor.blocked_until) == (int(to), 1, None)
+    assert not cursor.alone
     assert audit("default") == []
     in_order.clear()
     mail(in_order, ordered=True)
