@@ -16,13 +16,14 @@ JAVA_AT_LEAST = 17
 # Spark's own variable: the Python of the jobs, where it is not that of the project.
 PYTHON = "PYSPARK_PYTHON"
 PATIENCE_SECONDS = 30
+INSTALL = "pip install 'django-ems[spark]'"
 
 
 def missing() -> str:
     """One line that says what to install; empty where nothing is missing."""
     absent = []
     if not _has_pyspark():
-        absent.append(_("pip install 'django-ems[spark]'"))
+        absent.append(INSTALL)
     version = java_version()
     if version is None or version < JAVA_AT_LEAST:
         absent.append(_("Java %d or newer (JAVA_HOME, or java on PATH)") % JAVA_AT_LEAST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -31,6 +32,9 @@ def roll_up(folder: Path, console: Console, interruption: Interruption) -> None:
     if java.missing() and OF_THE_TESTS.exists():
         os.environ.setdefault(java.PYTHON, str(OF_THE_TESTS))
     if lacking := java.missing():
+        # The project runs from its checkout.
+        here = f"{os.path.relpath(sys.executable)} -m pip install '.[spark]'"
+        lacking = lacking.replace(java.INSTALL, here)
         console.print(f"Not rolled up. {lacking}", markup=False, soft_wrap=True)
         return
     started = time.monotonic()
