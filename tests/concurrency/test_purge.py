@@ -229,6 +229,34 @@ def test_a_group_that_is_set_back_meanwhile_is_not_robbed(
     assert Cursor.objects.get().next_offset == 10
 
 
+def test_force_leaves_what_an_atomic_handler_has_locked(stream: Stream, in_thread: Threads) -> None:
+    """It is not waited for, and nobody is skipped further than the purge can go."""
+    stream.fill(10)
+    held = stream.claim(batch=4)
+    assert held
+    keep(1)
+    entered, leave = threading.Event(), threading.Event()
+
+    def atomic_handler() -> None:
+        with transaction.atomic():
+            held.settle(2, max_retries=3)
+            entered.set()
+            assert leave.wait(60)
+
+    handler = in_thread(atomic_handler)
+    assert entered.wait(60)
+    work = Purge("default", force=True)
+    with no_lock_waits():
+        (outcome,) = work.run()
+    assert (outcome.floor.offset, outcome.skipped.rows) == (0, 0)
+    assert Cursor.objects.get().next_offset == 4
+    leave.set()
+    handler.result(60)
+    (outcome,) = work.run()
+    assert (outcome.floor.offset, Message.objects.count()) == (9, 1)
+    assert audit("default") == []
+
+
 def test_two_purges_at_once_delete_each_message_once(stream: Stream, in_thread: Threads) -> None:
     stream.fill(3000)
     read(stream, 2900)

@@ -295,6 +295,28 @@ def test_a_forced_purge_goes_past_everybody_and_leaves_it_on_record():
     assert audit("default") == []
 
 
+@pytest.mark.parametrize("floor_", [3, 5, 7])
+def test_a_forced_purge_sets_an_ordered_group_free(floor_):
+    """What it has in hand ends, and it goes on with the first message that is kept."""
+    seen: list[int] = []
+    consumer("orders", group="mail", ordered=True)(lambda message: seen.append(message.body))
+    send_many([Outgoing("orders", n) for n in range(9)])
+    process = Process("mail")
+    sequence("default")
+    delivery = process.claim(batch=5)
+    assert Cursor.objects.get().open_delivery == delivery.pk
+    keep(retention_count=9 - floor_)
+    assert purge(force=True).floor.offset == floor_
+    cursor = Cursor.objects.get()
+    assert (cursor.next_offset, cursor.open_delivery, cursor.attempt) == (floor_, None, 1)
+    assert not RetryMessage.objects.exists()
+    with pytest.raises(LeaseLost):
+        delivery.settle(5, max_retries=3)
+    drain()
+    assert seen == list(range(floor_, 9))
+    assert audit("default") == []
+
+
 def test_a_forced_purge_takes_many_retries_in_steps(monkeypatch):
     monkeypatch.setattr("streams.forced.STEP", 3)
 
