@@ -407,4 +407,63 @@ MORE = [
     ),
 ]
 
-MUTANTS = [*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM, *SETTLE, *LEASES, *BROADCAST]
+PURGE = [
+    Mutant(
+        "purge-past-a-delivery",
+        "streams/floor.py",
+        "            if delivery is not None:\n",
+        "            if False:\n",
+        "tests/guarantees/test_purge.py::test_what_is_settled_of_an_open_delivery_can_go",
+    ),
+    Mutant(
+        "purge-past-a-retry",
+        "streams/floor.py",
+        "            if retry is not None:\n",
+        "            if False:\n",
+        "tests/guarantees/test_purge.py::test_an_open_delivery_and_a_retry_are_never_overtaken",
+    ),
+    Mutant(
+        "purge-without-the-lock",
+        "streams/purge.py",
+        "            locked = rows.select_for_update().get()\n",
+        "            locked = rows.get()\n",
+        "tests/concurrency/test_purge.py::test_a_group_that_is_set_back_meanwhile_is_not_robbed",
+        "mysql",
+    ),
+    Mutant(
+        "purge-by-id-alone",
+        "streams/purge.py",
+        "[id_ for id_, _offset in found], sql.BELOW)",
+        '[id_ for id_, _offset in found], "%s > %s - 10000")',
+        "tests/guarantees/test_truncate.py"
+        "::test_a_purge_that_is_overtaken_by_a_truncate_leaves_the_new_messages",
+    ),
+    Mutant(
+        "log-purged-unannounced",
+        "streams/expiry.py",
+        "            self._move_to(edge)\n",
+        "            self._cursor.log_offset = edge\n",
+        "tests/streams/test_expiry.py"
+        "::test_deliveries_of_finished_messages_are_deleted_when_they_are_old_enough",
+    ),
+    Mutant(
+        "growth-without-the-lock",
+        "streams/lifecycle.py",
+        "            list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))\n",
+        "",
+        "tests/guarantees/test_topic_lifecycle.py"
+        "::test_a_topic_that_grows_while_a_group_comes_gives_it_a_cursor",
+        "mysql",
+    ),
+    Mutant(
+        "frozen-send-to-a-deleted-topic",
+        "streams/producer.py",
+        "        if not _take_back(ids, alias):\n",
+        "        if True:\n",
+        "tests/guarantees/test_topic_lifecycle.py"
+        "::test_a_send_that_is_frozen_while_its_topic_is_deleted_raises",
+        "mysql",
+    ),
+]
+
+MUTANTS = [*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM, *SETTLE, *LEASES, *BROADCAST, *PURGE]
