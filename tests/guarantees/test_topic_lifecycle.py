@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from streams import Outgoing, conf, consumer, registry, send, send_many, topics
 from streams import removal as removing
@@ -38,7 +38,7 @@ from streams.removal import Removal
 from streams.sequencer import sequence
 from streams.subscriptions import subscribe
 from streams.testing import drain
-from tests.concurrency.locks import held_before
+from tests.concurrency.locks import held_before, wait_until_one_waits
 from tests.consuming import registered
 from tests.faults import Guillotine, Once, in_fork, statements
 from tests.rows import rows
@@ -118,6 +118,7 @@ def test_a_group_that_comes_while_a_topic_grows_has_a_cursor_everywhere(in_threa
     subscribe_to("first")
     with held_before(in_thread, statement, lambda: grow(topic, 3, "default")):
         late = in_thread(subscribe_to, "late")
+        wait_until_one_waits(connection.settings_dict["NAME"])
     late.result(30)
     assert every_group_has_every_cursor()
 
@@ -128,6 +129,7 @@ def test_a_topic_that_grows_while_a_group_comes_gives_it_a_cursor(in_thread):
     work = partial(subscribe_to, "late")
     with held_before(in_thread, "INSERT INTO `ems_cursor`", work):
         growth = in_thread(grow, topic, 4, "default")
+        wait_until_one_waits(connection.settings_dict["NAME"])
     growth.result(30)
     assert every_group_has_every_cursor()
 
