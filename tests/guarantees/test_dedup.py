@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import F
 
-from streams import Outgoing, StreamsError, send, send_many
+from streams import Outgoing, SendOutcomeUnknown, StreamsError, send, send_many
 from streams.expiry import dedup_keys
 from streams.models import DedupKey, Message, UtcNow
 from tests.rows import nothing_written
@@ -180,6 +180,16 @@ def test_producers_without_a_key_wait_for_nobody(second_connection):
             other.execute("SET SESSION innodb_lock_wait_timeout = 1")
             assert not send("orders", b"2").duplicate
             assert not send("orders", b"3", dedup_key="b8").duplicate
+
+
+@pytest.mark.mysql
+def test_a_send_of_unknown_outcome_can_be_repeated_with_its_key(proxied):
+    send("orders", b"-")
+    proxied.lose_reply_to(b"COMMIT")
+    with pytest.raises(SendOutcomeUnknown):
+        send("orders", b"1", dedup_key="a7")
+    assert send("orders", b"1", dedup_key="a7").duplicate
+    assert bodies() == [b"-", b"1"]
 
 
 @pytest.mark.mysql

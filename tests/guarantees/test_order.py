@@ -313,3 +313,33 @@ def test_an_atomic_batch_that_failed_midway_ends_once_though_the_reply_is_lost(p
     assert proxied.fired == [b"COMMIT"]
     assert (result.done, result.failed) == (2, 1)
     assert Cursor.objects.get().next_offset == 2
+
+
+@pytest.mark.mysql
+def test_the_end_of_a_delivery_whose_reply_was_lost_is_not_written_twice(proxied):
+    def handle(message):
+        if message.attempt == 1:
+            proxied.lose_reply_to(b"COMMIT")
+            raise OSError("away")
+
+    registered(handle)
+    sent(1)
+    assert drain().failed == 1
+    assert proxied.fired == [b"COMMIT"]
+    cursor = Cursor.objects.get()
+    assert (cursor.next_offset, cursor.attempt, cursor.open_delivery) == (0, 2, None)
+    advance(MINUTE)
+    assert drain().done == 1
+
+
+def test_a_redriven_message_comes_out_of_its_turn_and_moves_no_cursor():
+    handler = registered(Recorder(n1=[OSError("away"), OSError("away")]), max_retries=0)
+    sent(3)
+    drain()
+    for _redriven in range(2):
+        assert DeadMessage.objects.waiting().get().redrive()
+        drain()
+        assert Cursor.objects.get().next_offset == 3
+    assert handler.done == [0, 2, 1]
+    assert not RetryMessage.objects.exists()
+    assert audit("default") == []
