@@ -37,6 +37,7 @@ from tests.consuming import Process, consume_the_rest
 from tests.faults import Guillotine, Severed, in_fork
 from tests.hostapp.models import Handled
 from tests.processes import Spawn
+from tests.proxy import Proxy
 from tests.sessions import Session
 
 pytestmark = [
@@ -183,6 +184,24 @@ def test_a_lost_connection_repeats_nothing_that_was_done(
         if not severed.fired:
             break
     assert point > 10
+
+
+@pytest.mark.mysql
+def test_a_reset_whose_commit_was_not_confirmed_is_done_once(proxied: Proxy) -> None:
+    prepare("orders")
+    here = Reset(group("orders"), towards(Target.parse("-4")), "default", force=True)
+    proxied.lose_reply_to(b"COMMIT")
+    (move,) = here.run()
+    assert proxied.fired == [b"COMMIT"]
+    assert (move.position, move.target, len(move.fenced)) == (12, 8, 1)
+    assert Cursor.objects.get().next_offset == 8
+    undo = Reset(group("orders"), None, "default", force=True)
+    proxied.lose_reply_to(b"COMMIT")
+    (move,) = undo.run()
+    assert proxied.fired == [b"COMMIT", b"COMMIT"]
+    assert (move.position, move.target, move.restored) == (8, 12, 3)
+    assert Cursor.objects.get().next_offset == 12
+    assert audit("default") == []
 
 
 @pytest.mark.mysql
