@@ -68,10 +68,10 @@ def test_where_all_is_well_nothing_is_said_but_ok() -> None:
 
 
 def test_a_migration_that_has_not_run_is_an_error_and_nothing_more_is_asked() -> None:
-    MigrationRecorder(connection).record_unapplied("ems", "0001_initial")
+    MigrationRecorder(connection).record_unapplied("ems", "0002_streaming")
     (found,) = examine("default")
     assert (found.level, found.name) == (ERROR, "schema")
-    assert "ems.0001_initial" in found.text
+    assert "ems.0002_streaming" in found.text
     assert "manage.py migrate --database default" in found.hint
     assert ready("default") == [found]
 
