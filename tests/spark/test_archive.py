@@ -162,11 +162,18 @@ def test_of_two_runs_at_a_time_one_is_refused(spark: Any, config: Config) -> Non
 def test_archive_then_purge_then_replay_gives_back_every_message(
     spark: Any, config: Config
 ) -> None:
+    from streams.purge import Purge
+
     partition = history()
     expected = content(offset__lt=10)
+    Topic.objects.update(retention_count=2)
+    Purge("default").run()
+    assert Message.objects.count() == 15  # nothing is in the archive yet
     run(spark, config)
-    Message.objects.filter(partition=partition, offset__lt=10).delete()
-    Partition.objects.filter(pk=partition.pk).update(first_offset=10)
+    Purge("default").run()
+    partition.refresh_from_db()
+    assert partition.first_offset == 10  # today is not in the archive
+    assert not Message.objects.filter(offset__lt=10).exists()
     assert "10 messages sent" in replay(spark, config)
     assert content(offset=None) == expected
     sequence("default")
