@@ -149,4 +149,4 @@ def wait_for(condition: Callable[[], object], timeout: float = PATIENCE_SECONDS)
     while not condition():
         if time.monotonic() > limit:
             raise AssertionError("it never happened")
-        time.sleep(0.02)
+        time.sleep(0.01)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.demo.test_demo import DEMO, processes_of, run
-from tests.processes import PATIENCE_SECONDS, Child
+from tests.processes import PATIENCE_SECONDS, Child, wait_for
 
 __all__ = ["run"]  # the fixture
 pytestmark = pytest.mark.slow
@@ -60,15 +59,8 @@ def test_interrupted_while_spark_is_at_work_nothing_is_left_behind(
 ) -> None:
     demo = run(*DEMO, "--flights", "3")
     demo.expect("Audit of")
-    wait_until(lambda: any("sparkjobs" in line for line in processes_of(tmp_path)))
+    wait_for(lambda: any("sparkjobs" in line for line in processes_of(tmp_path)))
     demo.send_signal(signal.SIGINT)
     assert demo.wait() == 128 + signal.SIGINT
-    wait_until(lambda: processes_of(tmp_path) == [])
+    wait_for(lambda: processes_of(tmp_path) == [])
     assert not list((tmp_path / "stage").iterdir())
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    limit = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.05)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from functools import partial
 from itertools import count
 from urllib.parse import urlsplit
 
@@ -35,6 +36,7 @@ from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, consume_the_rest
 from tests.faults import Relay, Severed, in_fork, kill_other_connections
 from tests.hostapp.models import Handled, Order
+from tests.processes import wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -44,13 +46,6 @@ pytestmark = [
 COMMIT = b"COMMIT"
 CLAIM = b"INSERT INTO `ems_topic_group_log`"
 SETTLE = b"UPDATE `ems_topic_group_log`"
-
-
-def wait_for(condition, seconds=30):
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        time.sleep(0.01)
 
 
 # -- lost replies ------------------------------------------------------------------------------
@@ -342,6 +337,10 @@ def handled():
     return Handled.objects.filter(group="mail").values("offset").distinct().count()
 
 
+def more_than(count: int) -> bool:
+    return bool(handled() > count)
+
+
 @pytest.mark.mysql
 def test_a_consumer_survives_that_all_its_connections_are_killed(
     spawn, second_connection, ems_settings
@@ -351,7 +350,7 @@ def test_a_consumer_survives_that_all_its_connections_are_killed(
     child = spawn(WORKING, "--threads", "3")
     for round_ in range(1, 6):
         send_many([Outgoing("orders", n) for n in range(40)])
-        wait_for(lambda round_=round_: handled() > 40 * (round_ - 1))
+        wait_for(partial(more_than, 40 * (round_ - 1)))
         kill_other_connections(session)
     wait_for(lambda: handled() == 200)
     wait_for(lambda: not Delivery.objects.open().exists())

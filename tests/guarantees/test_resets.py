@@ -36,7 +36,7 @@ from streams.testing import drain
 from tests.consuming import Process, consume_the_rest
 from tests.faults import Guillotine, Severed, in_fork
 from tests.hostapp.models import Handled
-from tests.processes import Spawn
+from tests.processes import Spawn, wait_for
 from tests.proxy import Proxy
 from tests.sessions import Session
 
@@ -266,7 +266,7 @@ def test_consumers_that_run_and_die_lose_nothing_to_resets(
         reset("orders", to)
         if round_ == 6:
             consumers[0].kill()
-        wait_until(lambda before=before: Handled.objects.count() > before + 5)  # type: ignore[misc]
+        wait_for(lambda before=before: Handled.objects.count() > before + 5)  # type: ignore[misc]
         assert [str(f) for f in audit("default") if f.kind != "unended"] == []
     consumers[1].terminate()
     consumers[1].wait()
@@ -279,12 +279,3 @@ def test_consumers_that_run_and_die_lose_nothing_to_resets(
     assert times == Counter(range(300))
     assert not RetryMessage.objects.exists()
     assert audit("default") == []
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    import time
-
-    limit = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        time.sleep(0.02)

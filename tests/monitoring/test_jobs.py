@@ -8,7 +8,6 @@ import re
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
@@ -22,7 +21,7 @@ from monitoring.schedule import SCHEDULE
 from streams.conf import settings
 from streams.doctor import OK, examine
 from streams.schedule import of_all_apps
-from tests.processes import PATIENCE_SECONDS, Spawn
+from tests.processes import Spawn, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -82,13 +81,6 @@ def is_gone(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] == "Z"
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
-
-
 def test_a_job_is_told_its_database_by_a_file_that_is_gone_afterwards(script) -> None:
     lines: list[str] = []
     assert jobs.run("traffic", ["--dry-run"], "default", seconds=7, say=lines.append) == 0
@@ -141,7 +133,7 @@ def test_whatever_happens_here_the_job_and_its_children_are_ended(script) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         jobs.run("rollup", ["stay"], "default", seconds=60, say=say)
-    wait_until(lambda: is_gone(pids[0]))
+    wait_for(lambda: is_gone(pids[0]))
 
 
 def test_a_command_that_is_terminated_ends_its_job(spawn: Spawn, script) -> None:
@@ -150,7 +142,7 @@ def test_a_command_that_is_terminated_ends_its_job(spawn: Spawn, script) -> None
     pid = int(child.expect("staying").split()[1])
     child.terminate()
     assert child.wait() == 128 + 15
-    wait_until(lambda: is_gone(pid))
+    wait_for(lambda: is_gone(pid))
     assert not path.exists()
 
 

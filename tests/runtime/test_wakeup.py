@@ -9,6 +9,7 @@ import pytest
 
 from streams.runtime import wakeup
 from streams.runtime.wakeup import Announcer
+from tests.processes import wait_for
 
 
 class FakeRedis:
@@ -31,13 +32,6 @@ def redis(monkeypatch):
     fake = FakeRedis()
     monkeypatch.setattr(wakeup, "_redis", lambda: fake)
     return fake
-
-
-def wait_for(condition):
-    limit = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        time.sleep(0.005)
 
 
 def test_an_announcement_is_published(redis):

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 from monitoring import jobs
 from monitoring.models import Position, Run, Traffic
-from tests.processes import PATIENCE_SECONDS
+from tests.processes import wait_for
 from tests.spark import traffic_of_a_day as day
 from tests.spark.test_rollups import Roll, traffic_rows
 
@@ -56,20 +55,13 @@ def kill(process: subprocess.Popen[str]) -> None:
         process.communicate()
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    limit = time.monotonic() + PATIENCE_SECONDS * 3
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
-
-
 # A session takes five seconds to start, and a minute where much else is at work.
 @pytest.mark.timeout(400)
 def test_a_killed_job_leaves_nothing_and_the_next_catches_up(start: Start, roll: Roll) -> None:
     day.make(messages=20, topics=("orders",))
     process = start("traffic")
     # It has begun its window, and reads.
-    wait_until(lambda: Run.objects.filter(job="traffic", state="running").exists())
+    wait_for(lambda: Run.objects.filter(job="traffic", state="running").exists(), timeout=180)
     kill(process)
     assert not Position.objects.exists()
     assert not Traffic.objects.exists()
