@@ -93,7 +93,9 @@ def _hold(slot: DedupSlot, using: str) -> Holder:
     for _try in range(TRIES):
         for pk, message_id, partition, valid in sql.fetch(using, statement, [slot.topic_id]):
             return Holder(pk, message_id if valid else None, partition)
-        _make_sure(slot, using)
+        # Purged while we waited for it, and its place may be locked by us now: another connection
+        # would wait for this one.
+        _insert(slot, using)
     raise RuntimeError("the row of a dedup key is deleted as soon as it is written")
 
 
@@ -104,13 +106,17 @@ def _make_sure(slot: DedupSlot, using: str) -> None:
     def insert() -> None:
         # Looked up first: an INSERT would wait for whoever has locked the row.
         if not sql.fetch(using, find, [slot.topic_id]):
-            statement = sql.insert_dedup(connections[using].vendor, slot.key_hash)
-            sql.execute(using, statement, [slot.topic_id])
+            _insert(slot, using)
 
     if not supports_other_connections(using) or in_test_case(using) or not in_transaction(using):
         insert()
     elif sees_the_past(using) or not sql.fetch(using, find, [slot.topic_id]):
         elsewhere(using, insert)
+
+
+def _insert(slot: DedupSlot, using: str) -> None:
+    statement = sql.insert_dedup(connections[using].vendor, slot.key_hash)
+    sql.execute(using, statement, [slot.topic_id])
 
 
 def take(holder: Holder, message_id: int, partition: int, window: timedelta, using: str) -> None:

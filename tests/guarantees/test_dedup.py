@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from datetime import timedelta
 
 import pytest
@@ -220,6 +221,29 @@ def test_a_new_key_waits_for_nobody_whatever_the_isolation(level, isolation_leve
         assert not send("orders", b"1", dedup_key="a7").duplicate
         assert send("orders", b"1", dedup_key="a7").duplicate
         assert not send("orders", b"1", dedup_key="b8").duplicate
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("level", ["read committed", "repeatable read"])
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_key_that_is_purged_while_it_is_waited_for_is_free(
+    in_transaction, level, isolation_level, in_thread
+):
+    isolation_level(level)
+    send("orders", b"1", dedup_key="a7")
+    pass_time(timedelta(hours=2))
+
+    def late():
+        with transaction.atomic() if in_transaction else nullcontext():
+            return send("orders", b"2", dedup_key="a7").duplicate
+
+    with transaction.atomic():
+        DedupKey.objects.all().delete()
+        waiting = in_thread(late)
+        _wait_for_lock_waits(1)
+    assert waiting.result(20) is False
+    assert send("orders", b"3", dedup_key="a7").duplicate
+    assert bodies() == [b"1", b"2"]
 
 
 def _wait_for_lock_waits(count: int) -> None:
