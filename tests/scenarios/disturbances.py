@@ -170,6 +170,7 @@ def everything(stage: Stage) -> Iterator[float]:
                 stage.say(f"{process.name} had ended with status {process.status}")
                 process.start()
     _operate(stage, "ems_groups", "resume", "Group2")
+    stage.end_producers()
 
 
 def _the_last(seconds: float) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class Stage:
         if cast == "order":
             self._cast_in_order(2_000 if full else 150)
         if cast == "everything":
-            self._cast_all(10_000 if full else 300)
+            self._cast_all(5_000 if full else 300)
         self.beat = fleet.beat(self.folder)
         self._extra: list[Process] = [self.beat]
         self._started = time.monotonic()
@@ -89,6 +89,13 @@ class Stage:
         process.start()
         self._extra.append(process)
         return process
+
+    def end_producers(self) -> None:
+        """Enough: wherever they are, what they have committed is what was sent."""
+        for process in self.producers:
+            process.kill()
+        self._extra += self.producers
+        self.producers = []
 
     def crash(self, server: Any) -> None:
         server.process.kill()
