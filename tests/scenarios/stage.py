@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import Error, connection
 
+from streams.lifecycle import create
 from streams.models import Cursor, Delivery, Message, RetryMessage, Topic
 from tests.scenarios import fleet
 from tests.scenarios.disturbances import Disturbance
@@ -63,7 +64,7 @@ class Stage:
     def _cast_all(self, n: int) -> None:
         Topic.objects.create(name="A", retention_consumed=True)
         Topic.objects.create(name="B", retention_consumed=True)
-        Topic.objects.create(name="O")
+        create("O", PARTITIONS, "default")
         self.producers += [self._producer(f"P{i}", f"O={n}") for i in range(3, 7)]
         self.consumers += [
             fleet.consumer("C4", self.folder, "Group4", "Order"),
@@ -71,9 +72,7 @@ class Stage:
         ]
 
     def _cast_in_order(self, n: int) -> None:
-        topic = Topic.objects.create(name="O")
-        for number in range(1, PARTITIONS):
-            topic.partitions.create(number=number)
+        create("O", PARTITIONS, "default")
         self.producers = [self._producer(f"P{i}", f"O={n}") for i in range(1, 9)]
         self.consumers = [fleet.consumer(f"C{i}", self.folder, "Order") for i in range(1, 5)]
 
