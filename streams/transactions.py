@@ -6,7 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TypeVar
 
 from django.db import Error, InterfaceError, OperationalError, connections, transaction
@@ -96,8 +96,11 @@ def short_lock_waits(using: str, seconds: int) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(Error), connection.cursor() as cursor:  # or the connection is gone
-            cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", [before])
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", [before])
+        except Error:
+            connection.close()  # it is gone, or of an unknown state: the next use opens another
 
 
 def error_number(error: BaseException) -> int | None:
