@@ -23,6 +23,9 @@ class Process:
         self.kills = 0
 
     def start(self) -> None:
+        """Start it, unless it runs."""
+        if self._popen is not None and self.status is None:
+            return
         with self._log.open("ab") as log:
             self._popen = subprocess.Popen(
                 [sys.executable, "-u", *self._words],
