@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams.models import Consumer, Cursor, Message, RetryMessage
+from streams.models import Cursor, Message, RetryMessage
 from streams.replays import Span, cancel, replays, start
 from streams.reset import Reset, towards
 from streams.targets import Target
@@ -17,10 +17,9 @@ pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
 
 @pytest.mark.parametrize("to", ["earliest", "latest", "-100"])
 def test_a_reset_and_its_undo_read_their_own_rows_only(seeded: Seed, to: str) -> None:
-    Consumer.objects.all().delete()
     with explained() as statements:
-        Reset(seeded.group, towards(Target.parse(to)), "default").run()
-        Reset(seeded.group, None, "default").run()
+        Reset(seeded.group, towards(Target.parse(to)), "default", force=True).run()
+        Reset(seeded.group, None, "default", force=True).run()
     statements.assert_sound()
     for locking in (s for s in statements if "FOR UPDATE" in s.sql):
         # Rows of others that such a statement reads, it would lock or wait for.
@@ -29,10 +28,9 @@ def test_a_reset_and_its_undo_read_their_own_rows_only(seeded: Seed, to: str) ->
 
 
 def test_the_retries_that_a_reset_takes_are_named_by_key(seeded: Seed) -> None:
-    Consumer.objects.all().delete()
     RetryMessage.objects.filter(offset__lt=LOG // 4).delete()
     with explained() as statements:
-        Reset(seeded.group, towards(Target.parse("earliest")), "default").run()
+        Reset(seeded.group, towards(Target.parse("earliest")), "default", force=True).run()
     taken = statements.only("DELETE", "ems_retry_msg")
     assert taken.indexes == ["ems_retry_msg.PRIMARY"]
     recorded = statements.only("INSERT INTO `ems_topic_group_log`")
@@ -61,8 +59,7 @@ def test_a_replay_is_begun_shown_and_cancelled_by_key(seeded: Seed) -> None:
 
 
 def test_the_trace_finds_a_long_skip_among_few(seeded: Seed) -> None:
-    Consumer.objects.all().delete()
-    Reset(seeded.group, towards(Target.parse("latest")), "default").run()
+    Reset(seeded.group, towards(Target.parse("latest")), "default", force=True).run()
     partition = Cursor.objects.get(group=seeded.group).partition
     message = Message.objects.select_related("partition").get(partition=partition, offset=LOG - 1)
     with explained() as statements:
