@@ -126,11 +126,9 @@ class Handling:
                 error = self._call(message)
                 if error is not None:
                     failures.append(Failure(message.offset, error))
-                if failures and self._ordered:
-                    self._settle(after, failures)
-                    failures = []
                 checkpoint = time.monotonic() - self._settled > CHECKPOINT_SECONDS
-                if checkpoint or after > self.delivery.last_offset:
+                ends = after > self.delivery.last_offset or (failures and self._ordered)
+                if checkpoint or ends:
                     self._settle(after, failures)
                     failures = []
             if self.delivery.progress > self.delivery.last_offset:
@@ -288,15 +286,14 @@ class Handling:
         self.outcome.failed += len(failures)
         self.outcome.done += len(span) - missing - passed - len(failures) - len(unread)
         for failure in failures:
-            attempt = self.delivery.attempt
-            self.outcome.dead += failure.is_final(attempt, self.limits.max_retries)
+            self.outcome.dead += failure.is_final(self.delivery.attempt, self.limits.max_retries)
             self.outcome.errors.append(failure.error)
             logger.warning(
                 "%s failed on %s offset %d, attempt %d: %s",
                 self.registration.name,
                 self.registration.topic,
                 failure.offset,
-                attempt,
+                self.delivery.attempt,
                 describe(failure.error),
                 exc_info=failure.error,
             )

@@ -334,8 +334,8 @@ ORDERED = [
     Mutant(
         "overtaking-what-failed",
         "streams/runtime/handling.py",
-        "                if failures and self._ordered:\n",
-        "                if False:\n",
+        " or (failures and self._ordered)\n",
+        "\n",
         f"{ORDER}::test_what_comes_after_a_failed_message_waits_for_it",
     ),
     Mutant(
