@@ -48,7 +48,7 @@ def seconds(field: str, description: Any) -> Column:
         value = getattr(row, field)
         if value is None:
             return UNKNOWN
-        return f"{value:.3f} s" if value < 60 else duration(timedelta(seconds=value))
+        return f"{value:.3f}\N{NO-BREAK SPACE}s" if value < 60 else duration(timedelta(seconds=value))
 
     show.__name__ = field
     return show
@@ -59,7 +59,7 @@ def share(field: str, description: Any) -> Column:
 
     @column(description)
     def show(row: Any) -> str:
-        return f"{100 * getattr(row, field):.1f} %"
+        return f"{100 * getattr(row, field):.1f}\N{NO-BREAK SPACE}%"
 
     show.__name__ = field
     return show

@@ -26,6 +26,13 @@ MEANINGS = {
 }
 
 
+class _ValueField(forms.JSONField):
+    """Empty where there is no value yet, not ``null``."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return "" if value is None else super().prepare_value(value)
+
+
 @admin.register(SystemConfig)
 class SystemConfigAdmin(StreamsAdmin):
     """Run-time settings. A row overrides a default, everywhere within 5 seconds."""
@@ -34,7 +41,9 @@ class SystemConfigAdmin(StreamsAdmin):
     ordering = ("name",)
     sortable_by = ()
     fields = ("name", "value")
-    formfield_overrides = {models.JSONField: {"widget": forms.TextInput}}
+    formfield_overrides = {
+        models.JSONField: {"form_class": _ValueField, "widget": forms.TextInput}
+    }
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         return ("name",) if obj else ()

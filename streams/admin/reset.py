@@ -84,14 +84,16 @@ def _number(text: str) -> int | None:
 
 def _page(admin: Any, request: HttpRequest, group: ConsumerGroup, **more: Any) -> HttpResponse:
     request.current_app = admin.admin_site.name
-    cursors = Cursor.objects.using(database()).filter(group=group.pk, replay=0)
+    rows = Cursor.objects.using(database()).filter(group=group.pk, replay=0)
+    cursors = list(rows.select_related("partition__topic").order_by("partition__number"))
     context = {
         **admin.admin_site.each_context(request),
         "title": _("Reset a group"),
         "opts": admin.opts,
         "media": admin.media,
         "group": group,
-        "cursors": cursors.select_related("partition__topic").order_by("partition__number"),
+        "cursors": cursors,
+        "was_reset": any(cursor.previous_offset is not None for cursor in cursors),
         "live": group.clients.using(database()).live().count(),
         "to": request.POST.get("to", ""),
         "partition": request.POST.get("partition", ""),

@@ -41,6 +41,10 @@ def test_a_value_that_cannot_be_is_refused(db, as_role, name, value, problem):
     assert not LogEntry.objects.exists()
 
 
+def test_a_new_setting_has_no_value_yet(db, as_role):
+    assert "null" not in as_role("operator").get(ADD).text
+
+
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [

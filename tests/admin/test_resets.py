@@ -115,8 +115,10 @@ def test_a_group_with_live_consumers_is_reset_only_with_a_tick(world, as_role):
 def test_a_reset_is_undone(world, as_role):
     client = as_role("operator")
     assert "has not been reset" in page(client, "reset", world.slow, undo="1").text
+    assert "undoing" not in page(client, "reset", world.slow).text  # nothing to undo yet
     waiting = list(RetryMessage.objects.filter(group=world.slow).values_list("offset", "attempt"))
     confirm(client, "reset", world.slow, page(client, "reset", world.slow, to="0"))
+    assert "undoing" in page(client, "reset", world.slow).text
     shown = page(client, "reset", world.slow, undo="1")
     assert "5 skipped, retries as before: 2" in shown.text
     confirm(client, "reset", world.slow, shown)
