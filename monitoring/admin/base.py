@@ -48,7 +48,9 @@ def seconds(field: str, description: Any) -> Column:
         value = getattr(row, field)
         if value is None:
             return UNKNOWN
-        return f"{value:.3f}\N{NO-BREAK SPACE}s" if value < 60 else duration(timedelta(seconds=value))
+        if value >= 60:
+            return duration(timedelta(seconds=value))
+        return f"{value:.3f}\N{NO-BREAK SPACE}s"
 
     show.__name__ = field
     return show
