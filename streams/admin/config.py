@@ -41,9 +41,7 @@ class SystemConfigAdmin(StreamsAdmin):
     ordering = ("name",)
     sortable_by = ()
     fields = ("name", "value")
-    formfield_overrides = {
-        models.JSONField: {"form_class": _ValueField, "widget": forms.TextInput}
-    }
+    formfield_overrides = {models.JSONField: {"form_class": _ValueField, "widget": forms.TextInput}}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         return ("name",) if obj else ()
