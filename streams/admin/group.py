@@ -183,9 +183,8 @@ class ConsumerGroupAdmin(StreamsAdmin):
 
     @admin.display(description=_("mode"))
     def kind(self, row: ConsumerGroup) -> str:
-        if row.mode == Mode.BROADCAST:
-            return _t("broadcast")
-        return _t("ordered") if row.ordered else _t("cluster")
+        kinds = {"broadcast": _t("broadcast"), "ordered": _t("ordered"), "cluster": _t("cluster")}
+        return kinds[row.kind]
 
     @admin.display(description=_("state"))
     def state(self, row: Any) -> Any:

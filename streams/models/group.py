@@ -79,6 +79,11 @@ class ConsumerGroup(models.Model):
     def __str__(self) -> str:
         return f"{self.name} on {self.topic}"
 
+    @property
+    def kind(self) -> str:
+        """``broadcast``, ``ordered`` or ``cluster``."""
+        return "ordered" if self.ordered else self.mode
+
     def contents(self) -> dict[str, int]:
         """How many rows of each kind the group has: what forgetting it would delete."""
         return {

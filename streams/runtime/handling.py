@@ -289,9 +289,10 @@ class Handling:
             self.outcome.dead += failure.is_final(self.delivery.attempt, self.limits.max_retries)
             self.outcome.errors.append(failure.error)
             logger.warning(
-                "%s failed on %s offset %d, attempt %d: %s",
+                "%s failed on %s/%d@%d, attempt %d: %s",
                 self.registration.name,
                 self.registration.topic,
+                self.delivery.partition.number,
                 failure.offset,
                 self.delivery.attempt,
                 describe(failure.error),

@@ -89,6 +89,13 @@ def test_groups_are_listed_with_their_lag(parsed: Callable[..., Any]) -> None:
     }
 
 
+def test_that_a_group_is_ordered_is_said(parsed: Callable[..., Any]) -> None:
+    consumer("orders", group="ledger", ordered=True)(print)
+    send("orders", 1)
+    drain()
+    assert [row["mode"] for row in parsed("ems_groups", "list")] == ["ordered"]
+
+
 def test_the_state_of_a_group_is_that_of_its_consumers(parsed: Callable[..., Any]) -> None:
     groups("orders")
     group = ConsumerGroup.objects.get()

@@ -232,7 +232,7 @@ def test_a_failure_is_logged_with_its_place_and_the_rest_goes_on(client, read):
     send("prices", "fails")
     send_prices(1)
     text = client("--drain").succeed()
-    assert "failed on prices/0 offset 1, and goes on: ValueError: no" in text
+    assert "failed on prices/0@1, and goes on: ValueError: no" in text
     assert "2 handled, 1 failed" in text
     assert read() == [0, 1, 2]
 

@@ -57,6 +57,14 @@ def drain_to_the_end():
         advance(DAY)
 
 
+def test_the_log_names_the_place_of_what_failed(caplog):
+    fail_with(ValueError("no"))
+    send("orders", 1)
+    drain("mail")
+    (record,) = [r for r in caplog.records if "failed on" in r.getMessage()]
+    assert "failed on orders/0@0, attempt 1: ValueError: no" in record.getMessage()
+
+
 # -- the ladder --------------------------------------------------------------------------------
 
 

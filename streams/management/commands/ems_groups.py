@@ -56,7 +56,7 @@ class Command(ResetVerb, ReplayVerbs):
                 (
                     lag.group.name,
                     lag.group.topic.name,
-                    lag.group.mode,
+                    lag.group.kind,
                     _state(lag),
                     lag.consumers,
                     lag.behind,

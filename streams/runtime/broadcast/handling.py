@@ -65,7 +65,7 @@ class BroadcastHandling(Handling):
         for failure in failures:
             self.outcome.errors.append(failure.error)
             logger.error(
-                "%s failed on %s/%d offset %d, and goes on: %s",
+                "%s failed on %s/%d@%d, and goes on: %s",
                 self.registration.name,
                 self.registration.topic,
                 self.delivery.partition.number,

@@ -113,7 +113,7 @@ class Reader:
         known, since = self._absent.get(row.number, (None, 0.0))
         if known != offset:
             logger.error(
-                "%s: the message at %s/%d offset %d cannot be read; looking again for %d s",
+                "%s: the message %s/%d@%d cannot be read; looking again for %d s",
                 *(self._group.name, self._topic, row.number, offset, ABSENT_SECONDS),
             )
             self._absent[row.number] = (offset, time.monotonic())

@@ -70,7 +70,7 @@ def test_what_fails_is_logged_and_the_position_moves_on(start, caplog, error):
     assert seen == [0, 1, 2]
     assert offsets() == {0: 3}
     (record,) = [r for r in caplog.records if r.levelno == logging.ERROR]
-    assert "failed on prices/0 offset 1, and goes on" in record.getMessage()
+    assert "failed on prices/0@1, and goes on" in record.getMessage()
     assert record.exc_info[1] is error
     for model in (Delivery, RetryMessage, DeadMessage):
         assert not model.objects.exists()
@@ -120,7 +120,7 @@ def test_a_batch_handler_may_say_which_have_failed(start, caplog):
     send_prices(*range(4))
     client.run_until_idle()
     assert "3 handled, 1 failed" in client.feed.report()
-    assert "prices/0 offset 1" in caplog.text
+    assert "prices/0@1" in caplog.text
 
 
 def test_a_batch_that_fails_is_passed_whole(start):

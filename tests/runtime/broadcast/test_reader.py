@@ -278,7 +278,7 @@ def test_messages_that_are_gone_are_waited_for_and_then_passed_over_aloud(
     client.run_until_idle()
     assert bodies(seen) == [0, 1, 2]
     assert missed(caplog) == [
-        "cache: the message at prices/0 offset 3 cannot be read; looking again for 10 s"
+        "cache: the message prices/0@3 cannot be read; looking again for 10 s"
     ]
     assert not client.feed.reader.behind({Partition.objects.get().pk: 12})
     monkeypatch.setattr(readers, "ABSENT_SECONDS", 0.0)
