@@ -1,8 +1,8 @@
 """Fixtures for all tests, and which tests run on which database.
 
 Markers (pyproject.toml): ``mysql`` needs MySQL or MariaDB, ``redis`` a Redis, ``spark`` pyspark and
-Java, ``any_database`` one leg of the three; ``bench`` is left out unless ``-m`` names it. What
-cannot run here is deselected, which pytest reports, not skipped.
+Java; ``any_database`` runs on one of the three, ``one_server`` not on MariaDB; ``bench`` is left
+out unless ``-m`` names it. What cannot run here is deselected, which pytest reports, not skipped.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         absent.add("spark")
     if os.environ.get("EMS_TEST_DB", "sqlite") != "sqlite":
         absent.add("any_database")
+    if os.environ.get("EMS_TEST_DB") == "mariadb":
+        absent.add("one_server")
     if "bench" not in str(config.getoption("markexpr")):
         absent.add("bench")
     left_out = [item for item in items if absent & {mark.name for mark in item.iter_markers()}]

@@ -65,7 +65,7 @@ def test(options: argparse.Namespace) -> int:
 
 def test_fast(options: argparse.Namespace) -> int:
     """run what is quick, on SQLite only"""
-    quick = ["-m", "not slow and not e2e and not bench"]
+    quick = ["-m", "not slow and not bench"]
     env = {"EMS_TEST_DB": "sqlite"}
     return run(environments.light(), "-m", "pytest", "-q", *quick, *options.rest, env=env)
 

@@ -17,11 +17,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
+import pytest
 from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from tests.sessions import Session
+
+
+def strides(some: int, all_: int = 1) -> pytest.MarkDecorator:
+    """The test breaks something at every n-th statement, ``stride``.
+
+    Some of the statements on each database; all of them, which takes long, not on MariaDB.
+    """
+    slow = pytest.param(all_, marks=[pytest.mark.slow, pytest.mark.one_server])
+    return pytest.mark.parametrize("stride", [some, slow])
 
 
 class Guillotine:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.processes import SET_UP, Child
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_database]
 
 # Ten flights, handled by all groups; then one thing after the other is damaged and mended.
 SCENE = """\

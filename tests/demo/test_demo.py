@@ -20,7 +20,7 @@ import pytest
 from tests.demo.terminal import Terminal
 from tests.processes import PATIENCE_SECONDS, ROOT, Child
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_database]
 
 # Spark, where it is there, takes most of it.
 DEMO_SECONDS = 240

@@ -14,7 +14,7 @@ from tests.demo.test_demo import DEMO, processes_of, run
 from tests.processes import PATIENCE_SECONDS, Child, wait_for
 
 __all__ = ["run"]  # the fixture
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_database]
 
 # A session takes five seconds to start, and a minute where much else is at work.
 SPARK_SECONDS = 400

@@ -19,7 +19,7 @@ from streams.maintenance import sweep
 from streams.models import Cursor, DeadMessage, Delivery, RetryMessage
 from streams.testing import advance
 from tests.consuming import LONG_AFTER, Process, consume_the_rest
-from tests.faults import Guillotine, in_fork
+from tests.faults import Guillotine, in_fork, strides
 from tests.hostapp.models import Handled
 
 pytestmark = [
@@ -93,7 +93,7 @@ def assert_nothing_is_lost(name, *, batch, atomic):
             assert not times[offset], (body, times)
 
 
-@pytest.mark.parametrize("stride", [31, pytest.param(1, marks=pytest.mark.slow)])
+@strides(31)
 @pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])
 @pytest.mark.parametrize("batch", [False, True], ids=["one", "batch"])
 @pytest.mark.timeout(400)

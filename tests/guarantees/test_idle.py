@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.mysql,
     pytest.mark.redis,
+    pytest.mark.one_server,
     pytest.mark.slow,
 ]
 

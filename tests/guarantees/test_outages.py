@@ -34,7 +34,7 @@ from streams.runtime.worker import AFTER_ERROR_SECONDS
 from streams.sequencer import sequence
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, consume_the_rest
-from tests.faults import Relay, Severed, in_fork, kill_other_connections
+from tests.faults import Relay, Severed, in_fork, kill_other_connections, strides
 from tests.hostapp.models import Handled, Order
 from tests.processes import wait_for
 
@@ -279,7 +279,7 @@ def handle_one(message):
 
 
 @pytest.mark.mysql
-@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
+@strides(13)
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])
 @pytest.mark.timeout(400)

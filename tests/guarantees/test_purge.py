@@ -30,7 +30,7 @@ from streams.purge import Purge
 from streams.sequencer import sequence
 from streams.testing import advance, drain
 from tests.consuming import Process, consume_the_rest
-from tests.faults import Guillotine, in_fork
+from tests.faults import Guillotine, in_fork, strides
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -363,7 +363,7 @@ def test_what_was_redriven_reads_its_letter_after_the_message_is_purged():
     assert audit("default") == []
 
 
-@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
+@strides(5)
 def test_a_purge_may_be_killed_between_any_two_statements(monkeypatch, stride):
     monkeypatch.setattr(purging, "BATCH", 3)
     for point in count(1, stride):
@@ -391,7 +391,7 @@ def purge_until_killed(topic, point):
     Purge("default").run(topic)
 
 
-@pytest.mark.parametrize("stride", [19, pytest.param(3, marks=pytest.mark.slow)])
+@strides(19, 3)
 def test_a_forced_purge_may_be_killed_between_any_two_statements(monkeypatch, stride):
     monkeypatch.setattr("streams.forced.STEP", 2)
     for point in count(1, stride):

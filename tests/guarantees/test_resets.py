@@ -34,7 +34,7 @@ from streams.sequencer import sequence
 from streams.targets import Target
 from streams.testing import drain
 from tests.consuming import Process, consume_the_rest
-from tests.faults import Guillotine, Severed, in_fork
+from tests.faults import Guillotine, Severed, in_fork, strides
 from tests.hostapp.models import Handled
 from tests.processes import Spawn, wait_for
 from tests.proxy import Proxy
@@ -128,7 +128,7 @@ def killed(work: Callable[[str], object], name: str, point: int) -> None:
     work(name)
 
 
-@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.slow)])
+@strides(11)
 @ORDERED
 @pytest.mark.parametrize("what", WORKS)
 @pytest.mark.timeout(400)
@@ -164,7 +164,7 @@ def clean() -> None:
 
 @pytest.mark.mysql
 @pytest.mark.parametrize("done", [False, True], ids=["lost before", "lost after"])
-@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
+@strides(5)
 def test_a_lost_connection_repeats_nothing_that_was_done(
     second_connection: Callable[[], Session], done: bool, stride: int
 ) -> None:

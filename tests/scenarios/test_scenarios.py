@@ -26,9 +26,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.mysql,
     pytest.mark.redis,
+    pytest.mark.one_server,
     pytest.mark.timeout(400),
-    # It brings its own servers: once is enough.
-    pytest.mark.skipif(os.environ.get("EMS_TEST_DB") == "mariadb", reason="played on MySQL"),
 ]
 
 

@@ -16,7 +16,11 @@ from streams import Outgoing, send_many
 from streams.models import Access, Message, Partition, Topic
 from streams.sequencer import sequence
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+    pytest.mark.one_server,
+]
 
 TODAY = datetime.now(UTC).date()
 DAYS = [TODAY - timedelta(days=back) for back in (2, 1, 0)]

@@ -17,7 +17,11 @@ from tests.spark import traffic_of_a_day as day
 from tests.spark.test_process import ROOT
 from tests.spark.test_rollups import Roll, assert_end_to_end, consumption_rows, traffic_rows
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+    pytest.mark.one_server,
+]
 
 FLIGHTS = ROOT / "fixtures" / "flights.csv.gz"
 

@@ -19,7 +19,11 @@ from tests.processes import wait_for
 from tests.spark import traffic_of_a_day as day
 from tests.spark.test_rollups import Roll, traffic_rows
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+    pytest.mark.one_server,
+]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -22,7 +22,11 @@ from streams.models import (
 from streams.sequencer import sequence
 from streams.testing import advance, drain
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+    pytest.mark.one_server,
+]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from streams.sequencer import sequence
 from tests.hostapp.models import Handled
 from tests.processes import Spawn
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_server]
 
 
 def sent(topic: str, messages: int) -> None:
