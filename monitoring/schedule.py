@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from streams.schedule import entries
+
 EVERY = {"rollup": 60.0}
 # A run has so long: the first one of an old installation has much to catch up with. Until it has
 # ended, those that begin later find it at work, and leave.
@@ -15,16 +17,7 @@ SECONDS = 3600
 
 def schedule(using: str | None = None) -> dict[str, dict[str, Any]]:
     """The entries for the streams on the alias ``using``, by default ``EMS["DATABASE"]``."""
-    name = f"ems-{using}" if using else "ems"
-    return {
-        f"{name}-{task}": {
-            "task": f"ems.{task}",
-            "schedule": seconds,
-            "kwargs": {"using": using} if using else {},
-            "options": {"expires": seconds},
-        }
-        for task, seconds in EVERY.items()
-    }
+    return entries(EVERY, using)
 
 
 SCHEDULE = schedule()

@@ -16,8 +16,8 @@ from django.apps import apps
 EVERY = {"sequence": 1.0, "sweep": 5.0, "retries": 1.0, "purge": 60.0}
 
 
-def schedule(using: str | None = None) -> dict[str, dict[str, Any]]:
-    """The entries for the streams on the alias ``using``, by default ``EMS["DATABASE"]``."""
+def entries(every: dict[str, float], using: str | None = None) -> dict[str, dict[str, Any]]:
+    """An entry for each task in ``every``, {name: seconds from one run to the next}."""
     name = f"ems-{using}" if using else "ems"
     return {
         f"{name}-{task}": {
@@ -26,8 +26,13 @@ def schedule(using: str | None = None) -> dict[str, dict[str, Any]]:
             "kwargs": {"using": using} if using else {},
             "options": {"expires": seconds},
         }
-        for task, seconds in EVERY.items()
+        for task, seconds in every.items()
     }
+
+
+def schedule(using: str | None = None) -> dict[str, dict[str, Any]]:
+    """The entries for the streams on the alias ``using``, by default ``EMS["DATABASE"]``."""
+    return entries(EVERY, using)
 
 
 SCHEDULE = schedule()

@@ -154,6 +154,20 @@ def in_thread(transactional_db: None) -> Iterator[Threads]:
 
 
 @pytest.fixture
+def away(transactional_db: None) -> Iterator[None]:
+    """The database cannot be reached."""
+    from django.db import connection
+
+    given = connection.settings_dict
+    before = dict(given)
+    connection.close()
+    given.update({"NAME": "/nowhere/x.sqlite3"} if connection.vendor == "sqlite" else {"PORT": "1"})
+    yield
+    given.update(before)
+    connection.close()
+
+
+@pytest.fixture
 def isolation_level(transactional_db: None) -> Iterator[Callable[[str], None]]:
     """Connect anew as a host with another isolation level does: ``isolation_level("…")``.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
@@ -100,17 +100,6 @@ def test_progress_is_for_who_looks_on_and_never_in_the_output() -> None:
         assert ("orders/0: 1 / 1" in stderr.getvalue()) == looks_on
         assert stderr.getvalue().endswith("\r\x1b[K") == looks_on  # and taken away
         assert "orders/0: 1 / 1" not in out.getvalue()
-
-
-@pytest.fixture
-def away(transactional_db: None) -> Iterator[None]:
-    given = connection.settings_dict
-    before = dict(given)
-    connection.close()
-    given.update({"NAME": "/nowhere/x.sqlite3"} if connection.vendor == "sqlite" else {"PORT": "1"})
-    yield
-    given.update(before)
-    connection.close()
 
 
 @pytest.mark.usefixtures("away")

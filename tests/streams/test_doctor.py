@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
 from typing import Any
@@ -95,18 +95,6 @@ def test_a_database_that_is_newer_than_the_code_is_ready_with_a_warning() -> Non
     assert (found.level, found.name) == (WARNING, "schema")
     assert "9999_of_the_future" in found.text
     assert run("--ready")[0] == 0
-
-
-@pytest.fixture
-def away(transactional_db: None) -> Iterator[None]:
-    """The database cannot be reached."""
-    given = connection.settings_dict
-    before = dict(given)
-    connection.close()
-    given.update({"NAME": "/nowhere/x.sqlite3"} if connection.vendor == "sqlite" else {"PORT": "1"})
-    yield
-    given.update(before)
-    connection.close()
 
 
 @pytest.mark.usefixtures("away")
