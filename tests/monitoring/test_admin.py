@@ -183,3 +183,16 @@ def test_what_is_unknown_is_a_dash_and_keys_are_escaped(browser) -> None:
     assert "–" in text
     assert "-1.5" in text
     assert "k&lt;b&gt;" in client.get(list_of(HotKey)).text
+
+
+@pytest.mark.parametrize("chosen", ["", "?topic={}"])
+def test_the_hottest_key_of_the_newest_hour_comes_first(browser, chosen: str) -> None:
+    topic = Topic.objects.create(name="orders")
+    for hour in (NOON, NOON + timedelta(hours=1)):
+        for place in (1, 2, 3):
+            HotKey.objects.create(
+                topic=topic, hour=hour, place=place, key="k", messages=9, bytes=9, share=0.1
+            )
+    page = browser("viewer").get(list_of(HotKey) + chosen.format(topic.pk))
+    found = [(row.hour.hour, row.place) for row in page.context["cl"].result_list]
+    assert found == [(13, 1), (13, 2), (13, 3), (12, 1), (12, 2), (12, 3)]
