@@ -49,8 +49,8 @@ CHUNK_ROWS = 500
 CHUNK_BYTES = 1024 * 1024
 
 # The connection broke while the server may have been at work. 2006 is not among them: the
-# statement did not leave this process.
-REPLY_LOST = {1053, 1927, 2013, 2055}
+# statement did not leave this process. 2026 is what a broken TLS connection says.
+REPLY_LOST = {1053, 1927, 2013, 2026, 2055}
 
 
 def send(

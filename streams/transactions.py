@@ -19,9 +19,11 @@ logger = logging.getLogger(__name__)
 # Server and client error numbers of MySQL and MariaDB.
 # 1412: the table was truncated or altered since the snapshot of a read.
 DEADLOCK_OR_WAIT = {1020, 1205, 1213, 1412, 3101}
-# The connection is gone, or the server is leaving: connect anew. 1290: read-only after a failover.
+# The connection is gone, or the server is leaving: connect anew. 1290 and 1836: read-only after a
+# failover. 2026: the end of a TLS connection. 2005: the name of the host is not known, as of a
+# container that is down.
 CANNOT_CONNECT = {1040, 1129, 1203, 1226}  # too many connections, for the moment
-CONNECTION_LOST = {1047, 1053, 1290, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
+CONNECTION_LOST = {1047, 1053, 1290, 1836, 1927, 2002, 2003, 2005, 2006, 2013, 2026, 2055, 4031}
 
 MAX_BACKOFF_SECONDS = 1.0
 
@@ -140,15 +142,18 @@ def retrying(work: Callable[[], T], using: str, *, patience: float = 30.0) -> T:
     transaction nothing is repeated: it is the owner's. After ``patience`` seconds of failures
     the last error is raised.
     """
+    connection = connections[using]
+    # By hand, too: without a connection, nothing is open yet.
+    by_hand = connection.connection is not None and not connection.autocommit
+    owned = connection.in_atomic_block or by_hand
     started = time.monotonic()
     pause = 0.01
     while True:
         try:
             return work()
         except Error as error:
-            connection = connections[using]
             waited = time.monotonic() - started
-            if connection.in_atomic_block or not transient(error) or waited > patience:
+            if owned or not transient(error) or waited > patience:
                 raise
             if connection_lost(error):
                 connection.close()

@@ -361,8 +361,12 @@ class Delivery(models.Model):
         elif waiting:
             self._wait(waiting)
         elif self.kind == Kind.RETRY:
-            asked_again = self._own_retry().filter(again=True)
-            if not asked_again.update(delivery=None, again=False, due_at=UtcNow()):
+            # Locked whatever it says: a row that a WHERE leaves out is let go at READ COMMITTED,
+            # and a redrive that came before the DELETE would be deleted.
+            held = self._own_retry().select_for_update().values_list("again", flat=True)
+            if any(list(held)):
+                self._own_retry().update(delivery=None, again=False, due_at=UtcNow())
+            else:
                 self._own_retry().delete()
 
     def _give_back(self, cursor: Cursor | None = None) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from streams import Outgoing, consumer, registry, send, send_many, topics
+from streams import Outgoing, Reject, consumer, registry, send, send_many, topics
+from streams.audit import audit
 from streams.claims import groups_with_due_retries
 from streams.maintenance import sweep
 from streams.models import (
     ConsumerGroup,
     Cursor,
+    DeadMessage,
     Delivery,
     Kind,
     Message,
@@ -265,3 +267,31 @@ def test_plain_reads_wait_for_nobody(
         # Every row is locked, and a send still goes through; sequencing is left to the holder.
         send("orders", "new")
         assert sequence("default").busy
+
+
+def test_a_redrive_waits_for_the_end_of_the_retry_that_it_repeats(
+    stream: Stream, in_thread: Threads
+) -> None:
+    """Between the last look at its row and the end of it, it would be deleted with the row."""
+    stream.fill(1)
+    first = stream.claim()
+    assert first
+    handle(first, lambda messages: {messages[0]: Reject("no")})
+    letter = DeadMessage.objects.get()
+    assert letter.redrive()
+    DeadMessage.objects.update(redriven_at=None)  # as if there were one more of the same place
+    retry = stream.claimer("c").claim_retry(MINUTE)
+    assert retry
+    delivery, _row = retry
+
+    def settle() -> None:
+        delivery.settle(1, [], max_retries=16)
+
+    with held_before(in_thread, "DELETE FROM `ems_retry_msg`", settle) as settled:
+        again = in_thread(letter.redrive)
+        wait_until_one_waits(connection.settings_dict["NAME"])
+        assert not settled.done()
+    assert again.result(60)
+    row = RetryMessage.objects.get()
+    assert (row.offset, row.delivery_id, row.again) == (0, None, False)
+    assert audit("default") == []

@@ -12,7 +12,7 @@ from itertools import count
 from urllib.parse import urlsplit
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
 from streams import Outgoing, Reject, Retry, consumer, registry, send, send_many
 from streams.audit import audit
@@ -33,6 +33,7 @@ from streams.runtime.keeper import Keeper
 from streams.runtime.worker import AFTER_ERROR_SECONDS
 from streams.sequencer import sequence
 from streams.testing import advance, drain
+from streams.transactions import retrying
 from tests.consuming import LONG_AFTER, Process, consume_the_rest
 from tests.faults import Relay, Severed, in_fork, kill_other_connections, strides
 from tests.hostapp.models import Handled, Order
@@ -46,6 +47,25 @@ pytestmark = [
 COMMIT = b"COMMIT"
 CLAIM = b"INSERT INTO `ems_topic_group_log`"
 SETTLE = b"UPDATE `ems_topic_group_log`"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_in_a_transaction_by_hand_nothing_is_repeated():
+    """A deadlock has rolled back what its owner had written, too."""
+    tries = []
+
+    def work():
+        tries.append(1)
+        raise OperationalError(1213, "Deadlock found")
+
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(OperationalError):
+            retrying(work, "default")
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert len(tries) == 1
 
 
 # -- lost replies ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection
 from streams import Outgoing, consumer, send_many
 from streams.models import Delivery
 from streams.runtime.poller import QUICK_SECONDS
-from streams.transactions import retrying, transient
+from streams.transactions import connection_lost, retrying, transient
 from tests.consuming import Process
 
 pytestmark = [
@@ -70,6 +70,13 @@ def test_a_worker_that_gets_none_for_long_pauses_and_does_not_end(full, number, 
     process.feed._fresh_until = 0.0
     full(number, times=2)
     assert process.worker.step() > 0.0  # not raised, which would end the process
+
+
+# Read-only after a failover, a host that is not known for a while, the end of a TLS connection.
+@pytest.mark.parametrize("number", [1836, 2005, 2026])
+def test_a_server_that_is_away_is_waited_for_whatever_it_is_called(number):
+    assert transient(OperationalError(number, ""))
+    assert connection_lost(OperationalError(number, ""))
 
 
 @pytest.mark.parametrize("number", [1044, 1045, 1049, 1062, 1064, 1146])

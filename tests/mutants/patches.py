@@ -61,7 +61,7 @@ SEND = [
     Mutant(
         "callers-transaction-repeated",
         "streams/transactions.py",
-        "if connection.in_atomic_block or not transient(error)",
+        "if owned or not transient(error)",
         "if not transient(error)",
         "tests/guarantees/test_atomic_handlers.py"
         "::test_a_deadlock_at_the_acknowledgement_rolls_back_and_repeats_the_message",
