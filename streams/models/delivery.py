@@ -60,6 +60,9 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
     def open(self) -> DeliveryQuerySet:
         return self.filter(state=State.START)
 
+    def ended(self) -> DeliveryQuerySet:
+        return self.exclude(state=State.START)
+
     def covering(self, group_id: int, partition_id: int, offset: int) -> DeliveryQuerySet:
         """The claims of an offset: one short range of ems_log_place, since claims are bounded."""
         return self.filter(

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from streams.conf import MAX_BATCH
 from streams.errors import GroupActive
 from streams.models.fields import MAX_NAME, NameField, UtcDateTimeField, UtcNow
+from streams.transactions import own_transaction, retrying
 
 DELETE_BATCH = 1000
 
@@ -93,21 +94,42 @@ class ConsumerGroup(models.Model):
     def forget(self, say: Callable[[int], None] = lambda rows: None) -> None:
         """Delete the group with its position, retries, dead letters and log.
 
-        In batches, the position first: a run that is broken off can be repeated. ``say`` is told
-        the number of rows so far. Raises GroupActive while it has a live consumer.
+        In batches, and at last, in one transaction, the position with the group: a run that is
+        broken off can be repeated, and leaves a group that reads on from where it was. ``say`` is
+        told the number of rows so far. Raises GroupActive while it has a live consumer.
         """
-        if self.clients.using(self._state.db).filter(group=self.pk).live().exists():
-            raise GroupActive(_("The group %s has live consumers: stop them first.") % self.name)
+        self._refuse_while_live()
         deleted = 0
-        for rows in self._belongings():
+        ended = self.deliveries.using(self._state.db).filter(group=self.pk).ended()
+        for rows in (ended, *self._of_group(self.dead_letters, self.retries)):
             # In the order of the group's index: by key, each batch would step over other groups.
             while batch := list(rows.order_by().values_list("pk", flat=True)[:DELETE_BATCH]):
                 rows.filter(pk__in=batch).delete()
                 deleted += len(batch)
                 say(deleted)
-        self.delete(using=self._state.db)
+        retrying(self._end, str(self._state.db))
+
+    def _end(self) -> None:
+        from streams.models.topic import Topic
+
+        with own_transaction(str(self._state.db)):
+            # Under the topic's lock it gets no cursor, and without its cursors it claims nothing.
+            list(Topic.objects.using(self._state.db).select_for_update().filter(pk=self.topic_id))
+            self.cursors.using(self._state.db).all().delete()
+            self._refuse_while_live()
+            for rows in self._belongings():
+                rows.delete()
+            type(self)._default_manager.using(self._state.db).filter(pk=self.pk).delete()
+
+    def _refuse_while_live(self) -> None:
+        if self.clients.using(self._state.db).filter(group=self.pk).live().exists():
+            raise GroupActive(_("The group %s has live consumers: stop them first.") % self.name)
 
     def _belongings(self) -> list[models.QuerySet[Any]]:
-        related = (self.cursors, self.retries, self.dead_letters, self.deliveries, self.clients)
+        return self._of_group(
+            self.cursors, self.retries, self.dead_letters, self.deliveries, self.clients
+        )
+
+    def _of_group(self, *related: Any) -> list[models.QuerySet[Any]]:
         # A router must not send any of this to another database.
         return [manager.using(self._state.db).filter(group=self.pk) for manager in related]
