@@ -74,9 +74,11 @@ def _log(position: Position, using: str) -> Window:
     """Invariant 2: the offsets first_offset … next_offset - 1 are there, once, and no others."""
     partitions = Partition.objects.using(using).select_related("topic")
     position = _next_row(position, partitions)
-    partition = partitions.filter(pk=position.row).first()
-    if partition is None:
+    if not position.row:
         return Window([], position.next_stage())
+    partition = partitions.filter(pk=position.row).first()
+    if partition is None:  # deleted meanwhile
+        return Window([], position.next_row())
     start = max(position.offset, partition.first_offset)
     end = min(start + WINDOW, partition.next_offset)
     log = Message.objects.using(using).filter(partition=partition.pk)
@@ -121,9 +123,15 @@ def _group(position: Position, using: str) -> Window:
     """Invariants 3 and 4: what a group has passed is covered, and what has failed is kept."""
     cursors = Cursor.objects.using(using).select_related("group", "partition__topic")
     position = _next_row(position, cursors)
+    if not position.row:
+        return Window([], position.next_stage())
     cursor = cursors.filter(pk=position.row).first()
     if cursor is None:
-        return Window([], position.next_stage())
+        # By itself: the row is there, but what it belongs to is not; or it was deleted meanwhile.
+        orphan = Cursor.objects.using(using).filter(pk=position.row).exists()
+        detail = _("its group, partition or topic is not there")
+        findings = [Finding("orphan", f"ems_cursor {position.row}", detail)] * orphan
+        return Window(findings, position.next_row())
     floor = max(cursor.start_offset, cursor.partition.first_offset, cursor.log_offset)
     start = max(position.offset, floor)
     end = min(start + WINDOW, cursor.next_offset)

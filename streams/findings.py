@@ -12,6 +12,7 @@ from streams.errors import StreamsError
 
 Kind = Literal[
     "no partition",
+    "orphan",
     "hole",
     "repeat",
     "outside the log",

@@ -62,13 +62,16 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
     dead = _by_group(letters.values("group").annotate(n=Count("pk")))
     clients = Consumer.objects.using(using).live().filter(group__in=ids)
     consumers = _by_group(clients.values("group").annotate(n=Count("pk")))
+    # What is replayed is old by itself; what has been purged (its dead letter was redriven) has no
+    # age, and must not hide that of the rest.
+    first = F("partition__first_offset")
+    in_hand = claimed.exclude(kind=Kind.REPLAY).filter(progress__gte=first)
     oldest = _oldest(
         cursors.values_list("group", "partition", "next_offset"),
-        # What is replayed is old by itself.
-        claimed.exclude(kind=Kind.REPLAY)
+        in_hand.values_list("group", "partition").annotate(m=Min("progress")),
+        retries.filter(offset__gte=first)
         .values_list("group", "partition")
-        .annotate(m=Min("progress")),
-        retries.values_list("group", "partition").annotate(m=Min("offset")),
+        .annotate(m=Min("offset")),
     )
     ages = _ages(oldest, using)
     return [

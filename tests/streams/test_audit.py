@@ -238,6 +238,17 @@ def test_messages_without_a_partition_are_found_in_inbox_and_log() -> None:
     assert said() == "no partition in ems_msg of partition 4711: 2 messages or more"
 
 
+def test_a_position_of_a_partition_that_is_not_there_hides_no_other_finding() -> None:
+    handled_and_retried()
+    Delivery.objects.filter(kind=Kind.NEW, first_offset__lte=10, last_offset__gte=10).delete()
+    cursor = Cursor.objects.get()
+    Cursor.objects.filter(pk=cursor.pk).update(id=cursor.pk + 10)
+    Cursor.objects.create(id=cursor.pk, group_id=cursor.group_id, partition_id=4711)
+    orphan, uncovered = map(str, audit.audit("default"))
+    assert orphan.startswith(f"orphan in ems_cursor {cursor.pk}: its group, partition or topic")
+    assert uncovered == "uncovered in mail on orders/0: offsets 9 … 11 (3)"
+
+
 def test_an_offset_that_no_delivery_covers_is_found() -> None:
     handled_and_retried()
     Delivery.objects.filter(kind=Kind.NEW, first_offset__lte=10, last_offset__gte=10).delete()

@@ -140,6 +140,19 @@ def test_the_age_of_a_message_that_is_gone_is_unknown() -> None:
     assert (lag().behind, lag().age) == (1, None)
 
 
+def test_a_redriven_letter_whose_message_is_gone_hides_no_age() -> None:
+    consumer("orders", group="mail")(lambda message: (_ for _ in ()).throw(Reject("no")))
+    send("orders", 0)
+    drain()
+    Message.objects.all().delete()
+    Partition.objects.update(first_offset=1)
+    send("orders", 1)
+    sequence("default")
+    sequenced({1: 3})
+    assert DeadMessage.objects.get().redrive()
+    assert (lag().waiting, lag().behind, hours(lag().age)) == (1, 1, 3.0)
+
+
 def test_a_group_lags_by_all_of_its_partitions_and_is_as_old_as_the_oldest() -> None:
     group()
     send("orders", 1)
