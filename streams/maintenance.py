@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from datetime import datetime, timedelta
 
-from django.db.models import F, Q
+from django.db import Error
+from django.db.models import F
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
@@ -24,6 +26,9 @@ from streams.transactions import own_transaction, retrying
 logger = logging.getLogger("streams.maintenance")
 
 SEQUENCE, SWEEP, RETRIES, PURGE = "sequence", "sweep", "retries", "purge"
+# Who purges: its row is free again when a slice has ended, or so long after a kill, in seconds.
+PURGE_SLICE = "purge slice"
+SLICE_GRACE = 60.0
 SWEEP_EVERY = timedelta(seconds=5)
 RETRIES_EVERY = timedelta(seconds=1)
 # The purge is due once a day, from this hour on, in the project's TIME_ZONE.
@@ -129,32 +134,52 @@ def sweep(using: str) -> int:
     return taken
 
 
+# Where the next slice goes on in this process, by alias.
+_purged: dict[str, int] = {}
+
+
 def purge_if_due(using: str, seconds: float) -> bool:
-    """Purge for so long, unless somebody has since the last night; whether there is more to do.
+    """Purge for so long, unless that was finished since the last night; whether there is more.
 
-    Then the next call goes on, wherever it is made.
+    Then the next call goes on, wherever it is made; also after a kill or an error.
     """
-    if not retrying(lambda: _win_night(using), using):
+    if not retrying(lambda: _purge_is_due(using), using):
         return False
-    work = Purge(using, seconds=seconds)
+    lease = timedelta(seconds=seconds + SLICE_GRACE)
+    if not retrying(lambda: Step.objects.using(using).win(PURGE_SLICE, lease), using):
+        return False
+    try:
+        # Whoever had the slice before may have finished meanwhile.
+        return retrying(lambda: _purge_is_due(using), using) and _purge_slice(using, seconds)
+    finally:
+        with suppress(Error):  # then it is free after the lease
+            Step.objects.using(using).filter(name=PURGE_SLICE).update(last_run_at=UtcNow(-DAY))
+
+
+def _purge_slice(using: str, seconds: float) -> bool:
+    work = Purge(using, seconds=seconds, after=_purged.pop(using, 0))
     work.run()
-    work.expire()
     if work.finished:
-        return False
-    again = Step.objects.using(using).filter(name=PURGE)
-    retrying(lambda: again.update(last_run_at=UtcNow(-2 * DAY)), using)
-    return True
+        work.expire()
+    if not work.finished:
+        _purged[using] = work.after
+        return True
+    if not work.failed:
+        done = Step.objects.using(using).filter(name=PURGE)
+        retrying(lambda: done.update(last_run_at=UtcNow()), using)
+    return False
 
 
-def _win_night(using: str) -> bool:
+def _purge_is_due(using: str) -> bool:
     steps = Step.objects.using(using).filter(name=PURGE)
     row = steps.annotate(now=UtcNow()).values_list("now", "last_run_at").first()
     if row is None:
         # Of a new installation there is nothing to purge before the next night.
         Step.objects.using(using).get_or_create(name=PURGE, defaults={"last_run_at": UtcNow()})
         return False
-    due = Q(last_run_at__lt=_last_night(row[0])) | Q(last_run_at__gt=UtcNow(DAY))
-    return bool(steps.filter(due).update(last_run_at=UtcNow()))
+    now, last = row
+    # In the future: the clock was set back.
+    return last < _last_night(now) or last > now + DAY
 
 
 def _last_night(now: datetime) -> datetime:

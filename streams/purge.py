@@ -11,15 +11,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from django.db import connections
+from django.db import OperationalError, connections
 
 from streams import expiry, sql
 from streams.floor import ARCHIVE, Floor, Hold, Limits, floor, limits
 from streams.forced import Skipped, skip
 from streams.models import Partition, Topic
-from streams.transactions import own_transaction, retrying
+from streams.transactions import DEADLOCK_OR_WAIT, error_number, own_transaction, retrying
 
 logger = logging.getLogger("streams.purge")
 
@@ -41,31 +42,53 @@ class Outcome:
 class Purge:
     """One run. It may be ended and repeated anywhere, and run twice at the same time.
 
-    ``seconds`` bounds it: then it is not ``finished``. ``force`` goes as far as age and count say,
-    past groups, deliveries and retries, which are told by skipped deliveries. ``say`` hears the
-    name of a partition or table, and the rows deleted from it so far.
+    ``seconds`` bounds it: then it is not ``finished``, and the next one goes on behind the
+    partition ``after``, their ids rising. Such a run leaves a partition that somebody has locked
+    for long, and has then ``failed``. ``force`` goes as far as age and count say, past groups,
+    deliveries and retries, which are told by skipped deliveries. ``say`` hears the name of a
+    partition or table, and the rows deleted from it so far.
     """
 
     using: str
     force: bool = False
     seconds: float | None = None
+    after: int = 0
     say: Callable[[str, int], None] = lambda name, rows: None
     finished: bool = field(default=True, init=False)
+    failed: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._ends = None if self.seconds is None else time.monotonic() + self.seconds
 
     def run(self, topic: Topic | None = None) -> list[Outcome]:
         """Purge the messages of one topic, or of all."""
-        return [self._partition(partition) for partition in self._partitions(topic)]
+        found = []
+        for partition in self._partitions(topic):
+            try:
+                found.append(self._partition(partition))
+            except Partition.DoesNotExist:
+                logger.info("%s was deleted before it was purged", partition)
+            except OperationalError as error:
+                if self.seconds is None or error_number(error) not in DEADLOCK_OR_WAIT:
+                    raise
+                logger.warning("%s is not purged, somebody has locked it: %s", partition, error)
+                self.failed = True
+            if not self.finished:
+                break
+            if self.seconds is not None:
+                self.after = partition.pk
+            if self._is_over():
+                break
+        return found
 
     def preview(self, topic: Topic | None = None) -> list[Outcome]:
         """What run() would do with the messages as they are; nothing is changed."""
         found = []
         for partition in self._partitions(topic):
-            wanted = limits(partition, partition.topic, self.using)
-            now = floor(partition, partition.topic, wanted, self.using)
-            found.append(self._forced(now, wanted.due) if self.force else Outcome(now))
+            with suppress(Partition.DoesNotExist):  # deleted meanwhile
+                wanted = limits(partition, partition.topic, self.using)
+                now = floor(partition, partition.topic, wanted, self.using)
+                found.append(self._forced(now, wanted.due) if self.force else Outcome(now))
         return found
 
     def _forced(self, now: Floor, due: int) -> Outcome:
@@ -105,7 +128,8 @@ class Purge:
         rows = Partition.objects.using(self.using).select_related("topic")
         if topic is not None:
             rows = rows.filter(topic=topic.pk)
-        return retrying(lambda: list(rows.order_by("topic__name", "number")), self.using)
+        order = ["topic__name", "number"] if self.seconds is None else ["pk"]
+        return retrying(lambda: list(rows.filter(pk__gt=self.after).order_by(*order)), self.using)
 
     def _partition(self, partition: Partition) -> Outcome:
         wanted = retrying(lambda: limits(partition, partition.topic, self.using), self.using)

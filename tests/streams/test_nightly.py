@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from pytest_django import Settings
 
-from streams import Outgoing, consumer, maintenance, send_many
+from streams import Outgoing, consumer, floor, maintenance, send_many
 from streams import purge as purging
 from streams.abandoned import abandoned
 from streams.doctor import WARNING, examine
-from streams.maintenance import PURGE, purge_if_due
+from streams.maintenance import PURGE, PURGE_SLICE, purge_if_due
 from streams.models import (
     ConsumerGroup,
     Cursor,
     Delivery,
     Message,
+    Partition,
     Step,
     Topic,
     UtcNow,
@@ -28,7 +30,7 @@ from streams.registry import registrations
 from streams.runtime.supervisor import Supervisor
 from streams.sequencer import sequence
 from streams.testing import drain
-from tests.sessions import Threads
+from tests.sessions import Session, Threads
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
@@ -72,6 +74,91 @@ def test_what_one_run_does_not_finish_the_next_one_does(monkeypatch: pytest.Monk
         pass
     assert Message.objects.count() == 0
     assert not purge_if_due("default", 60)
+
+
+@pytest.mark.usefixtures("log")
+def test_of_many_partitions_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice may end anywhere: the next one goes on there, and does not begin anew."""
+    for name in "abcdefgh":
+        send_many([Outgoing(name, n) for n in range(3)])
+    sequence("default")
+    Topic.objects.update(retention_count=0)
+    seen: list[int] = []
+    original = purging.Purge._partition
+
+    def late(self: purging.Purge, partition: Partition) -> purging.Outcome:
+        seen.append(partition.pk)
+        outcome = original(self, partition)
+        self._ends = 0.0  # the time is over
+        return outcome
+
+    monkeypatch.setattr(purging.Purge, "_partition", late)
+    last_ran(DAY)
+    while purge_if_due("default", 60):
+        assert len(seen) < 20
+    assert seen == sorted(Partition.objects.values_list("pk", flat=True))
+    assert Message.objects.count() == 0
+
+
+@pytest.mark.usefixtures("log")
+def test_a_purge_that_fails_or_dies_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: purging.Purge) -> None:
+        raise ZeroDivisionError
+
+    last_ran(DAY)
+    with monkeypatch.context() as patch:
+        patch.setattr(purging.Purge, "run", fail)
+        with pytest.raises(ZeroDivisionError):
+            purge_if_due("default", 60)
+    # One more is killed: others leave it its time, and then take over.
+    Step.objects.filter(name=PURGE_SLICE).update(last_run_at=UtcNow())
+    purge_if_due("default", 2)
+    assert Message.objects.count() == 20
+    Step.objects.filter(name=PURGE_SLICE).update(last_run_at=UtcNow(-timedelta(seconds=70)))
+    purge_if_due("default", 2)
+    assert Message.objects.count() == 0
+
+
+@pytest.mark.usefixtures("log")
+def test_a_topic_that_is_deleted_meanwhile_stops_no_purge(monkeypatch: pytest.MonkeyPatch) -> None:
+    Topic.objects.create(name="brief", retention_seconds=1)
+    original = floor.limits
+
+    def delete_first(partition: Partition, topic: Topic, using: str) -> floor.Limits:
+        Partition.objects.filter(topic__name="brief").delete()
+        return original(partition, topic, using)
+
+    monkeypatch.setattr(purging, "limits", delete_first)
+    for run in (purging.Purge.preview, purging.Purge.run):
+        Partition.objects.get_or_create(topic=Topic.objects.get(name="brief"), number=0)
+        (outcome,) = run(purging.Purge("default"))
+        assert outcome.floor.partition.topic.name == "orders"
+    assert Message.objects.count() == 0
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("log")
+def test_one_locked_partition_keeps_no_other_from_its_purge(
+    second_connection: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "retrying", lambda work, using: work())  # 30 s in the real one
+    send_many([Outgoing("others", n) for n in range(3)])
+    sequence("default")
+    Topic.objects.update(retention_count=0)
+    other = second_connection()
+    last_ran(DAY)
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
+    with other.active():
+        transaction.set_autocommit(False)
+        list(Partition.objects.select_for_update().filter(topic__name="orders"))
+    assert not purge_if_due("default", 60)
+    assert set(Message.objects.values_list("partition__topic__name")) == {("orders",)}
+    with other.active():
+        transaction.rollback()
+    assert not purge_if_due("default", 60)
+    assert Message.objects.count() == 0
 
 
 @pytest.mark.parametrize(
