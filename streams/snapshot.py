@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 from django.db import connections, transaction
 
+from streams.transactions import in_transaction
+
 
 @contextmanager
 def snapshot(using: str) -> Iterator[None]:
@@ -20,7 +22,7 @@ def snapshot(using: str) -> Iterator[None]:
     transaction it is part of that one.
     """
     connection = connections[using]
-    if connection.vendor == "mysql" and not connection.in_atomic_block:
+    if connection.vendor == "mysql" and not in_transaction(using):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     with transaction.atomic(using=using):

@@ -61,6 +61,30 @@ def supports_other_connections(using: str) -> bool:
 
 
 @contextmanager
+def committing(using: str) -> Iterator[str]:
+    """What is done in here is committed, also where the project has AUTOCOMMIT off; yields the
+    alias.
+
+    For commands and tasks, after which nobody commits. It is done on a connection of its own: what
+    the caller has open stays open, and is the caller's to commit. In an atomic block (a TestCase)
+    it is a part of that one.
+    """
+    given = connections[using]
+    if given.in_atomic_block or given.settings_dict["AUTOCOMMIT"]:
+        yield using
+        return
+    mine = connections.create_connection(using)
+    # For every time that it connects; the dict itself is that of all threads.
+    mine.settings_dict = {**given.settings_dict, "AUTOCOMMIT": True}
+    connections[using] = mine
+    try:
+        yield using
+    finally:
+        mine.close()
+        connections[using] = given
+
+
+@contextmanager
 def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
     """A transaction at READ COMMITTED, whatever the project's connections are set to.
 

@@ -18,7 +18,7 @@ from streams import body as bodies
 from streams.conf import database
 from streams.errors import NotMigrated, StreamsError
 from streams.models import ConsumerGroup, DeadMessage, Message
-from streams.transactions import tables_missing
+from streams.transactions import committing, tables_missing
 
 UNKNOWN = "–"
 CLEAR_LINE = "\r\x1b[K"
@@ -49,7 +49,8 @@ class StreamsCommand(BaseCommand):
             self.using = database(options["database"])
             if self.using not in connections:
                 raise CommandError(_("There is no database alias %r.") % self.using)
-            self.run(**options)
+            with committing(self.using):
+                self.run(**options)
         except StreamsError as error:
             raise CommandError(str(error)) from error
         except Error as error:

@@ -6,11 +6,13 @@ from typing import Any
 
 from django.apps import apps
 from django.core.management.base import CommandError
+from django.db import router
 from django.utils.translation import gettext as _
 
 from streams.conf import settings
 from streams.management.base import StreamsCommand, add_dry_run
 from streams.schedule import of_all_apps
+from streams.transactions import committing
 
 
 class Command(StreamsCommand):
@@ -28,14 +30,16 @@ class Command(StreamsCommand):
             raise CommandError(
                 _("django_celery_beat is not in INSTALLED_APPS: pip install django-ems[celery].")
             )
+        from django_celery_beat.models import PeriodicTask
+
         using = None if self.using == settings().DATABASE else self.using
-        self.show(
-            ("entry", "outcome"),
-            [
+        # The rows of beat may be on another alias than the streams.
+        with committing(router.db_for_write(PeriodicTask)):
+            rows = [
                 (name, self._sync(name, entry, options["reset"], options["dry_run"]))
                 for name, entry in of_all_apps(using).items()
-            ],
-        )
+            ]
+        self.show(("entry", "outcome"), rows)
 
     def _sync(self, name: str, entry: dict[str, Any], reset: bool, dry_run: bool) -> str:
         from django_celery_beat.models import PeriodicTask
