@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+import time
+from contextlib import nullcontext, suppress
 from datetime import datetime, timedelta
 
-from django.db import Error
+from django.db import Error, OperationalError
 from django.db.models import F
 from django.db.models.functions import Greatest
 from django.utils import timezone
@@ -21,7 +22,14 @@ from streams.purge import Purge
 from streams.runtime.wakeup import announce
 from streams.sequencer import sequence
 from streams.subscriptions import known_max_retries
-from streams.transactions import own_transaction, retrying
+from streams.transactions import (
+    DEADLOCK_OR_WAIT,
+    error_number,
+    in_transaction,
+    own_transaction,
+    retrying,
+    short_lock_waits,
+)
 
 logger = logging.getLogger("streams.maintenance")
 
@@ -36,6 +44,8 @@ PURGE_HOUR = 3
 DAY = timedelta(days=1)
 # How often a sequencer notes that it is at work, for those who watch.
 NOTE_EVERY = timedelta(seconds=5)
+# A locked row keeps the sweep from the other deliveries for so long.
+LOCK_WAIT_SECONDS = 2
 # Deliveries and retries of one run; what is left is for the next.
 BATCH = 500
 # Passes of one run: a task has an end even while the inbox fills faster than it is emptied.
@@ -108,7 +118,16 @@ def sweep_if_due(using: str) -> int:
                 _grace(using)
         return False
 
-    return sweep(using) if retrying(win, using) else 0
+    if not retrying(win, using):
+        return 0
+    started = time.monotonic()
+    taken = sweep(using)
+    if time.monotonic() - started > SWEEP_EVERY.total_seconds():
+        # It was long, and no outage: nobody is owed a grace for it.
+        retrying(
+            lambda: Step.objects.using(using).filter(name=SWEEP).update(last_run_at=UtcNow()), using
+        )
+    return taken
 
 
 def sweep(using: str) -> int:
@@ -119,19 +138,35 @@ def sweep(using: str) -> int:
     # The first step of the ladder: 10 s unless the project has another one.
     delay = timedelta(seconds=settings().RETRY_DELAYS[0])
     expired = Delivery.objects.using(using).expired().select_related("group__topic")
+    rows = retrying(lambda: list(expired.order_by("deadline")[:BATCH]), using)
     taken = 0
-    for delivery in retrying(lambda: list(expired.order_by("deadline")[:BATCH]), using):
-        max_retries = known_max_retries(delivery.group, using)
-        if retrying(lambda d=delivery, m=max_retries: d.expire(m, delay), using):  # type: ignore[misc]
-            taken += 1
-            logger.warning(
-                "Delivery %d of %s (client %s) has expired: its messages will be retried",
-                delivery.pk,
-                delivery.group,
-                delivery.client_id,
-            )
+    with short_lock_waits(using, LOCK_WAIT_SECONDS) if rows else nullcontext():
+        for delivery in rows:
+            if _expire(delivery, known_max_retries(delivery.group, using), delay, using):
+                taken += 1
+                logger.warning(
+                    "Delivery %d of %s (client %s) has expired: its messages will be retried",
+                    delivery.pk,
+                    delivery.group,
+                    delivery.client_id,
+                )
     _forget_dead_clients(using)
     return taken
+
+
+def _expire(delivery: Delivery, max_retries: int | None, delay: timedelta, using: str) -> bool:
+    """Expire one; False if it has ended, or if somebody holds what that would write."""
+
+    def work() -> bool:
+        return delivery.expire(max_retries, delay)
+
+    try:
+        return retrying(work, using, patience=LOCK_WAIT_SECONDS)
+    except OperationalError as error:
+        if in_transaction(using) or error_number(error) not in DEADLOCK_OR_WAIT:
+            raise
+        logger.warning("Delivery %d has expired, but its rows are locked: %s", delivery.pk, error)
+        return False
 
 
 # Where the next slice goes on in this process, by alias.

@@ -6,13 +6,22 @@ commits late, a set that is emptied does not (docs/architecture.md).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from django.db import connections
+from django.db import OperationalError, connections
 
 from streams import sql
-from streams.transactions import own_transaction, retrying
+from streams.transactions import (
+    DEADLOCK_OR_WAIT,
+    error_number,
+    in_transaction,
+    own_transaction,
+    retrying,
+)
+
+logger = logging.getLogger("streams.sequencer")
 
 # Messages of one pass: so many immediate ones, and delayed ones in a quota of their own, so that
 # neither keeps the other waiting.
@@ -20,6 +29,8 @@ IMMEDIATE_PER_PASS = 10_000
 DUE_PER_PASS = 1_000
 CHUNK = 500
 CANCELLED_AT_MOST = 10
+# A deadlock is repeated for so long; one wait for a lock is as long.
+LOCKED_SECONDS = 2.0
 
 
 class Cancelled(Exception):
@@ -46,7 +57,7 @@ def sequence(using: str, partitions: Iterable[int] | None = None) -> Pass:
     if partitions is None:
         partitions = retrying(lambda: _partitions(using), using)
     for partition_id in partitions:
-        done = retrying(lambda pk=partition_id: _sequence(pk, using), using)  # type: ignore[misc]
+        done = _sequence_or_leave(partition_id, using)
         total = Pass(
             total.sequenced + done.sequenced,
             total.busy or done.busy,
@@ -62,6 +73,17 @@ def _partitions(using: str) -> list[int]:
         return []
     statement = sql.partitions_with_inbox(connections[using].vendor, ids)
     return [partition_id for partition_id, _due_at in sql.fetch(using, statement)]
+
+
+def _sequence_or_leave(partition_id: int, using: str) -> Pass:
+    """Leave a partition in whose inbox somebody has locked a row: others must not wait for it."""
+    try:
+        return retrying(lambda: _sequence(partition_id, using), using, patience=LOCKED_SECONDS)
+    except OperationalError as error:
+        if in_transaction(using) or error_number(error) not in DEADLOCK_OR_WAIT:
+            raise
+        logger.warning("Partition %d is not sequenced, it is locked: %s", partition_id, error)
+        return Pass(busy=True)
 
 
 def _sequence(partition_id: int, using: str) -> Pass:

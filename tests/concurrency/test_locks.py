@@ -295,3 +295,21 @@ def test_a_redrive_waits_for_the_end_of_the_retry_that_it_repeats(
     row = RetryMessage.objects.get()
     assert (row.offset, row.delivery_id, row.again) == (0, None, False)
     assert audit("default") == []
+
+
+def test_a_locked_message_in_the_inbox_holds_up_its_own_partition_only(
+    stream: Stream, second_connection: Callable[[], Session]
+) -> None:
+    send("orders", 1)
+    send("others", 1)
+    other = second_connection()
+    with other.active():
+        transaction.set_autocommit(False)
+        list(Message.objects.select_for_update().filter(partition=stream.partition))
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION innodb_lock_wait_timeout = 2")
+    done = sequence("default")
+    assert (done.sequenced, done.busy) == (1, True)
+    with other.active():
+        transaction.rollback()
+    assert sequence("default").sequenced == 1

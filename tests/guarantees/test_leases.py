@@ -195,6 +195,32 @@ def test_a_frozen_process_that_holds_a_row_does_not_keep_the_sweep_from_the_othe
     assert sweep("default") == 1
 
 
+@pytest.mark.mysql
+def test_a_locked_retry_keeps_neither_the_sweep_nor_the_leases_from_ending(second_connection):
+    process, first = abandoned(count=1)
+    RetryMessage.objects.create(
+        group=first.group, partition=first.partition, offset=first.first_offset, due_at=UtcNow()
+    )
+    for _ in range(2):
+        send("orders", 1)
+        process.poller.step()
+        process.claim(1, timedelta(seconds=60))
+    sweep_if_due("default")  # the first of all: it gives nobody a grace
+    Delivery.objects.filter(pk=first.pk).update(deadline=UtcNow(-timedelta(hours=1)))
+    move(lease=16)
+    Step.objects.update(last_run_at=F("last_run_at") - timedelta(seconds=6))
+    other = second_connection()
+    with other.active():
+        transaction.set_autocommit(False)
+        list(RetryMessage.objects.select_for_update())
+    assert sweep_if_due("default") == 2
+    with other.active():
+        transaction.rollback()
+    Step.objects.update(last_run_at=F("last_run_at") - timedelta(seconds=6))
+    assert sweep_if_due("default") == 1
+    assert audit("default") == []
+
+
 def test_of_all_processes_one_sweeps_every_five_seconds():
     abandoned()
     assert sweep_if_due("default") == 0  # the first of all: it wins, and finds nothing expired
