@@ -221,6 +221,7 @@ class Relay:
         self._links: list[socket.socket] = []
         self._server: socket.socket | None = None
         self._silent = False
+        self._swallowed: set[socket.socket] = set()
         self.port = 0
 
     def start(self) -> None:
@@ -242,6 +243,10 @@ class Relay:
         """Take new connections and answer nothing: a host that a firewall has cut off."""
         self._silent = True
 
+    def swallow(self) -> None:
+        """Nothing passes any more on the connections that there are; new ones are served."""
+        self._swallowed.update(self._links)
+
     def _accept(self, server: socket.socket) -> None:
         with suppress(OSError):
             while True:
@@ -254,10 +259,10 @@ class Relay:
                 for source, sink in ((client, target), (target, client)):
                     threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
 
-    @staticmethod
-    def _pass(source: socket.socket, sink: socket.socket) -> None:
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
-                sink.sendall(data)
+                if source not in self._swallowed:
+                    sink.sendall(data)
         with suppress(OSError):
             sink.shutdown(socket.SHUT_RDWR)

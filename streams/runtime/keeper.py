@@ -27,6 +27,13 @@ class Keeper(threading.Thread):
         self._condition = threading.Condition()
         self._woken = False
         self._ended = False
+        self._steps = 0
+        self._at_work = False
+
+    @property
+    def step_at_work(self) -> int | None:
+        """The number of the step that is at work, None between two."""
+        return self._steps if self._at_work else None
 
     def run(self) -> None:
         try:
@@ -54,6 +61,8 @@ class Keeper(threading.Thread):
     def _guarded_step(self) -> float:
         close_old_connections()
         reset_queries()
+        self._steps += 1
+        self._at_work = True
         try:
             return self._step()
         except Error as error:
@@ -62,3 +71,5 @@ class Keeper(threading.Thread):
             logger.warning("%s: the database is not to be had: %s", self.name, error)
             connections.close_all()
             return AFTER_ERROR_SECONDS
+        finally:
+            self._at_work = False

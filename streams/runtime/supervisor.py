@@ -33,6 +33,9 @@ from streams.subscriptions import Overrides
 logger = logging.getLogger("streams.supervisor")
 
 LOOK_SECONDS = 0.5
+# A heartbeat that is answered by nobody, without an error: the network has swallowed it, and only a
+# fresh process gets fresh connections. Counted in our own looks, so not while we are frozen.
+SILENT_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
 # How often to look whether the purge of the night is due, and how long to keep at it between two
 # sweeps.
@@ -72,9 +75,10 @@ class Supervisor:
         heartbeat = Heartbeat(self._client, self._held, self._lifecycle, self._feeds)
         poller = Poller(self._feeds, self._held, self._lifecycle, using, drain=drain)
         self._poller = Keeper("poller", poller.step, self._lifecycle)
+        self._heartbeat = Keeper("heartbeat", heartbeat.step, self._lifecycle)
         self._keepers = [
             self._poller,
-            Keeper("heartbeat", heartbeat.step, self._lifecycle),
+            self._heartbeat,
             Keeper("maintenance", self._maintain, self._lifecycle),
         ]
 
@@ -85,6 +89,8 @@ class Supervisor:
         self._listener = Listener(using, wake)
         self._workers: list[Worker] = []
         self._purge_at = 0.0
+        self._step: int | None = None
+        self._silent = 0.0
 
     def run(self) -> int:
         """Run until stopped; returns the exit status: 0, or 1 after a failure or a hurried end."""
@@ -110,6 +116,7 @@ class Supervisor:
             if self._signals.wait(LOOK_SECONDS):
                 self._say("Stopping: finishing what runs.")
                 self._lifecycle.stop()
+            self._watch()
         drained = self._drain()
         self._end()
         if self._lifecycle.failure:
@@ -138,6 +145,14 @@ class Supervisor:
         for thread in (*self._keepers, *self._workers):
             thread.start()
         self._listener.start()
+
+    def _watch(self) -> None:
+        """Give up when one and the same step of the heartbeat is at work for SILENT_SECONDS."""
+        step = self._heartbeat.step_at_work
+        self._silent = self._silent + LOOK_SECONDS if step and step == self._step else 0.0
+        self._step = step
+        if self._silent >= SILENT_SECONDS:
+            self._lifecycle.fail(f"the database has not answered for {SILENT_SECONDS:.0f} s")
 
     def _maintain(self) -> float:
         sweep_if_due(self._using)

@@ -408,6 +408,36 @@ def test_a_consumer_survives_a_restart_of_the_server(proxied, spawn, ems_setting
     assert audit("default") == []
 
 
+@pytest.mark.mysql
+@pytest.mark.slow
+def test_a_consumer_whose_connections_are_swallowed_ends_so_that_a_fresh_one_works(
+    spawn, ems_settings
+):
+    """As by a firewall that has forgotten them: no error ever comes, and no answer."""
+    ems_settings(POLL_SECONDS=0.05, DRAIN_SECONDS=1)
+    impatient = "from streams.runtime import supervisor; supervisor.SILENT_SECONDS = 3\n"
+    variable = f"EMS_TEST_{os.environ['EMS_TEST_DB'].upper()}_URL"
+    url = urlsplit(os.environ[variable])
+    relay = Relay(url.hostname or "127.0.0.1", url.port or 3306)
+    relay.start()
+    account = url.netloc.rpartition("@")[0]
+    env = {variable: f"mysql://{account}@127.0.0.1:{relay.port}/"}
+    try:
+        child = spawn(impatient + WORKING, "--threads", "1", env=env)
+        send("orders", 1)
+        wait_for(lambda: handled() == 1)
+        relay.swallow()
+        assert child.wait() == 1
+        assert "has not answered" in child.text()
+        send("orders", 2)
+        child = spawn(WORKING, "--threads", "1", env=env)
+        wait_for(lambda: handled() == 2)
+        child.terminate()
+        child.succeed()
+    finally:
+        relay.stop()
+
+
 # -- Redis -------------------------------------------------------------------------------------
 
 # Without a wake-up it looks every 30 s; without QUICK_SECONDS also from the start.
