@@ -150,7 +150,9 @@ class RetryMessage(models.Model):
         from streams.models.delivery import Delivery
 
         using = self._state.db or database()
-        last = Delivery.objects.using(using).covering(self.group_id, self.partition_id, self.offset)
+        claims = Delivery.objects.using(using)
+        # Not an open one: that is a replay, and whoever holds it may wait for our row.
+        last = claims.covering(self.group_id, self.partition_id, self.offset).ended()
         column = "dead" if buried else "missing"
         last.filter(pk__in=list(last.order_by("-id").values_list("pk", flat=True)[:1])).update(
             **{column: models.F(column) + 1}

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from streams import Outgoing, Reject, Retry, consumer, registry, send, send_many
+from streams import Outgoing, Reject, Retry, SendOutcomeUnknown, consumer, registry, send, send_many
 from streams.audit import audit
 from streams.maintenance import sweep
 from streams.models import (
@@ -406,6 +406,27 @@ def test_a_consumer_survives_a_restart_of_the_server(proxied, spawn, ems_setting
     child.succeed()
     assert not RetryMessage.objects.exists()
     assert audit("default") == []
+
+
+@pytest.mark.mysql
+@pytest.mark.one_server  # the MariaDB of the tests has no certificate
+def test_the_end_of_a_tls_connection_is_that_of_any_other(second_connection, monkeypatch):
+    """The client library has a number of its own for it."""
+    session = second_connection()
+    for name, value in (("ssl_mode", "REQUIRED"), ("ssl", {"cipher": None})):
+        monkeypatch.setitem(connection.settings_dict["OPTIONS"], name, value)
+    connection.close()
+    send("orders", "first")
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
+        assert cursor.fetchone()[1]
+    session.execute(f"KILL {connection.connection.thread_id()}")
+    assert sequence("default").sequenced == 1
+    session.execute(f"KILL {connection.connection.thread_id()}")
+    with pytest.raises(SendOutcomeUnknown) as raised:
+        send("orders", "second")
+    assert "TLS" in str(raised.value.__cause__)
+    connection.close()
 
 
 @pytest.mark.mysql

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -26,8 +27,10 @@ from streams.models import (
     ConsumerGroup,
     DeadMessage,
     Delivery,
+    Kind,
     Message,
     RetryMessage,
+    State,
     Step,
     UtcNow,
 )
@@ -225,6 +228,29 @@ def test_a_retry_that_is_in_hand_is_not_buried() -> None:
     assert Claimer(mail, "client", "thread", "default").claim_retry(MINUTE)
     assert step_retries("default") == 0
     assert not DeadMessage.objects.exists()
+
+
+def test_a_replay_in_hand_does_not_count_what_is_buried_beside_it() -> None:
+    send("orders", 1)
+    sequence("default")
+    mail = group(max_retries=1)
+    retry(mail, 0, 3)
+
+    def delivery(**values: Any) -> Delivery:
+        partition = mail.topic.partitions.get()
+        return Delivery.objects.create(
+            group=mail,
+            partition=partition,
+            first_offset=0,
+            last_offset=0,
+            progress=0,
+            deadline=UtcNow(MINUTE),
+            **values,
+        )
+
+    failed, replay = delivery(state=State.RETRY, failed=1), delivery(kind=Kind.REPLAY)
+    assert step_retries("default") == 1
+    assert [Delivery.objects.get(pk=one.pk).dead for one in (failed, replay)] == [1, 0]
 
 
 def test_a_retry_whose_message_is_gone_is_back_in_the_letter_that_it_came_from() -> None:
