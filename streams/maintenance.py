@@ -200,9 +200,14 @@ def _purge_slice(using: str, seconds: float) -> bool:
         _purged[using] = work.after
         return True
     if not work.failed:
-        done = Step.objects.using(using).filter(name=PURGE)
-        retrying(lambda: done.update(last_run_at=UtcNow()), using)
+        note_purge(using)
     return False
+
+
+def note_purge(using: str) -> None:
+    """All has been purged: the next time is the next night."""
+    steps, now = Step.objects.using(using), {"last_run_at": UtcNow()}
+    retrying(lambda: steps.update_or_create(name=PURGE, defaults=now), using)
 
 
 def _purge_is_due(using: str) -> bool:

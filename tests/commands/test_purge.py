@@ -8,7 +8,9 @@ import pytest
 from django.core.management import CommandError
 
 from streams import Outgoing, consumer, removal, send_many, topics
-from streams.models import ConsumerGroup, Cursor, Delivery, Message, Topic, UtcNow
+from streams.doctor import silence
+from streams.maintenance import PURGE
+from streams.models import ConsumerGroup, Cursor, Delivery, Message, Step, Topic, UtcNow
 from streams.testing import drain
 from tests.commands.conftest import Run
 
@@ -25,6 +27,15 @@ def log(db: None, clean_registry: None) -> None:
     drain()
     Cursor.objects.filter(group__name="slow").update(next_offset=4)
     Topic.objects.update(retention_count=2)
+
+
+def test_only_a_purge_of_all_is_one_as_the_doctor_sees_it(run: Run) -> None:
+    Step.objects.update_or_create(name=PURGE, defaults={"last_run_at": UtcNow(-timedelta(days=5))})
+    for words in (["--dry-run"], ["--topic", "orders"]):
+        run("ems_purge", *words)
+        assert silence(PURGE, "default") > timedelta(days=4)  # type: ignore[operator]
+    run("ems_purge")
+    assert silence(PURGE, "default") < timedelta(minutes=1)  # type: ignore[operator]
 
 
 def test_a_purge_says_what_it_has_deleted_and_who_holds_it_back(run: Run) -> None:

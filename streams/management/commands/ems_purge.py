@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 
 from streams.abandoned import abandoned_of
 from streams.floor import Hold
+from streams.maintenance import note_purge
 from streams.management.base import StreamsCommand, add_dry_run
 from streams.models import ConsumerGroup, Topic
 from streams.purge import Outcome, Purge
@@ -38,6 +39,8 @@ class Command(StreamsCommand):
             expired = {} if dry_run or one else work.expire()
         finally:
             self.progress("")
+        if not (dry_run or one):
+            note_purge(self.using)
         found = [outcome for outcome in outcomes if _says_something(outcome)]
         idle = abandoned_of((outcome.floor for outcome in outcomes), self.using)
         names = dict(ConsumerGroup.objects.using(self.using).values_list("pk", "name"))
