@@ -35,9 +35,10 @@ def note_bulk(
 def _entry(
     request: HttpRequest, model: type[Model], outcome: str, flag: int, **about: Any
 ) -> LogEntry:
+    user: Any = request.user  # its key is of whatever type the host has chosen
     about["object_repr"] = about["object_repr"][:200]
     return LogEntry(
-        user_id=int(request.user.pk or 0),
+        user_id=user.pk,
         content_type_id=ContentType.objects.get_for_model(model).pk,
         action_flag=flag,
         change_message=outcome,
