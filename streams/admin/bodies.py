@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 from django.http import Http404, HttpRequest, HttpResponse
@@ -89,5 +89,8 @@ def _indented(text: str) -> str:
 
 def filename(row: Message | DeadMessage) -> str:
     offset = f"id{row.pk}" if row.offset is None else row.offset
-    partition = row.partition
-    return f"{partition.topic.name}-{partition.number}-{offset}.{ENDINGS[row.body_type]}"
+    try:
+        partition = f"{row.partition.topic.name}-{row.partition.number}"
+    except ObjectDoesNotExist:  # deleted with its topic
+        partition = f"partition{row.partition_id}"
+    return f"{partition}-{offset}.{ENDINGS[row.body_type]}"

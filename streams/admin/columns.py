@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
+from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model
 from django.urls import reverse
 from django.utils import timezone
@@ -141,7 +142,14 @@ def messages(row: Any) -> str:
 
 
 def label(row: Any) -> str:
-    """What to call a row on a page, with names instead of numbers."""
+    """What to call a row on a page: names instead of numbers, unless what has them is deleted."""
+    try:
+        return _named(row)
+    except ObjectDoesNotExist:
+        return str(row)
+
+
+def _named(row: Any) -> str:
     if not hasattr(row, "partition_id"):
         return str(row)
     where = str(row.partition) if hasattr(row, "next_offset") else span(row)

@@ -176,6 +176,16 @@ def test_a_group_that_is_gone_leaves_its_history_readable(browser) -> None:
         assert client.get(page_of(model, "change")).status_code == 200
 
 
+@pytest.mark.parametrize("model", [Traffic, Position, ArchivedDay])
+def test_a_partition_that_is_gone_leaves_its_history_readable(browser, model: Any) -> None:
+    fill(1)
+    client = browser("viewer")
+    Partition.objects.all().delete()
+    assert model.objects.exists()
+    assert client.get(list_of(model)).status_code == 200
+    assert client.get(page_of(model, "change")).status_code == 200
+
+
 def test_what_is_unknown_is_a_dash_and_keys_are_escaped(browser) -> None:
     fill(1)
     client = browser("viewer")
