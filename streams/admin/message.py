@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +19,11 @@ from streams.admin.listing import Reading
 from streams.admin.search import Search
 from streams.cancellation import cancel
 from streams.conf import database
-from streams.models import IMMEDIATE, Message, UtcNow
+from streams.models import IMMEDIATE, Message, Partition, UtcNow
 from streams.trace import trace
+
+# Each is cancelled in a transaction of its own: more take longer than a web request should.
+CANCEL_AT_MOST = 1000
 
 
 class MessageState(FixedFilter):
@@ -72,10 +76,33 @@ class MessageAdmin(BodyAdmin):
     @admin.action(permissions=["cancel"], description=_("Cancel what is delayed"))
     def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Take back delayed messages, each on its own: some may have become visible meanwhile."""
-        chosen = list(queryset)
-        cancelled = [row for row in chosen if cancel(row.pk, using=database()) == "cancelled"]
-        journal.note(request, [(row, _t("Cancelled")) for row in cancelled])
-        late = len(chosen) - len(cancelled)
+        is_across = request.POST.get("select_across") == "1"
+        delayed = queryset.filter(offset=None, due_at__gt=IMMEDIATE)
+        if is_across:
+            # The inbox has an index by partition: the log, where nothing is delayed, is not read.
+            partitions = Partition.objects.using(database()).values_list("pk", flat=True)
+            delayed = delayed.filter(partition__in=list(partitions))
+        chosen = list(delayed.order_by()[: CANCEL_AT_MOST + 1])
+        if len(chosen) > CANCEL_AT_MOST:
+            text = _t(
+                "More than %d messages are delayed, too many for a web page: choose fewer."
+                " Nothing was done."
+            )
+            self.message_user(request, text % CANCEL_AT_MOST, messages.ERROR)
+            return
+        if is_across and not chosen:
+            text = _t("None of these messages is delayed: nothing was done.")
+            self.message_user(request, text, messages.WARNING)
+            return
+        late = len(chosen) if is_across else queryset.count()
+        cancelled: list[Any] = []
+        try:
+            for row in chosen:
+                if cancel(row.pk, using=database()) == "cancelled":
+                    cancelled.append(row)  # noqa: PERF401 - an error must not lose the others
+        finally:  # what was done before an error is in the log too
+            journal.note(request, [(row, _t("Cancelled")) for row in cancelled])
+        late -= len(cancelled)
         if cancelled:
             text = ngettext(
                 "%d message was cancelled.", "%d messages were cancelled.", len(cancelled)
@@ -160,7 +187,8 @@ class MessageAdmin(BodyAdmin):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        context["trace"] = trace(kwargs["obj"])
+        with contextlib.suppress(Partition.DoesNotExist):  # deleted with its topic
+            context["trace"] = trace(kwargs["obj"])
         return super().render_change_form(request, context, *args, **kwargs)
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from streams import cancel, send
+from streams.admin import message as message_admin
 from streams.models import IMMEDIATE, Message
 
 pytestmark = pytest.mark.django_db
@@ -49,3 +55,47 @@ def test_a_viewer_may_not(world, as_role):
     late = delayed()
     post(as_role("viewer"), late)
     assert Message.objects.filter(pk=late.pk).exists()
+
+
+def across(client, row):
+    data = {"action": "cancel", "_selected_action": [row.pk], "index": "0", "select_across": "1"}
+    with CaptureQueriesContext(connection) as queries:
+        page = client.post(reverse(LIST), data)
+    told = [str(message) for message in page.wsgi_request._messages]
+    return told, [query["sql"] for query in queries]
+
+
+def test_all_that_match_are_cancelled_and_the_log_is_not_read(world, as_role):
+    told, statements = across(as_role("operator"), world.message)
+    assert told == ["1 message was cancelled."]
+    assert Message.objects.count() == 5
+    chosen = [sql for sql in statements if "LIMIT 1001" in sql]
+    assert chosen
+    assert all("IS NULL" in sql for sql in chosen)
+    told, _statements = across(as_role("operator"), world.message)
+    assert told == ["None of these messages is delayed: nothing was done."]
+
+
+def test_more_than_a_page_can_do_is_refused(world, as_role, monkeypatch):
+    monkeypatch.setattr(message_admin, "CANCEL_AT_MOST", 1)
+    send("orders", "later still", delay=timedelta(days=2))
+    told, _statements = across(as_role("operator"), world.message)
+    assert told == [
+        "More than 1 messages are delayed, too many for a web page: choose fewer. Nothing was done."
+    ]
+    assert Message.objects.count() == 7
+    assert not LogEntry.objects.exists()
+
+
+def test_what_was_cancelled_before_an_error_is_in_the_log(world, as_role, monkeypatch):
+    second = send("orders", "later still", delay=timedelta(days=2)).message_id
+
+    def fail(pk, **options):
+        if pk == second:
+            raise RuntimeError("no")
+        return cancel(pk, **options)
+
+    monkeypatch.setattr(message_admin, "cancel", fail)
+    with pytest.raises(RuntimeError):
+        post(as_role("operator"), *Message.objects.filter(offset=None))
+    assert LogEntry.objects.get().change_message == "Cancelled"
