@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from django import forms
@@ -25,6 +25,16 @@ from streams.admin.listing import (
 from streams.admin.search import ID, Search
 from streams.conf import database
 from streams.models import ConsumerGroup, Partition, Topic
+
+
+def count_upto(at_most: int, kinds: Iterable[QuerySet[Any]]) -> dict[str, int]:
+    """How many rows there are of each kind; of none are more than ``at_most`` + 1 read."""
+    return {
+        str(rows.model._meta.verbose_name_plural): rows.order_by()
+        .values("pk")[: at_most + 1]
+        .count()
+        for rows in kinds
+    }
 
 
 class StreamsForm(forms.ModelForm):  # type: ignore[type-arg]  # generic only in stubs

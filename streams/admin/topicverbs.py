@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from streams import lifecycle, removal
 from streams.admin import journal
+from streams.admin.base import count_upto
 from streams.conf import database
 from streams.errors import StreamsError
 from streams.models import Topic
@@ -119,13 +120,13 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
 def _contents(work: removal.Removal) -> dict[str, int]:
     if obstacles := work.obstacles():
         raise Refused(" ".join(obstacles))
-    contents = work.contents()
-    if (rows := sum(contents.values())) > DELETE_AT_MOST:
-        values = {"topic": work.topic, "rows": rows}
+    contents = count_upto(DELETE_AT_MOST, work._all())
+    if sum(contents.values()) > DELETE_AT_MOST:
+        values = {"topic": work.topic, "rows": DELETE_AT_MOST}
         raise Refused(
             _(
-                "%(topic)s has %(rows)d rows, too many for a web page: run “manage.py ems_topics"
-                " delete”."
+                "%(topic)s has more than %(rows)d rows, too many for a web page: run"
+                " “manage.py ems_topics delete”."
             )
             % values
         )

@@ -6,6 +6,8 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from streams import consumer, registry, removal, send, topics
@@ -142,7 +144,11 @@ def test_a_topic_in_use_or_a_large_one_is_not_deleted_here(client, topic, monkey
     assert "has not finished 2 messages" in refused()
     Cursor.objects.update(next_offset=5)
     monkeypatch.setattr(topicverbs, "DELETE_AT_MOST", 3)
-    assert "ems_topics delete" in refused()
+    with CaptureQueriesContext(connection) as queries:
+        told = refused()
+    assert "more than 3 rows" in told
+    assert "ems_topics delete" in told
+    assert sum("LIMIT 4" in query["sql"] for query in queries) == 9  # no count goes further
     assert Topic.objects.count() == 1
 
 
