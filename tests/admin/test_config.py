@@ -28,6 +28,8 @@ LIST = reverse("admin:ems_systemconfig_changelist")
         ("consumerThreads", '"5"', "type int"),
         ("consumerThreads", "five", "Enter a valid JSON"),
         ("consumerThreads", "1e3", "type int"),
+        ("consumerThreads", "1" * 5000, "Enter a valid JSON"),
+        ("consumerThreads", "[" * 100_000, "Enter a valid JSON"),
         ("consumeTimeoutSeconds", str(2**31), "too large"),
         ("noSuchThing", "5", "not one of the available choices"),
         ("consumerThreads", "", "required"),
