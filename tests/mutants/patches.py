@@ -308,6 +308,23 @@ LEASES = [
         "mysql",
     ),
     Mutant(
+        "sweep-stops-at-a-lock",
+        "streams/maintenance.py",
+        "        if in_transaction(using) or error_number(error) not in DEADLOCK_OR_WAIT:\n",
+        "        if True:\n",
+        f"{LEASING}::test_a_locked_retry_keeps_neither_the_sweep_nor_the_leases_from_ending",
+        "mysql",
+    ),
+    Mutant(
+        "redrive-at-the-end-of-its-retry-lost",
+        DELIVERY,
+        'self._own_retry().select_for_update().values_list("again", flat=True)',
+        'self._own_retry().filter(again=True).values_list("again", flat=True)',
+        "tests/concurrency/test_locks.py"
+        "::test_a_redrive_waits_for_the_end_of_the_retry_that_it_repeats",
+        "mysql",
+    ),
+    Mutant(
         "no-grace-after-an-outage",
         "streams/maintenance.py",
         "                _grace(using)\n",
@@ -408,6 +425,21 @@ MORE = [
 ]
 
 PURGE = [
+    Mutant(
+        "failed-purge-counts",
+        "streams/maintenance.py",
+        "    lease = timedelta(seconds=seconds + SLICE_GRACE)\n",
+        "    lease = timedelta(seconds=seconds + SLICE_GRACE)\n    note_purge(using)\n",
+        "tests/streams/test_nightly.py::test_a_purge_that_fails_or_dies_is_not_done",
+    ),
+    Mutant(
+        "group-deleted-position-first",
+        "streams/models/group.py",
+        "        ended = self.deliveries.using(self._state.db).filter(group=self.pk).ended()\n",
+        "        self.cursors.using(self._state.db).all().delete()\n"
+        "        ended = self.deliveries.using(self._state.db).filter(group=self.pk).ended()\n",
+        "tests/commands/test_topics_groups.py::test_a_deletion_that_was_broken_off_can_be_repeated",
+    ),
     Mutant(
         "purge-past-a-delivery",
         "streams/floor.py",
