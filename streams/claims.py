@@ -222,6 +222,8 @@ class Claimer:
 
 def groups_with_due_retries(group_ids: Sequence[int], using: str) -> set[int]:
     """The groups, of these, that have a retry to claim."""
+    if not group_ids:
+        return set()
     vendor = connections[using].vendor
     statement = sql.GROUPS_WITH_DUE_RETRIES[vendor] % sql.placeholders(group_ids)
     return {row[0] for row in retrying(lambda: sql.fetch(using, statement, group_ids), using)}

@@ -80,7 +80,7 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     work = removal.Removal(topic, database())
     try:
         contents = _contents(work)
-    except Refused as error:
+    except (Refused, StreamsError) as error:
         admin.message_user(request, str(error), messages.ERROR)
         return HttpResponseRedirect(request.get_full_path())
     page = {

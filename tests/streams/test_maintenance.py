@@ -178,6 +178,10 @@ def test_steps_work_on_their_alias_only() -> None:
 # -- retries --
 
 
+def test_without_any_group_no_retry_is_due() -> None:
+    assert step_retries("default") == 0
+
+
 def test_consumers_are_woken_for_retries_that_are_due(announced: list[str]) -> None:
     send("orders", 1)
     sequence("default")
