@@ -16,6 +16,8 @@ JAVA_AT_LEAST = 17
 # Spark's own variable: the Python of the jobs, where it is not that of the project.
 PYTHON = "PYSPARK_PYTHON"
 PATIENCE_SECONDS = 30
+# It is not there, may not be executed, or does not answer: as good as not installed.
+CANNOT_RUN = (OSError, subprocess.SubprocessError)
 INSTALL = "pip install 'django-ems[spark]'"
 
 
@@ -39,18 +41,25 @@ def _has_pyspark() -> bool:
     if python() == sys.executable:
         return find_spec("pyspark") is not None
     code = "import sys, importlib.util; sys.exit(importlib.util.find_spec('pyspark') is None)"
-    return subprocess.run([python(), "-c", code], timeout=PATIENCE_SECONDS).returncode == 0  # noqa: S603
+    try:
+        done = subprocess.run([python(), "-c", code], timeout=PATIENCE_SECONDS)  # noqa: S603
+    except CANNOT_RUN:
+        return False
+    return done.returncode == 0
 
 
 def java_version() -> int | None:
     """The main version of the Java that Spark would start; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if not java or not Path(java).exists():
+    if not java:
         return None
-    done = subprocess.run(  # noqa: S603 - the program that Spark would start
-        [java, "-version"], capture_output=True, text=True, timeout=PATIENCE_SECONDS
-    )
+    try:
+        done = subprocess.run(  # noqa: S603 - the program that Spark would start
+            [java, "-version"], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        )
+    except CANNOT_RUN:
+        return None
     # openjdk version "17.0.15"; before Java 9: "1.8.0"
     found = re.search(r'version "(\d+)', done.stderr)
     return int(found[1]) if found else None

@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 
 from streams import sql
 from streams.conf import FRESH_SECONDS, SURE_SECONDS
-from streams.errors import TopicInUse
+from streams.errors import TopicInUse, UnknownTopic
 from streams.lag import lags
 from streams.models import (
     Access,
@@ -67,7 +67,7 @@ class Removal:
     def close(self) -> None:
         """Refuse producers from now on, and with ``force`` consumers too.
 
-        Raises TopicInUse if there are obstacles, unless forced.
+        Raises TopicInUse if there are obstacles, unless forced, and UnknownTopic.
         """
         if not self.force and (obstacles := self.obstacles()):
             raise TopicInUse(" ".join(obstacles))
@@ -81,7 +81,7 @@ class Removal:
         pause(SETTLED_SECONDS)
 
     def finish(self, say: Say = lambda name, rows: None) -> None:
-        """Delete it, once it was closed for SETTLED_SECONDS; raises TopicInUse.
+        """Delete it, once it was closed for SETTLED_SECONDS; raises TopicInUse, UnknownTopic.
 
         It may be broken off and repeated. ``say`` is told the rows so far of each kind.
         """
@@ -103,8 +103,10 @@ class Removal:
     # -- what is in the way --
 
     def _open(self) -> Iterator[str]:
-        access = Topic.objects.using(self.using).filter(pk=self.topic.pk).values_list("access")
-        if access.get()[0] in (Access.READ_WRITE, Access.WRITE_ONLY):
+        topic = Topic.objects.using(self.using).filter(pk=self.topic.pk).first()
+        if topic is None:  # somebody else has deleted it
+            raise UnknownTopic(_("There is no topic %s.") % self.topic)
+        if topic.access in (Access.READ_WRITE, Access.WRITE_ONLY):
             yield _("%s is not retired: producers may send to it.") % self.topic
 
     def _used(self) -> Iterator[str]:

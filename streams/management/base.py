@@ -16,12 +16,16 @@ from django.utils.translation import gettext as _
 
 from streams import body as bodies
 from streams.conf import database
-from streams.errors import NotMigrated, StreamsError
+from streams.errors import NotMigrated, StreamsError, storable
 from streams.models import ConsumerGroup, DeadMessage, Message
-from streams.transactions import committing, tables_missing
+from streams.transactions import committing, error_number, tables_missing
 
 UNKNOWN = "–"
 CLEAR_LINE = "\r\x1b[K"
+# The highest number of a BIGINT.
+MOST = 2**63 - 1
+# MySQL, MariaDB: the table does not exist.
+NO_TABLE = 1146
 
 
 class StreamsCommand(BaseCommand):
@@ -45,6 +49,7 @@ class StreamsCommand(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.as_json: bool = options["json"]
+        _check_text(options.values())
         try:
             self.using = database(options["database"])
             if self.using not in connections:
@@ -56,6 +61,9 @@ class StreamsCommand(BaseCommand):
         except Error as error:
             if tables_missing(error):
                 raise CommandError(str(NotMigrated.on(self.using))) from error
+            if error_number(error) == NO_TABLE or "no such table" in str(error):
+                text = _("A table is missing (%s): run “manage.py migrate”.")
+                raise CommandError(text % error) from error
             if isinstance(error, OperationalError | InterfaceError):
                 raise CommandError(_("The database says: %s") % error) from error
             raise
@@ -146,13 +154,27 @@ def add_dry_run(parser: ArgumentParser) -> None:
 
 def add_limit(parser: ArgumentParser, default: int | None = None) -> None:
     text = _("at most so many") + (f" ({default})" if default else "")
-    parser.add_argument("--limit", type=_positive, default=default, help=text)
+    parser.add_argument("--limit", type=positive, default=default, help=text)
 
 
-def _positive(value: str) -> int:
-    if not value.isdecimal() or int(value) < 1:
-        raise ArgumentTypeError(_("must be a number from 1 on"))
+def positive(value: str) -> int:
+    """An id or a count."""
+    if not fits(value) or int(value) < 1:
+        raise ArgumentTypeError(_("must be a number from 1 to %d") % MOST)
     return int(value)
+
+
+def fits(value: str) -> bool:
+    """Whether it is a number, from 0 on, that a column can have."""
+    return value.isdecimal() and len(value) <= len(str(MOST)) and int(value) <= MOST
+
+
+def _check_text(given: Iterable[Any]) -> None:
+    """Refuse what no database takes: bytes of the command line that are not UTF-8."""
+    for value in given:
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and storable(text) != text:
+                raise CommandError(_("This is not UTF-8: %s") % storable(text))
 
 
 def line(value: Any) -> str:

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 
 from streams.errors import InvalidTarget
-from streams.management.base import StreamsCommand, add_dry_run
+from streams.management.base import StreamsCommand, add_dry_run, positive
 from streams.models import ConsumerGroup
 from streams.replays import Span, cancel, replays, span_of, spans, start
 from streams.targets import Target
@@ -26,7 +26,7 @@ class ReplayVerbs(StreamsCommand):
             "--from", metavar="WHERE", help=_("an offset, or a time (2026-11-20T10:00Z)")
         )
         parser.add_argument("--to", metavar="WHERE", help=_("the same; it is not included itself"))
-        parser.add_argument("--message", type=int, metavar="ID", help=_("this one message"))
+        parser.add_argument("--message", type=positive, metavar="ID", help=_("this one message"))
         add_dry_run(parser)
 
     def add_replays_arguments(self, parser: ArgumentParser) -> None:

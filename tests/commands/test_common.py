@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,9 @@ import pytest
 from django.core.management import CommandError, call_command, load_command_class
 from django.db import connection
 
-from streams import consumer, send
+from streams import consumer, removal, send
 from streams.management.base import StreamsCommand, line, printable
-from streams.models import ConsumerGroup, Message, Topic
+from streams.models import Access, ConsumerGroup, Message, Topic
 from streams.testing import drain
 from tests.processes import Spawn
 
@@ -121,6 +123,97 @@ def test_missing_tables_are_one_line() -> None:
     finally:
         with connection.schema_editor() as editor:
             editor.alter_db_table(Topic, "ems_topic_away", "ems_topic")
+
+
+MOST = 2**63 - 1
+DEEP = "[" * 100_000
+# What a person can type, and what the one line says.
+MISTYPED = (
+    (("ems_dead", "list", "--limit", str(MOST + 1)), f"from 1 to {MOST}"),
+    (("ems_dead", "export", "--limit", "9" * 5000), f"from 1 to {MOST}"),
+    (("ems_dead", "redrive", "1", str(2**64)), f"from 1 to {MOST}"),
+    (("ems_dead", "discard", str(2**64)), f"from 1 to {MOST}"),
+    (("ems_dead", "show", str(2**64)), f"from 1 to {MOST}"),
+    (("ems_messages", "list", "orders", "--limit", str(2**64)), f"from 1 to {MOST}"),
+    (("ems_messages", "cancel", str(2**64)), f"from 1 to {MOST}"),
+    (("ems_messages", "show", str(2**64)), "There is no message"),
+    (("ems_messages", "show", "9" * 5000), "There is no message"),
+    (("ems_messages", "trace", f"orders/0@{2**64}"), "There is no message"),
+    (("ems_messages", "trace", f"orders/{2**64}@0"), "There is no message"),
+    (("ems_groups", "list", "--topic", "\udcff"), "not UTF-8"),
+    (("ems_groups", "replay", "mail", "--message", str(2**64)), f"from 1 to {MOST}"),
+    (("ems_messages", "list", "or\udcff"), "not UTF-8"),
+    (("ems_send", "orders", "1", "--header", "a=\udcff"), "not UTF-8"),
+    (("ems_send", "orders", DEEP), "not JSON"),
+    (("ems_send", "orders", DEEP + "]" * len(DEEP)), "not JSON"),
+)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("words", "said"), MISTYPED, ids=[f"{n} {words[0]}" for n, (words, _s) in enumerate(MISTYPED)]
+)
+def test_what_is_mistyped_is_one_line(words: tuple[str, ...], said: str) -> None:
+    send("orders", 1)
+    topic = Topic.objects.get()
+    ConsumerGroup.objects.create(topic=topic, name="mail")
+    with pytest.raises(CommandError, match=re.escape(said)) as raised:
+        call_command(*words, stdout=StringIO(), stderr=StringIO())
+    assert "\n" not in str(raised.value)
+    str(raised.value).encode()
+    assert Message.objects.count() == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("limit", [1, MOST])
+def test_the_highest_limit_is_one(parsed: Callable[..., Any], limit: int) -> None:
+    send("orders", 1)
+    ConsumerGroup.objects.create(topic=Topic.objects.get(), name="mail")
+    assert len(parsed("ems_messages", "list", "orders", "--limit", str(limit))) == 1
+    assert parsed("ems_dead", "list", "--limit", str(limit)) == []
+    redriven = parsed("ems_dead", "redrive", "--all", "--limit", str(limit))
+    assert redriven["redriven"] == 0
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # as the locale has it
+@pytest.mark.parametrize("words", [(), ("--text",)], ids=["json", "text"])
+def test_input_that_is_not_utf8_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, errors: str, words: tuple[str, ...]
+) -> None:
+    given = TextIOWrapper(BytesIO(b'"\xff"'), encoding="utf-8", errors=errors)
+    monkeypatch.setattr(sys, "stdin", given)
+    with pytest.raises(CommandError, match="not UTF-8"):
+        call_command("ems_send", "orders", "-", *words)
+    assert not Message.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_missing_tables_of_beat_are_one_line() -> None:
+    beat = pytest.importorskip("django_celery_beat.models", exc_type=ImportError)
+    name = beat.PeriodicTask._meta.db_table
+    with connection.schema_editor() as editor:
+        editor.alter_db_table(beat.PeriodicTask, name, "beat_away")
+    try:
+        with pytest.raises(CommandError, match=rf"{name}.*manage.py migrate"):
+            call_command("ems_sync_schedules")
+    finally:
+        with connection.schema_editor() as editor:
+            editor.alter_db_table(beat.PeriodicTask, "beat_away", name)
+
+
+@pytest.mark.django_db
+def test_a_topic_that_somebody_else_deletes_meanwhile_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Topic.objects.create(name="orders", access=Access.READ_ONLY)
+
+    def wait(self: removal.Removal) -> None:
+        removal.Removal(self.topic, "default").finish()
+
+    monkeypatch.setattr(removal.Removal, "wait", wait)
+    with pytest.raises(CommandError, match="There is no topic orders"):
+        call_command("ems_topics", "delete", "orders", stdout=StringIO())
 
 
 @pytest.mark.slow

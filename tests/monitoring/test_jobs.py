@@ -193,6 +193,25 @@ def test_without_pyspark_too(without_java, tmp_path, monkeypatch) -> None:
         call_command("ems_spark", "archive")
 
 
+SLEEPING = "#!/bin/sh\nexec sleep 60\n"
+
+
+@pytest.mark.parametrize("content", [None, "", SLEEPING], ids=["absent", "no program", "silent"])
+def test_a_python_or_a_java_that_cannot_be_run_is_missing(content, tmp_path, monkeypatch) -> None:
+    """ "No program": it may not be executed, and nor may what is in it."""
+    (tmp_path / "bin").mkdir()
+    for name in ("python", "java"):
+        path = tmp_path / "bin" / name
+        if content is not None:
+            path.write_text(content)
+            path.chmod(0o700 if content else 0o600)
+    monkeypatch.setattr(java, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setenv(java.PYTHON, str(tmp_path / "bin" / "python"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    (found,) = [diagnosis for diagnosis in examine("default") if diagnosis.name == "spark"]
+    assert "django-ems[spark]' and Java 17 or newer" in found.text
+
+
 def test_without_java_the_report_and_the_doctor_work(without_java) -> None:
     call_command("ems_spark", "report", stdout=StringIO())
     (found,) = [diagnosis for diagnosis in examine("default") if diagnosis.name == "spark"]

@@ -14,7 +14,14 @@ from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
 from streams import sql
-from streams.management.base import Encoder, StreamsCommand, add_dry_run, add_limit, portable
+from streams.management.base import (
+    Encoder,
+    StreamsCommand,
+    add_dry_run,
+    add_limit,
+    portable,
+    positive,
+)
 from streams.models import ConsumerGroup, DeadMessage
 
 PAGE = 500
@@ -42,10 +49,10 @@ class Command(StreamsCommand):
         add_limit(parser, 20)
 
     def add_show_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=int)
+        parser.add_argument("id", type=positive)
 
     def add_redrive_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=int, nargs="*", help=_("ids; or use --all"))
+        parser.add_argument("id", type=positive, nargs="*", help=_("ids; or use --all"))
         parser.add_argument("--all", action="store_true", help=_("all that match the filters"))
         self.add_filter_arguments(parser)
         add_limit(parser)

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
 from streams import cancel
-from streams.management.base import StreamsCommand, add_limit, line, portable
+from streams.management.base import StreamsCommand, add_limit, fits, line, portable, positive
 from streams.models import Message, Partition
 from streams.trace import trace
 
@@ -37,7 +37,7 @@ class Command(StreamsCommand):
     add_trace_arguments = add_show_arguments
 
     def add_cancel_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("message", type=int, help=_("its id"))
+        parser.add_argument("message", type=positive, help=_("its id"))
 
     def do_list(self, *, topic: str, key: str | None, limit: int, **options: Any) -> None:
         partitions = list(Partition.objects.using(self.using).filter(topic__name=topic))
@@ -124,7 +124,10 @@ class Command(StreamsCommand):
         messages = Message.objects.using(self.using).select_related("partition__topic")
         place, _at, offset = text.rpartition("@")
         topic, _slash, number = place.rpartition("/")
-        if text.isdecimal():
+        numbers = [text] if text.isdecimal() else [number, offset]
+        if all(one.isdecimal() for one in numbers) and not all(map(fits, numbers)):
+            found = None  # no row has a number as high as that
+        elif text.isdecimal():
             found = messages.filter(pk=int(text)).first()
         elif topic and number.isdecimal() and offset.isdecimal():
             partitions = Partition.objects.using(self.using).filter(topic__name=topic)

@@ -57,12 +57,20 @@ class Command(StreamsCommand):
 
     def _body(self, *, body: str | None, text: bool, **options: Any) -> Any:
         if body == "-":
-            body = sys.stdin.read()
+            body = self._read()
         if body is None or text:
             return body
         try:
             return json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CommandError(
                 _("The body is not JSON (%s); for text pass --text.") % error
             ) from error
+
+    def _read(self) -> str:
+        try:
+            body = sys.stdin.read()
+            body.encode()  # in some locales, what cannot be read is let through
+        except UnicodeError as error:
+            raise CommandError(_("The input is not UTF-8 (%s).") % error) from error
+        return body
