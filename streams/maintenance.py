@@ -34,7 +34,7 @@ from streams.transactions import (
 logger = logging.getLogger("streams.maintenance")
 
 SEQUENCE, SWEEP, RETRIES, PURGE = "sequence", "sweep", "retries", "purge"
-# Who purges: its row is free again when a slice has ended, or so long after a kill, in seconds.
+# Who purges has this row until a slice has ended, or was killed so long ago, in seconds.
 PURGE_SLICE = "purge slice"
 SLICE_GRACE = 60.0
 SWEEP_EVERY = timedelta(seconds=5)
@@ -188,7 +188,7 @@ def purge_if_due(using: str, seconds: float) -> bool:
         return retrying(lambda: _purge_is_due(using), using) and _purge_slice(using, seconds)
     finally:
         with suppress(Error):  # then it is free after the lease
-            Step.objects.using(using).filter(name=PURGE_SLICE).update(last_run_at=UtcNow(-DAY))
+            Step.objects.using(using).filter(name=PURGE_SLICE).delete()
 
 
 def _purge_slice(using: str, seconds: float) -> bool:
