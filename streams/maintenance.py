@@ -22,14 +22,7 @@ from streams.purge import Purge
 from streams.runtime.wakeup import announce
 from streams.sequencer import sequence
 from streams.subscriptions import known_max_retries
-from streams.transactions import (
-    DEADLOCK_OR_WAIT,
-    error_number,
-    in_transaction,
-    own_transaction,
-    retrying,
-    short_lock_waits,
-)
+from streams.transactions import held_by_others, own_transaction, retrying, short_lock_waits
 
 logger = logging.getLogger("streams.maintenance")
 
@@ -163,7 +156,7 @@ def _expire(delivery: Delivery, max_retries: int | None, delay: timedelta, using
     try:
         return retrying(work, using, patience=LOCK_WAIT_SECONDS)
     except OperationalError as error:
-        if in_transaction(using) or error_number(error) not in DEADLOCK_OR_WAIT:
+        if not held_by_others(error, using):
             raise
         logger.warning("Delivery %d has expired, but its rows are locked: %s", delivery.pk, error)
         return False

@@ -20,7 +20,7 @@ from streams import expiry, sql
 from streams.floor import ARCHIVE, Floor, Hold, Limits, floor, limits
 from streams.forced import Skipped, skip
 from streams.models import Partition, Topic
-from streams.transactions import DEADLOCK_OR_WAIT, error_number, own_transaction, retrying
+from streams.transactions import held_by_others, own_transaction, retrying
 
 logger = logging.getLogger("streams.purge")
 
@@ -69,7 +69,7 @@ class Purge:
             except Partition.DoesNotExist:
                 logger.info("%s was deleted before it was purged", partition)
             except OperationalError as error:
-                if self.seconds is None or error_number(error) not in DEADLOCK_OR_WAIT:
+                if self.seconds is None or not held_by_others(error, self.using):
                     raise
                 logger.warning("%s is not purged, somebody has locked it: %s", partition, error)
                 self.failed = True

@@ -13,13 +13,7 @@ from dataclasses import dataclass, field
 from django.db import OperationalError, connections
 
 from streams import sql
-from streams.transactions import (
-    DEADLOCK_OR_WAIT,
-    error_number,
-    in_transaction,
-    own_transaction,
-    retrying,
-)
+from streams.transactions import held_by_others, own_transaction, retrying
 
 logger = logging.getLogger("streams.sequencer")
 
@@ -80,7 +74,7 @@ def _sequence_or_leave(partition_id: int, using: str) -> Pass:
     try:
         return retrying(lambda: _sequence(partition_id, using), using, patience=LOCKED_SECONDS)
     except OperationalError as error:
-        if in_transaction(using) or error_number(error) not in DEADLOCK_OR_WAIT:
+        if not held_by_others(error, using):
             raise
         logger.warning("Partition %d is not sequenced, it is locked: %s", partition_id, error)
         return Pass(busy=True)

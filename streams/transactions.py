@@ -147,6 +147,14 @@ def connection_lost(error: BaseException) -> bool:
     return isinstance(error, Error) and error_number(error) in CONNECTION_LOST
 
 
+def held_by_others(error: BaseException, using: str) -> bool:
+    """Whether EMS's own work has failed because of locks, so that it may do other work first.
+
+    Inside an open transaction it may not: the error is its owner's.
+    """
+    return error_number(error) in DEADLOCK_OR_WAIT and not in_transaction(using)
+
+
 def transient(error: BaseException) -> bool:
     """Whether EMS may do its own work again after this error."""
     if connection_lost(error):

@@ -283,9 +283,7 @@ def _these(groups: list[Any]) -> Any:
 
 def _contents(group: ConsumerGroup) -> dict[str, int]:
     """What forgetting the group would delete; no count goes beyond what a page may delete."""
-    models: tuple[Any, ...] = (Cursor, RetryMessage, DeadMessage, Delivery, Consumer)
-    kinds = (m._default_manager.using(database()).filter(group=group.pk) for m in models)
-    return count_upto(FORGET_AT_MOST, kinds)
+    return count_upto(FORGET_AT_MOST, group._belongings())
 
 
 def _obstacle(group: ConsumerGroup, rows: int) -> str:

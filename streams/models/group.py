@@ -115,9 +115,10 @@ class ConsumerGroup(models.Model):
         with own_transaction(str(self._state.db)):
             # Under the topic's lock it gets no cursor, and without its cursors it claims nothing.
             list(Topic.objects.using(self._state.db).select_for_update().filter(pk=self.topic_id))
-            self.cursors.using(self._state.db).all().delete()
+            cursors, *others = self._belongings()
+            cursors.delete()
             self._refuse_while_live()
-            for rows in self._belongings():
+            for rows in others:
                 rows.delete()
             type(self)._default_manager.using(self._state.db).filter(pk=self.pk).delete()
 

@@ -7,6 +7,7 @@ import pytest
 from django.core.management import CommandError
 
 from streams import Outgoing, Reject, consumer, send, send_many
+from streams.errors import GroupActive
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -158,6 +159,23 @@ def test_a_group_with_a_live_consumer_is_not_deleted(run: Run) -> None:
     client.delete()
     run("ems_groups", "delete", "mail")
     assert not Cursor.objects.exists()
+
+
+def test_a_consumer_that_comes_while_its_group_is_deleted_keeps_it(run: Run) -> None:
+    groups("orders")
+    group = ConsumerGroup.objects.get()
+
+    def come(rows: int) -> None:
+        Consumer.objects.get_or_create(
+            client_id="me", group=group, defaults={"lease_until": UtcNow(LEASE)}
+        )
+
+    with pytest.raises(GroupActive):
+        group.forget(come)
+    assert Cursor.objects.get().next_offset == 5  # it reads on
+    Consumer.objects.all().delete()
+    run("ems_groups", "delete", "mail")
+    assert not ConsumerGroup.objects.exists()
 
 
 def test_a_deletion_that_was_broken_off_can_be_repeated(

@@ -310,7 +310,7 @@ LEASES = [
     Mutant(
         "sweep-stops-at-a-lock",
         "streams/maintenance.py",
-        "        if in_transaction(using) or error_number(error) not in DEADLOCK_OR_WAIT:\n",
+        "        if not held_by_others(error, using):\n",
         "        if True:\n",
         f"{LEASING}::test_a_locked_retry_keeps_neither_the_sweep_nor_the_leases_from_ending",
         "mysql",
