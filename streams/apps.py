@@ -13,10 +13,10 @@ class StreamsConfig(AppConfig):
     def ready(self) -> None:
         from streams import (
             checks,  # noqa: F401 - registers the system checks
-            conf,
+            runtime_settings,
             topics,
         )
 
         # A flush (TransactionTestCase) deletes the rows that these caches remember.
-        post_migrate.connect(conf.forget, sender=self)
+        post_migrate.connect(runtime_settings.forget, sender=self)
         post_migrate.connect(topics.forget, sender=self)

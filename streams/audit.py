@@ -15,6 +15,7 @@ from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.utils.translation import gettext as _
 
 from streams.accounts import Account
+from streams.database.retrying import retrying
 from streams.findings import Finding, Position, Window, joined
 from streams.findings import Kind as FindingKind
 from streams.models import (
@@ -30,7 +31,6 @@ from streams.models import (
 )
 from streams.models.message import MessageQuerySet
 from streams.snapshot import snapshot
-from streams.transactions import retrying
 
 # Some hundredths of a second: no snapshot is open for longer.
 WINDOW = 10_000

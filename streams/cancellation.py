@@ -8,8 +8,8 @@ from django.db import connections
 from django.utils.translation import gettext as _
 
 from streams import conf, sql
+from streams.database.elsewhere import elsewhere
 from streams.errors import InvalidMessage
-from streams.topics import elsewhere
 from streams.transactions import own_transaction, sees_the_past
 
 

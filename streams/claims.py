@@ -11,6 +11,7 @@ from django.db import connections
 
 from streams import sql
 from streams.conf import CLAIM_BYTES
+from streams.database.retrying import retrying
 from streams.errors import LeaseLost
 from streams.models import (
     ConsumerGroup,
@@ -21,7 +22,7 @@ from streams.models import (
     RetryMessage,
 )
 from streams.models.retry import RetryMessageQuerySet
-from streams.transactions import own_transaction, retrying
+from streams.transactions import own_transaction
 
 
 @dataclass

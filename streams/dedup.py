@@ -17,9 +17,10 @@ from typing import Any
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from streams import conf, sql
+from streams import runtime_settings, sql
+from streams.database.elsewhere import elsewhere
 from streams.errors import InvalidMessage
-from streams.topics import elsewhere, validated_name
+from streams.names import validated_name
 from streams.transactions import (
     in_test_case,
     in_transaction,
@@ -58,7 +59,7 @@ def window_of(key: Any, window: Any, using: str) -> timedelta | None:
         return None
     validated_name(key, "dedup key", MAX_DEDUP_KEY)
     if window is None:
-        return timedelta(seconds=conf.system("dedupWindowSeconds", using))
+        return timedelta(seconds=runtime_settings.system("dedupWindowSeconds", using))
     if isinstance(window, int | float) and not isinstance(window, bool):
         try:
             window = timedelta(seconds=window)

@@ -12,14 +12,13 @@ from django.db import DatabaseError, Error, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.translation import gettext as _
 
-from streams import maintenance, sql
+from streams import sql
 from streams.abandoned import abandoned
-from streams.conf import settings
+from streams.conf import KEEPER_CONNECTIONS, settings
 from streams.lag import lags
-from streams.models import Consumer, ConsumerGroup, Delivery, Message, Partition, Step, UtcNow
+from streams.models import Consumer, ConsumerGroup, Delivery, Message, Partition, Step, UtcNow, step
 from streams.models.consumer import LEASE
 from streams.registry import autodiscover, registrations
-from streams.runtime.supervisor import KEEPER_CONNECTIONS
 from streams.server import Server, missing_tables
 from streams.subscriptions import Overrides, threads
 
@@ -117,7 +116,7 @@ def silence(name: str, using: str) -> timedelta | None:
 
 def _steps(using: str) -> Iterator[Diagnosis]:
     hint = _("Run ems_consume, or Celery beat with streams.schedule.SCHEDULE.")
-    for name in (maintenance.SEQUENCE, maintenance.SWEEP):
+    for name in (step.SEQUENCE, step.SWEEP):
         since = silence(name, using)
         if since is None:
             yield Diagnosis(ERROR, name, _("This step has never run."), hint)
@@ -137,7 +136,7 @@ def _inbox(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "inbox", _("empty"))
         return
     waiting = _("%d messages wait for an offset") % count
-    since = silence(maintenance.SEQUENCE, using)
+    since = silence(step.SEQUENCE, using)
     if since is not None and since <= SILENT:
         yield Diagnosis(OK, "inbox", waiting)
     else:
@@ -189,7 +188,7 @@ def _retention(using: str) -> Iterator[Diagnosis]:
     for group in held:
         hint = _("Run its consumer; or ems_groups delete; or ems_purge --force.")
         yield Diagnosis(WARNING, "retention", str(group), hint)
-    since = silence(maintenance.PURGE, using)
+    since = silence(step.PURGE, using)
     if since is not None and since > NOT_PURGED:
         hint = _("Run ems_consume, or Celery beat; or ems_purge.")
         text = _("Nothing has been purged for %d days.") % since.days

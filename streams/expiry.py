@@ -14,7 +14,8 @@ from django.db import connections
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from streams import conf, sql
+from streams import runtime_settings, sql
+from streams.database.retrying import retrying
 from streams.floor import finished_below
 from streams.models import (
     Cursor,
@@ -26,7 +27,7 @@ from streams.models import (
     State,
     UtcNow,
 )
-from streams.transactions import own_transaction, retrying
+from streams.transactions import own_transaction
 
 BATCH = 500
 # A sender that has seen an expired key may be about to take it.
@@ -35,7 +36,7 @@ KEY_GRACE = timedelta(hours=1)
 
 def dead_letters(using: str) -> Iterator[int]:
     """Dead letters older than deadRetentionDays, but those that a retry has its body from."""
-    days = conf.system("deadRetentionDays", using)
+    days = runtime_settings.system("deadRetentionDays", using)
     if days:
         old = DeadMessage.objects.using(using).filter(died_at__lt=UtcNow(-timedelta(days=days)))
         needed = RetryMessage.objects.using(using).filter(
@@ -100,7 +101,7 @@ def deliveries(using: str) -> Iterator[int]:
     is moved first, no further than the group has finished, and committed: the audit begins
     there, and beyond it still finds what was deleted by other hands.
     """
-    days = conf.system("deliveryRetentionDays", using)
+    days = runtime_settings.system("deliveryRetentionDays", using)
     if not days:
         return
     cursors = Cursor.objects.using(using).filter(replay=0).select_related("partition__topic")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from django.db import IntegrityError
 from django.utils.translation import gettext as _
 
+from streams.database.retrying import retrying
 from streams.errors import InvalidPartitions, TopicExists, UnknownTopic
 from streams.models import Access, ConsumerGroup, Cursor, Mode, Partition, Topic
-from streams.models.fields import MAX_NAME
-from streams.topics import forget, validated_name
-from streams.transactions import own_transaction, retrying
+from streams.names import MAX_NAME, validated_name
+from streams.topics import forget
+from streams.transactions import own_transaction
 
 # Each is a row that every pass of the sequencer and every claim looks at.
 MAX_PARTITIONS = 1000

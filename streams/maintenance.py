@@ -15,18 +15,19 @@ from django.utils import timezone
 from streams import retries
 from streams.claims import groups_with_due_retries
 from streams.conf import LEASE_SECONDS, settings
+from streams.database.retrying import held_by_others, retrying
 from streams.models import Consumer, ConsumerGroup, Delivery, RetryMessage, Step, UtcNow
 from streams.models.consumer import LEASE
 from streams.models.dead import AttemptsExhausted
+from streams.models.step import PURGE, RETRIES, SEQUENCE, SWEEP
 from streams.purge import Purge
-from streams.runtime.wakeup import announce
 from streams.sequencer import sequence
 from streams.subscriptions import known_max_retries
-from streams.transactions import held_by_others, own_transaction, retrying, short_lock_waits
+from streams.transactions import own_transaction, short_lock_waits
+from streams.wakeup import announce
 
 logger = logging.getLogger("streams.maintenance")
 
-SEQUENCE, SWEEP, RETRIES, PURGE = "sequence", "sweep", "retries", "purge"
 # Who purges has this row until a slice has ended, or was killed so long ago, in seconds.
 PURGE_SLICE = "purge slice"
 SLICE_GRACE = 60.0

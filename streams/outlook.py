@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from django.db import connections
 
 from streams import sql
-from streams.transactions import retrying
+from streams.database.retrying import retrying
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import socket
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,9 +14,10 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.utils.translation import gettext as _
 
-from streams import conf, sql
+from streams import conf, runtime_settings, sql
 from streams.api import Outgoing, SendResult
 from streams.body import encode
+from streams.database.retrying import error_number, tables_missing
 from streams.dedup import DedupSlot, Holder, hold, prepare, slot_of, take, window_of
 from streams.errors import (
     InvalidMessage,
@@ -32,13 +29,13 @@ from streams.errors import (
     UnknownTopic,
     WrongDatabase,
 )
+from streams.names import MAX_KEY, MAX_NAME, MAX_TAG, validated_name
 from streams.partitions import choose
-from streams.topics import TopicInfo, forget, look_again, resolve, validated_name
-from streams.transactions import error_number, manual, tables_missing
+from streams.produce.identity import producer
+from streams.topics import TopicInfo, forget, look_again, resolve
+from streams.transactions import manual
+from streams.wakeup import announce
 
-# Literals that must equal those of the models, which cannot be imported before the apps are
-# ready; tests/streams/test_producer.py compares them.
-MAX_NAME, MAX_KEY, MAX_TAG, MAX_PRODUCER = 127, 255, 64, 190
 WRITABLE = frozenset({"read-write", "write-only"})
 
 # A topic that is created by a send has one partition.
@@ -221,11 +218,11 @@ class Row(NamedTuple):
             parameters += key, tag, headers
         if len(body) > sql.HEX_BYTES:
             parameters += (body,)
-        producer, identity = _producer()
+        sender, its_parameter = producer()
         values = sql.message_values(
-            vendor, partition_id, due_sql, body, body_type, producer, named=named
+            vendor, partition_id, due_sql, body, body_type, sender, named=named
         )
-        return values, parameters + identity
+        return values, parameters + its_parameter
 
 
 def _alias(using: str | None) -> str:
@@ -261,7 +258,7 @@ def _prepare(
     if tag != "":
         validated_name(tag, "tag", MAX_TAG)
     raw, body_type = encode(body)
-    limit = conf.system("msgMaxSizeInBytes", alias)
+    limit = runtime_settings.system("msgMaxSizeInBytes", alias)
     headers_json = None if headers is None else _headers(headers)
     size = len(raw) + len(headers_json or "")
     if size > limit:
@@ -514,42 +511,4 @@ def _announce(alias: str) -> None:
     """Wake the consumers after the commit. Without Redis they find out by polling."""
     # Without autocommit Django offers no on_commit: they find out by polling then, too.
     if conf.settings().REDIS is not None and not manual(alias):
-        from streams.runtime.wakeup import announce
-
         transaction.on_commit(lambda: announce(alias), using=alias, robust=True)
-
-
-_identity = threading.local()
-# A forked process is another producer.
-os.register_at_fork(after_in_child=lambda: _identity.__dict__.clear())
-
-
-def _producer() -> tuple[str, tuple[str, ...]]:
-    """ "ip@pid@thread", for the trace: as SQL, and its parameter if it needs one."""
-    try:
-        return _identity.sql  # type: ignore[no-any-return]
-    except AttributeError:
-        text = f"{host()}@{os.getpid()}@{threading.current_thread().name}"[:MAX_PRODUCER]
-        plain = re.fullmatch(r"[\w.:@ ()-]*", text, re.ASCII)
-        _identity.sql = (f"'{text}'", ()) if plain else ("%s", (text,))
-        return _producer()
-
-
-_host: str | None = None
-
-
-def host() -> str:
-    """The address that this machine sends from, or its name if it has none.
-
-    Asked of the routing table, by a datagram socket that sends nothing (192.0.2.1 is for
-    documentation, RFC 5737): a name server that does not answer must not hold up a send.
-    """
-    global _host
-    if _host is None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect(("192.0.2.1", 9))
-                _host = str(probe.getsockname()[0])
-            except OSError:
-                _host = socket.gethostname()
-    return _host

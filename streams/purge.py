@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from django.db import OperationalError, connections
 
 from streams import expiry, sql
+from streams.database.retrying import held_by_others, retrying
 from streams.floor import ARCHIVE, Floor, Hold, Limits, floor, limits
 from streams.forced import Skipped, skip
 from streams.models import Partition, Topic
-from streams.transactions import held_by_others, own_transaction, retrying
+from streams.transactions import own_transaction
 
 logger = logging.getLogger("streams.purge")
 

@@ -16,14 +16,12 @@ from django.utils.translation import gettext as _
 from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH
 from streams.errors import InvalidConsumer
-from streams.topics import validated_name
+from streams.names import MAX_NAME, MAX_TAG, validated_name
 
 Failures = Mapping[ReceivedMessage, BaseException]
 
 OneHandler = TypeVar("OneHandler", bound=Callable[[ReceivedMessage], object])
 BatchHandler = TypeVar("BatchHandler", bound=Callable[[Sequence[ReceivedMessage]], Failures | None])
-
-MAX_NAME, MAX_TAG = 127, 64
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 
 from streams import sql
 from streams.conf import FRESH_SECONDS, SURE_SECONDS
+from streams.database.retrying import error_number, retrying
 from streams.errors import TopicInUse, UnknownTopic
 from streams.lag import lags
 from streams.models import (
@@ -37,7 +38,7 @@ from streams.models import (
 )
 from streams.purge import Purge
 from streams.topics import forget
-from streams.transactions import error_number, own_transaction, retrying
+from streams.transactions import own_transaction
 
 BATCH = 500
 # After so long a closed topic has every message that will ever come.

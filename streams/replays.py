@@ -13,6 +13,7 @@ from django.db.models import F, Max, QuerySet, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from streams.database.retrying import retrying
 from streams.errors import GroupMismatch, OffsetOutOfRange, UnknownPartition, UnknownReplay
 from streams.models import (
     ConsumerGroup,
@@ -25,11 +26,11 @@ from streams.models import (
     Topic,
     UtcNow,
 )
-from streams.runtime.wakeup import announce
 from streams.skips import skip
 from streams.takeback import fence, held_by
 from streams.targets import Target
-from streams.transactions import own_transaction, retrying
+from streams.transactions import own_transaction
+from streams.wakeup import announce
 
 STATES = {
     "running": gettext_lazy("running"),

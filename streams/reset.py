@@ -16,6 +16,7 @@ from django.db.models import F
 from django.db.models.functions import Least
 from django.utils.translation import gettext as _
 
+from streams.database.retrying import retrying
 from streams.errors import (
     GroupActive,
     GroupMismatch,
@@ -34,7 +35,6 @@ from streams.models import (
     RetryMessage,
     UtcNow,
 )
-from streams.runtime.wakeup import announce
 from streams.skips import skip
 from streams.snapshot import snapshot
 from streams.takeback import (
@@ -48,7 +48,8 @@ from streams.takeback import (
     taken_back,
 )
 from streams.targets import Target
-from streams.transactions import own_transaction, retrying, short_lock_waits
+from streams.transactions import own_transaction, short_lock_waits
+from streams.wakeup import announce
 
 RACES_AT_MOST = 20
 # While it waits for a row that a frozen process may hold, nothing is sequenced.

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from django.db import OperationalError, connections
 
 from streams import sql
-from streams.transactions import held_by_others, own_transaction, retrying
+from streams.database.retrying import held_by_others, retrying
+from streams.transactions import own_transaction
 
 logger = logging.getLogger("streams.sequencer")
 

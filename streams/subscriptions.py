@@ -9,13 +9,14 @@ from typing import Any
 from django.db import IntegrityError
 from django.utils.translation import gettext as _
 
-from streams import conf
+from streams import runtime_settings
 from streams.conf import MAX_BATCH
+from streams.database.retrying import retrying
 from streams.errors import GroupMismatch
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start, Topic
 from streams.registry import Registration, find
 from streams.topics import resolve
-from streams.transactions import own_transaction, retrying
+from streams.transactions import own_transaction
 
 
 @dataclass(frozen=True)
@@ -46,19 +47,22 @@ def limits(
         batch=min(
             MAX_BATCH,
             _first(
-                group.batch, overrides.batch, decorated, conf.system("consumerBatchSize", using)
+                group.batch,
+                overrides.batch,
+                decorated,
+                runtime_settings.system("consumerBatchSize", using),
             ),
         ),
         max_retries=_first(
             group.max_retries,
             registration and registration.max_retries,
-            conf.system("consumerRetryMaxTimes", using),
+            runtime_settings.system("consumerRetryMaxTimes", using),
         ),
         consume_timeout=timedelta(
             seconds=_first(
                 group.consume_timeout,
                 registration and registration.consume_timeout,
-                conf.system("consumeTimeoutSeconds", using),
+                runtime_settings.system("consumeTimeoutSeconds", using),
             )
         ),
     )
@@ -68,7 +72,11 @@ def threads(registration: Registration, using: str, overrides: Overrides) -> int
     if registration.mode == Mode.BROADCAST:
         return 1  # who reads all of a partition in order can only be one
     return int(
-        _first(overrides.threads, registration.threads, conf.system("consumerThreads", using))
+        _first(
+            overrides.threads,
+            registration.threads,
+            runtime_settings.system("consumerThreads", using),
+        )
     )
 
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 
-from django.db import IntegrityError, connections, transaction
+from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
-from streams import conf
-from streams.errors import InvalidName, UnknownTopic
+from streams import conf, runtime_settings
+from streams.database.elsewhere import elsewhere
+from streams.database.retrying import retrying
+from streams.errors import UnknownTopic
 from streams.transactions import (
     in_test_case,
     in_transaction,
     manual,
     own_transaction,
-    retrying,
     sees_the_past,
     supports_other_connections,
 )
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +43,6 @@ def forget(**kwargs: Any) -> None:
 
 
 os.register_at_fork(after_in_child=forget)
-
-
-def validated_name(name: Any, what: str, max_length: int) -> str:
-    """The name itself; raises InvalidName if it could not be stored and found again as it is.
-
-    ``what`` is translated here: decorators call this before the apps are ready.
-    """
-    if not isinstance(name, str):
-        raise InvalidName(_("The %s must be a string, not %r.") % (_(what), name))
-    if not name or name != name.strip():
-        raise InvalidName(_("The %s %r is empty or has blanks around it.") % (_(what), name))
-    if len(name) > max_length:
-        raise InvalidName(
-            _("The %(what)s is longer than %(max)d characters: %(name)r…")
-            % {"what": _(what), "max": max_length, "name": name[:40]}
-        )
-    if not name.isprintable():
-        raise InvalidName(_("The %s %r has characters that cannot be printed.") % (_(what), name))
-    return name
 
 
 def resolve(name: str, using: str, *, create: bool | None = None) -> TopicInfo:
@@ -144,7 +122,7 @@ def _read(name: str, using: str) -> TopicInfo | None:
 def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
     from streams.models import Topic
 
-    if not (conf.system("autoCreateTopic", using) if create is None else create):
+    if not (runtime_settings.system("autoCreateTopic", using) if create is None else create):
         raise UnknownTopic(
             _("There is no topic %r, and autoCreateTopic is off: create it in the admin.") % name
         )
@@ -164,26 +142,3 @@ def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
         return info
 
     return retrying(work, using)
-
-
-def elsewhere(using: str, work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread, where Django opens another connection for the same alias."""
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            # A project may have AUTOCOMMIT off: what is done here must not wait for its commit.
-            connections[using].set_autocommit(True)
-            outcome.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            failure.append(error)
-        finally:
-            connections[using].close()
-
-    thread = Thread(target=run, name="ems-topic", daemon=True)
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]

@@ -4,7 +4,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from streams.models.fields import NameField, UtcDateTimeField
-from streams.models.message import MAX_KEY
+from streams.names import MAX_KEY
 
 
 class HotKey(models.Model):

@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 
 from streams import doctor
 from streams.abandoned import abandoned
-from streams.maintenance import SEQUENCE, SWEEP
 from streams.models import Consumer, ConsumerGroup, Step
+from streams.models.step import SEQUENCE, SWEEP
 
 
 def alarm(using: str) -> str:

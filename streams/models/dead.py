@@ -8,10 +8,12 @@ from django.utils.translation import gettext_lazy as _
 
 from streams import sql
 from streams.conf import database
+from streams.database.retrying import retrying
 from streams.errors import storable, text_of
 from streams.models.fields import NameField, UtcDateTimeField, UtcNow
-from streams.models.message import MAX_KEY, MAX_PRODUCER, MAX_TAG, BodyType
-from streams.transactions import own_transaction, retrying
+from streams.models.message import BodyType
+from streams.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
+from streams.transactions import own_transaction
 
 MAX_TEXT = 64 * 1024
 

@@ -11,13 +11,14 @@ from django.utils.translation import gettext_lazy as _
 
 from streams import retries, sql
 from streams.conf import MAX_BATCH, database, settings
+from streams.database.retrying import retrying
 from streams.errors import LeaseLost, Reject, Retry, describe
 from streams.models.consumer import LEASE, Consumer
 from streams.models.cursor import Cursor
 from streams.models.dead import BodyUnread, DeadMessage, ProcessDied, Verdict
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQuerySet
-from streams.transactions import own_transaction, retrying
+from streams.transactions import own_transaction
 
 
 class Kind(models.TextChoices):

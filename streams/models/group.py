@@ -8,9 +8,11 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from streams.conf import MAX_BATCH
+from streams.database.retrying import retrying
 from streams.errors import GroupActive
-from streams.models.fields import MAX_NAME, NameField, UtcDateTimeField, UtcNow
-from streams.transactions import own_transaction, retrying
+from streams.models.fields import NameField, UtcDateTimeField, UtcNow
+from streams.names import MAX_NAME
+from streams.transactions import own_transaction
 
 DELETE_BATCH = 1000
 

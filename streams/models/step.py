@@ -8,6 +8,9 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.models.fields import UtcDateTimeField, UtcNow
 
+# The names of the steps.
+SEQUENCE, SWEEP, RETRIES, PURGE = "sequence", "sweep", "retries", "purge"
+
 
 class StepQuerySet(models.QuerySet["Step"]):
     def win(self, name: str, every: timedelta) -> bool:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from streams.conf import LEASE_SECONDS
+from streams.database.retrying import retrying
 from streams.models import Consumer, UtcNow
 from streams.models.consumer import LEASE
-from streams.producer import host
-from streams.transactions import retrying
+from streams.produce.identity import host
 
 logger = logging.getLogger("streams.client")
 

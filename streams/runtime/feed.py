@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from streams.conf import FRESH_SECONDS
+from streams.database.retrying import retrying
 from streams.models import ConsumerGroup
 from streams.registry import Registration
 from streams.subscriptions import Limits, Overrides, limits, subscribe, threads
-from streams.transactions import retrying
 
 
 class Feed:

@@ -15,12 +15,13 @@ from django.db import connections, transaction
 
 from streams import retries, sql
 from streams.api import ReceivedMessage
+from streams.database.retrying import connection_lost, retrying
 from streams.errors import LeaseLost, describe
 from streams.models import Delivery, Failure, Kind, Partition, RetryMessage
 from streams.models.dead import AttemptsExhausted, BodyUnread
 from streams.registry import Registration
 from streams.subscriptions import Limits
-from streams.transactions import connection_lost, own_transaction, retrying
+from streams.transactions import own_transaction
 
 logger = logging.getLogger("streams.handling")
 

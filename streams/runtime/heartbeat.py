@@ -9,12 +9,12 @@ from datetime import timedelta
 from django.db import OperationalError
 
 from streams.conf import RENEW_SECONDS
+from streams.database.retrying import connection_lost, transient
 from streams.runtime.client import Client
 from streams.runtime.feed import Feed
 from streams.runtime.handling import Handling
 from streams.runtime.lifecycle import Lifecycle
 from streams.runtime.worker import Held
-from streams.transactions import connection_lost, transient
 
 logger = logging.getLogger("streams.heartbeat")
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from django.db import Error, close_old_connections, connections, reset_queries
 
+from streams.database.retrying import transient
 from streams.runtime.database import KEEPER_PREFIX
 from streams.runtime.lifecycle import Lifecycle
-from streams.transactions import transient
 
 logger = logging.getLogger("streams.keeper")
 

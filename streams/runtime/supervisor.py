@@ -9,7 +9,7 @@ from threading import Thread
 
 from django.db import connections
 
-from streams.conf import settings
+from streams.conf import KEEPER_CONNECTIONS, settings
 from streams.errors import ConfigurationError
 from streams.maintenance import SWEEP_EVERY, purge_if_due, sweep_if_due
 from streams.models import Mode
@@ -26,9 +26,9 @@ from streams.runtime.keeper import Keeper
 from streams.runtime.lifecycle import Lifecycle
 from streams.runtime.poller import Poller
 from streams.runtime.signals import Signals
-from streams.runtime.wakeup import Listener
 from streams.runtime.worker import Held, Worker
 from streams.subscriptions import Overrides
+from streams.wakeup import Listener
 
 logger = logging.getLogger("streams.supervisor")
 
@@ -41,8 +41,6 @@ LEAVE_SECONDS = 5.0
 # sweeps.
 PURGE_LOOK_SECONDS = 60.0
 PURGE_SECONDS = 2.0
-# The supervisor, the poller, the heartbeat, the maintenance.
-KEEPER_CONNECTIONS = 4
 
 
 class Supervisor:

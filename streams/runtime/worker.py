@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from django.db import Error, close_old_connections, connections, reset_queries
 
 from streams.claims import Claimer
+from streams.database.retrying import transient
 from streams.errors import LeaseLost
 from streams.models import Delivery, RetryMessage
 from streams.runtime.client import Client
@@ -19,7 +20,6 @@ from streams.runtime.gate import Gate
 from streams.runtime.handling import Handling
 from streams.runtime.lifecycle import Lifecycle
 from streams.subscriptions import Limits
-from streams.transactions import transient
 
 logger = logging.getLogger("streams.worker")
 

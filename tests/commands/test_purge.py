@@ -9,8 +9,8 @@ from django.core.management import CommandError
 
 from streams import Outgoing, consumer, removal, send_many, topics
 from streams.doctor import silence
-from streams.maintenance import PURGE
 from streams.models import ConsumerGroup, Cursor, Delivery, Message, Step, Topic, UtcNow
+from streams.models.step import PURGE
 from streams.testing import drain
 from tests.commands.conftest import Run
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.db import connections
 
-from streams import Outgoing, conf, send_many, topics
+from streams import Outgoing, runtime_settings, send_many, topics
 from streams.claims import Claimer
 from streams.models import ConsumerGroup, Cursor, Delivery, Partition, Topic
 from streams.sequencer import sequence
@@ -37,7 +37,7 @@ class Stream:
 @pytest.fixture
 def stream(transactional_db: None) -> Stream:
     topics.forget()
-    conf.forget()
+    runtime_settings.forget()
     topic = Topic.objects.create(name="orders")
     partition = topic.partitions.get()
     group = ConsumerGroup.objects.create(topic=topic, name="mail")

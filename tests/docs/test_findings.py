@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from streams import findings, maintenance
+from streams import findings
+from streams.models import step
 from tests.docs.documents import DOCS, ROOT, table
 
 OPERATIONS = DOCS / "operations.md"
@@ -18,7 +19,7 @@ def test_every_finding_of_the_audit_is_documented() -> None:
 def test_every_diagnosis_of_the_doctor_is_documented() -> None:
     source = "".join((ROOT / app / "doctor.py").read_text() for app in ("streams", "monitoring"))
     named = set(re.findall(r'Diagnosis\((?:OK|WARNING|ERROR), "([\w ]+)"', source))
-    named |= {maintenance.SEQUENCE, maintenance.SWEEP}
+    named |= {step.SEQUENCE, step.SWEEP}
     documented = {
         name.strip(" `") for cell in table(OPERATIONS, "The doctor") for name in cell.split(",")
     }

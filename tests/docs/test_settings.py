@@ -12,7 +12,7 @@ import pytest
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
-from streams import conf, consumer
+from streams import conf, consumer, runtime_settings
 from streams.models import ConsumerGroup, SystemConfig
 from streams.registry import find
 from streams.subscriptions import Overrides, limits, subscribe, threads
@@ -66,7 +66,7 @@ def test_a_documented_row_of_system_config_can_be_written(db: None) -> None:
     (example,) = [text for text in blocks_of("Run-time settings") if "SystemConfig" in text]
     exec(example)  # noqa: S102 - the block is ours
     assert SystemConfig.objects.get().name == "consumerBatchSize"
-    assert conf.system("consumerBatchSize", "default") == 50
+    assert runtime_settings.system("consumerBatchSize", "default") == 50
 
 
 def blocks_of(heading: str) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streams import Outgoing, send, send_many
+from streams import Outgoing, send, send_many, wakeup
 from streams.audit import audit
 from streams.lag import lags
 from streams.models import (
@@ -25,7 +25,6 @@ from streams.models import (
     Topic,
 )
 from streams.purge import Purge
-from streams.runtime import wakeup
 from tests.broadcasting import files, offsets
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]

@@ -9,8 +9,9 @@ from datetime import timedelta
 import pytest
 
 from streams import consumer, send
-from streams.maintenance import SWEEP, sweep_if_due
+from streams.maintenance import sweep_if_due
 from streams.models import Consumer, Delivery, RetryMessage, Step, UtcNow
+from streams.models.step import SWEEP
 from streams.sequencer import sequence
 from tests.consuming import Process
 

@@ -17,7 +17,7 @@ from django.db.models import F
 
 from streams import Outgoing, consumer, send, send_many
 from streams.audit import audit
-from streams.maintenance import SWEEP, sweep, sweep_if_due
+from streams.maintenance import sweep, sweep_if_due
 from streams.models import (
     Consumer,
     Cursor,
@@ -30,6 +30,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
+from streams.models.step import SWEEP
 from streams.runtime import heartbeat
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, rows

@@ -14,8 +14,19 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from streams import Outgoing, Reject, Retry, SendOutcomeUnknown, consumer, registry, send, send_many
+from streams import (
+    Outgoing,
+    Reject,
+    Retry,
+    SendOutcomeUnknown,
+    consumer,
+    registry,
+    send,
+    send_many,
+    wakeup,
+)
 from streams.audit import audit
+from streams.database.retrying import retrying
 from streams.maintenance import sweep
 from streams.models import (
     Consumer,
@@ -28,12 +39,10 @@ from streams.models import (
     RetryMessage,
     State,
 )
-from streams.runtime import wakeup
 from streams.runtime.keeper import Keeper
 from streams.runtime.worker import AFTER_ERROR_SECONDS
 from streams.sequencer import sequence
 from streams.testing import advance, drain
-from streams.transactions import retrying
 from tests.consuming import LONG_AFTER, Process, consume_the_rest
 from tests.faults import Relay, Severed, in_fork, kill_other_connections, strides
 from tests.hostapp.models import Handled, Order

@@ -8,9 +8,9 @@ import pytest
 from django.db import OperationalError, connection
 
 from streams import Outgoing, consumer, send_many
+from streams.database.retrying import connection_lost, retrying, transient
 from streams.models import Delivery
 from streams.runtime.poller import QUICK_SECONDS
-from streams.transactions import connection_lost, retrying, transient
 from tests.consuming import Process
 
 pytestmark = [

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 from django.db import connection, transaction
 
-from streams import Outgoing, conf, consumer, registry, send, send_many, topics
+from streams import Outgoing, conf, consumer, registry, runtime_settings, send, send_many, topics
 from streams import removal as removing
 from streams.audit import audit
 from streams.errors import (
@@ -52,7 +52,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def fresh():
     topics.forget()
-    conf.forget()
+    runtime_settings.forget()
 
 
 def finished_topic(name="orders", number=5):
@@ -266,7 +266,7 @@ def test_the_next_send_to_a_deleted_topic_makes_a_new_one_or_says_why_not():
     retire(Topic.objects.get(), "default")
     delete(Topic.objects.get())
     SystemConfig.objects.create(name="autoCreateTopic", value=False)
-    conf.forget()
+    runtime_settings.forget()
     with pytest.raises(UnknownTopic):
         send("orders", 1)
     assert audit("default") == []
@@ -319,7 +319,7 @@ def test_a_send_that_is_frozen_while_its_topic_is_deleted_raises(monkeypatch, in
                 send("orders", "late")
 
     SystemConfig.objects.create(name="autoCreateTopic", value=False)
-    conf.forget()
+    runtime_settings.forget()
     sending = in_thread(late)
     assert reached.wait(30)
     retire(topic, "default")

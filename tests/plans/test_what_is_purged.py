@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from streams import conf, expiry
+from streams import expiry, runtime_settings
 from streams.abandoned import abandoned
 from streams.floor import floor, limits
 from streams.models import (
@@ -82,7 +82,7 @@ def test_messages_are_found_in_the_log_and_deleted_by_their_key(seeded: Seed) ->
 def test_deliveries_and_letters_are_found_in_their_indexes_and_deleted_by_their_key(
     seeded: Seed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conf, "system", lambda name, using: 30)
+    monkeypatch.setattr(runtime_settings, "system", lambda name, using: 30)
     old = UtcNow(-LONG_AGO)
     # Few rows, though rolled back: the server would count its statistics anew.
     mine = Delivery.objects.filter(group=seeded.group)

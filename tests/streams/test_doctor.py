@@ -18,10 +18,11 @@ from pytest_django import Settings
 
 from streams import Outgoing, Reject, consumer, doctor, send, send_many
 from streams.doctor import ERROR, OK, WARNING, Diagnosis, examine, ready
-from streams.maintenance import SEQUENCE, SWEEP, sequence_all, sweep_if_due
+from streams.maintenance import sequence_all, sweep_if_due
 from streams.management.commands import ems_doctor
 from streams.models import Consumer, ConsumerGroup, Delivery, Message, Step, UtcNow
 from streams.models.consumer import LEASE
+from streams.models.step import SEQUENCE, SWEEP
 from streams.testing import drain
 from tests.processes import Spawn
 from tests.sessions import Session

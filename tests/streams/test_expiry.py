@@ -8,7 +8,17 @@ from itertools import count
 
 import pytest
 
-from streams import Outgoing, Retry, conf, consumer, expiry, registry, send, send_many, topics
+from streams import (
+    Outgoing,
+    Retry,
+    consumer,
+    expiry,
+    registry,
+    runtime_settings,
+    send,
+    send_many,
+    topics,
+)
 from streams.audit import audit
 from streams.models import (
     ConsumerGroup,
@@ -37,14 +47,14 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(autouse=True)
 def fresh():
-    conf.forget()
+    runtime_settings.forget()
     yield
-    conf.forget()
+    runtime_settings.forget()
 
 
 def setting(name, value):
     SystemConfig.objects.update_or_create(name=name, defaults={"value": value})
-    conf.forget()
+    runtime_settings.forget()
 
 
 def expire():

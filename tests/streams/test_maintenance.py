@@ -13,15 +13,7 @@ from django.db import connection
 from streams import Outgoing, consumer, maintenance, registry, send, send_many, sequencer
 from streams.claims import Claimer
 from streams.doctor import silence
-from streams.maintenance import (
-    RETRIES,
-    SEQUENCE,
-    SWEEP,
-    sequence_all,
-    step_retries,
-    step_retries_if_due,
-    sweep_if_due,
-)
+from streams.maintenance import sequence_all, step_retries, step_retries_if_due, sweep_if_due
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -35,6 +27,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
+from streams.models.step import RETRIES, SEQUENCE, SWEEP
 from streams.sequencer import sequence
 from streams.subscriptions import subscribe
 from tests.sessions import Threads

@@ -15,7 +15,7 @@ from streams import Outgoing, consumer, floor, maintenance, send_many
 from streams import purge as purging
 from streams.abandoned import abandoned
 from streams.doctor import WARNING, examine
-from streams.maintenance import PURGE, PURGE_SLICE, purge_if_due
+from streams.maintenance import PURGE_SLICE, purge_if_due
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -26,6 +26,7 @@ from streams.models import (
     Topic,
     UtcNow,
 )
+from streams.models.step import PURGE
 from streams.registry import registrations
 from streams.runtime.supervisor import Supervisor
 from streams.sequencer import sequence

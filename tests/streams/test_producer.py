@@ -21,15 +21,17 @@ from streams import (
     ReceivedMessage,
     SendOutcomeUnknown,
     asend,
-    conf,
     consumer,
+    names,
     producer,
+    runtime_settings,
     send,
     send_many,
     topics,
 )
 from streams.errors import StreamsError, TopicDenied
-from streams.models import IMMEDIATE, Access, Message, Topic, fields, message
+from streams.models import IMMEDIATE, Access, Message, Topic
+from streams.produce import identity
 from streams.sequencer import sequence
 from streams.testing import drain, sent
 from tests.hostapp.models import Order
@@ -96,10 +98,10 @@ def test_the_producer_is_named_by_address_process_and_thread(in_thread):
 
     me = f"@{os.getpid()}@{threading.current_thread().name}"
     first = name_of(send("orders", 1))
-    assert first == producer.host() + me
+    assert first == identity.host() + me
     assert first == name_of(send_many([Outgoing("orders", 2)])[0])
     elsewhere = name_of(in_thread(send, "orders", 3).result(10))
-    assert elsewhere.startswith(f"{producer.host()}@{os.getpid()}@test")
+    assert elsewhere.startswith(f"{identity.host()}@{os.getpid()}@test")
     assert elsewhere != first
 
 
@@ -115,8 +117,8 @@ def test_the_address_is_one_that_others_know(monkeypatch):
             return route, 9
 
     def host():
-        monkeypatch.setattr(producer, "_host", None)
-        return producer.host()
+        monkeypatch.setattr(identity, "_host", None)
+        return identity.host()
 
     monkeypatch.setattr(socket, "socket", Probe)
     monkeypatch.setattr(socket, "gethostname", lambda: "web-1")
@@ -134,8 +136,8 @@ def test_no_name_server_is_asked_for_the_address(monkeypatch):
 
     for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getfqdn"):
         monkeypatch.setattr(socket, name, ask)
-    monkeypatch.setattr(producer, "_host", None)
-    assert producer.host()
+    monkeypatch.setattr(identity, "_host", None)
+    assert identity.host()
 
 
 @pytest.mark.slow
@@ -171,13 +173,10 @@ def test_a_thread_name_of_any_length_is_cut():
     thread = threading.Thread(target=run, name="😀" * 500)
     thread.start()
     thread.join()
-    assert len(Message.objects.get().producer) == producer.MAX_PRODUCER
+    assert len(Message.objects.get().producer) == names.MAX_PRODUCER
 
 
-def test_the_limits_in_the_producer_are_those_of_the_columns():
-    assert producer.MAX_NAME == fields.MAX_NAME
-    assert (producer.MAX_KEY, producer.MAX_TAG) == (message.MAX_KEY, message.MAX_TAG)
-    assert producer.MAX_PRODUCER == message.MAX_PRODUCER
+def test_the_topics_that_a_send_may_write_to_are_those_of_the_model():
     assert {Access.READ_WRITE, Access.WRITE_ONLY} == producer.WRITABLE
 
 
@@ -504,7 +503,7 @@ def test_with_autocommit_off_a_send_waits_for_the_commit():
 
 def test_with_autocommit_off_redis_is_no_hindrance(ems_settings, monkeypatch):
     ems_settings(REDIS="default")
-    monkeypatch.setattr("streams.runtime.wakeup.announce", [].append)
+    monkeypatch.setattr("streams.producer.announce", [].append)
     transaction.set_autocommit(False)
     try:
         send("orders", 1)
@@ -516,7 +515,7 @@ def test_with_autocommit_off_redis_is_no_hindrance(ems_settings, monkeypatch):
 
 def test_consumers_are_woken_after_the_commit_and_only_then(ems_settings, monkeypatch):
     woken: list[str] = []
-    monkeypatch.setattr("streams.runtime.wakeup.announce", woken.append)
+    monkeypatch.setattr("streams.producer.announce", woken.append)
     send("orders", 1)
     assert not woken  # without Redis nothing is registered
     ems_settings(REDIS="default")
@@ -539,7 +538,7 @@ def test_a_wake_up_that_fails_does_not_fail_the_send(ems_settings, monkeypatch, 
     def fail(alias):
         raise OSError("no Redis")
 
-    monkeypatch.setattr("streams.runtime.wakeup.announce", fail)
+    monkeypatch.setattr("streams.producer.announce", fail)
     send("orders", 1)
     with transaction.atomic():
         send("orders", 2)
@@ -609,7 +608,7 @@ class TestALostReply:
     @pytest.mark.parametrize("table", [b"`ems_partition`", b"`ems_system_config`"])
     def test_to_a_look_at_the_topic_or_the_settings_is_not_about_the_message(self, proxied, table):
         send("orders", "warm")
-        conf.forget()
+        runtime_settings.forget()
         topics.forget()
         proxied.lose_reply_to(table)
         with pytest.raises(OperationalError, match="2013"):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from streams import Outgoing, conf, consumer, registry, send, send_many
+from streams import Outgoing, conf, consumer, registry, runtime_settings, send, send_many
 from streams.audit import audit
 from streams.errors import GroupMismatch, UnknownTopic
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, SystemConfig, Topic
@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    conf.forget()
+    runtime_settings.forget()
     yield
-    conf.forget()
+    runtime_settings.forget()
 
 
 def register(**options):

@@ -9,8 +9,9 @@ from django.db import connections
 
 from streams import sql
 from streams.conf import CLAIM_BYTES
+from streams.database.retrying import retrying
 from streams.models import Message, Partition
-from streams.transactions import own_transaction, retrying
+from streams.transactions import own_transaction
 
 
 @dataclass(frozen=True)
