@@ -12,13 +12,15 @@ from django.db.models import F
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from streams import retries
 from streams.claims import groups_with_due_retries
 from streams.conf import LEASE_SECONDS, settings
+from streams.consume.outcome import backoff
+from streams.consume.outcome.dead_letter import give_up
+from streams.consume.outcome.expire import expire
+from streams.consume.outcome.failure import AttemptsExhausted
 from streams.database.retrying import held_by_others, retrying
 from streams.models import Consumer, ConsumerGroup, Delivery, RetryMessage, Step, UtcNow
 from streams.models.consumer import LEASE
-from streams.models.dead import AttemptsExhausted
 from streams.models.step import PURGE, RETRIES, SEQUENCE, SWEEP
 from streams.purge import Purge
 from streams.sequencer import sequence
@@ -86,10 +88,10 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
     rows = retrying(lambda: list(due[:BATCH]), using)
     buried = 0
     for row in rows:
-        if retries.exhausted(row.attempt - 1, max_retries):
+        if backoff.exhausted(row.attempt - 1, max_retries):
             row.group = group
             spent = AttemptsExhausted(row.last_error)
-            buried += retrying(lambda r=row, e=spent: r.give_up(e), using)  # type: ignore[misc]
+            buried += retrying(lambda r=row, e=spent: give_up(r, e), using)  # type: ignore[misc]
     return buried
 
 
@@ -152,7 +154,7 @@ def _expire(delivery: Delivery, max_retries: int | None, delay: timedelta, using
     """Expire one; False if it has ended, or if somebody holds what that would write."""
 
     def work() -> bool:
-        return delivery.expire(max_retries, delay)
+        return expire(delivery, max_retries, delay)
 
     try:
         return retrying(work, using, patience=LOCK_WAIT_SECONDS)

@@ -36,6 +36,7 @@ from streams.models import (
     RetryMessage,
     Topic,
 )
+from streams.operate.group_deletion import delete_group
 from streams.purge import Purge
 from streams.topics import forget
 from streams.transactions import own_transaction
@@ -95,7 +96,9 @@ class Removal:
         if self.force:
             retrying(clients.delete, self.using)
         for group in ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk):
-            group.forget(lambda rows: say(str(ConsumerGroup._meta.verbose_name_plural), rows))
+            delete_group(
+                group, lambda rows: say(str(ConsumerGroup._meta.verbose_name_plural), rows)
+            )
         for rows in self._by_topic():
             self._delete(rows, say)
         retrying(self._end, self.using)

@@ -17,11 +17,12 @@ from streams.admin.columns import SHORT, at, linked, list_url, messages, short
 from streams.admin.filters import FixedFilter, GroupFilter
 from streams.admin.listing import Reading
 from streams.admin.search import Search
+from streams.consume.outcome.dead_letter import redrive
 from streams.models import DeadMessage
 
 REDRIVE = Bulk(
     name="redrive",
-    verb=DeadMessage.redrive,
+    verb=redrive,
     title=_("Redrive dead letters"),
     what=_("%s will be handed to their groups again, from the first attempt."),
     skips=_("redriven already, or gone"),

@@ -32,6 +32,7 @@ from streams.models import (
     Mode,
     RetryMessage,
 )
+from streams.operate.group_deletion import belongings, delete_group
 from streams.replays import replays
 
 # Deleting more than so many rows takes longer than a web request should.
@@ -266,7 +267,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
         text = ", ".join(f"{count} {name}" for name, count in contents.items())
         pk = group.pk
         try:
-            group.forget()
+            delete_group(group)
         except GroupActive as error:
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
@@ -283,7 +284,7 @@ def _these(groups: list[Any]) -> Any:
 
 def _contents(group: ConsumerGroup) -> dict[str, int]:
     """What forgetting the group would delete; no count goes beyond what a page may delete."""
-    return count_upto(FORGET_AT_MOST, group._belongings())
+    return count_upto(FORGET_AT_MOST, belongings(group))
 
 
 def _obstacle(group: ConsumerGroup, rows: int) -> str:

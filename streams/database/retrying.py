@@ -6,13 +6,14 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from django.db import Error, InterfaceError, OperationalError, connections
 
 from streams.transactions import in_transaction
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 logger = logging.getLogger("streams.transactions")
 
@@ -68,8 +69,8 @@ def transient(error: BaseException) -> bool:
     return locked or error_number(error) in DEADLOCK_OR_WAIT
 
 
-def retrying(work: Callable[[], T], using: str, *, patience: float = 30.0) -> T:
-    """Do EMS's own ``work``, again after a deadlock, a lock wait or a lost connection.
+def retrying(work: Callable[[*Ts], T], using: str, *args: *Ts, patience: float = 30.0) -> T:
+    """Do EMS's own ``work(*args)``, again after a deadlock, a lock wait or a lost connection.
 
     ``work`` must be safe to repeat after a commit whose reply was lost. Inside an open
     transaction nothing is repeated: it is the owner's. After ``patience`` seconds of failures
@@ -83,7 +84,7 @@ def retrying(work: Callable[[], T], using: str, *, patience: float = 30.0) -> T:
     pause = 0.01
     while True:
         try:
-            return work()
+            return work(*args)
         except Error as error:
             waited = time.monotonic() - started
             if owned or not transient(error) or waited > patience:

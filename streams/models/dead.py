@@ -13,7 +13,6 @@ from streams.errors import storable, text_of
 from streams.models.fields import NameField, UtcDateTimeField, UtcNow
 from streams.models.message import BodyType
 from streams.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
-from streams.transactions import own_transaction
 
 MAX_TEXT = 64 * 1024
 
@@ -41,24 +40,6 @@ def cut(text: str) -> str:
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[: MAX_TEXT // 2]}\n…\n{text[-MAX_TEXT // 2 :]}"
-
-
-class ProcessDied(Exception):
-    """The process that handled the message died, or its lease ran out."""
-
-    def __str__(self) -> str:
-        return str(self.__doc__)
-
-
-class BodyUnread(Exception):
-    """The body of the message was not there when it was to be read."""
-
-    def __str__(self) -> str:
-        return str(self.__doc__)
-
-
-class AttemptsExhausted(Exception):
-    """No attempt was left when the message came up again."""
 
 
 class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
@@ -149,28 +130,6 @@ class DeadMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition_id}:{self.offset}"
-
-    def redrive(self) -> bool:
-        """Have its group see the message again, from the first attempt; False if it was already.
-
-        The body is read from the dead letter if the message itself has been purged meanwhile.
-        """
-        using = self._state.db or database()
-        return retrying(lambda: self._redrive(using), using)
-
-    def _redrive(self, using: str) -> bool:
-        from streams.models.retry import Again, RetryMessage
-
-        with own_transaction(using):
-            # Locks in the order of all EMS: the retry row comes last.
-            letters = DeadMessage.objects.using(using).waiting().filter(pk=self.pk)
-            if not letters.update(redriven_at=UtcNow()):
-                return False
-            rows = RetryMessage.objects.using(using)
-            rows.schedule(self.group_id, self.partition_id, [Again(self.offset, 1)])
-            place = {"group": self.group_id, "partition": self.partition_id}
-            rows.filter(**place, offset=self.offset).update(dead_letter=self.pk)
-        return True
 
     def discard(self) -> bool:
         """Delete the dead letter for good; False if it was redriven or deleted meanwhile."""

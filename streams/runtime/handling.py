@@ -13,12 +13,14 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from streams import retries, sql
+from streams import sql
 from streams.api import ReceivedMessage
+from streams.consume.outcome import backoff
+from streams.consume.outcome.failure import AttemptsExhausted, BodyUnread, Failure
+from streams.consume.outcome.settle import release, settle
 from streams.database.retrying import connection_lost, retrying
 from streams.errors import LeaseLost, describe
-from streams.models import Delivery, Failure, Kind, Partition, RetryMessage
-from streams.models.dead import AttemptsExhausted, BodyUnread
+from streams.models import Delivery, Kind, Partition, RetryMessage
 from streams.registry import Registration
 from streams.subscriptions import Limits
 from streams.transactions import own_transaction
@@ -89,7 +91,7 @@ class Handling:
 
     def run(self) -> Outcome:
         """Read, call the handler, settle. Raises LeaseLost."""
-        if retries.exhausted(self.delivery.attempt - 1, self.limits.max_retries):
+        if backoff.exhausted(self.delivery.attempt - 1, self.limits.max_retries):
             # max_retries was lowered while it waited.
             self.delivery.attempt -= 1
             spent = AttemptsExhausted(self.retry.last_error if self.retry else "")
@@ -273,7 +275,8 @@ class Handling:
             unread = [failure for failure in unread if failure is first]
         missing = len(self._missing.intersection(span))
         passed = len(self._passed.intersection(span))
-        self.delivery.settle(
+        settle(
+            self.delivery,
             progress,
             [*failures, *unread],
             max_retries=self.limits.max_retries,
@@ -302,7 +305,7 @@ class Handling:
 
     def _release(self) -> None:
         self.outcome.released = self.delivery.last_offset + 1 - self.delivery.progress
-        self.delivery.release()
+        release(self.delivery)
 
     # -- bodies --
 

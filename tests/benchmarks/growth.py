@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from django.db import connection
 
+from streams.consume.outcome.settle import settle
 from tests.benchmarks.consuming import fill
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.server import connect, execute
@@ -90,7 +91,9 @@ def _count(group: ConsumerGroup, size: int) -> dict[str, int]:
     counts["an idle sweep"] = reads(lambda: sweep("default"))
     (delivery,) = taken
     assert delivery
-    counts["a settlement"] = reads(lambda: delivery.settle(delivery.last_offset + 1, max_retries=1))
+    counts["a settlement"] = reads(
+        lambda: settle(delivery, delivery.last_offset + 1, max_retries=1)
+    )
     return counts
 
 

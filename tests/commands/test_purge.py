@@ -11,6 +11,7 @@ from streams import Outgoing, consumer, removal, send_many, topics
 from streams.doctor import silence
 from streams.models import ConsumerGroup, Cursor, Delivery, Message, Step, Topic, UtcNow
 from streams.models.step import PURGE
+from streams.operate.group_deletion import delete_group
 from streams.testing import drain
 from tests.commands.conftest import Run
 
@@ -100,7 +101,7 @@ def test_json_has_every_partition(parsed: Callable[..., Any]) -> None:
 
 
 def test_what_else_has_outlived_its_time_goes_with_a_purge_of_all_topics(run: Run) -> None:
-    ConsumerGroup.objects.get(name="slow").forget()
+    delete_group(ConsumerGroup.objects.get(name="slow"))
     old = UtcNow(-timedelta(days=40))
     Delivery.objects.update(claimed_at=old, finished_at=old)
     assert "deliveries" not in run("ems_purge", "--topic", "orders")

@@ -11,6 +11,8 @@ from django.db import connection, transaction
 from streams import Outgoing, Reject, consumer, registry, send, send_many, topics
 from streams.audit import audit
 from streams.claims import groups_with_due_retries
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import settle
 from streams.maintenance import sweep
 from streams.models import (
     ConsumerGroup,
@@ -278,17 +280,17 @@ def test_a_redrive_waits_for_the_end_of_the_retry_that_it_repeats(
     assert first
     handle(first, lambda messages: {messages[0]: Reject("no")})
     letter = DeadMessage.objects.get()
-    assert letter.redrive()
+    assert redrive(letter)
     DeadMessage.objects.update(redriven_at=None)  # as if there were one more of the same place
     retry = stream.claimer("c").claim_retry(MINUTE)
     assert retry
     delivery, _row = retry
 
-    def settle() -> None:
-        delivery.settle(1, [], max_retries=16)
+    def end() -> None:
+        settle(delivery, 1, [], max_retries=16)
 
-    with held_before(in_thread, "DELETE FROM `ems_retry_msg`", settle) as settled:
-        again = in_thread(letter.redrive)
+    with held_before(in_thread, "DELETE FROM `ems_retry_msg`", end) as settled:
+        again = in_thread(redrive, letter)
         wait_until_one_waits(connection.settings_dict["NAME"])
         assert not settled.done()
     assert again.result(60)

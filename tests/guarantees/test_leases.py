@@ -17,6 +17,7 @@ from django.db.models import F
 
 from streams import Outgoing, consumer, send, send_many
 from streams.audit import audit
+from streams.consume.outcome.settle import settle
 from streams.maintenance import sweep, sweep_if_due
 from streams.models import (
     Consumer,
@@ -128,7 +129,7 @@ def test_an_overdue_call_of_a_process_that_lives_does_not_make_the_message_run_a
 
 def test_what_was_settled_before_the_crash_is_not_repeated():
     _process, delivery = abandoned(count=3)
-    delivery.settle(2, max_retries=16)
+    settle(delivery, 2, max_retries=16)
     move(lease=16)
     sweep("default")
     assert [r.offset for r in RetryMessage.objects.all()] == [2]
@@ -238,7 +239,7 @@ def test_after_an_outage_everyone_gets_one_lease_to_come_back():
     assert sweep_if_due("default") == 0
     assert sweep("default") == 0  # nothing is expired any more
     assert process.client.renew()  # who lives goes on as if nothing had been
-    delivery.settle(1, max_retries=16)
+    settle(delivery, 1, max_retries=16)
     assert audit("default") == []
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from streams import consumer, send
 from streams.claims import Claimer
+from streams.consume.outcome.settle import release, settle
 from streams.errors import LeaseLost
 from streams.maintenance import sweep
 from streams.models import Delivery, State
@@ -49,12 +50,12 @@ def test_the_sweep_takes_the_token_along(delivery: Delivery) -> None:
     assert stored.state == State.RETRY
     assert stored.token not in (None, delivery.token)
     with pytest.raises(LeaseLost):
-        delivery.settle(4, max_retries=16)
+        settle(delivery, 4, max_retries=16)
 
 
 def test_what_has_been_given_back_cannot_be_settled(delivery: Delivery) -> None:
-    delivery.release()
+    release(delivery)
     with pytest.raises(LeaseLost):
-        delivery.settle(4, max_retries=16)
+        settle(delivery, 4, max_retries=16)
     stored = Delivery.objects.get(pk=delivery.pk)
     assert (stored.state, stored.progress) == (State.RELEASED, 0)

@@ -11,6 +11,8 @@ import pytest
 from streams import Outgoing, Retry, consumer, send, send_many
 from streams import purge as purging
 from streams.audit import audit
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import settle
 from streams.errors import LeaseLost
 from streams.floor import floor, limits
 from streams.models import (
@@ -190,10 +192,10 @@ def test_what_is_settled_of_an_open_delivery_can_go():
     send_many([Outgoing("orders", n) for n in range(5)])
     sequence("default")
     delivery = process.claim()
-    delivery.settle(5, max_retries=3)
+    settle(delivery, 5, max_retries=3)
     keep(retention_count=0)
     assert purge().floor.offset == 5
-    delivery.settle(8, max_retries=3)
+    settle(delivery, 8, max_retries=3)
     assert purge().floor.offset == 8
 
 
@@ -290,7 +292,7 @@ def test_a_forced_purge_goes_past_everybody_and_leaves_it_on_record():
     assert audit("default") == []
     for delivery in (held, range_):
         with pytest.raises(LeaseLost):
-            delivery.settle(delivery.last_offset + 1, max_retries=3)
+            settle(delivery, delivery.last_offset + 1, max_retries=3)
     consume_the_rest("mail")
     assert audit("default") == []
 
@@ -311,7 +313,7 @@ def test_a_forced_purge_sets_an_ordered_group_free(floor_):
     assert (cursor.next_offset, cursor.open_delivery, cursor.attempt) == (floor_, None, 1)
     assert not RetryMessage.objects.exists()
     with pytest.raises(LeaseLost):
-        delivery.settle(5, max_retries=3)
+        settle(delivery, 5, max_retries=3)
     drain()
     assert seen == list(range(floor_, 9))
     assert audit("default") == []
@@ -354,7 +356,7 @@ def test_what_was_redriven_reads_its_letter_after_the_message_is_purged():
     send("orders", "precious")
     drain()
     keep(retention_count=0)
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     assert purge().deleted == 1
     assert purge(force=True).skipped.rows == 0
     drain()

@@ -16,6 +16,7 @@ import pytest
 
 from streams import Outgoing, consumer, registry, send_many, topics
 from streams.audit import audit
+from streams.consume.outcome.settle import settle
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -84,7 +85,7 @@ def prepare(name: str, *, ordered: bool = False) -> None:
     drain(name)
     send_many([Outgoing(name, n, key="k") for n in range(4)])
     sequence("default")
-    Process(name).claim(4).settle(9, max_retries=5)
+    settle(Process(name).claim(4), 9, max_retries=5)
     Handled.objects.create(group=name, topic=name, partition=0, offset=8, value="")
 
 

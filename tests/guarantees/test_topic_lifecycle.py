@@ -34,6 +34,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
+from streams.operate.group_deletion import delete_group
 from streams.removal import Removal
 from streams.sequencer import sequence
 from streams.subscriptions import subscribe
@@ -217,7 +218,7 @@ def test_a_topic_in_use_is_not_deleted_unless_that_is_forced(obstacle):
     elif obstacle == "unread":
         Cursor.objects.update(next_offset=4)
     elif obstacle == "nobody":
-        group.forget()
+        delete_group(group)
     elif obstacle == "retry":
         group.retries.create(partition=Partition.objects.get(), offset=1, due_at=UtcNow())
     else:

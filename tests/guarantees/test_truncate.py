@@ -9,6 +9,7 @@ from django.db import connection
 
 from streams import Outgoing, Reject, Retry, consumer, send, send_many
 from streams.audit import audit
+from streams.consume.outcome.dead_letter import redrive
 from streams.models import (
     Cursor,
     DeadMessage,
@@ -83,7 +84,7 @@ def test_what_is_in_every_state_ends_and_new_messages_flow(seen):
     assert not Delivery.objects.open().exists()
     # The letter has a copy of its own.
     seen.append("redriven")
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     drain()
     assert seen[-1] == 2
     (hole,) = audit("default")

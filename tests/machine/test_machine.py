@@ -36,6 +36,7 @@ from streams import (
 )
 from streams.audit import audit
 from streams.claims import Claimer
+from streams.consume.outcome.dead_letter import redrive
 from streams.errors import LeaseLost, NothingToUndo
 from streams.maintenance import sweep
 from streams.models import (
@@ -311,12 +312,12 @@ class Machine(RuleBasedStateMachine):
     # -- operators --
 
     @precondition(lambda self: DeadMessage.objects.waiting().exists())
-    @rule(redrive=st.booleans())
-    def decide(self, redrive: bool) -> None:
+    @rule(again=st.booleans())
+    def decide(self, again: bool) -> None:
         letter = DeadMessage.objects.waiting().select_related("group").order_by("id")[0]
-        if redrive:
-            assert letter.redrive()
-            assert not letter.redrive()
+        if again:
+            assert redrive(letter)
+            assert not redrive(letter)
             self.redriven.add(int(bytes(letter.body)))
         else:
             assert letter.discard()

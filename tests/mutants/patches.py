@@ -6,7 +6,6 @@ from tests.mutants.broadcast import BROADCAST
 from tests.mutants.mutant import Mutant
 
 SQL = "streams/sql.py"
-DELIVERY = "streams/models/delivery.py"
 SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
 CLOCK = "tests/guarantees/test_mutants_clock.py"
 LEASING = "tests/guarantees/test_leases.py"
@@ -60,7 +59,7 @@ SEND = [
     # part that is repeated would be committed without the rest.
     Mutant(
         "callers-transaction-repeated",
-        "streams/transactions.py",
+        "streams/database/retrying.py",
         "if owned or not transient(error)",
         "if not transient(error)",
         "tests/guarantees/test_atomic_handlers.py"
@@ -221,18 +220,18 @@ SETTLE = [
     ),
     Mutant(
         "progress-past-a-failure-first",
-        DELIVERY,
+        "streams/consume/outcome/settle.py",
         """\
-            with own_transaction(self.using):
-                cursor = self._lock_cursor() if ordered else None
-                if update():
-                    self._write(failures, max_retries, cursor)
+        with own_transaction(delivery.using):
+            cursor = lock_cursor(delivery) if ordered else None
+            if update():
+                write_failures(delivery, failures, max_retries, cursor)
 """,
         """\
-            if update():
-                with own_transaction(self.using):
-                    cursor = self._lock_cursor() if ordered else None
-                    self._write(failures, max_retries, cursor)
+        if update():
+            with own_transaction(delivery.using):
+                cursor = lock_cursor(delivery) if ordered else None
+                write_failures(delivery, failures, max_retries, cursor)
 """,
         f"{ACKNOWLEDGING}::test_progress_never_passes_a_failure_that_is_not_written",
     ),
@@ -252,9 +251,9 @@ SETTLE = [
     ),
     Mutant(
         "released-with-its-attempt-spent",
-        DELIVERY,
-        "self._own_retry().update(delivery=None, due_at=UtcNow(), again=False)",
-        "self._own_retry().update(delivery=None, due_at=UtcNow(), again=False, "
+        "streams/consume/outcome/settle.py",
+        "_own_retry(delivery).update(delivery=None, due_at=UtcNow(), again=False)",
+        "_own_retry(delivery).update(delivery=None, due_at=UtcNow(), again=False, "
         "attempt=F('attempt') + 1)",
         f"{ACKNOWLEDGING}::test_a_released_retry_keeps_its_attempt_and_what_is_known_of_it",
     ),
@@ -278,7 +277,7 @@ SETTLE = [
 LEASES = [
     Mutant(
         "token-kept-by-the-sweep",
-        DELIVERY,
+        "streams/consume/outcome/expire.py",
         'state=State.RETRY, token="", finished_at',
         "state=State.RETRY, finished_at",
         f"{SETTLEMENTS}::test_the_sweep_takes_the_token_along",
@@ -300,7 +299,7 @@ LEASES = [
     ),
     Mutant(
         "sweep-waits-for-the-frozen",
-        DELIVERY,
+        "streams/consume/outcome/expire.py",
         "expired.select_for_update(skip_locked=True)",
         "expired.select_for_update()",
         f"{LEASING}"
@@ -317,9 +316,9 @@ LEASES = [
     ),
     Mutant(
         "redrive-at-the-end-of-its-retry-lost",
-        DELIVERY,
-        'self._own_retry().select_for_update().values_list("again", flat=True)',
-        'self._own_retry().filter(again=True).values_list("again", flat=True)',
+        "streams/consume/outcome/settle.py",
+        '_own_retry(delivery).select_for_update().values_list("again", flat=True)',
+        '_own_retry(delivery).filter(again=True).values_list("again", flat=True)',
         "tests/concurrency/test_locks.py"
         "::test_a_redrive_waits_for_the_end_of_the_retry_that_it_repeats",
         "mysql",
@@ -364,9 +363,9 @@ ORDERED = [
     ),
     Mutant(
         "expired-in-order-waits-as-a-retry",
-        DELIVERY,
-        "            elif cursor:\n                self._expire_in_order(",
-        "            elif None:\n                self._expire_in_order(",
+        "streams/consume/outcome/expire.py",
+        "        elif cursor:\n            _expire_in_order(",
+        "        elif None:\n            _expire_in_order(",
         f"{ORDER}::test_a_dead_consumers_partition_is_taken_over_at_the_message_it_was_at",
     ),
 ]
@@ -434,10 +433,10 @@ PURGE = [
     ),
     Mutant(
         "group-deleted-position-first",
-        "streams/models/group.py",
-        "        ended = self.deliveries.using(self._state.db).filter(group=self.pk).ended()\n",
-        "        self.cursors.using(self._state.db).all().delete()\n"
-        "        ended = self.deliveries.using(self._state.db).filter(group=self.pk).ended()\n",
+        "streams/operate/group_deletion.py",
+        "    ended = group.deliveries.using(group._state.db).filter(group=group.pk).ended()\n",
+        "    group.cursors.using(group._state.db).all().delete()\n"
+        "    ended = group.deliveries.using(group._state.db).filter(group=group.pk).ended()\n",
         "tests/commands/test_topics_groups.py::test_a_deletion_that_was_broken_off_can_be_repeated",
     ),
     Mutant(

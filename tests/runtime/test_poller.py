@@ -9,6 +9,7 @@ from django.db import transaction
 
 from streams import consumer, outlook, send
 from streams.conf import settings
+from streams.consume.outcome.settle import release
 from streams.models import ConsumerGroup, Message, Partition, RetryMessage
 from streams.runtime import poller
 from streams.runtime.poller import BUSY_SECONDS, QUICK_SECONDS
@@ -41,7 +42,7 @@ def test_a_retry_that_is_due_wakes_its_group(process):
     send("orders", 1)
     process.poller.step()
     delivery = process.claim(1, timedelta(seconds=60))
-    delivery.release()
+    release(delivery)
     RetryMessage.objects.update(due_at=Message.objects.get().created_at + timedelta(hours=1))
     process.feed.wait(0)
     process.poller.step()

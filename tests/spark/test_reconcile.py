@@ -9,6 +9,7 @@ import pytest
 
 from sparkjobs.config import Config
 from streams import Outgoing, Reject, consumer, send_many
+from streams.consume.outcome.dead_letter import redrive
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -95,7 +96,7 @@ def test_there_is_nothing_to_find_where_all_was_done_retried_or_is_dead_or_waits
     assert Delivery.objects.filter(group__name="mail", state="RETRY").exists()
     assert not RetryMessage.objects.exists()
     (letter,) = DeadMessage.objects.filter(topic__name="orders")
-    assert letter.redrive()
+    assert redrive(letter)
     send_many([Outgoing("orders", number) for number in range(5)])
     sequence("default")
     open_now = of("orders", "mail", kind="new").latest("pk")

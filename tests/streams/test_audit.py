@@ -14,6 +14,7 @@ from django.db import connection, transaction
 from streams import Outgoing, Reject, Retry, audit, consumer, registry, send, send_many
 from streams.audit import walk
 from streams.claims import Claimer
+from streams.consume.outcome.dead_letter import redrive
 from streams.errors import LeaseLost
 from streams.findings import BadPosition, Finding, Position, joined
 from streams.maintenance import sweep
@@ -106,12 +107,12 @@ def test_there_is_nothing_to_find_where_a_dead_letter_was_discarded_or_redriven(
     assert drain().dead == 4
     discarded, redriven, waiting, _ = DeadMessage.objects.order_by("id")
     assert discarded.discard()
-    assert redriven.redrive()
+    assert redrive(redriven)
     assert found() == []
     consumer("orders", group="mail", batch=4)(handle)
     drain()
     assert DeadMessage.objects.waiting().count() == 3  # once more: attempt 1
-    assert waiting.redrive()
+    assert redrive(waiting)
     assert found() == []
 
 
@@ -321,7 +322,7 @@ def test_a_redriven_letter_that_is_no_retry_is_found() -> None:
     send("orders", 1)
     drain()
     letter = DeadMessage.objects.get()
-    letter.redrive()
+    redrive(letter)
     RetryMessage.objects.all().delete()
     assert f"dead letter {letter.pk} was redriven, and is no retry" in said()
 
@@ -360,7 +361,7 @@ def test_a_redriven_retry_has_the_body_of_its_letter() -> None:
 
     send("orders", 1)
     drain()
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     Message.objects.all().delete()
     assert found() == ["hole"]
     DeadMessage.objects.all().delete()
@@ -489,7 +490,7 @@ def test_the_audit_finds_nothing_while_everything_runs(
 
     def operate() -> None:
         for letter in DeadMessage.objects.waiting()[:5]:
-            letter.redrive() if letter.offset % 2 else letter.discard()
+            redrive(letter) if letter.offset % 2 else letter.discard()
 
     running = [
         in_thread(until_the_end, produce, 0.05),

@@ -14,6 +14,7 @@ import pytest
 
 from streams import Outgoing, audit, consumer, registry, send_many
 from streams.claims import Claimer
+from streams.consume.outcome.settle import settle
 from streams.errors import LeaseLost, NothingToUndo, UnknownReplay
 from streams.maintenance import sweep
 from streams.models import (
@@ -232,7 +233,7 @@ def test_what_was_claimed_again_from_before_a_window_is_not_lost(read: ConsumerG
     reset(read, "18")
     again = claimer.claim(10, MINUTE)  # 18 … 27
     assert again
-    again.settle(28, max_retries=5)
+    settle(again, 28, max_retries=5)
     assert found() == []
 
 

@@ -20,6 +20,8 @@ from streams import (
     topics,
 )
 from streams.audit import audit
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import settle
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -134,10 +136,10 @@ def test_an_open_delivery_is_kept_with_all_above_it():
     send_many([Outgoing("orders", n) for n in range(3)])
     sequence("default")
     first, second = process.claim(1), process.claim(2)
-    second.settle(6, max_retries=1)
+    settle(second, 6, max_retries=1)
     age(Delivery.objects.all())
     assert expire()["deliveries"] == 3
-    first.settle(4, max_retries=1)
+    settle(first, 4, max_retries=1)
     age(Delivery.objects.all())
     assert expire()["deliveries"] == 2
     assert audit("default") == []
@@ -161,10 +163,10 @@ def test_deliveries_below_are_deleted_though_one_of_a_redriven_message_is_new():
     consumed(10, failing={2})
     age(Delivery.objects.all())
     assert expire()["deliveries"] == 10
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     consumed_again = drain()
     assert consumed_again.failed == 1
-    DeadMessage.objects.latest("pk").redrive()
+    redrive(DeadMessage.objects.latest("pk"))
     age(Delivery.objects.filter(first_offset__gt=2))
     assert audit("default") == []
     assert expire()["deliveries"] == 0
@@ -239,7 +241,7 @@ def test_dead_letters_are_kept_for_ever_unless_told_otherwise():
 def test_a_letter_that_a_retry_has_its_body_from_is_kept():
     consumed(2, failing={0, 1})
     setting("deadRetentionDays", 1)
-    DeadMessage.objects.get(offset=0).redrive()
+    redrive(DeadMessage.objects.get(offset=0))
     DeadMessage.objects.update(died_at=UtcNow(-2 * DAY))
     assert expire()["dead letters"] == 1
     assert DeadMessage.objects.get().offset == 0
@@ -281,7 +283,7 @@ def test_a_letter_that_is_redriven_at_the_last_moment_is_kept(in_thread):
     DeadMessage.objects.update(died_at=UtcNow(-2 * DAY))
 
     def redriven(statement):
-        assert in_thread(DeadMessage.objects.get().redrive).result(30)
+        assert in_thread(redrive, DeadMessage.objects.get()).result(30)
         return statement()
 
     with statements(Once("FOR UPDATE SKIP LOCKED", redriven)):

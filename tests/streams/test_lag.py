@@ -10,6 +10,8 @@ from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, Reject, consumer, registry, send, send_many
 from streams.claims import Claimer
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import settle
 from streams.lag import Lag, lags
 from streams.models import (
     Consumer,
@@ -88,7 +90,7 @@ def test_a_message_is_counted_where_it_is() -> None:
     Consumer.objects.create(client_id="me", group=group(), lease_until=UtcNow(LEASE))
     Consumer.objects.create(client_id="gone", group=group(), lease_until=UtcNow(-LEASE))
     assert numbers(lag()) == (2, 3, 1, 1, 1)
-    claimed.settle(4, max_retries=5)  # 2 and 3 are done
+    settle(claimed, 4, max_retries=5)  # 2 and 3 are done
     assert numbers(lag()) == (2, 1, 1, 1, 1)
 
 
@@ -110,7 +112,7 @@ def test_a_redriven_letter_is_not_dead() -> None:
     send("orders", 1)
     drain()
     assert numbers(lag()) == (0, 0, 0, 1, 0)
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     assert numbers(lag()) == (0, 0, 1, 0, 0)
 
 
@@ -126,9 +128,9 @@ def test_the_age_is_that_of_the_oldest_message_that_is_not_finished() -> None:
     delivery = Claimer(group(), "client", "thread", "default").claim(2, MINUTE)
     assert delivery
     assert hours(lag().age) == 5.0  # in hand
-    delivery.settle(2, max_retries=5)
+    settle(delivery, 2, max_retries=5)
     assert hours(lag().age) == 4.0
-    delivery.settle(3, max_retries=5)
+    settle(delivery, 3, max_retries=5)
     assert hours(lag().age) == 3.0  # not claimed
 
 
@@ -149,7 +151,7 @@ def test_a_redriven_letter_whose_message_is_gone_hides_no_age() -> None:
     send("orders", 1)
     sequence("default")
     sequenced({1: 3})
-    assert DeadMessage.objects.get().redrive()
+    assert redrive(DeadMessage.objects.get())
     assert (lag().waiting, lag().behind, hours(lag().age)) == (1, 1, 3.0)
 
 

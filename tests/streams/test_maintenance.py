@@ -12,6 +12,7 @@ from django.db import connection
 
 from streams import Outgoing, consumer, maintenance, registry, send, send_many, sequencer
 from streams.claims import Claimer
+from streams.consume.outcome.dead_letter import redrive
 from streams.doctor import silence
 from streams.maintenance import sequence_all, step_retries, step_retries_if_due, sweep_if_due
 from streams.models import (
@@ -257,7 +258,7 @@ def test_a_retry_whose_message_is_gone_is_back_in_the_letter_that_it_came_from()
     retry(mail, 0, 3)
     step_retries("default")
     letter = DeadMessage.objects.get()
-    letter.redrive()
+    redrive(letter)
     Message.objects.all().delete()
     RetryMessage.objects.update(attempt=3, due_at=UtcNow(-MINUTE))
     assert step_retries("default") == 1

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from streams import Outgoing, consumer, registry, send, send_many
 from streams.audit import audit
+from streams.consume.outcome.settle import settle
 from streams.errors import (
     GroupMismatch,
     LeaseLost,
@@ -262,10 +263,10 @@ def test_progress_is_visible_while_it_runs_and_after(seen: Counter[int]) -> None
     first, second = process.claim(4), process.claim(4)
     assert (second.first_offset, second.last_offset) == (9, 11)
     assert shown() == [(1, 7, 7, "finishing")]
-    first.settle(7, max_retries=2)
+    settle(first, 7, max_retries=2)
     assert shown() == [(1, 7, 5, "finishing")]
-    first.settle(9, max_retries=2)
-    second.settle(12, max_retries=2)
+    settle(first, 9, max_retries=2)
+    settle(second, 12, max_retries=2)
     assert shown() == [(1, 7, 0, "done")]
     assert audit("default") == []
 
@@ -310,7 +311,7 @@ def test_a_cancelled_replay_gives_out_nothing_more(seen: Counter[int]) -> None:
     held = Process("mail").claim(3)
     assert cancel(group(), 1, "default") == 4
     assert shown() == [(1, 3, 3, "cancelled")]
-    held.settle(8, max_retries=2)  # what is in hand is finished
+    settle(held, 8, max_retries=2)  # what is in hand is finished
     assert audit("default") == []
     drain()
     assert not seen
@@ -375,10 +376,10 @@ def test_a_replay_to_an_ordered_group_is_in_order_too(in_order: Counter[int]) ->
 def test_a_cancelled_replay_is_taken_from_who_holds_it_in_order(in_order: Counter[int]) -> None:
     replay(5, 12)
     held = Process("mail").claim(4)
-    held.settle(7, max_retries=2)
+    settle(held, 7, max_retries=2)
     assert cancel(group(), 1, "default") == 5  # 7 and 8, which were in hand, among them
     with pytest.raises(LeaseLost):
-        held.settle(9, max_retries=2)
+        settle(held, 9, max_retries=2)
     assert shown() == [(1, 2, 0, "cancelled")]
     assert audit("default") == []
     drain()

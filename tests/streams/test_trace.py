@@ -12,6 +12,8 @@ from django.db import connection
 
 from streams import Outgoing, Reject, consumer, registry, send, send_many
 from streams.claims import Claimer
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import settle
 from streams.maintenance import sweep
 from streams.models import (
     ConsumerGroup,
@@ -71,7 +73,7 @@ def test_the_way_of_a_message_that_is_done() -> None:
     delivery = Claimer(group(), "10.0.0.1@7@a", "mail-3", "default").claim(1, MINUTE)
     assert delivery
     assert state() == "being handled"
-    delivery.settle(1, max_retries=1)
+    settle(delivery, 1, max_retries=1)
     found = traced()
     assert found.state == "done"
     (row,) = found.deliveries
@@ -88,7 +90,7 @@ def test_the_way_of_a_message_that_fails_dies_is_redriven_and_dies_again() -> No
     advance(MINUTE)
     drain()
     assert state() == "dead"
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     assert state().startswith("attempt 1 due at")
     RetryMessage.objects.update(due_at=UtcNow())
     assert Claimer(group(), "client", "thread", "default").claim_retry(MINUTE)
@@ -147,7 +149,7 @@ def test_a_redriven_message_that_is_in_no_table_is_lost_and_not_discarded() -> N
 
     send("orders", 1)
     drain()
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     RetryMessage.objects.all().delete()
     assert state() == "lost: see ems_doctor --audit"
 

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
 from streams import sql
+from streams.consume.outcome.dead_letter import redrive
 from streams.management.base import (
     Encoder,
     StreamsCommand,
@@ -108,7 +109,7 @@ class Command(StreamsCommand):
         self.show_one(values, preview, traceback)
 
     def do_redrive(self, **options: Any) -> None:
-        self._each(DeadMessage.redrive, "redriven", **options)
+        self._each(redrive, "redriven", **options)
 
     def do_discard(self, **options: Any) -> None:
         self._each(DeadMessage.discard, "discarded", **options)

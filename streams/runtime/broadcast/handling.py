@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streams.api import ReceivedMessage
+from streams.consume.outcome.failure import Failure
 from streams.errors import describe
-from streams.models import Delivery, Failure
+from streams.models import Delivery
 from streams.registry import Registration
 from streams.runtime.broadcast.reader import Reader
 from streams.runtime.handling import Handling, Outcome
