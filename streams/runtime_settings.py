@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from streams.conf import DEFAULTS, FRESH_SECONDS
-from streams.transactions import in_test_case
+from streams.database.transactions import in_test_case
 
 _cache: dict[str, tuple[float, dict[str, Any]]] = {}
 

@@ -22,7 +22,7 @@ from streams.admin.replay import replay
 from streams.admin.reset import reset
 from streams.conf import database
 from streams.errors import GroupActive
-from streams.lag import lags
+from streams.log.lag import lags
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -33,7 +33,7 @@ from streams.models import (
     RetryMessage,
 )
 from streams.operate.group_deletion import belongings, delete_group
-from streams.replays import replays
+from streams.operate.replay import replays
 
 # Deleting more than so many rows takes longer than a web request should.
 FORGET_AT_MOST = 20_000

@@ -17,10 +17,10 @@ from streams.admin.columns import UNKNOWN, at, instant, place, short, url
 from streams.admin.filters import FixedFilter, PartitionFilter, number
 from streams.admin.listing import Reading
 from streams.admin.search import Search
-from streams.cancellation import cancel
 from streams.conf import database
 from streams.models import IMMEDIATE, Message, Partition, UtcNow
-from streams.trace import trace
+from streams.observe.trace import trace
+from streams.produce.cancel import cancel
 
 # Each is cancelled in a transaction of its own: more take longer than a web request should.
 CANCEL_AT_MOST = 1000

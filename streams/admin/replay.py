@@ -14,8 +14,8 @@ from streams.admin.offer import OFFER, accepted, offer
 from streams.conf import database
 from streams.errors import InvalidTarget, StreamsError
 from streams.models import ConsumerGroup, Partition
-from streams.replays import Span, cancel, replays, span_of, spans, start
-from streams.targets import Target
+from streams.operate.replay import Span, cancel, replays, span_of, spans, start
+from streams.operate.target import Target
 
 VERB = "replay"
 

@@ -14,8 +14,8 @@ from streams.admin.offer import OFFER, accepted, offer
 from streams.conf import database
 from streams.errors import StreamsError
 from streams.models import ConsumerGroup, Cursor
-from streams.reset import Goal, Move, Reset, towards
-from streams.targets import Target
+from streams.operate.reset import Goal, Move, Reset, towards
+from streams.operate.target import Target
 
 VERB = "reset"
 

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from streams.conf import database
 from streams.models import ConsumerGroup, Topic
-from streams.purge import Outcome, Purge
+from streams.retain.purge import Purge, Purged
 
 # Each is looked at with some twenty short statements.
 PARTITIONS_AT_MOST = 20
@@ -32,7 +32,7 @@ def purge_preview(topic: Topic) -> Any:
     return format_html_join("", "<div>{}</div>", ((line,) for line in lines))
 
 
-def _line(outcome: Outcome, names: dict[int, str]) -> str:
+def _line(outcome: Purged, names: dict[int, str]) -> str:
     now = outcome.floor
     values = {"partition": now.partition, "count": now.messages, "offset": now.offset}
     line = _("%(partition)s: %(count)d messages, those below offset %(offset)d") % values

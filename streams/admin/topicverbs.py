@@ -11,12 +11,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
-from streams import lifecycle, removal
 from streams.admin import journal
 from streams.admin.base import count_upto
 from streams.conf import database
 from streams.errors import StreamsError
 from streams.models import Topic
+from streams.operate import topic_deletion, topics
 
 SALT = "ems.admin.topic"
 # Deleting more than so many rows takes longer than a web request should.
@@ -49,7 +49,7 @@ def grow(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     except ValueError:
         return _page(admin, request, topic, "grow", {**page, "error": _("That is no number.")})
     try:
-        new = lifecycle.grow(topic, wanted, database())
+        new = topics.grow(topic, wanted, database())
     except StreamsError as error:
         return _page(admin, request, topic, "grow", {**page, "error": str(error)})
     return _done(admin, request, topic, _("Grown by %d partitions") % new)
@@ -67,7 +67,7 @@ def retire(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     }
     if "plan" not in request.POST:
         return _page(admin, request, topic, "retire", page)
-    retired = lifecycle.retire(topic, database())
+    retired = topics.retire(topic, database())
     return _done(admin, request, topic, _("Retired") if retired else _("It was retired before"))
 
 
@@ -77,7 +77,7 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     Between the two passes the time in which sends may still be under way: the page says since when
     the topic has been retired.
     """
-    work = removal.Removal(topic, database())
+    work = topic_deletion.TopicDeletion(topic, database())
     try:
         contents = _contents(work)
     except (Refused, StreamsError) as error:
@@ -98,7 +98,7 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     since = _since(request, topic)
     if since is None:
         return _page(admin, request, topic, "remove", page)
-    left = since + removal.SETTLED_SECONDS - time.time()
+    left = since + topic_deletion.SETTLED_SECONDS - time.time()
     page |= {"plan": request.POST["plan"], "typed": request.POST.get("typed", "")}
     if request.POST.get("typed") != topic.name:
         page["error"] = _("That is not its name. Nothing was done.")
@@ -117,7 +117,7 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     return _page(admin, request, topic, "remove", page)
 
 
-def _contents(work: removal.Removal) -> dict[str, int]:
+def _contents(work: topic_deletion.TopicDeletion) -> dict[str, int]:
     if obstacles := work.obstacles():
         raise Refused(" ".join(obstacles))
     contents = count_upto(DELETE_AT_MOST, work._all())

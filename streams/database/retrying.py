@@ -10,7 +10,7 @@ from typing import TypeVar, TypeVarTuple
 
 from django.db import Error, InterfaceError, OperationalError, connections
 
-from streams.transactions import in_transaction
+from streams.database.transactions import in_transaction
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -11,8 +11,8 @@ from django.utils.translation import gettext as _
 from streams.errors import InvalidTarget
 from streams.management.base import StreamsCommand, add_dry_run, positive
 from streams.models import ConsumerGroup
-from streams.replays import Span, cancel, replays, span_of, spans, start
-from streams.targets import Target
+from streams.operate.replay import Span, cancel, replays, span_of, spans, start
+from streams.operate.target import Target
 
 
 class ReplayVerbs(StreamsCommand):

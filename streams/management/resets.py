@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.management.base import StreamsCommand, add_dry_run
-from streams.reset import Move, Reset, towards
-from streams.targets import Target
+from streams.operate.reset import Move, Reset, towards
+from streams.operate.target import Target
 
 
 class ResetVerb(StreamsCommand):

@@ -9,9 +9,9 @@ from django.db import models
 from django.utils.translation import gettext as _
 
 from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
 from streams.errors import GroupActive
 from streams.models import ConsumerGroup, Topic
-from streams.transactions import own_transaction
 
 DELETE_BATCH = 1000
 

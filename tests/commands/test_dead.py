@@ -10,10 +10,10 @@ import pytest
 from django.core.management import CommandError
 
 from streams import Outgoing, Reject, consumer, send, send_many
-from streams.audit import audit
 from streams.consume.outcome.dead_letter import redrive
 from streams.management.commands import ems_dead
 from streams.models import DeadMessage, Delivery, Message, RetryMessage
+from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
 from tests.commands.conftest import Run
 from tests.processes import Spawn

@@ -8,6 +8,7 @@ from django.core.management import CommandError
 
 from streams import Outgoing, Reject, consumer, send, send_many
 from streams.errors import GroupActive
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -20,7 +21,6 @@ from streams.models import (
 )
 from streams.models.consumer import LEASE
 from streams.operate.group_deletion import delete_group
-from streams.sequencer import sequence
 from streams.testing import drain
 from tests.commands.conftest import Run
 

@@ -11,17 +11,17 @@ import pytest
 from django.db import connection, transaction
 
 from streams import Outgoing, Retry, consumer, send, send_many, sql
-from streams import purge as purging
-from streams.audit import audit
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import settle
+from streams.consume.subscription import subscribe
 from streams.errors import OffsetOutOfRange
+from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, Message, Partition, RetryMessage, Topic, UtcNow
-from streams.purge import Purge
-from streams.reset import Reset, towards
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.operate.reset import Reset, towards
+from streams.operate.target import Target
+from streams.retain import purge as purging
+from streams.retain.purge import Purge
 from streams.testing import drain
 from tests.concurrency.conftest import Stream
 from tests.concurrency.locks import held_before, no_lock_waits, wait_until_one_waits
@@ -35,7 +35,7 @@ TRIES = 4
 RAISE = "UPDATE `ems_partition` SET `first_offset`"
 
 
-def purge() -> purging.Outcome:
+def purge() -> purging.Purged:
     (outcome,) = Purge("default").run()
     return outcome
 

@@ -9,17 +9,17 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, send_many
-from streams import reset as reset_module
-from streams.audit import audit
 from streams.consume.outcome.settle import settle
 from streams.errors import LeaseLost, OffsetOutOfRange
+from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, Partition, RetryMessage, State, Topic, UtcNow
 from streams.models.retry import Again
-from streams.purge import Purge
-from streams.replays import Span, start
-from streams.reset import Move, Reset, towards
-from streams.sequencer import sequence
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.operate import reset as reset_module
+from streams.operate.replay import Span, start
+from streams.operate.reset import Move, Reset, towards
+from streams.operate.target import Target
+from streams.retain.purge import Purge
 from tests.concurrency.conftest import MINUTE, Stream
 from tests.concurrency.locks import held_before, no_lock_waits, wait_until_one_waits
 from tests.processes import PATIENCE_SECONDS

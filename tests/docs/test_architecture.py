@@ -10,13 +10,13 @@ import pytest
 from django.apps import apps
 
 from streams import consumer, send
-from streams.claims import Claimer
+from streams.consume.claim import Claimer
 from streams.consume.outcome.settle import release
-from streams.maintenance import sweep
+from streams.consume.registry import find
+from streams.consume.subscription import subscribe
+from streams.log.sequencer import sequence
 from streams.models import RetryMessage, UtcNow
-from streams.registry import find
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
+from streams.steps.sweep import sweep
 from tests.docs.documents import DOCS, table
 from tests.processes import Spawn
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from streams import findings
 from streams.models import step
+from streams.observe.audit import finding
 from tests.docs.documents import DOCS, ROOT, table
 
 OPERATIONS = DOCS / "operations.md"
 
 
 def test_every_finding_of_the_audit_is_documented() -> None:
-    assert set(table(OPERATIONS, "The audit")) == set(get_args(findings.Kind))
+    assert set(table(OPERATIONS, "The audit")) == set(get_args(finding.FindingKind))
 
 
 def test_every_diagnosis_of_the_doctor_is_documented() -> None:
-    source = "".join((ROOT / app / "doctor.py").read_text() for app in ("streams", "monitoring"))
+    files = ("streams/observe/doctor.py", "streams/observe/diagnoses.py", "monitoring/doctor.py")
+    source = "".join((ROOT / file).read_text() for file in files)
     named = set(re.findall(r'Diagnosis\((?:OK|WARNING|ERROR), "([\w ]+)"', source))
     named |= {step.SEQUENCE, step.SWEEP}
     documented = {

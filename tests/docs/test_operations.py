@@ -10,9 +10,9 @@ from django.core.management import get_commands, load_command_class
 from pytest_django import Settings
 
 from streams import send
+from streams.log.sequencer import sequence
 from streams.models import ConsumerGroup, DeadMessage, Partition, RetryMessage, UtcNow
 from streams.schedule import of_all_apps
-from streams.sequencer import sequence
 from tests.docs.documents import DOCS, ROOT, section, table
 
 OPERATIONS = DOCS / "operations.md"

@@ -13,9 +13,10 @@ from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
 from streams import conf, consumer, runtime_settings
+from streams.consume.limits import Overrides, limits, threads
+from streams.consume.registry import find
+from streams.consume.subscription import subscribe
 from streams.models import ConsumerGroup, SystemConfig
-from streams.registry import find
-from streams.subscriptions import Overrides, limits, subscribe, threads
 from tests.docs.documents import DOCS, section, table
 
 SETTINGS = DOCS / "settings.md"

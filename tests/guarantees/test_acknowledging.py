@@ -11,11 +11,12 @@ import pytest
 from django.db import OperationalError, connection
 
 from streams import Outgoing, Reject, consumer, send, send_many
-from streams.audit import audit
+from streams.consume import calling
 from streams.consume.outcome.expire import expire
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import release, settle
 from streams.errors import LeaseLost
+from streams.log.sequencer import sequence
 from streams.models import (
     Cursor,
     DeadMessage,
@@ -26,8 +27,7 @@ from streams.models import (
     RetryMessage,
     State,
 )
-from streams.runtime import handling
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
 from tests.consuming import Process, rows
 from tests.faults import Once, Recorder, statements
@@ -310,7 +310,7 @@ def test_failures_before_a_release_are_kept():
 
 def test_a_long_delivery_is_settled_on_its_way(monkeypatch):
     """So that a crash repeats seconds of work, not the whole batch."""
-    monkeypatch.setattr(handling, "CHECKPOINT_SECONDS", -1)
+    monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", -1)
     progress = []
 
     @consumer("orders", group="mail")

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from streams import Outgoing, send, send_many, wakeup
-from streams.audit import audit
-from streams.lag import lags
+from streams.log.lag import lags
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -24,7 +23,8 @@ from streams.models import (
     RetryMessage,
     Topic,
 )
-from streams.purge import Purge
+from streams.observe.audit.walk import audit
+from streams.retain.purge import Purge
 from tests.broadcasting import files, offsets
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -259,7 +259,7 @@ def test_a_live_client_is_seen_and_how_far_it_is_is_not(client):
 @pytest.mark.redis
 def test_with_redis_a_message_arrives_long_before_the_next_poll(spawn, tmp_path, ems_settings):
     ems_settings(REDIS="redis", POLL_SECONDS=30)
-    sleepy = "from streams.runtime import poller\npoller.QUICK_SECONDS = 30\n"
+    sleepy = "from streams.process import poller\npoller.QUICK_SECONDS = 30\n"
     child = spawn(sleepy + CONSUMER, tmp_path / "out")
     child.expect(READY)
     channel = wakeup.channel("default")

@@ -11,8 +11,8 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from streams import Outgoing, SendOutcomeUnknown, StreamsError, send, send_many
-from streams.expiry import dedup_keys
 from streams.models import DedupKey, Message, UtcNow
+from streams.retain.old_rows import dedup_keys
 from tests.rows import nothing_written
 
 pytestmark = pytest.mark.django_db(transaction=True)

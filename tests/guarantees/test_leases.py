@@ -16,9 +16,7 @@ from django.db import DatabaseError, OperationalError, transaction
 from django.db.models import F
 
 from streams import Outgoing, consumer, send, send_many
-from streams.audit import audit
 from streams.consume.outcome.settle import settle
-from streams.maintenance import sweep, sweep_if_due
 from streams.models import (
     Consumer,
     Cursor,
@@ -32,7 +30,9 @@ from streams.models import (
 )
 from streams.models.consumer import LEASE
 from streams.models.step import SWEEP
-from streams.runtime import heartbeat
+from streams.observe.audit.walk import audit
+from streams.process import heartbeat
+from streams.steps.sweep import sweep, sweep_if_due
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, rows
 from tests.faults import Once, statements
@@ -353,7 +353,7 @@ def test_what_a_slow_atomic_handler_wrote_is_rolled_back(second_connection, batc
 FROZEN = """
 import time
 from streams import consumer
-from streams.runtime import client
+from streams.process.shared import client
 from tests.hostapp.models import Handled
 from django.core.management import call_command
 

@@ -9,9 +9,9 @@ import pytest
 
 from streams import consumer, send
 from streams.consume.outcome.settle import settle
+from streams.log.sequencer import sequence
 from streams.models import RetryMessage
 from streams.models.retry import Again
-from streams.sequencer import sequence
 from tests.consuming import Process
 from tests.processes import PATIENCE_SECONDS
 

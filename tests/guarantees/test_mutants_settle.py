@@ -11,14 +11,14 @@ from datetime import timedelta
 import pytest
 
 from streams import consumer, send
-from streams.claims import Claimer
+from streams.consume.claim import Claimer
 from streams.consume.outcome.settle import release, settle
+from streams.consume.registry import registrations
+from streams.consume.subscription import subscribe
 from streams.errors import LeaseLost
-from streams.maintenance import sweep
+from streams.log.sequencer import sequence
 from streams.models import Delivery, State
-from streams.registry import registrations
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
+from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import LONG_AFTER
 

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from streams import Outgoing, Reject, Retry, consumer, registry, send_many
-from streams.audit import audit
+from streams import Outgoing, Reject, Retry, consumer, send_many
+from streams.consume import registry
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import release, settle
 from streams.errors import GroupMismatch, LeaseLost
-from streams.maintenance import sweep
+from streams.log.sequencer import sequence
 from streams.models import (
     Cursor,
     DeadMessage,
@@ -22,7 +22,8 @@ from streams.models import (
     State,
     Topic,
 )
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from streams import Outgoing, consumer, registry, send_many, topics
-from streams.audit import audit
+from streams import Outgoing, consumer, send_many
+from streams.consume import registry
 from streams.consume.outcome.settle import settle
+from streams.log import topics
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -29,10 +31,10 @@ from streams.models import (
     State,
     Topic,
 )
-from streams.replays import cancel, spans, start
-from streams.reset import Move, Reset, towards
-from streams.sequencer import sequence
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.operate.replay import cancel, spans, start
+from streams.operate.reset import Move, Reset, towards
+from streams.operate.target import Target
 from streams.testing import drain
 from tests.consuming import Process, consume_the_rest
 from tests.faults import Guillotine, Severed, in_fork, strides

@@ -15,9 +15,10 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from streams import Outgoing, send, send_many, sequencer, sql
+from streams import Outgoing, send, send_many, sql
+from streams.log import sequencer
+from streams.log.sequencer import Pass, sequence
 from streams.models import IMMEDIATE, Message, Partition, Topic
-from streams.sequencer import Pass, sequence
 from streams.testing import advance
 from tests.hostapp.models import Order
 
@@ -173,7 +174,7 @@ def test_passes_at_the_same_time_give_each_offset_once(in_thread):
 
 
 SEQUENCE = """
-from streams.sequencer import sequence
+from streams.log.sequencer import sequence
 from tests.hostapp.models import Order
 print("ready")
 while not Order.objects.exists():
@@ -275,7 +276,7 @@ def test_a_pass_that_fails_in_the_middle_leaves_nothing(statement, monkeypatch):
 STOP_IN_THE_MIDDLE = """
 import sys, time
 from streams import sql
-from streams.sequencer import sequence
+from streams.log.sequencer import sequence
 
 execute = sql.execute
 statements = []

@@ -8,9 +8,9 @@ import pytest
 
 from streams import Outgoing, consumer, send_many
 from streams.consume.outcome.settle import settle
-from streams.maintenance import sweep
+from streams.log.sequencer import sequence
 from streams.models import Consumer, Kind, RetryMessage
-from streams.sequencer import sequence
+from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import Process
 

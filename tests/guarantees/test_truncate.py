@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, Reject, Retry, consumer, send, send_many
-from streams.audit import audit
 from streams.consume.outcome.dead_letter import redrive
+from streams.log.sequencer import sequence
 from streams.models import (
     Cursor,
     DeadMessage,
@@ -20,8 +20,8 @@ from streams.models import (
     Topic,
     UtcNow,
 )
-from streams.purge import Purge
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
+from streams.retain.purge import Purge
 from streams.testing import drain
 from tests.consuming import Process, consume_the_rest
 from tests.faults import Once, statements

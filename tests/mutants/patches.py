@@ -20,13 +20,13 @@ SEND = [
     # What the first EMS did: a counter beside the transaction. Who commits late is never read.
     Mutant(
         "offset-given-at-insert",
-        "streams/producer.py",
+        "streams/produce/send.py",
         "        message_id = cursor.lastrowid\n",
         """\
         message_id = cursor.lastrowid
         from django.db.models import F
         from streams.models import Partition
-        from streams.topics import elsewhere
+        from streams.database.elsewhere import elsewhere
 
         def take():
             mine = Partition.objects.using(alias).filter(pk=partition_id)
@@ -42,7 +42,7 @@ SEND = [
     ),
     Mutant(
         "topic-cached-before-commit",
-        "streams/topics.py",
+        "streams/log/topics.py",
         "return info  # the caller's own, uncommitted",
         "return _remember(using, info)",
         f"{TOPICS}::test_a_topic_of_the_callers_own_transaction_is_used_but_not_remembered",
@@ -67,7 +67,7 @@ SEND = [
     ),
     Mutant(
         "lost-reply-is-an-ordinary-error",
-        "streams/producer.py",
+        "streams/produce/send.py",
         "return SendOutcomeUnknown()",
         "return error",
         "tests/streams/test_producer.py"
@@ -152,7 +152,7 @@ SEQUENCE = [
     ),
     Mutant(
         "cancelled-leaves-a-hole",
-        "streams/sequencer.py",
+        "streams/log/sequencer.py",
         "!= len(chunk)",
         "> len(chunk)",
         f"{SEQUENCING}::test_a_message_that_leaves_between_read_and_update_leaves_no_hole",
@@ -167,7 +167,7 @@ SEQUENCE = [
     ),
     Mutant(
         "read-committed-not-set",
-        "streams/transactions.py",
+        "streams/database/transactions.py",
         'cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")',
         "pass",
         f"{LOCKS}::test_sends_never_wait_for_a_pass",
@@ -186,7 +186,7 @@ CLAIM = [
     ),
     Mutant(
         "cursor-moved-before-its-delivery",
-        "streams/claims.py",
+        "streams/consume/claim.py",
         "        sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])\n",
         """\
         sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
@@ -237,15 +237,9 @@ SETTLE = [
     ),
     Mutant(
         "atomic-settled-apart",
-        "streams/runtime/handling.py",
-        """\
-                    failures = self._call_batch(messages)
-                self._settle(after, failures)
-""",
-        """\
-                    failures = self._call_batch(messages)
-            self._settle(after, failures)
-""",
+        "streams/consume/handling.py",
+        "                self.settle(after, call())\n",
+        "                failures = call()\n            self.settle(after, failures)\n",
         f"{LEASING}::test_what_a_slow_atomic_handler_wrote_is_rolled_back",
         "mysql",
     ),
@@ -267,9 +261,9 @@ SETTLE = [
     ),
     Mutant(
         "lagging-replica-believed",
-        "streams/runtime/handling.py",
-        "if len(rows) < claimed:",
-        "if False:",
+        "streams/log/bodies.py",
+        "return found if len(found) == end - start else",
+        "return found if True else",
         f"{ACKNOWLEDGING}::test_a_short_first_read_is_read_again_on_the_primary",
     ),
 ]
@@ -284,14 +278,14 @@ LEASES = [
     ),
     Mutant(
         "hung-call-extended",
-        "streams/runtime/handling.py",
+        "streams/consume/calling.py",
         "return timedelta(seconds=self._timeout - elapsed)",
         "return timedelta(seconds=self._timeout)",
         f"{LEASING}::test_a_hung_call_is_not_extended_and_its_message_goes_to_another",
     ),
     Mutant(
         "killer-runs-beside-others",
-        "streams/runtime/worker.py",
+        "streams/process/worker.py",
         "if not (delivery.alone or (retry and retry.alone)):",
         "if True:",
         "tests/guarantees/test_mutants_alone.py"
@@ -308,7 +302,7 @@ LEASES = [
     ),
     Mutant(
         "sweep-stops-at-a-lock",
-        "streams/maintenance.py",
+        "streams/steps/sweep.py",
         "        if not held_by_others(error, using):\n",
         "        if True:\n",
         f"{LEASING}::test_a_locked_retry_keeps_neither_the_sweep_nor_the_leases_from_ending",
@@ -325,14 +319,14 @@ LEASES = [
     ),
     Mutant(
         "no-grace-after-an-outage",
-        "streams/maintenance.py",
+        "streams/steps/sweep.py",
         "                _grace(using)\n",
         "                pass\n",
         f"{LEASING}::test_after_an_outage_everyone_gets_one_lease_to_come_back",
     ),
     Mutant(
         "dead-client-keeps-its-id",
-        "streams/runtime/client.py",
+        "streams/process/shared/client.py",
         'client_id = f"',
         'client_id = self.client_id or f"',
         f"{LEASING}::test_a_missed_renewal_means_a_new_id_and_all_that_is_held_is_dropped",
@@ -342,15 +336,15 @@ LEASES = [
 ORDERED = [
     Mutant(
         "two-at-once-in-a-partition",
-        "streams/claims.py",
+        "streams/consume/claim.py",
         "        if self.group.ordered:\n            sql.execute(self.using, sql.HOLD_CURSOR",
         "        if False:\n            sql.execute(self.using, sql.HOLD_CURSOR",
         f"{ORDER}::test_while_a_delivery_is_open_nobody_else_claims_from_its_partition",
     ),
     Mutant(
         "overtaking-what-failed",
-        "streams/runtime/handling.py",
-        " or (failures and self._ordered)\n",
+        "streams/consume/calling.py",
+        " or (failures and self._settler.ordered)\n",
         "\n",
         f"{ORDER}::test_what_comes_after_a_failed_message_waits_for_it",
     ),
@@ -373,14 +367,14 @@ ORDERED = [
 MORE = [
     Mutant(
         "key-hash-of-this-process",
-        "streams/partitions.py",
+        "streams/produce/partitioning.py",
         "zlib.crc32(key.encode()) % count",
         "hash(key) % count",
         "tests/streams/test_partitions.py::test_the_hash_never_changes",
     ),
     Mutant(
         "dedup-row-inserted-in-the-transaction",
-        "streams/dedup.py",
+        "streams/produce/dedup.py",
         "        elsewhere(using, insert)\n",
         "        insert()\n",
         "tests/guarantees/test_dedup.py::test_callers_without_a_row_do_not_deadlock_either",
@@ -388,14 +382,14 @@ MORE = [
     ),
     Mutant(
         "window-without-end",
-        "streams/dedup.py",
+        "streams/produce/dedup.py",
         "Holder(pk, message_id if valid else None, partition)",
         "Holder(pk, message_id, partition)",
         "tests/guarantees/test_dedup.py::test_a_key_is_free_again_after_its_window",
     ),
     Mutant(
         "cancelled-message-keeps-its-key",
-        "streams/cancellation.py",
+        "streams/produce/cancel.py",
         "                sql.execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])\n",
         "                pass\n",
         "tests/guarantees/test_cancel.py::test_a_cancelled_message_frees_its_dedup_key",
@@ -409,14 +403,14 @@ MORE = [
     ),
     Mutant(
         "other-tags-handed-over",
-        "streams/runtime/handling.py",
-        "            rows = [row for row in rows if row[TAG] in tags]\n",
-        "",
+        "streams/consume/reading.py",
+        "        else:\n            messages.append(",
+        "        if True:\n            messages.append(",
         "tests/streams/test_tags.py::test_only_messages_with_a_wanted_tag_are_handed_over",
     ),
     Mutant(
         "held-past-what-is-due",
-        "streams/runtime/poller.py",
+        "streams/process/poller.py",
         "        if outlook.next_in is not None:\n",
         "        if False:\n",
         "tests/runtime/test_poller.py::test_it_is_held_until_the_next_thing_is_due",
@@ -426,7 +420,7 @@ MORE = [
 PURGE = [
     Mutant(
         "failed-purge-counts",
-        "streams/maintenance.py",
+        "streams/steps/nightly_purge.py",
         "    lease = timedelta(seconds=seconds + SLICE_GRACE)\n",
         "    lease = timedelta(seconds=seconds + SLICE_GRACE)\n    note_purge(using)\n",
         "tests/streams/test_nightly.py::test_a_purge_that_fails_or_dies_is_not_done",
@@ -441,21 +435,21 @@ PURGE = [
     ),
     Mutant(
         "purge-past-a-delivery",
-        "streams/floor.py",
+        "streams/retain/purge_floor.py",
         "            if delivery is not None:\n",
         "            if False:\n",
         "tests/guarantees/test_purge.py::test_what_is_settled_of_an_open_delivery_can_go",
     ),
     Mutant(
         "purge-past-a-retry",
-        "streams/floor.py",
+        "streams/retain/purge_floor.py",
         "            if retry is not None:\n",
         "            if False:\n",
         "tests/guarantees/test_purge.py::test_an_open_delivery_and_a_retry_are_never_overtaken",
     ),
     Mutant(
         "purge-without-the-lock",
-        "streams/purge.py",
+        "streams/retain/purge.py",
         "            locked = rows.select_for_update().get()\n",
         "            locked = rows.get()\n",
         "tests/concurrency/test_purge.py::test_a_group_that_is_set_back_meanwhile_is_not_robbed",
@@ -463,7 +457,7 @@ PURGE = [
     ),
     Mutant(
         "purge-by-id-alone",
-        "streams/purge.py",
+        "streams/retain/purge.py",
         "[id_ for id_, _offset in found], sql.BELOW)",
         '[id_ for id_, _offset in found], "%s > %s - 10000")',
         "tests/guarantees/test_truncate.py"
@@ -471,7 +465,7 @@ PURGE = [
     ),
     Mutant(
         "log-purged-unannounced",
-        "streams/expiry.py",
+        "streams/retain/old_rows.py",
         "            self._move_to(edge)\n",
         "            self._cursor.log_offset = edge\n",
         "tests/streams/test_expiry.py"
@@ -479,7 +473,7 @@ PURGE = [
     ),
     Mutant(
         "growth-without-the-lock",
-        "streams/lifecycle.py",
+        "streams/operate/topics.py",
         "            list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))\n",
         "",
         "tests/guarantees/test_topic_lifecycle.py"
@@ -488,8 +482,8 @@ PURGE = [
     ),
     Mutant(
         "frozen-send-to-a-deleted-topic",
-        "streams/producer.py",
-        "        if not _take_back(ids, alias):\n",
+        "streams/produce/access.py",
+        "        if not _withdraw(ids, alias):\n",
         "        if True:\n",
         "tests/guarantees/test_topic_lifecycle.py"
         "::test_a_send_that_is_frozen_while_its_topic_is_deleted_raises",

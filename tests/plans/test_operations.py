@@ -7,8 +7,8 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from streams import doctor
 from streams.management.commands import ems_dead
+from streams.observe import doctor
 from streams.operate.group_deletion import delete_group
 from tests.plans.seed import Seed
 from tests.plans.statements import LARGE, Statements, Step, explained

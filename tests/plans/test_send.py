@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streams import Outgoing, runtime_settings, send, send_many, topics
+from streams import Outgoing, runtime_settings, send, send_many
+from streams.log import topics
 from tests.plans.seed import Seed
 from tests.plans.statements import LARGE, explained
 

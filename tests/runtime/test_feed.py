@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from streams import conf, consumer, runtime_settings, send
+from streams.consume.limits import Overrides
 from streams.models import Access, ConsumerGroup, SystemConfig, Topic
-from streams.runtime import feed as feeds
-from streams.runtime.feed import Feed
-from streams.subscriptions import Overrides
+from streams.process import running_group as feeds
+from streams.process.running_group import RunningGroup
 from streams.testing import advance
 from tests.consuming import Process, registered
 
@@ -28,7 +28,7 @@ NONE = Overrides()
 
 def make_feed(overrides=NONE, **options):
     consumer("orders", group="mail", **options)(print)
-    return Feed(registered("orders", "mail"), "default", overrides)
+    return RunningGroup(registered("orders", "mail"), "default", overrides)
 
 
 @pytest.fixture

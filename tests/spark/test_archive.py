@@ -13,8 +13,8 @@ from sparkjobs.config import Config
 from sparkjobs.database import connected
 from sparkjobs.errors import ArchiveDiffers, BadConfig, BadOption, Busy
 from streams import Outgoing, send_many
+from streams.log.sequencer import sequence
 from streams.models import Access, Message, Partition, Topic
-from streams.sequencer import sequence
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -166,7 +166,7 @@ def test_of_two_runs_at_a_time_one_is_refused(spark: Any, config: Config) -> Non
 def test_archive_then_purge_then_replay_gives_back_every_message(
     spark: Any, config: Config
 ) -> None:
-    from streams.purge import Purge
+    from streams.retain.purge import Purge
 
     partition = history()
     expected = content(offset__lt=10)
@@ -230,7 +230,7 @@ def test_messages_with_a_key_go_where_live_ones_with_this_key_go(
     for number in (1, 2):
         Partition.objects.create(topic=target, number=number)
     replay(spark, config, to="copy")
-    from streams.partitions import partition_of
+    from streams.produce.partitioning import partition_of
 
     rows = Message.objects.filter(partition__topic=target).select_related("partition")
     keyed = [message for message in rows if message.key]

@@ -10,6 +10,7 @@ import pytest
 from sparkjobs.config import Config
 from streams import Outgoing, Reject, consumer, send_many
 from streams.consume.outcome.dead_letter import redrive
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -20,7 +21,6 @@ from streams.models import (
     RetryMessage,
     UtcNow,
 )
-from streams.sequencer import sequence
 from streams.testing import advance, drain
 
 pytestmark = [

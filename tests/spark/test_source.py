@@ -12,8 +12,8 @@ from sparkjobs.config import Config
 from sparkjobs.errors import BadOption, Purged
 from streams import Outgoing, consumer, send, send_many
 from streams.errors import Reject
+from streams.log.sequencer import sequence
 from streams.models import DeadMessage, Delivery, Message, Partition, RetryMessage, Topic
-from streams.sequencer import sequence
 from streams.testing import drain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]

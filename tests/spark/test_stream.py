@@ -12,8 +12,8 @@ from monitoring.models import LedgerEntry
 from sparkjobs.config import Config
 from sparkjobs.errors import BadOption
 from streams import Outgoing, send_many
+from streams.log.sequencer import sequence
 from streams.models import Message, Partition
-from streams.sequencer import sequence
 from tests.hostapp.models import Handled
 from tests.processes import Spawn
 

@@ -13,10 +13,11 @@ from django.core.management import call_command
 from django.db import connection, connections
 from pytest_django import Settings
 
-from streams import checks, consumer, registry, runtime_settings
+from streams import checks, consumer, runtime_settings
 from streams.checks import check_database, check_settings
+from streams.consume import registry
 from streams.models import SystemConfig
-from streams.server import Server
+from streams.observe.mysql_server import Server
 
 on_a_server = [pytest.mark.mysql, pytest.mark.django_db(transaction=True)]
 

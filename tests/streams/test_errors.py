@@ -247,7 +247,7 @@ def test_missing_tables_are_named_as_the_reason(empty_database):
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 def test_missing_tables_are_noticed_also_when_the_topic_is_remembered(empty_database, monkeypatch):
-    from streams import topics
+    from streams.log import topics
 
     monkeypatch.setitem(runtime_settings._cache, "other", (math.inf, conf.DEFAULTS))
     info = topics.TopicInfo(1, "orders", "read-write", ((1, 0),))

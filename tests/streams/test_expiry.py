@@ -8,20 +8,12 @@ from itertools import count
 
 import pytest
 
-from streams import (
-    Outgoing,
-    Retry,
-    consumer,
-    expiry,
-    registry,
-    runtime_settings,
-    send,
-    send_many,
-    topics,
-)
-from streams.audit import audit
+from streams import Outgoing, Retry, consumer, runtime_settings, send, send_many
+from streams.consume import registry
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
+from streams.log import topics
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -36,8 +28,9 @@ from streams.models import (
     Topic,
     UtcNow,
 )
-from streams.purge import Purge
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
+from streams.retain import old_rows
+from streams.retain.purge import Purge
 from streams.testing import drain
 from tests.consuming import Process
 from tests.faults import Guillotine, Once, in_fork, statements
@@ -191,7 +184,7 @@ def test_a_group_that_is_set_back_below_its_log_is_found_in_order():
 
 
 def test_many_deliveries_are_deleted_in_batches(monkeypatch):
-    monkeypatch.setattr(expiry, "BATCH", 3)
+    monkeypatch.setattr(old_rows, "BATCH", 3)
     consumed(20)
     age(Delivery.objects.exclude(first_offset=13))
     assert expire()["deliveries"] == 13
@@ -203,7 +196,7 @@ def test_many_deliveries_are_deleted_in_batches(monkeypatch):
 
 @pytest.mark.django_db(transaction=True)
 def test_deliveries_may_be_purged_by_a_process_that_is_killed_anywhere(monkeypatch):
-    monkeypatch.setattr(expiry, "BATCH", 3)
+    monkeypatch.setattr(old_rows, "BATCH", 3)
     for point in count(1, 3):
         Message.objects.all().delete()
         for model in (Delivery, Cursor, ConsumerGroup, Partition, Topic):
@@ -268,7 +261,7 @@ def test_expired_dedup_keys_are_deleted():
     send("orders", 1, dedup_key="old")
     send("orders", 1, dedup_key="new")
     old = DedupKey.objects.order_by("pk")[:1].get().pk
-    DedupKey.objects.filter(pk=old).update(expires_at=UtcNow(-2 * expiry.KEY_GRACE))
+    DedupKey.objects.filter(pk=old).update(expires_at=UtcNow(-2 * old_rows.KEY_GRACE))
     assert expire()["dedup keys"] == 1
     assert DedupKey.objects.count() == 1
     assert send("orders", 1, dedup_key="new").duplicate

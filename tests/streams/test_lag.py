@@ -8,11 +8,14 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from streams import Outgoing, Reject, consumer, registry, send, send_many
-from streams.claims import Claimer
+from streams import Outgoing, Reject, consumer, send, send_many
+from streams.consume import registry
+from streams.consume.claim import Claimer
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
-from streams.lag import Lag, lags
+from streams.consume.subscription import subscribe
+from streams.log.lag import Lag, lags
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -24,8 +27,6 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
 from streams.testing import drain
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]

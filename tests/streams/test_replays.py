@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from streams import Outgoing, consumer, registry, send, send_many
-from streams.audit import audit
+from streams import Outgoing, consumer, send, send_many
+from streams.consume import registry
 from streams.consume.outcome.settle import settle
 from streams.errors import (
     GroupMismatch,
@@ -19,7 +19,8 @@ from streams.errors import (
     UnknownPartition,
     UnknownReplay,
 )
-from streams.lag import lags
+from streams.log.lag import lags
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -33,11 +34,11 @@ from streams.models import (
     Topic,
     UtcNow,
 )
-from streams.replays import Replay, Span, cancel, replays, span_of, spans, start
-from streams.sequencer import sequence
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.observe.trace import trace
+from streams.operate.replay import Replay, Span, cancel, replays, span_of, spans, start
+from streams.operate.target import Target
 from streams.testing import advance, drain
-from streams.trace import trace
 from tests.consuming import Process, rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
@@ -400,7 +401,7 @@ def test_what_failed_in_a_replay_in_order_is_given_up_when_it_is_cancelled(
 
 
 def test_a_purge_is_held_by_a_replay_and_not_by_one_that_has_ended(seen: Counter[int]) -> None:
-    from streams.purge import Purge
+    from streams.retain.purge import Purge
 
     Topic.objects.update(retention_count=1)
     replay(5, 7)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from streams import Outgoing, consumer, registry, send_many
-from streams.audit import audit
+from streams import Outgoing, consumer, send_many
+from streams.consume import registry
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import release, settle
+from streams.consume.subscription import subscribe
 from streams.errors import (
     GroupActive,
     GroupMismatch,
@@ -22,6 +23,7 @@ from streams.errors import (
     OffsetOutOfRange,
     UnknownPartition,
 )
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -36,11 +38,10 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
-from streams.replays import Span, start
-from streams.reset import Move, Reset, towards
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.operate.replay import Span, start
+from streams.operate.reset import Move, Reset, towards
+from streams.operate.target import Target
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, rows
 
@@ -600,7 +601,7 @@ def test_undo_in_an_ordered_group_goes_on_where_its_consumer_was(in_order: Count
 
 
 def test_the_end_of_a_lease_moves_no_cursor_that_was_reset(in_order: Counter[int]) -> None:
-    from streams.maintenance import sweep
+    from streams.steps.sweep import sweep
 
     mail(in_order, ordered=True)
     advance(HOUR)

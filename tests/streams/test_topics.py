@@ -15,21 +15,13 @@ from django.db.backends.signals import connection_created
 from django.db.utils import IntegrityError
 from django.test import override_settings
 
-from streams import (
-    Outgoing,
-    ReceivedMessage,
-    conf,
-    consumer,
-    runtime_settings,
-    send,
-    send_many,
-    topics,
-)
+from streams import Outgoing, ReceivedMessage, conf, consumer, runtime_settings, send, send_many
 from streams.errors import TopicDenied, UnknownTopic
+from streams.log import topics
+from streams.log.sequencer import sequence
+from streams.log.topics import resolve
 from streams.models import Access, Message, Partition, SystemConfig, Topic
-from streams.sequencer import sequence
 from streams.testing import advance, drain, sent
-from streams.topics import resolve
 from tests.hostapp.models import Order
 from tests.rows import rows
 

@@ -10,11 +10,13 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
-from streams import Outgoing, Reject, consumer, registry, send, send_many
-from streams.claims import Claimer
+from streams import Outgoing, Reject, consumer, send, send_many
+from streams.consume import registry
+from streams.consume.claim import Claimer
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
-from streams.maintenance import sweep
+from streams.consume.subscription import subscribe
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -25,10 +27,9 @@ from streams.models import (
     State,
     UtcNow,
 )
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
+from streams.observe.trace import GroupTrace, trace
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
-from streams.trace import GroupTrace, trace
 from tests.faults import Once, statements
 from tests.sessions import Session
 

@@ -6,8 +6,8 @@ from django.db.models import F
 
 from streams.conf import database
 from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
 from streams.models import Again, DeadMessage, Delivery, RetryMessage, UtcNow, Verdict
-from streams.transactions import own_transaction
 
 
 def give_up(retry: RetryMessage, error: BaseException) -> bool:

@@ -14,13 +14,13 @@ from streams.consume.outcome.settle import (
     wait_for_retry,
     write_failures,
 )
+from streams.database.transactions import own_transaction
 from streams.errors import describe
 from streams.models import Delivery, Kind, State
 from streams.models.consumer import LEASE, Consumer
 from streams.models.cursor import Cursor
 from streams.models.fields import UtcNow
 from streams.models.retry import Again
-from streams.transactions import own_transaction
 
 
 def expire(delivery: Delivery, max_retries: int | None, delay: timedelta) -> bool:

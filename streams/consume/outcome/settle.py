@@ -12,13 +12,13 @@ from django.db.models import Case, F, When
 from streams import sql
 from streams.consume.outcome.failure import Failure
 from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost, describe
 from streams.models import Delivery, Kind, State
 from streams.models.cursor import Cursor
 from streams.models.dead import DeadMessage, Verdict
 from streams.models.fields import UtcNow
 from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQuerySet
-from streams.transactions import own_transaction
 
 
 def settle(

@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.lag import Lag, lags
+from streams.log.lag import Lag, lags
 from streams.management.base import add_dry_run
 from streams.management.replays import ReplayVerbs
 from streams.management.resets import ResetVerb

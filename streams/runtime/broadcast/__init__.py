@@ -1,1 +1,0 @@
-"""Broadcast groups: every client reads all, from its own position on its own disk."""
