@@ -9,8 +9,9 @@ from uuid import uuid4
 
 from django.db import connections
 
-from streams import sql
 from streams.database.retrying import retrying
+from streams.database.sql import claim as sql
+from streams.database.sql.dialect import execute, fetch, insert, later, placeholders
 from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost
 from streams.log.bodies import bounded_in_bytes
@@ -93,7 +94,7 @@ class Claimer:
 
     def _claim_new(self, batch: int, timeout: timedelta) -> Delivery | None:
         vendor = connections[self.using].vendor
-        behind = sql.fetch(self.using, sql.CURSORS_BEHIND[vendor], [self.group.pk])
+        behind = fetch(self.using, sql.CURSORS_BEHIND[vendor], [self.group.pk])
         if not behind:
             return None
         self.turn += 1
@@ -101,7 +102,7 @@ class Claimer:
         for cursor_id, partition_id, number, end in behind[first:] + behind[:first]:
             partition = self._partition(partition_id, number, end)
             with own_transaction(self.using):
-                free = sql.fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [cursor_id])
+                free = fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [cursor_id])
                 if free and (taken := self._take(cursor_id, free[0], partition, batch, timeout)):
                     return taken
         if self.group.ordered:
@@ -109,11 +110,11 @@ class Claimer:
         # All are locked, which is not the same as idle: queue up for one.
         cursor_id, partition_id, number, _ = behind[first]
         with own_transaction(self.using):
-            cursor = sql.fetch(self.using, sql.LOCK_CURSOR[vendor], [cursor_id])
+            cursor = fetch(self.using, sql.LOCK_CURSOR[vendor], [cursor_id])
             if not cursor:
                 return None
             # Whoever held the lock has taken what we saw; there may be more by now.
-            ((end,),) = sql.fetch(self.using, sql.PARTITION_END, [partition_id])
+            ((end,),) = fetch(self.using, sql.PARTITION_END, [partition_id])
             partition = self._partition(partition_id, number, end)
             return self._take(cursor_id, cursor[0], partition, batch, timeout)
 
@@ -137,20 +138,20 @@ class Claimer:
         if end <= start:
             return None
         end = bounded_in_bytes(partition.pk, start, end, self.using)
-        sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
+        execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
         kind = Kind.REPLAY if replay else Kind.NEW
         delivery = self._insert(kind, partition, start, end, attempt, timeout)
         delivery.alone = bool(alone)
         if self.group.ordered:
-            sql.execute(self.using, sql.HOLD_CURSOR, [delivery.pk, cursor_id])
+            execute(self.using, sql.HOLD_CURSOR, [delivery.pk, cursor_id])
         return delivery
 
     def _claim_retry(self, timeout: timedelta) -> Delivery | None:
         vendor = connections[self.using].vendor
-        if not sql.fetch(self.using, sql.ANY_DUE_RETRY[vendor], [self.group.pk]):
+        if not fetch(self.using, sql.ANY_DUE_RETRY[vendor], [self.group.pk]):
             return None
         with own_transaction(self.using):
-            locked = sql.fetch(self.using, sql.LOCK_DUE_RETRY[vendor], [self.group.pk])
+            locked = fetch(self.using, sql.LOCK_DUE_RETRY[vendor], [self.group.pk])
             if not locked:
                 return None
             row = self._retries().select_related("partition").get(pk=locked[0][0])
@@ -186,7 +187,7 @@ class Claimer:
         delivery.group, delivery.partition = self.group, partition
         self._unconfirmed.append(delivery)
         vendor = connections[self.using].vendor
-        delivery.pk = sql.insert(
+        delivery.pk = insert(
             self.using,
             sql.INSERT_DELIVERY[vendor],
             [
@@ -200,7 +201,7 @@ class Claimer:
                 self.client_id,
                 delivery.thread,
                 delivery.token,
-                sql.later(vendor, timeout),
+                later(vendor, timeout),
             ],
         )
         delivery._state.adding = False
@@ -215,5 +216,5 @@ def groups_with_due_retries(group_ids: Sequence[int], using: str) -> set[int]:
     if not group_ids:
         return set()
     vendor = connections[using].vendor
-    statement = sql.GROUPS_WITH_DUE_RETRIES[vendor] % sql.placeholders(group_ids)
-    return {row[0] for row in retrying(lambda: sql.fetch(using, statement, group_ids), using)}
+    statement = sql.GROUPS_WITH_DUE_RETRIES[vendor] % placeholders(group_ids)
+    return {row[0] for row in retrying(lambda: fetch(using, statement, group_ids), using)}

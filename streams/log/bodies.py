@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from django.db import connections
 
-from streams import sql
 from streams.conf import CLAIM_BYTES
 from streams.database.retrying import retrying
+from streams.database.sql import read as sql
+from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
 
 
@@ -43,13 +44,13 @@ def stored_messages(partition_id: int, start: int, end: int, using: str) -> list
 
 def message_in_dead_letter(letter_id: int, using: str) -> list[StoredMessage]:
     """Read the copy of the message that a dead letter keeps; [] if the letter is gone."""
-    return [_stored(row) for row in sql.fetch(using, sql.BODY_OF_DEAD, [letter_id])]
+    return [_stored(row) for row in fetch(using, sql.BODY_OF_DEAD, [letter_id])]
 
 
 def _read(
     statement: Mapping[str, str], place: tuple[int, int, int], using: str
 ) -> list[StoredMessage]:
-    return [_stored(row) for row in sql.fetch(using, statement[connections[using].vendor], place)]
+    return [_stored(row) for row in fetch(using, statement[connections[using].vendor], place)]
 
 
 def _read_on_primary(place: tuple[int, int, int], using: str) -> list[StoredMessage]:
@@ -81,7 +82,7 @@ def bounded_in_bytes(partition_id: int, start: int, end: int, using: str) -> int
         return end
     statement = sql.SIZES[connections[using].vendor]
     total = 0
-    for offset, size in sql.fetch(using, statement, [partition_id, start, end]):
+    for offset, size in fetch(using, statement, [partition_id, start, end]):
         total += size
         if total > CLAIM_BYTES and offset > start:
             return int(offset)

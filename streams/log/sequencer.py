@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from django.db import OperationalError, connections
 
-from streams import sql
 from streams.database.retrying import held_by_others, retrying
+from streams.database.sql import sequence as sql
+from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import own_transaction
 
 logger = logging.getLogger("streams.sequencer")
@@ -63,11 +64,11 @@ def sequence(using: str, partitions: Iterable[int] | None = None) -> Pass:
 
 
 def _partitions(using: str) -> list[int]:
-    ids = [row[0] for row in sql.fetch(using, sql.PARTITIONS)]
+    ids = [row[0] for row in fetch(using, sql.PARTITIONS)]
     if not ids:
         return []
     statement = sql.partitions_with_inbox(connections[using].vendor, ids)
-    return [partition_id for partition_id, _due_at in sql.fetch(using, statement)]
+    return [partition_id for partition_id, _due_at in fetch(using, statement)]
 
 
 def _sequence_or_leave(partition_id: int, using: str) -> Pass:
@@ -93,19 +94,19 @@ def _sequence(partition_id: int, using: str) -> Pass:
 
 def _sequence_locked(partition_id: int, using: str) -> Pass:
     vendor = connections[using].vendor
-    partition = sql.fetch(using, sql.LOCK_PARTITION[vendor], [partition_id])
+    partition = fetch(using, sql.LOCK_PARTITION[vendor], [partition_id])
     if not partition:
         return Pass(busy=True)
     ((next_offset, now),) = partition
-    due = sql.fetch(using, sql.DUE_INBOX[vendor], [partition_id, DUE_PER_PASS])
-    immediate = sql.fetch(using, sql.IMMEDIATE_INBOX[vendor], [partition_id, IMMEDIATE_PER_PASS])
+    due = fetch(using, sql.DUE_INBOX[vendor], [partition_id, DUE_PER_PASS])
+    immediate = fetch(using, sql.IMMEDIATE_INBOX[vendor], [partition_id, IMMEDIATE_PER_PASS])
     ids = [id_ for (id_,) in (*due, *immediate)]
     for start in range(0, len(ids), CHUNK):
         chunk = ids[start : start + CHUNK]
         statement = sql.assign_offsets(vendor, chunk, next_offset + start)
-        if sql.execute(using, statement, [now]) != len(chunk):
+        if execute(using, statement, [now]) != len(chunk):
             raise Cancelled
     if ids:
-        sql.execute(using, sql.ADVANCE_PARTITION, [next_offset + len(ids), now, partition_id])
+        execute(using, sql.ADVANCE_PARTITION, [next_offset + len(ids), now, partition_id])
     full = len(due) == DUE_PER_PASS or len(immediate) == IMMEDIATE_PER_PASS
     return Pass(len(ids), more=full)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from django.db import connections, models
 from django.utils.translation import gettext_lazy as _
 
-from streams import sql
 from streams.conf import database
 from streams.database.retrying import retrying
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import execute
 from streams.errors import storable, text_of
 from streams.models.fields import NameField, UtcDateTimeField, UtcNow
 from streams.models.message import BodyType
@@ -53,7 +54,7 @@ class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
             verdict.traceback,
         )
         parameters = (topic_id, group_id, *about, partition_id, verdict.offset)
-        return sql.execute(self.db, statement, parameters) == 1
+        return execute(self.db, statement, parameters) == 1
 
     def reopen(self, verdict: Verdict) -> int:
         """A redriven letter has failed again, and its message is gone: it is waiting once more."""

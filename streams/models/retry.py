@@ -7,7 +7,8 @@ from datetime import timedelta
 from django.db import connections, models
 from django.utils.translation import gettext_lazy as _
 
-from streams import sql
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import execute, later
 from streams.models.fields import UtcDateTimeField, UtcNow
 
 MAX_ERROR = 1000
@@ -43,12 +44,12 @@ class RetryMessageQuerySet(models.QuerySet["RetryMessage"]):
                     partition_id,
                     row.offset,
                     row.attempt,
-                    sql.later(vendor, row.delay),
+                    later(vendor, row.delay),
                     row.alone,
                     row.error[:MAX_ERROR],
                 )
             ]
-            sql.execute(self.db, sql.upsert_retries(vendor, len(chunk)), parameters)
+            execute(self.db, sql.upsert_retries(vendor, len(chunk)), parameters)
 
 
 class RetryMessage(models.Model):

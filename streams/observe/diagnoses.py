@@ -11,10 +11,11 @@ from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.translation import gettext as _
 
-from streams import sql
 from streams.conf import KEEPER_CONNECTIONS, settings
 from streams.consume.limits import Overrides, threads
 from streams.consume.registry import autodiscover, registrations
+from streams.database.sql import sequence as sql
+from streams.database.sql.dialect import NOW, fetch
 from streams.log.lag import lags
 from streams.models import Consumer, ConsumerGroup, Delivery, Message, Partition, Step, UtcNow, step
 from streams.models.consumer import LEASE
@@ -104,7 +105,7 @@ def steps(using: str) -> Iterator[Diagnosis]:
 
 def inbox(using: str) -> Iterator[Diagnosis]:
     """Messages that are due, and have no offset yet."""
-    partitions = [row[0] for row in sql.fetch(using, sql.PARTITIONS)]
+    partitions = [row[0] for row in fetch(using, sql.PARTITIONS)]
     due = Message.objects.using(using).inbox().filter(due_at__lte=UtcNow())
     count = due.filter(partition__in=partitions)[:COUNT_AT_MOST].count()
     if not count:
@@ -189,7 +190,7 @@ def redis() -> Iterator[Diagnosis]:
 
 def clock(using: str) -> Diagnosis:
     vendor = connections[using].vendor
-    ((now,),) = sql.fetch(using, f"SELECT {sql.NOW[vendor]}")
+    ((now,),) = fetch(using, f"SELECT {NOW[vendor]}")
     if isinstance(now, str):  # SQLite
         now = datetime.fromisoformat(now)
     skew = now.replace(tzinfo=UTC) - datetime.now(UTC)

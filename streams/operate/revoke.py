@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 
 from django.db import connections
 
-from streams import sql
 from streams.conf import MAX_BATCH
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import delete_by_id, execute, fetch
 from streams.models import Again, Cursor, Delivery, Kind, Message, RetryMessage, State
 from streams.models.fields import to_db
 
@@ -86,20 +87,20 @@ def revoke_retries(
     """
     vendor = connections[using].vendor
     place = [cursor.group_id, cursor.partition_id, target]
-    rows = sql.fetch(using, sql.LOCK_RETRIES_FROM[vendor], place)
+    rows = fetch(using, sql.LOCK_RETRIES_FROM[vendor], place)
     held = {delivery for _pk, _offset, delivery, _letter in rows if delivery}
     if held - {delivery.pk for delivery in fenced}:
         raise Raced
     if not rows:
         return 0
     record = [TAKEN_BACK, to_db(at), to_db(at)]
-    sql.execute(using, sql.TAKE_BACK_RETRIES[vendor], [*record, *place])
+    execute(using, sql.REVOKE_RETRIES[vendor], [*record, *place])
     redriven = [offset for _pk, offset, _delivery, letter in rows if letter]
     kept = _without_message(redriven, cursor, using)
     taken = [pk for pk, offset, *_rest in rows if offset not in kept]
     for start in range(0, len(taken), CHUNK):
         chunk = taken[start : start + CHUNK]
-        sql.execute(using, sql.delete_by_id(vendor, "ems_retry_msg", chunk))
+        execute(using, delete_by_id(vendor, "ems_retry_msg", chunk))
     of_letters = RetryMessage.objects.using(using).filter(
         pk__in=[pk for pk, offset, *_rest in rows if offset in kept]
     )

@@ -18,9 +18,10 @@ from django.db import OperationalError, connections
 from django.db.models import F, QuerySet, Sum
 from django.utils.translation import gettext as _
 
-from streams import sql
 from streams.conf import FRESH_SECONDS, SURE_SECONDS
 from streams.database.retrying import error_number, retrying
+from streams.database.sql import retain as sql
+from streams.database.sql.dialect import delete_by_id, execute, fetch
 from streams.database.transactions import own_transaction
 from streams.errors import TopicInUse, UnknownTopic
 from streams.log.lag import lags
@@ -152,7 +153,7 @@ class TopicDeletion:
         """How much is in the inbox; raises TopicInUse if some of it is not committed."""
         statement = sql.COUNT_INBOX[connections[self.using].vendor]
         try:
-            ((count,),) = sql.fetch(self.using, statement, [partition.pk])
+            ((count,),) = fetch(self.using, statement, [partition.pk])
         except OperationalError as error:
             if error_number(error) not in LOCKED:
                 raise
@@ -196,8 +197,8 @@ class TopicDeletion:
         while ids := retrying(
             lambda: list(rows.order_by().values_list("pk", flat=True)[:BATCH]), self.using
         ):
-            statement = sql.delete_by_id(vendor, model._meta.db_table, ids, condition)
-            retrying(lambda text=statement: sql.execute(self.using, text), self.using)  # type: ignore[misc]
+            statement = delete_by_id(vendor, model._meta.db_table, ids, condition)
+            retrying(lambda text=statement: execute(self.using, text), self.using)  # type: ignore[misc]
             deleted += len(ids)
             say(str(model._meta.verbose_name_plural), deleted)
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 from django.db import connections
 
-from streams import sql
 from streams.database.retrying import retrying
+from streams.database.sql import claim as sql
+from streams.database.sql import sequence as sequence_sql
+from streams.database.sql.dialect import fetch
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Places:
 
 def partitions(using: str) -> list[tuple[int, int]]:
     """All partitions, as (topic, id): a consumer sequences also what is for others."""
-    rows = retrying(lambda: sql.fetch(using, sql.PARTITIONS), using)
+    rows = retrying(lambda: fetch(using, sequence_sql.PARTITIONS), using)
     return [(topic_id, id_) for id_, topic_id in rows]
 
 
@@ -45,11 +47,11 @@ def what_is_due(places: Places, using: str) -> Due:
     if not places.partitions:
         return Due()
     topics = {id_: topic_id for topic_id, id_ in places.partitions}
-    statement = sql.outlook(connections[using].vendor, topics, places.groups)
+    statement = sql.due(connections[using].vendor, topics, places.groups)
     inbox, groups = set(), set()
     ends: dict[int, dict[int, int]] = {}
     waits: list[float] = []
-    for kind, id_, value in retrying(lambda: sql.fetch(using, statement), using):
+    for kind, id_, value in retrying(lambda: fetch(using, statement), using):
         if kind == sql.END:
             ends.setdefault(topics[id_], {})[id_] = int(value)
         elif value > 0:  # microseconds from now

@@ -8,8 +8,8 @@ from contextlib import suppress
 from django.db import connections, transaction
 from django.utils.translation import gettext as _
 
-from streams import sql
 from streams.api import Outgoing
+from streams.database.sql.dialect import delete_by_id, execute
 from streams.errors import TopicDenied, UnknownTopic
 from streams.log.topics import TopicInfo, forget, look_again, resolve
 from streams.produce.partitioning import choose
@@ -66,9 +66,9 @@ def make_sure(topics: Iterable[TopicInfo], ids: Sequence[int], alias: str) -> No
 
 def _withdraw(ids: Sequence[int], alias: str) -> bool:
     """Delete the new messages; False, and none of them, if one has left the inbox."""
-    statement = sql.delete_by_id(connections[alias].vendor, "ems_msg", ids, "`offset` IS NULL")
+    statement = delete_by_id(connections[alias].vendor, "ems_msg", ids, "`offset` IS NULL")
     with transaction.atomic(using=alias):
-        if sql.execute(alias, statement) == len(ids):
+        if execute(alias, statement) == len(ids):
             return True
         transaction.set_rollback(True, using=alias)
     return False

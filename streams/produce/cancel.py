@@ -7,8 +7,10 @@ from typing import Any, Literal
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from streams import conf, sql
+from streams import conf
 from streams.database.elsewhere import elsewhere
+from streams.database.sql import send as sql
+from streams.database.sql.dialect import delete_by_id, execute, fetch
 from streams.database.transactions import own_transaction, sees_the_past
 from streams.errors import InvalidMessage
 
@@ -38,18 +40,18 @@ def cancel(
             return "unknown"
         if not found[0][0]:
             return "visible"
-        delete = sql.delete_by_id(vendor, "ems_msg", [message_id], sql.CANCELLABLE)
-        if not sql.execute(alias, delete):
+        delete = delete_by_id(vendor, "ems_msg", [message_id], sql.CANCELLABLE)
+        if not execute(alias, delete):
             # Sequenced since; or cancelled by somebody for whose commit we have waited. A locking
             # read sees that, whatever the isolation of the caller.
-            still = sql.fetch(alias, sql.LOCK_MESSAGE[vendor], [message_id])
+            still = fetch(alias, sql.LOCK_MESSAGE[vendor], [message_id])
             return "visible" if still else "unknown"
         for _delayed, key in found:
             if key is not None:
-                sql.execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])
+                execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])
     return "cancelled"
 
 
 def _find(message_id: int, using: str) -> list[Any]:
     """Whether it can be cancelled and the row of its dedup key; nothing if it is not there."""
-    return sql.fetch(using, sql.FIND_MESSAGE, [message_id])
+    return fetch(using, sql.FIND_MESSAGE, [message_id])

@@ -17,8 +17,10 @@ from typing import Any
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from streams import runtime_settings, sql
+from streams import runtime_settings
 from streams.database.elsewhere import elsewhere
+from streams.database.sql import send as sql
+from streams.database.sql.dialect import execute, fetch, later
 from streams.database.transactions import (
     in_test_case,
     in_transaction,
@@ -92,7 +94,7 @@ def hold(slots: Iterable[DedupSlot], using: str) -> dict[DedupSlot, Holder]:
 def _hold(slot: DedupSlot, using: str) -> Holder:
     statement = sql.lock_dedup(connections[using].vendor, slot.key_hash)
     for _try in range(TRIES):
-        for pk, message_id, partition, valid in sql.fetch(using, statement, [slot.topic_id]):
+        for pk, message_id, partition, valid in fetch(using, statement, [slot.topic_id]):
             return Holder(pk, message_id if valid else None, partition)
         # Purged while we waited for it, and its place may be locked by us now: another connection
         # would wait for this one.
@@ -106,22 +108,22 @@ def _make_sure(slot: DedupSlot, using: str) -> None:
 
     def insert() -> None:
         # Looked up first: an INSERT would wait for whoever has locked the row.
-        if not sql.fetch(using, find, [slot.topic_id]):
+        if not fetch(using, find, [slot.topic_id]):
             _insert(slot, using)
 
     if not supports_other_connections(using) or in_test_case(using) or not in_transaction(using):
         insert()
-    elif sees_the_past(using) or not sql.fetch(using, find, [slot.topic_id]):
+    elif sees_the_past(using) or not fetch(using, find, [slot.topic_id]):
         elsewhere(using, insert)
 
 
 def _insert(slot: DedupSlot, using: str) -> None:
     statement = sql.insert_dedup(connections[using].vendor, slot.key_hash)
-    sql.execute(using, statement, [slot.topic_id])
+    execute(using, statement, [slot.topic_id])
 
 
 def take(holder: Holder, message_id: int, partition: int, window: timedelta, using: str) -> None:
     """The message holds the slot for ``window`` from now on, if the transaction commits."""
     vendor = connections[using].vendor
-    values = [message_id, partition, sql.later(vendor, window), holder.pk]
-    sql.execute(using, sql.TAKE_DEDUP[vendor], values)
+    values = [message_id, partition, later(vendor, window), holder.pk]
+    execute(using, sql.TAKE_DEDUP[vendor], values)

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db import connections
 
-from streams import sql
 from streams.api import SendResult
+from streams.database.sql import send as sql
 from streams.produce.dedup import DedupSlot, Holder, take
 from streams.produce.outgoing import Placed
 

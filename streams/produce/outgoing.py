@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 from django.utils.translation import gettext as _
 
-from streams import runtime_settings, sql
+from streams import runtime_settings
 from streams.api import Outgoing, SendResult
 from streams.body import encode
+from streams.database.sql import send as sql
+from streams.database.sql.dialect import LATER, later
 from streams.errors import InvalidMessage, MessageTooLarge, NaiveDatetime
 from streams.log.topics import TopicInfo
 from streams.names import MAX_KEY, MAX_NAME, MAX_TAG, validated_name
@@ -128,7 +130,7 @@ def _due_sql(vendor: str, due_at: timedelta | datetime | None) -> tuple[str, tup
     if due_at is None:
         return sql.DUE_IMMEDIATELY, ()
     if isinstance(due_at, timedelta):
-        return sql.LATER[vendor], (sql.later(vendor, due_at),)
+        return LATER[vendor], (later(vendor, due_at),)
     text = str(due_at.replace(tzinfo=None))
     return sql.DUE_AT[vendor], (text, text)
 

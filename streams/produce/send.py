@@ -11,9 +11,10 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.utils.translation import gettext as _
 
-from streams import conf, sql
+from streams import conf
 from streams.api import Outgoing, SendResult
 from streams.database.retrying import error_number, tables_missing
+from streams.database.sql import send as sql
 from streams.database.transactions import manual
 from streams.errors import (
     InvalidMessage,

@@ -14,8 +14,9 @@ from django.db import connections
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from streams import runtime_settings, sql
+from streams import runtime_settings
 from streams.database.retrying import retrying
+from streams.database.sql.dialect import delete_by_id, execute
 from streams.database.transactions import own_transaction
 from streams.models import (
     Cursor,
@@ -91,7 +92,7 @@ def _delete_ids(model: Any, ids: Collection[int], using: str, condition: str = "
         return 0
     vendor = connections[using].vendor
     table = model._meta.db_table
-    return sql.execute(using, sql.delete_by_id(vendor, table, ids, condition))
+    return execute(using, delete_by_id(vendor, table, ids, condition))
 
 
 def deliveries(using: str) -> Iterator[int]:

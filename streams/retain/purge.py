@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 
 from django.db import OperationalError, connections
 
-from streams import sql
 from streams.database.retrying import held_by_others, retrying
+from streams.database.sql import retain as sql
+from streams.database.sql.dialect import delete_by_id, execute, fetch
 from streams.database.transactions import own_transaction
 from streams.models import Partition, Topic
 from streams.retain import old_rows
@@ -171,12 +172,12 @@ class Purge:
         """Delete up to BATCH messages from ``start`` on; how many, and where to go on."""
         vendor = connections[self.using].vendor
         statement = sql.PURGED_MESSAGES[vendor]
-        found = sql.fetch(self.using, statement, [partition, start, first, BATCH])
+        found = fetch(self.using, statement, [partition, start, first, BATCH])
         if not found:
             return 0, first
-        delete = sql.delete_by_id(vendor, "ems_msg", [id_ for id_, _offset in found], sql.BELOW)
+        delete = delete_by_id(vendor, "ems_msg", [id_ for id_, _offset in found], sql.BELOW)
         with own_transaction(self.using):
-            deleted = sql.execute(self.using, delete, [partition, first])
+            deleted = execute(self.using, delete, [partition, first])
         return deleted, found[-1][1] + 1
 
     def _is_over(self) -> bool:

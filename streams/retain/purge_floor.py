@@ -9,7 +9,8 @@ from datetime import timedelta
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from streams import sql
+from streams.database.sql import retain as sql
+from streams.database.sql.dialect import fetch
 from streams.log.offsets import offset_at
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Topic, UtcNow
 
@@ -85,7 +86,7 @@ def _holds(partition: Partition, topic: Topic, using: str) -> Iterator[Hold]:
         yield Hold(ARCHIVE, partition.archived_offset)
     id_, first = partition.pk, partition.first_offset
     statement = sql.HOLDERS[connections[using].vendor]
-    rows = sql.fetch(using, statement, [id_, first, id_, first, id_, topic.pk])
+    rows = fetch(using, statement, [id_, first, id_, first, id_, topic.pk])
     for group, _cursor, replay, cursor, delivery, retry in rows:
         if cursor is not None:
             yield Hold(REPLAY if replay else CURSOR, cursor, group)

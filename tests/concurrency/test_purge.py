@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from streams import Outgoing, Retry, consumer, send, send_many, sql
+from streams import Outgoing, Retry, consumer, send, send_many
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import settle
 from streams.consume.subscription import subscribe
+from streams.database.sql import retain as sql
 from streams.errors import OffsetOutOfRange
 from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, Message, Partition, RetryMessage, Topic, UtcNow

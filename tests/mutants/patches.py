@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.broadcast import BROADCAST
 from tests.mutants.mutant import Mutant
 
-SQL = "streams/sql.py"
+SQL = "streams/database/sql/dialect.py"
 SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
 CLOCK = "tests/guarantees/test_mutants_clock.py"
 LEASING = "tests/guarantees/test_leases.py"
@@ -113,7 +113,7 @@ SEQUENCE = [
     # A cause whose row is locked would be passed over, its effect not.
     Mutant(
         "inbox-read-skips-locked",
-        SQL,
+        "streams/database/sql/sequence.py",
         'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s"',
         'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s {skip_locked}"',
         f"{SEQUENCING}::test_an_effect_never_overtakes_a_cause_whose_row_is_locked",
@@ -121,7 +121,7 @@ SEQUENCE = [
     ),
     Mutant(
         "inbox-read-waits-for-locks",
-        SQL,
+        "streams/database/sql/sequence.py",
         'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s"',
         'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s FOR UPDATE"',
         f"{LOCKS}::test_a_sender_with_an_open_transaction_holds_nobody_up",
@@ -129,7 +129,7 @@ SEQUENCE = [
     ),
     Mutant(
         "due-read-waits-for-locks",
-        SQL,
+        "streams/database/sql/sequence.py",
         '    " {skip_locked}"\n',
         '    " FOR UPDATE"\n',
         f"{SEQUENCING}::test_a_delayed_message_that_somebody_holds_does_not_stop_the_partition",
@@ -137,7 +137,7 @@ SEQUENCE = [
     ),
     Mutant(
         "partition-not-locked",
-        SQL,
+        "streams/database/sql/sequence.py",
         " FROM `ems_partition` WHERE `id` = %s {skip_locked}",
         " FROM `ems_partition` WHERE `id` = %s",
         f"{LOCKS}::test_a_second_sequencer_does_not_wait_for_the_first",
@@ -145,7 +145,7 @@ SEQUENCE = [
     ),
     Mutant(
         "offset-given-twice",
-        SQL,
+        "streams/database/sql/sequence.py",
         'WHERE `id` IN (%s) AND `offset` IS NULL"',
         'WHERE `id` IN (%s)"',
         f"{SEQUENCING}::test_messages_that_have_an_offset_never_get_another",
@@ -160,7 +160,7 @@ SEQUENCE = [
     ),
     Mutant(
         "time-falls-as-offsets-rise",
-        SQL,
+        "streams/database/sql/sequence.py",
         "{greatest}({now}, COALESCE(`last_sequenced_at`, {immediate}))",
         "{now}",
         f"{SEQUENCING}::test_sequenced_at_never_falls_when_the_clock_steps_back",
@@ -178,18 +178,18 @@ SEQUENCE = [
 CLAIM = [
     Mutant(
         "cursor-not-locked",
-        SQL,
-        '_for_each_vendor(_CURSOR + " {skip_locked}")',
-        "_for_each_vendor(_CURSOR)",
+        "streams/database/sql/claim.py",
+        'for_each_vendor(_CURSOR + " {skip_locked}")',
+        "for_each_vendor(_CURSOR)",
         f"{LOCKS}::test_a_claim_waits_its_turn_when_every_cursor_is_held",
         "mysql",
     ),
     Mutant(
         "cursor-moved-before-its-delivery",
         "streams/consume/claim.py",
-        "        sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])\n",
+        "        execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])\n",
         """\
-        sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
+        execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
         connections[self.using].connection.commit()
 """,
         f"{ACKNOWLEDGING}::test_a_claim_that_fails_half_way_moves_nothing",
@@ -199,21 +199,21 @@ CLAIM = [
 SETTLE = [
     Mutant(
         "settled-without-the-token",
-        SQL,
+        "streams/database/sql/settle.py",
         "WHERE `id` = %s AND `token` = %s AND",
         "WHERE `id` = %s AND %s IS NOT NULL AND",
         f"{ACKNOWLEDGING}::TestAStaleToken::test_changes_nothing",
     ),
     Mutant(
         "settled-after-its-end",
-        SQL,
+        "streams/database/sql/settle.py",
         "AND `state` = 'START' AND `progress` = %s",
         "AND `progress` = %s",
         f"{SETTLEMENTS}::test_what_has_been_given_back_cannot_be_settled",
     ),
     Mutant(
         "settled-from-an-old-progress",
-        SQL,
+        "streams/database/sql/settle.py",
         "AND `state` = 'START' AND `progress` = %s",
         "AND `state` = 'START' AND %s IS NOT NULL",
         f"{ACKNOWLEDGING}::test_two_writers_of_one_token_cannot_both_move_progress",
@@ -253,7 +253,7 @@ SETTLE = [
     ),
     Mutant(
         "retry-asked-for-meanwhile-forgotten",
-        SQL,
+        "streams/database/sql/settle.py",
         "`ems_retry_msg`.`again`, 1)",
         "`ems_retry_msg`.`again`, 0)",
         "tests/guarantees/test_retrying.py"
@@ -337,8 +337,8 @@ ORDERED = [
     Mutant(
         "two-at-once-in-a-partition",
         "streams/consume/claim.py",
-        "        if self.group.ordered:\n            sql.execute(self.using, sql.HOLD_CURSOR",
-        "        if False:\n            sql.execute(self.using, sql.HOLD_CURSOR",
+        "        if self.group.ordered:\n            execute(self.using, sql.HOLD_CURSOR",
+        "        if False:\n            execute(self.using, sql.HOLD_CURSOR",
         f"{ORDER}::test_while_a_delivery_is_open_nobody_else_claims_from_its_partition",
     ),
     Mutant(
@@ -390,13 +390,13 @@ MORE = [
     Mutant(
         "cancelled-message-keeps-its-key",
         "streams/produce/cancel.py",
-        "                sql.execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])\n",
+        "                execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])\n",
         "                pass\n",
         "tests/guarantees/test_cancel.py::test_a_cancelled_message_frees_its_dedup_key",
     ),
     Mutant(
         "cancel-of-what-is-sequenced",
-        SQL,
+        "streams/database/sql/send.py",
         "CANCELLABLE = f\"`offset` IS NULL AND `due_at` > '{IMMEDIATE}'\"",
         "CANCELLABLE = f\"`due_at` > '{IMMEDIATE}'\"",
         "tests/guarantees/test_cancel.py::test_a_delayed_message_is_taken_back",

@@ -9,9 +9,10 @@ from typing import Any
 from django.db import connections, models
 from django.db.models import Case, F, When
 
-from streams import sql
 from streams.consume.outcome.failure import Failure
 from streams.database.retrying import retrying
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import execute, later
 from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost, describe
 from streams.models import Delivery, Kind, State
@@ -53,7 +54,7 @@ def settle(
         missing,
         passed,
         describe(failures[-1].error) if failures else None,
-        sql.later(vendor, -running),
+        later(vendor, -running),
         ends,
         delivery.pk,
         delivery.token,
@@ -61,7 +62,7 @@ def settle(
     )
 
     def update() -> bool:
-        if sql.execute(delivery.using, sql.SETTLE_DELIVERY[vendor], parameters):
+        if execute(delivery.using, sql.SETTLE_DELIVERY[vendor], parameters):
             return True
         return _written_before(delivery, progress=progress, state=state)
 
