@@ -7,8 +7,8 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin, seconds
 from monitoring.models import Backlog
-from streams.admin.columns import UNKNOWN, at, column, linked
-from streams.admin.filters import GroupFilter
+from streams.admin.parts.columns import UNKNOWN, at, column, linked
+from streams.admin.parts.filters import GroupFilter
 
 
 @column(_("a minute"))

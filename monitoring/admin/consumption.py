@@ -5,8 +5,8 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin, seconds
 from monitoring.models import Consumption
-from streams.admin.columns import at, linked
-from streams.admin.filters import GroupFilter
+from streams.admin.parts.columns import at, linked
+from streams.admin.parts.filters import GroupFilter
 
 
 @admin.register(Consumption)

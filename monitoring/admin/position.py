@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin
 from monitoring.models import Position
-from streams.admin.columns import linked
+from streams.admin.parts.columns import linked
 
 
 @admin.register(Position)

@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from streams import conf, send
-from streams.admin import group as group_admin
-from streams.admin import plan as plans
+from streams.admin.pages import group as group_admin
+from streams.admin.verbs import plan as plans
 from streams.consume.outcome.dead_letter import redrive
 from streams.errors import TopicDenied
 from streams.models import ConsumerGroup, Cursor, DeadMessage, Delivery, RetryMessage, State
@@ -194,7 +194,7 @@ def test_what_was_done_before_an_error_is_in_the_log(world, as_role, monkeypatch
             raise RuntimeError("no")
         return redrive(letter)
 
-    monkeypatch.setattr("streams.admin.dead.REDRIVE", _with_verb(fail))
+    monkeypatch.setattr("streams.admin.pages.dead.REDRIVE", _with_verb(fail))
     assert confirm(client, shown).status_code == 500
     assert LogEntry.objects.get().change_message == "Redriven"
 
@@ -202,7 +202,7 @@ def test_what_was_done_before_an_error_is_in_the_log(world, as_role, monkeypatch
 def _with_verb(verb: Any) -> Any:
     from dataclasses import replace
 
-    from streams.admin.dead import REDRIVE
+    from streams.admin.pages.dead import REDRIVE
 
     return replace(REDRIVE, verb=verb)
 

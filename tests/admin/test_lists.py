@@ -12,10 +12,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from streams import send
-from streams.admin import listing
 from streams.admin.base import StreamsAdmin
-from streams.admin.dead import DeadMessageAdmin
-from streams.admin.message import MessageAdmin
+from streams.admin.pages.dead import DeadMessageAdmin
+from streams.admin.pages.message import MessageAdmin
+from streams.admin.parts import listing
 from streams.consume.outcome.dead_letter import redrive
 from streams.models import (
     Consumer,

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from streams import consumer, send
-from streams.admin import topicverbs
 from streams.admin.alarm import alarm
+from streams.admin.verbs import topic as verbs
 from streams.consume import registry
 from streams.log import topics
 from streams.models import (
@@ -146,7 +146,7 @@ def test_a_topic_in_use_or_a_large_one_is_not_deleted_here(client, topic, monkey
     Cursor.objects.update(next_offset=3)
     assert "has not finished 2 messages" in refused()
     Cursor.objects.update(next_offset=5)
-    monkeypatch.setattr(topicverbs, "DELETE_AT_MOST", 3)
+    monkeypatch.setattr(verbs, "DELETE_AT_MOST", 3)
     with CaptureQueriesContext(connection) as queries:
         told = refused()
     assert "more than 3 rows" in told

@@ -91,7 +91,7 @@ def test_closed_days_are_archived_compared_recorded_and_only_then_free_to_be_pur
 def test_an_archived_message_has_every_column_that_it_had(
     spark: Any, config: Config, read: Any
 ) -> None:
-    from sparkjobs.manifest import in_archive
+    from sparkjobs.archive.manifest import in_archive
 
     history()
     expected = read(topic="flights", end=10).toArrow().sort_by("offset").to_pylist()
@@ -265,7 +265,7 @@ def test_files_that_have_changed_since_are_not_replayed(spark: Any, config: Conf
 
 
 def test_without_a_folder_for_it_there_is_no_archive(config: Config, tmp_path: Path) -> None:
-    from sparkjobs.manifest import folder
+    from sparkjobs.archive.manifest import folder
 
     with pytest.raises(BadConfig, match="must name the archive"):
         folder(Config(config.path, config.vendor, config.database))
@@ -282,7 +282,7 @@ def test_offsets_that_are_missing_in_the_log_are_said(spark: Any, config: Config
 
 
 def test_topics_are_found_by_their_exact_names_in_the_archive(spark: Any, config: Config) -> None:
-    from sparkjobs.manifest import in_archive
+    from sparkjobs.archive.manifest import in_archive
 
     for name in ("007", "a=b/c %", "Flights"):
         history(name, each=1)

@@ -33,11 +33,11 @@ pytestmark = [
 @pytest.fixture
 def found(spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch) -> Any:
     """All findings, as text. The log is looked at in buckets of seven."""
-    from sparkjobs import log_audit
+    from sparkjobs.audit import log
     from sparkjobs.jobs import reconcile
 
     def in_small_buckets(messages: Any, logs: Any) -> Any:
-        return log_audit.log_findings(messages, logs, 7)
+        return log.log_findings(messages, logs, 7)
 
     monkeypatch.setattr(reconcile, "log_findings", in_small_buckets)
     return lambda: [str(finding) for finding in reconcile.reconcile(spark, config)[0]]
@@ -136,7 +136,7 @@ def test_holes_repeats_and_order_breaks_of_the_log_are_found_wherever_they_are(
 def test_a_repeat_in_the_log_is_found(spark: Any) -> None:
     from datetime import UTC, datetime
 
-    from sparkjobs.log_audit import LOGS, log_findings
+    from sparkjobs.audit.log import LOGS, log_findings
 
     at = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [(1, offset, at) for offset in (0, 1, 2, 2, 3)]  # no index lets it in: by hand

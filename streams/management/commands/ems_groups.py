@@ -8,8 +8,8 @@ from django.utils.translation import gettext_lazy
 
 from streams.log.lag import Lag, lags
 from streams.management.base import add_dry_run
-from streams.management.replays import ReplayVerbs
-from streams.management.resets import ResetVerb
+from streams.management.verbs.replay import ReplayVerbs
+from streams.management.verbs.reset import ResetVerb
 from streams.models import ConsumerGroup
 from streams.operate import group_deletion
 
