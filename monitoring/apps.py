@@ -1,3 +1,5 @@
+"""The Django app of the monitoring."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

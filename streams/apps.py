@@ -1,3 +1,5 @@
+"""The Django app of the streams: its label, its checks, and the caches that a flush empties."""
+
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _

@@ -1,3 +1,5 @@
+"""The pages of the archive: archived days, its ledger, and replayed messages."""
+
 from __future__ import annotations
 
 from django.contrib import admin

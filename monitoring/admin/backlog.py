@@ -1,3 +1,5 @@
+"""The page of the backlog: how far each group was behind, minute by minute."""
+
 from __future__ import annotations
 
 from typing import Any

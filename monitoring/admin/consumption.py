@@ -1,3 +1,5 @@
+"""The page of the consumption: what each group, client and thread has handled in a minute."""
+
 from __future__ import annotations
 
 from django.contrib import admin

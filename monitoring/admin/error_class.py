@@ -1,3 +1,5 @@
+"""The page of the error classes: what handlers raised, and how often."""
+
 from __future__ import annotations
 
 from django.contrib import admin

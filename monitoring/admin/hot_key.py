@@ -1,3 +1,5 @@
+"""The page of the hot keys: the keys with the most messages of an hour."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""The page of the latency: from the send to the handler, in percentiles."""
+
 from __future__ import annotations
 
 from django.contrib import admin

@@ -1,3 +1,5 @@
+"""The page of the positions: how far each job has read."""
+
 from __future__ import annotations
 
 from django.contrib import admin

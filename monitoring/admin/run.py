@@ -1,3 +1,5 @@
+"""The page of the runs: each run of a Spark job, and how it ended."""
+
 from __future__ import annotations
 
 from django.contrib import admin

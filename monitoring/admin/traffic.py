@@ -1,3 +1,5 @@
+"""The page of the traffic: messages and bytes of a topic, minute by minute."""
+
 from __future__ import annotations
 
 from django.contrib import admin

@@ -1,3 +1,5 @@
+"""ErrorClass: how often handlers of a group raised a class in an hour."""
+
 from __future__ import annotations
 
 from django.db import models

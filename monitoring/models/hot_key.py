@@ -1,3 +1,5 @@
+"""HotKey: one of the keys with the most messages of a topic in an hour."""
+
 from __future__ import annotations
 
 from django.db import models

@@ -1,3 +1,5 @@
+"""DeadMessage: what a group gave up on, with its own copy of the message."""
+
 from __future__ import annotations
 
 import traceback

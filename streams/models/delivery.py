@@ -1,3 +1,5 @@
+"""Delivery: one claim of a range of offsets, which carries the lease."""
+
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,3 +1,5 @@
+"""ConsumerGroup: the subscription of a group to a topic."""
+
 from __future__ import annotations
 
 from django.core.validators import MaxValueValidator, MinValueValidator

@@ -1,3 +1,5 @@
+"""Message: one message, in the inbox while it has no offset, then in the log."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime

@@ -1,3 +1,5 @@
+"""RetryMessage: one offset that one group must see again."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

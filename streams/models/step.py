@@ -1,3 +1,5 @@
+"""Step: one time-driven step, and when it last ran."""
+
 from __future__ import annotations
 
 from datetime import timedelta

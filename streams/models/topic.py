@@ -1,3 +1,5 @@
+"""Topic: a named stream, with its access and retention."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""The page of the run-time settings: a row overrides a default."""
+
 from __future__ import annotations
 
 from typing import Any

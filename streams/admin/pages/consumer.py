@@ -1,3 +1,5 @@
+"""The page of the consumers: each live process, and the groups that it serves."""
+
 from __future__ import annotations
 
 from typing import Any

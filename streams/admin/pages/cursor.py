@@ -1,3 +1,5 @@
+"""The page of the cursors: where each group is in each partition."""
+
 from __future__ import annotations
 
 from django.contrib import admin

@@ -1,3 +1,5 @@
+"""The page of the dead letters: to read, redrive or discard them."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

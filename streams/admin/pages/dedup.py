@@ -1,3 +1,5 @@
+"""The page of the dedup keys that are in force."""
+
 from __future__ import annotations
 
 from typing import Any

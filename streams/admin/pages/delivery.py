@@ -1,3 +1,5 @@
+"""The page of the deliveries: what was claimed, by whom, and how it ended."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""The page of the consumer groups: their lag, and pause, reset, replay and delete."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""The page of the messages: their bodies, their trace, and cancelling delayed ones."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,3 +1,5 @@
+"""The page of the partitions: which offsets each one holds."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""The page of the retries: what waits for its next attempt, and until when."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""The page of the time-driven steps: when each one last ran."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""The page of the topics: access, retention, partitions, purge and deletion."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""ems_consume: run the consumers of the project until a signal ends it."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""ems_dead: list, show, redrive, discard and export dead letters."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""ems_doctor: say what is wrong with the installation, and audit it."""
+
 from __future__ import annotations
 
 import sys

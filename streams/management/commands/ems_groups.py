@@ -1,3 +1,5 @@
+"""ems_groups: list, reset, replay, pause, resume and delete consumer groups."""
+
 from __future__ import annotations
 
 from argparse import ArgumentParser

@@ -1,3 +1,5 @@
+"""ems_messages: list, show, trace and cancel messages."""
+
 from __future__ import annotations
 
 from argparse import ArgumentParser

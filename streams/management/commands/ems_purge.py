@@ -1,3 +1,5 @@
+"""ems_purge: delete what retention does not keep, by plan or by force."""
+
 from __future__ import annotations
 
 from argparse import ArgumentParser

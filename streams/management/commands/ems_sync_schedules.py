@@ -1,3 +1,5 @@
+"""ems_sync_schedules: write the steps into django-celery-beat's tables."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""ems_topics: list, create, grow, retire and delete topics."""
+
 from __future__ import annotations
 
 from argparse import ArgumentParser
