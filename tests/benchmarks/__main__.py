@@ -1,7 +1,7 @@
 """Measure: ``python -m tests.benchmarks [--json FILE] [--only NAME] [--quick] [--server mariadb]``.
 
-docs/benchmarks/core.md says what is compared and how. Started by ``make bench``, which brings the
-servers. Exit status 1 if a log that grows makes something slower; speeds are reported only, since
+docs/about/benchmarks/core.md says what is compared and how. Started by ``make bench``, which brings
+the servers. Exit status 1 if a log that grows makes something slower; speeds are reported only, since
 a busy machine would fail them.
 """
 

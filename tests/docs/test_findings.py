@@ -1,4 +1,4 @@
-"""docs/operations.md knows every diagnosis of the doctor and every finding of the audit."""
+"""docs/guides/operations.md knows every diagnosis of the doctor and every finding of the audit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import get_args
 from streams import findings, maintenance
 from tests.docs.documents import DOCS, ROOT, table
 
-OPERATIONS = DOCS / "operations.md"
+OPERATIONS = DOCS / "guides" / "operations.md"
 
 
 def test_every_finding_of_the_audit_is_documented() -> None:

@@ -1,4 +1,4 @@
-"""docs/operations.md knows every command, check, step and logger."""
+"""docs/guides/operations.md knows every command, check, step and logger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streams.schedule import of_all_apps
 from streams.sequencer import sequence
 from tests.docs.documents import DOCS, ROOT, section, table
 
-OPERATIONS = DOCS / "operations.md"
+OPERATIONS = DOCS / "guides" / "operations.md"
 
 
 def test_every_command_is_documented_with_its_verbs() -> None:

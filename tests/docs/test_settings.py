@@ -1,4 +1,4 @@
-"""docs/settings.md says what the code does: names, defaults, options, constants."""
+"""docs/reference/settings.md says what the code does: names, defaults, options, constants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streams.registry import find
 from streams.subscriptions import Overrides, limits, subscribe, threads
 from tests.docs.documents import DOCS, section, table
 
-SETTINGS = DOCS / "settings.md"
+SETTINGS = DOCS / "reference" / "settings.md"
 
 
 def test_every_key_of_ems_is_documented_with_its_default() -> None:
