@@ -113,8 +113,8 @@ def consumer(
     ``mode``: "cluster" gives each message to one consumer of the group, "broadcast" to every
     process, which keeps its own position (docs/guides/broadcast.md). ``ordered``: messages of one
     key are handled one after the other, in the order of sending; a failed one is repeated before
-    any later one of its partition (docs/guides/ordering.md). Both are fixed when the group is created.
-    ``tags``: only messages with one of these tags; the others are passed over and counted.
+    any later one of its partition (docs/guides/ordering.md). Both are fixed when the group is
+    created. ``tags``: only messages with one of these tags; the others are passed over and counted.
 
     ``threads``: worker threads of each process. ``start``: where a new group begins, by default
     "earliest", in broadcast mode "latest". ``atomic``: run the handler and the acknowledgement in
