@@ -12,7 +12,7 @@ from tests.docs.documents import DOCUMENTS, FENCE, ROOT, anchors, blocks
 
 LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
 # These name the modules as they will be; once they are, the next three lines can go.
-AHEAD = ("map.md", "new-rollup.md", "new-admin-action.md")
+AHEAD: tuple[str, ...] = ("map.md", "new-rollup.md", "new-admin-action.md")
 if (ROOT / "sparkjobs" / "rollup").is_dir():
     AHEAD = ()
 NAMED = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS]
