@@ -1,7 +1,7 @@
 """System checks: what would make EMS misbehave, said before it does.
 
 ``manage.py check --database default`` runs them all; without ``--database`` those that need no
-connection. docs/operations.md says what each means and what to do.
+connection. docs/reference/checks.md says what each means and what to do.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         settings()
         autodiscover()
     except (StreamsError, TypeError) as error:
-        hint = _("See docs/settings.md, and the consumers.py of your apps.")
+        hint = _("See docs/reference/settings.md, and the consumers.py of your apps.")
         return [Error(str(error), hint=hint, id="ems.E001")]
     return [
         *_alias(settings().DATABASE),

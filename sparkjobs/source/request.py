@@ -21,7 +21,7 @@ SPLIT_ROWS = 50_000
 
 @dataclass(frozen=True)
 class Request:
-    """The options, read and checked; the documentation of each is in docs/spark.md."""
+    """The options, read and checked; the documentation of each is in docs/guides/spark.md."""
 
     config: str = ""
     table: str = "messages"

@@ -60,7 +60,7 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
     # Foreign keys shown in the list. Fetched apart: in a join the server may begin with the small
     # table, and sort millions of rows to show fifty.
     related: tuple[str, ...] = ()
-    # Rows that a filter or search without an index reads: see docs/benchmarks/admin.md.
+    # Rows that a filter or search without an index reads: see docs/about/benchmarks/admin.md.
     searched = 50_000
     # The actions that the page of one row offers too: {name: text of the button}.
     verbs: Mapping[str, Any] = {}

@@ -109,16 +109,16 @@ def consumer(
     returns has done its message; raise ``Retry``, ``Reject`` or anything else for the rest.
 
     ``mode``: "cluster" gives each message to one consumer of the group, "broadcast" to every
-    process, which keeps its own position (docs/broadcast.md). ``ordered``: messages of one key
-    are handled one after the other, in the order of sending; a failed one is repeated before any
-    later one of its partition (docs/ordering.md). Both are fixed when the group is created.
-    ``tags``: only messages with one of these tags; the others are passed over and counted.
+    process, which keeps its own position (docs/guides/broadcast.md). ``ordered``: messages of one
+    key are handled one after the other, in the order of sending; a failed one is repeated before
+    any later one of its partition (docs/guides/ordering.md). Both are fixed when the group is
+    created. ``tags``: only messages with one of these tags; the others are passed over and counted.
 
     ``threads``: worker threads of each process. ``start``: where a new group begins, by default
     "earliest", in broadcast mode "latest". ``atomic``: run the handler and the acknowledgement in
     one transaction, so that what the handler writes to the database of EMS happens exactly once.
     ``max_retries``: attempts after the first one. ``consume_timeout``: seconds after which a call
-    counts as hung. None leaves each to the run-time settings (docs/settings.md).
+    counts as hung. None leaves each to the run-time settings (docs/reference/settings.md).
 
     Raises InvalidConsumer, InvalidName.
     """

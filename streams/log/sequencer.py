@@ -1,7 +1,7 @@
 """The sequencer: gives committed messages their offsets, so that the inbox becomes a log.
 
 An offset is given after the commit, never at the INSERT: a cursor over a table loses what
-commits late, a set that is emptied does not (docs/architecture.md).
+commits late, a set that is emptied does not (docs/about/architecture.md).
 """
 
 from __future__ import annotations

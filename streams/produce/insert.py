@@ -86,7 +86,7 @@ def kept_cursor(connection: Any) -> Any:
     """A cursor of this connection, open and kept for the next send.
 
     Django's ``cursor()`` and the closing of what it returns cost more than all the rest of a send
-    (docs/benchmarks/core.md). Its checks are made here each time; whoever logs queries gets a
+    (docs/about/benchmarks/core.md). Its checks are made here each time; whoever logs queries gets a
     cursor that does, and execute() itself is Django's.
     """
     connection.close_if_health_check_failed()

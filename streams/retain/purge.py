@@ -3,7 +3,7 @@
 First the floor: under the lock of the partition it is worked out and written to first_offset, and
 committed. From then on all that read the log know that nothing is below; only then are the messages
 deleted, in small batches. A run that is killed anywhere leaves messages below first_offset,
-which the next run deletes. docs/retention.md says what is kept for whom.
+which the next run deletes. docs/guides/retention.md says what is kept for whom.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What docs/architecture.md says and no other test shows."""
+"""What docs/about/architecture.md says and no other test shows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT = timedelta(seconds=60)
 
 def test_every_table_is_documented() -> None:
     models = {m._meta.db_table: m.__name__ for m in apps.get_app_config("ems").get_models()}
-    assert table(DOCS / "architecture.md", "The tables") == models
+    assert table(DOCS / "about" / "architecture.md", "The tables") == models
 
 
 @pytest.mark.django_db

@@ -89,7 +89,7 @@ class Command(StreamsCommand):
 
 
 def _diagnoses(findings: list[Finding]) -> list[Diagnosis]:
-    hint = _("docs/operations.md says what it means.")
+    hint = _("docs/reference/doctor.md says what it means.")
     return [
         Diagnosis(ERROR, finding.kind, f"{finding.where}: {finding.detail}", hint)
         for finding in joined(findings)

@@ -2,7 +2,7 @@
 
 It goes through the tables in windows of at most WINDOW offsets or rows, each in a snapshot of its
 own. So it may run beside producers and consumers and holds up nobody, and it can be broken off
-after any window and go on there. docs/operations.md says what each finding means.
+after any window and go on there. docs/reference/doctor.md says what each finding means.
 """
 
 from __future__ import annotations
