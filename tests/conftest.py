@@ -67,6 +67,18 @@ def _spark_is_there() -> bool:
     return bool(java) and find_spec("pyspark") is not None
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_emptying() -> Iterator[None]:
+    """What a transactional test has written is deleted by emptying.py, not by Django's flush."""
+    from django.test import TransactionTestCase
+
+    from tests.emptying import teardown
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", teardown)
+        yield
+
+
 @pytest.fixture(scope="session")
 def vendor() -> str:
     """The database that this run is about: ``sqlite``, ``mariadb`` or ``mysql``."""
