@@ -28,7 +28,7 @@ class BroadcastWorker(Worker):
             delivery = self._feed.reader.take(self._size(limits))
             if delivery is None:
                 return LOOK_SECONDS
-            self._handle(delivery, limits)
+            self._deliver(delivery, limits)
         return 0.0
 
     def _size(self, limits: Limits) -> int:
@@ -36,7 +36,7 @@ class BroadcastWorker(Worker):
         ahead = self._ahead if self._feed.registration.batch is None else 0
         return max(limits.batch, ahead)
 
-    def _handle(self, delivery: Delivery, limits: Limits) -> None:
+    def _deliver(self, delivery: Delivery, limits: Limits) -> None:
         handling = BroadcastHandling(
             delivery,
             self._feed.registration,
