@@ -8,6 +8,7 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -65,6 +66,12 @@ def test_what_is_rolled_back_runs_once_on_mysql_if_it_is_there(chosen) -> None:
     assert chosen("sqlite", "mariadb", "mysql") == ["mysql"]
     assert chosen("sqlite", "mariadb") == ["mariadb"]
     assert chosen("sqlite") == ["sqlite"]
+
+
+@pytest.mark.mysql
+def test_what_only_a_server_can_run_is_not_given_to_sqlite(chosen) -> None:
+    assert chosen("sqlite", "mariadb", "mysql") == ["mysql"]
+    assert chosen("sqlite", "mariadb") == ["mariadb"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -128,7 +135,8 @@ def test_no_cache_remembers_what_was_emptied() -> None:
     send("orders", 1)
     assert topics._cache
     assert conf._cache
-    teardown(SimpleNamespace(_databases_names=lambda include_mirrors: ["default"]))
+    case: Any = SimpleNamespace(_databases_names=lambda include_mirrors: ["default"])
+    teardown(case)
     assert not topics._cache
     assert not conf._cache
     send("orders", 1)  # makes the topic anew: a stale id would name one that is gone
