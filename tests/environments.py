@@ -27,11 +27,12 @@ STAMP = "ems-stamp"  # a file in the environment: for which pyproject.toml it wa
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
-# On which Python the quick tests run on each Django. The first that is there: Django 6 needs 3.12.
+# The versions of Django that EMS is for, and on which Python each is tested: the first that is
+# there. Django 6 needs 3.12; the newest runs on another one, so that all are seen.
 DJANGOS = {
-    "5.2": ("3.11", "3.12", "3.13"),
-    "6.0": ("3.12", "3.13"),
-    "6.1": ("3.13", "3.12"),
+    "5.2": ("3.11", "3.12", "3.13", "3.14"),
+    "6.0": ("3.12", "3.13", "3.14"),
+    "6.1": ("3.13", "3.14", "3.12"),
 }
 # What django-celery-beat refuses, and so the extra celery: there Celery is installed without it.
 WITHOUT_BEAT = {"6.1"}
@@ -68,14 +69,20 @@ def full() -> Path:
 
 def of_django(version: str) -> Path:
     """The Python of an environment with this version of Django; raises Missing."""
-    wanted = DJANGOS[version]
-    python = next(filter(None, map(pythons.find, wanted)), None)
-    if python is None:
-        raise Missing(f"no Python {' or '.join(wanted)} on PATH or in pyenv")
+    python = python_for(version)
     requirements = [*_editable(LIGHT), f"Django=={version}.*"]
     if version in WITHOUT_BEAT:
         requirements = [*_editable(LIGHT.replace("celery,", "")), "celery", requirements[-1]]
     return _filled(f".venv-{version}", requirements, python=python)
+
+
+def python_for(django: str) -> str:
+    """A Python on which this version of Django is tested; raises Missing."""
+    wanted = DJANGOS[django]
+    python = next(filter(None, map(pythons.find, wanted)), None)
+    if python is None:
+        raise Missing(f"no Python {' or '.join(wanted)} on PATH or in pyenv")
+    return python
 
 
 def _editable(extras: str) -> list[str]:

@@ -202,5 +202,7 @@ def test_a_django_without_its_python_is_said_to_be_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pythons, "find", lambda version: None)
-    with pytest.raises(environments.Missing, match=r"no Python 3\.13 or 3\.12 on PATH or in pyenv"):
+    with pytest.raises(
+        environments.Missing, match=r"no Python 3\.13 or 3\.14 .*on PATH or in pyenv"
+    ):
         environments.of_django("6.1")
