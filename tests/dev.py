@@ -31,6 +31,7 @@ PACKAGES = ["streams", "monitoring", "sparkjobs", "emsproject"]
 SESSION_TIME = re.compile(r"\b((NOW|SYSDATE|LOCALTIME|CURDATE|CURTIME)\(|CURRENT_TIMESTAMP)")
 LONGEST_FIRST = ["mysql", "mariadb", "sqlite"]
 QUICK = ["-m", "not slow and not bench and not exhaustive"]
+# Half of what they do is wait, so three are not too many for two cores.
 AT_A_TIME = int(os.environ.get("EMS_TEST_AT_A_TIME", "3"))
 
 

@@ -24,6 +24,7 @@ from tests.servers import running, url_variable
 ROOT = Path(__file__).resolve().parent.parent
 DURATIONS = ROOT / "tests" / "durations.json"
 SLOWEST = 40
+LAST_WORD_SECONDS = 10
 WORTH_NOTING = 1.0  # seconds: what durations.json names one by one
 
 TESTS_FAILED = 1
@@ -76,7 +77,7 @@ class Leg:
             text=True,
             errors="replace",
         )
-        self._printer = threading.Thread(target=self._print)
+        self._printer = threading.Thread(target=self._print, daemon=True)
         self._printer.start()
 
     def has_ended(self) -> bool:
@@ -85,7 +86,8 @@ class Leg:
     def wait(self) -> int:
         """Wait for its end and for what it has told; returns its exit status."""
         status = self._process.wait()
-        self._printer.join()
+        # Not for ever: what a test has left behind may still hold the other end.
+        self._printer.join(LAST_WORD_SECONDS)
         return status
 
     def conclude(self) -> None:
