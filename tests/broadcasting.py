@@ -50,9 +50,9 @@ class BroadcastProcess:
         )
 
     def run_until_idle(self) -> None:
-        """Sequence, read and handle until there is nothing to read."""
+        """Sequence, read and handle until there is nothing to read, or it is told to stop."""
         sequence(self.using)
-        while self.worker.step() == 0.0:
+        while self.worker.step() == 0.0 and not self.lifecycle.stopping:
             pass
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
-"""Fixtures for all tests, and which tests run on which database.
+"""Fixtures for all tests.
 
-Markers (pyproject.toml): ``mysql`` needs MySQL or MariaDB, ``redis`` a Redis, ``spark`` pyspark and
-Java; ``any_database`` runs on one of the three, ``one_server`` not on MariaDB; ``bench`` is left
-out unless ``-m`` names it. What cannot run here is deselected, which pytest reports, not skipped.
+Which tests a run has is decided in tiers.py; the markers are explained in pyproject.toml. What is
+no part of a run is deselected, which pytest reports, not skipped.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 from pytest_django import Settings
 
+from tests import report, tiers
 from tests.processes import Spawn
 from tests.proxy import Proxy
 from tests.sessions import Session, Threads
@@ -31,6 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def pytest_configure(config: pytest.Config) -> None:
     FOLDER.mkdir(mode=0o700, exist_ok=True)
+    if asked := report.plugin():
+        config.pluginmanager.register(asked)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # Started in the background: the processes that tests interrupt would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -42,29 +43,24 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    absent = set()
-    if os.environ.get("EMS_TEST_DB", "sqlite") == "sqlite":
-        absent.add("mysql")
-    if not os.environ.get("EMS_TEST_REDIS_URL"):
-        absent.add("redis")
-    if not _spark_is_there():
-        absent.add("spark")
-    if os.environ.get("EMS_TEST_DB", "sqlite") != "sqlite":
-        absent.add("any_database")
-    if os.environ.get("EMS_TEST_DB") == "mariadb":
-        absent.add("one_server")
-    if "bench" not in str(config.getoption("markexpr")):
-        absent.add("bench")
-    left_out = [item for item in items if absent & {mark.name for mark in item.iter_markers()}]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    markexpr = str(config.getoption("markexpr"))
+    dropped = [item for item in items if tiers.left_out(item, markexpr)]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        gone = set(dropped)
+        items[:] = [item for item in items if item not in gone]
 
 
-def _spark_is_there() -> bool:
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home, "bin/java").exists() if home else shutil.which("java")
-    return bool(java) and find_spec("pyspark") is not None
+@pytest.fixture(scope="session", autouse=True)
+def quick_emptying() -> Iterator[None]:
+    """What a transactional test has written is deleted by emptying.py, not by Django's flush."""
+    from django.test import TransactionTestCase
+
+    from tests.emptying import teardown
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", teardown)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -13,11 +13,8 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,19 +24,22 @@ from tests import environments  # noqa: E402 - the line above is what makes them
 from tests.java import java_environment  # noqa: E402
 from tests.packages import Unavailable  # noqa: E402
 from tests.servers import ServerFailed, running, url_variable  # noqa: E402
+from tests.suite import DURATIONS, Leg, keep, own_redis, run_all, summary  # noqa: E402
 
 DATABASES = ["sqlite", "mariadb", "mysql"]
 PACKAGES = ["streams", "monitoring", "sparkjobs", "emsproject"]
 SESSION_TIME = re.compile(r"\b((NOW|SYSDATE|LOCALTIME|CURDATE|CURTIME)\(|CURRENT_TIMESTAMP)")
-TESTS_FAILED = 1
-NO_TESTS_COLLECTED = 5
+LONGEST_FIRST = ["mysql", "mariadb", "sqlite"]
+QUICK = ["-m", "not slow and not bench and not exhaustive"]
+# Half of what they do is wait, so three are not too many for two cores.
+AT_A_TIME = int(os.environ.get("EMS_TEST_AT_A_TIME", "3"))
 
 
 def help_(options: argparse.Namespace) -> int:
     """list the targets"""
     print("make TARGET [ARGS=...] [DB=sqlite|mariadb|mysql]\n")
     for name, command in COMMANDS.items():
-        print(f"  {name:10} {command.__doc__}")
+        print(f"  {name:11} {command.__doc__}")
     return 0
 
 
@@ -49,25 +49,76 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def test(options: argparse.Namespace) -> int:
-    """run the whole suite on SQLite, MariaDB and MySQL, on servers of its own"""
+    """run the suite on SQLite, MariaDB and MySQL, on servers of its own"""
+    return suite(options, tier="commit")
+
+
+def test_all(options: argparse.Namespace) -> int:
+    """run everything, everywhere; keeps tests/durations.json; a second try does not count"""
+    return suite(options, tier="all")
+
+
+def suite(options: argparse.Namespace, tier: str) -> int:
+    started_at = time.monotonic()
+    everything = tier == "all"
     python = environments.full()
-    with servers_for(options) as env:
-        there = {db: db == "sqlite" or url_variable(db) in env for db in options.db}
-        outcomes = [pytest(python, db, env, options.rest) for db in options.db if there[db]]
-    print("\ndatabase  result    tests  failed  skipped  seconds")
-    for outcome in outcomes:
-        print(outcome)
-    for db in options.db:
-        if not there[db]:
-            print(f"\n*** NOT TESTED on {db}: no server could be had (see above). ***")
-    return int(not outcomes or not all(outcome.passed for outcome in outcomes))
+    others, missing = djangos() if everything and not options.rest else ([], [])
+    with servers_for(options, in_memory=True) as env:
+        there = [db for db in LONGEST_FIRST if db == "sqlite" or url_variable(db) in env]
+        there = [db for db in there if db in options.db]
+        missing += [f"{db}: no server could be had" for db in options.db if db not in there]
+        tiers = {"EMS_TEST_TIER": tier, "EMS_TEST_DATABASES": ",".join(there)}
+        legs = [
+            Leg(db, python, options.rest, {**env, **tiers, "EMS_TEST_DB": db}, bool(options.rest))
+            for db in there
+        ]
+        # Tests empty their Redis: one that the environment names is for one leg at a time.
+        given = bool(os.environ.get(url_variable("redis")))
+        with own_redis(legs[1:] if not given and url_variable("redis") in env else []):
+            at_a_time = 1 if given else AT_A_TIME
+            run_all([*legs, *others], at_a_time=at_a_time, again=everything or in_ci())
+    status = conclude([*legs, *others], missing, second_try_counts=not everything)
+    if status == 0 and everything and not options.rest and not missing:
+        keep([*legs, *others], DURATIONS)
+    print(f"\nin {(time.monotonic() - started_at) / 60:.1f} minutes")
+    return status
+
+
+def test_django(options: argparse.Namespace) -> int:
+    """run what is quick, on SQLite, on every version of Django that EMS supports"""
+    legs, missing = djangos()
+    for leg in legs:
+        leg.words += options.rest
+    run_all(legs, at_a_time=AT_A_TIME, again=False)
+    return conclude(legs, missing, second_try_counts=False)
+
+
+def conclude(legs: list[Leg], missing: list[str], *, second_try_counts: bool) -> int:
+    """Print the summary; returns the exit status."""
+    print("\n".join(summary(legs)))
+    keep(legs, ROOT / ".pytest_cache" / "durations.json")  # of the last run, for who looks
+    for reason in missing:
+        print(f"\n*** NOT TESTED on {reason}. ***")
+    return int(not legs or not all(leg.passed(at_once=not second_try_counts) for leg in legs))
+
+
+def djangos() -> tuple[list[Leg], list[str]]:
+    """A leg for each version of Django that can be had, and why the others cannot."""
+    legs, missing = [], []
+    for version in environments.DJANGOS:
+        try:
+            python = environments.of_django(version)
+        except environments.Missing as reason:
+            missing.append(f"Django {version}: {reason}")
+        else:
+            legs.append(Leg(f"Django-{version}", python, list(QUICK), {"EMS_TEST_DB": "sqlite"}))
+    return legs, missing
 
 
 def test_fast(options: argparse.Namespace) -> int:
     """run what is quick, on SQLite only"""
-    quick = ["-m", "not slow and not bench"]
     env = {"EMS_TEST_DB": "sqlite"}
-    return run(environments.light(), "-m", "pytest", "-q", *quick, *options.rest, env=env)
+    return run(environments.light(), "-m", "pytest", "-q", *QUICK, *options.rest, env=env)
 
 
 def lint(options: argparse.Namespace) -> int:
@@ -111,7 +162,7 @@ def bench(options: argparse.Namespace) -> int:
 
 def mutants(options: argparse.Namespace) -> int:
     """break the code on purpose and see that a test notices"""
-    return with_servers("tests.mutants", options)
+    return with_servers("tests.mutants", options, in_memory=True)
 
 
 def scenario(options: argparse.Namespace) -> int:
@@ -138,10 +189,12 @@ def servers(options: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def servers_for(options: argparse.Namespace) -> Iterator[dict[str, str]]:
+def servers_for(
+    options: argparse.Namespace, *, in_memory: bool = False
+) -> Iterator[dict[str, str]]:
     """Run the servers of --db; gives the variables that name those that could be had."""
     kinds = [*(db for db in options.db if db != "sqlite"), "redis"]
-    with running(kinds, unavailable=report_unavailable) as found:
+    with running(kinds, unavailable=report_unavailable, in_memory=in_memory) as found:
         urls = {url_variable(kind): server.url for kind, server in found.items()}
         yield {**urls, **environments.driver_environment(), **java()}
 
@@ -161,56 +214,11 @@ def report_unavailable(kind: str, reason: Unavailable) -> None:
     print(f"*** no {kind}: {reason} ***", file=sys.stderr, flush=True)
 
 
-def with_servers(module: str, options: argparse.Namespace) -> int:
+def with_servers(module: str, options: argparse.Namespace, *, in_memory: bool = False) -> int:
     """Run a module of the tests with all servers up and named in its environment."""
     python = environments.full()
-    with servers_for(options) as env:
+    with servers_for(options, in_memory=in_memory) as env:
         return run(python, "-m", module, *options.rest, env=env)
-
-
-@dataclass
-class Outcome:
-    """One row of the summary: how the suite went on one database."""
-
-    db: str
-    passed: bool
-    seconds: float
-    counts: dict[str, str]
-    again: bool = False  # what failed was run a second time
-
-    def __str__(self) -> str:
-        result = "passed" if self.passed else "FAILED"
-        if self.again and self.passed:
-            result = "AT 2ND"
-        failed = int(self.counts.get("failures", 0)) + int(self.counts.get("errors", 0))
-        tests, skipped = self.counts.get("tests", "?"), self.counts.get("skipped", "?")
-        return f"{self.db:9} {result:7} {tests:>7} {failed:>7} {skipped:>8} {self.seconds:>8.0f}"
-
-
-def pytest(python: Path, db: str, env: dict[str, str], rest: list[str]) -> Outcome:
-    """Run the suite on one database."""
-    print(f"\n===== pytest on {db} =====", flush=True)
-    started_at = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="ems-") as folder:
-        report = Path(folder) / "report.xml"
-        words = ["-m", "pytest", f"--junit-xml={report}", *rest]
-        status = run(python, *words, env={**env, "EMS_TEST_DB": db})
-        suite = ElementTree.parse(report).find("testsuite") if report.exists() else None
-        again = status == TESTS_FAILED and in_ci()
-        if again:
-            # A shared machine may stall a process for longer than a test waits for it. What
-            # fails twice has failed; what does not is named, above and in the summary.
-            print(f"\n===== once more on {db}: what failed =====", flush=True)
-            words = ["-m", "pytest", "--last-failed", "--last-failed-no-failures=none", *rest]
-            status = run(python, *words, env={**env, "EMS_TEST_DB": db})
-    return Outcome(
-        db,
-        # A selection may leave nothing for this database; a whole suite that is empty is a failure.
-        passed=status == 0 or (status == NO_TESTS_COLLECTED and bool(rest)),
-        seconds=time.monotonic() - started_at,
-        counts={} if suite is None else suite.attrib,
-        again=again,
-    )
 
 
 def run(python: Path, *words: str, env: dict[str, str] | None = None) -> int:
@@ -240,6 +248,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "help": help_,
     "demo": demo,
     "test": test,
+    "test-all": test_all,
+    "test-django": test_django,
     "test-fast": test_fast,
     "lint": lint,
     "types": types,

@@ -4,6 +4,7 @@
 .venv-docs   what builds the documentation
 .venv-fast   for the quick targets where .venv does not exist: no compiler either
 .venv        for the whole suite, with the MySQL driver, which is compiled
+.venv-6.0    and so on: for the quick tests on that version of Django
 """
 
 from __future__ import annotations
@@ -19,12 +20,23 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from tests import pythons
 from tests.packages import cache_folder, unpacked
 
 ROOT = Path(__file__).resolve().parent.parent
 STAMP = "ems-stamp"  # a file in the environment: for which pyproject.toml it was filled
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+# The versions of Django that EMS is for, and on which Python each is tested: the first that is
+# there. Django 6 needs 3.12; the newest runs on another one, so that all are seen.
+DJANGOS = {
+    "5.2": ("3.11", "3.12", "3.13", "3.14"),
+    "6.0": ("3.12", "3.13", "3.14"),
+    "6.1": ("3.13", "3.14", "3.12"),
+}
+# What django-celery-beat refuses, and so the extra celery: there Celery is installed without it.
+WITHOUT_BEAT = {"6.1"}
 
 FULL = "mysql,redis,celery,spark,demo,dev"
 LIGHT = "redis,celery,demo,dev"
@@ -61,16 +73,39 @@ def full() -> Path:
     return _filled(".venv", requirements, env=_compiler_environment())
 
 
+def of_django(version: str) -> Path:
+    """The Python of an environment with this version of Django; raises Missing."""
+    python = python_for(version)
+    requirements = [*_editable(LIGHT), f"Django=={version}.*"]
+    if version in WITHOUT_BEAT:
+        requirements = [*_editable(LIGHT.replace("celery,", "")), "celery", requirements[-1]]
+    return _filled(f".venv-{version}", requirements, python=python)
+
+
+def python_for(django: str) -> str:
+    """A Python on which this version of Django is tested; raises Missing."""
+    wanted = DJANGOS[django]
+    python = next(filter(None, map(pythons.find, wanted)), None)
+    if python is None:
+        raise Missing(f"no Python {' or '.join(wanted)} on PATH or in pyenv")
+    return python
+
+
 def _editable(extras: str) -> list[str]:
     return ["--editable", f".[{extras}]"]
 
 
-def _filled(name: str, requirements: list[str], env: dict[str, str] | None = None) -> Path:
+def _filled(
+    name: str,
+    requirements: list[str],
+    env: dict[str, str] | None = None,
+    python: str = sys.executable,
+) -> Path:
     """Create the environment and install into it, unless that was done for this pyproject.toml."""
     folder = ROOT / name
     if not _is_current(folder, requirements):
         print(f"filling {name} …", file=sys.stderr, flush=True)
-        _create(folder)
+        _create(folder, python)
         words = [str(_python(folder)), "-m", "pip", "install", "-qq", *requirements]
         if subprocess.run(words, cwd=ROOT, env={**os.environ, **(env or {})}).returncode:
             raise Missing("pip could not install what is needed: see above")
@@ -78,31 +113,39 @@ def _filled(name: str, requirements: list[str], env: dict[str, str] | None = Non
     return _python(folder)
 
 
-def _create(folder: Path) -> None:
-    if _works(folder):
+def _create(folder: Path, python: str) -> None:
+    version = _version(python)
+    if _works(folder, version):
         return
     ways: list[list[str]] = [
-        [sys.executable, "-m", "venv"],
-        [sys.executable, "-m", "virtualenv"],
-        ["uv", "venv", "--seed", "--python", sys.executable],
+        [python, "-m", "venv"],
+        [python, "-m", "virtualenv"],
+        ["uv", "venv", "--seed", "--python", python],
     ]
     for way in ways:
         shutil.rmtree(folder, ignore_errors=True)
         if shutil.which(way[0]):
             subprocess.run([*way, str(folder)], capture_output=True)
-        if _works(folder):
+        if _works(folder, version):
             return
-    raise Missing(f"install python{PYTHON}-venv (or uv)")
+    raise Missing(f"install python{version}-venv (or uv)")
 
 
-def _works(folder: Path) -> bool:
+def _works(folder: Path, version: str) -> bool:
     python = _python(folder)
     check = [
         str(python),
         "-c",
-        f"import pip, sys; sys.exit(not sys.version.startswith('{PYTHON}.'))",
+        f"import pip, sys; sys.exit(not sys.version.startswith('{version}.'))",
     ]
     return python.exists() and subprocess.run(check, capture_output=True).returncode == 0
+
+
+def _version(python: str) -> str:
+    if python == sys.executable:
+        return PYTHON
+    words = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _python(folder: Path) -> Path:

@@ -28,10 +28,11 @@ from tests.sessions import Session
 def strides(some: int, all_: int = 1) -> pytest.MarkDecorator:
     """The test breaks something at every n-th statement, ``stride``.
 
-    Some of the statements on each database; all of them, which takes long, not on MariaDB.
+    Some of the statements on each database; all of them, which takes long, when everything is
+    run, and not on MariaDB.
     """
-    slow = pytest.param(all_, marks=[pytest.mark.slow, pytest.mark.one_server])
-    return pytest.mark.parametrize("stride", [some, slow])
+    every = pytest.param(all_, marks=[pytest.mark.exhaustive, pytest.mark.one_server])
+    return pytest.mark.parametrize("stride", [some, every])
 
 
 class Guillotine:

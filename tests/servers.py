@@ -1,8 +1,9 @@
 """Private MariaDB, MySQL and Redis servers for tests and benchmarks. Standard library only.
 
 Each server lives in a short folder of its own under /tmp (a socket path holds about 100
-characters), listens on a free port of 127.0.0.1, accepts root without a password and is gone,
-folder and all, when its ``with`` block ends::
+characters), or in memory where its caller does not measure; it listens on a free port of
+127.0.0.1, accepts root without a password and is gone, folder and all, when its ``with`` block
+ends::
 
     with running(["mariadb", "redis"]) as servers:
         servers["mariadb"].url          # mysql://root@127.0.0.1:41234/
@@ -25,6 +26,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.packages import Programs, Unavailable
+
+DISK, MEMORY = Path("/tmp"), Path("/dev/shm")
+ROOM_IN_MEMORY = 2 * 2**30  # bytes that must be free for each server
 
 READY_SECONDS = 90
 STOP_SECONDS = 20
@@ -78,9 +82,9 @@ class Server:
 
     kind = ""
 
-    def __init__(self, programs: Programs) -> None:
+    def __init__(self, programs: Programs, base: Path = DISK) -> None:
         self.programs = programs
-        self.folder = Path(tempfile.mkdtemp(prefix=f"ems-{self.kind[:2]}-", dir="/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"ems-{self.kind[:2]}-", dir=base))
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -229,13 +233,18 @@ def url_variable(kind: str) -> str:
 
 @contextlib.contextmanager
 def running(
-    kinds: list[str], *, unavailable: Callable[[str, Unavailable], None] | None = None
+    kinds: list[str],
+    *,
+    unavailable: Callable[[str, Unavailable], None] | None = None,
+    in_memory: bool = False,
 ) -> Iterator[dict[str, Server | Given]]:
     """Run servers of these kinds until the block ends. Call it in the main thread.
 
     A URL in the environment wins over a server of our own. What cannot be had raises
-    Unavailable, or is told to ``unavailable(kind, reason)`` and left out.
+    Unavailable, or is told to ``unavailable(kind, reason)`` and left out. With ``in_memory``
+    their data are in /dev/shm where there is room: a flush of a commit then costs nothing.
     """
+    base = memory_or_disk(len(kinds)) if in_memory else DISK
     found: dict[str, Server | Given] = {}
     own: list[Server] = []
     try:
@@ -244,7 +253,7 @@ def running(
                 found[kind] = Given(url)
                 continue
             try:
-                own.append(KINDS[kind](Programs.find(kind)))
+                own.append(KINDS[kind](Programs.find(kind), base))
             except Unavailable as reason:
                 if unavailable is None:
                     raise
@@ -261,6 +270,14 @@ def running(
     finally:
         for server in own:
             server.stop()
+
+
+def memory_or_disk(servers: int) -> Path:
+    """Where the data of so many servers are kept that need not outlive the machine."""
+    if not os.access(MEMORY, os.W_OK | os.X_OK):
+        return DISK
+    free = shutil.disk_usage(MEMORY).free
+    return MEMORY if free >= servers * ROOM_IN_MEMORY else DISK
 
 
 def free_port() -> int:

@@ -115,6 +115,8 @@ TEMPLATES = [
         },
     }
 ]
+# Django 6.1 warns of a mail without it; the others do not know it.
+MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 ROOT_URLCONF = "emsproject.urls"
 STATIC_URL = "static/"
 SECRET_KEY = "only-for-tests"

@@ -17,11 +17,15 @@ OURS = {
     "shop/models.py": "from tests.hostapp.models import Order\n",
     "shop_settings.py": """\
 from pathlib import Path
+import django
 from tests.settings import *
 
 INSTALLED_APPS = [*INSTALLED_APPS, "shop"]
-EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
-EMAIL_FILE_PATH = Path(__file__).parent / "mail"
+BACKEND, MAIL = "django.core.mail.backends.filebased.EmailBackend", Path(__file__).parent / "mail"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": BACKEND, "OPTIONS": {"file_path": MAIL}}}
+else:
+    EMAIL_BACKEND, EMAIL_FILE_PATH = BACKEND, MAIL
 """,
 }
 

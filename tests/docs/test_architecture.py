@@ -68,7 +68,7 @@ def test_reload_consumes_until_the_code_changes(spawn: Spawn, tmp_path: Path) ->
     # The reloader starts the program anew by its name, so it must have one.
     program = tmp_path / "consume.py"
     program.write_text("import django\ndjango.setup()\n" + CONSUME)
-    child = spawn(f"import os, sys; os.execv(sys.executable, ['python', {str(program)!r}])")
+    child = spawn(f"import os, sys; os.execv(sys.executable, [sys.executable, {str(program)!r}])")
     child.expect("connections")
     send("orders", 7)
     assert re.search("got 7", child.expect("got"))

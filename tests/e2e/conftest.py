@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.host_project import DJANGOS, HostProject, build_wheel, make_environment, python_for
+from tests import environments
+from tests.e2e.host_project import HostProject, build_wheel, make_environment
 
 HERE = Path(__file__).parent
 VARIANTS = ["atomic", "local"]
+OLDEST, *NEWER = environments.DJANGOS
 
 _left_out: list[str] = []
 
@@ -22,20 +24,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # They bring a database of their own: once, in the run on SQLite, is enough.
         dropped += mine
     else:
-        for django, oldest in DJANGOS.items():
-            without = [item for item in mine if _django_of(item) == django]
-            if without and not python_for(django):
-                version = ".".join(map(str, oldest))
-                _left_out.append(f"Django {django}: no Python {version} or newer was found")
-                dropped += without
+        for django in {_django_of(item) for item in mine} - {""}:
+            try:
+                environments.python_for(django)
+            except environments.Missing as reason:
+                _left_out.append(f"Django {django}: {reason}")
+                dropped += [item for item in mine if _django_of(item) == django]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in dropped]
 
 
-def _django_of(item: pytest.Item) -> str | None:
+def _django_of(item: pytest.Item) -> str:
+    """The version that the test is for; empty: for none."""
     callspec = getattr(item, "callspec", None)
-    return callspec.params.get("host_python") if callspec else None
+    return str(callspec.params.get("host_python", "")) if callspec else ""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -48,7 +51,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
-@pytest.fixture(scope="session", params=DJANGOS)
+@pytest.fixture(
+    scope="session",
+    params=[OLDEST, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in NEWER)],
+)
 def host_python(
     request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:

@@ -8,27 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import environments
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 TEMPLATE = Path(__file__).resolve().parent / "host"
 PATIENCE_SECONDS = 300
-
-# The oldest Python that each Django takes.
-DJANGOS = {"5.2": (3, 11), "6.0": (3, 12)}
-
-
-def python_for(django: str) -> str | None:
-    """A Python that this Django takes and that runs here; None if there is none."""
-    oldest = DJANGOS[django]
-    if sys.version_info >= oldest:
-        return sys.executable
-    names = [f"python3.{minor}" for minor in (14, 13, 12) if (3, minor) >= oldest]
-    pyenv = sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3"), reverse=True)
-    # A shim on PATH may name a version that it then refuses to run.
-    for python in [*filter(None, map(shutil.which, names)), *map(str, pyenv)]:
-        test = f"import sys, venv, sqlite3; sys.exit(sys.version_info < {oldest})"
-        if subprocess.run([python, "-c", test], capture_output=True).returncode == 0:
-            return python
-    return None
 
 
 def build_wheel(folder: Path) -> Path:
@@ -40,8 +24,7 @@ def build_wheel(folder: Path) -> Path:
 
 def make_environment(folder: Path, django: str, wheel: Path) -> Path:
     """The Python of a new environment that holds this Django and the wheel."""
-    python = python_for(django)
-    assert python is not None
+    python = environments.python_for(django)
     # Without pip: it takes longest, and Debian has it in a package of its own.
     run(python, "-m", "venv", "--without-pip", folder)
     inside = folder / "bin" / "python"

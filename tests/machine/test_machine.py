@@ -467,13 +467,14 @@ def _values(partition: Partition) -> list[tuple[int, int]]:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_whatever_happens_nothing_is_lost_and_nothing_is_done_that_was_rolled_back():
+@pytest.mark.parametrize("lives", [1, pytest.param(20, marks=pytest.mark.exhaustive)])
+def test_whatever_happens_nothing_is_lost_and_nothing_is_done_that_was_rolled_back(lives):
     known = dict(registry._registered)
     try:
         run_machine(
             Machine,
             settings=settings(
-                max_examples=20,
+                max_examples=lives,
                 stateful_step_count=40,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

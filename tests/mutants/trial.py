@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 # pytest's exit status when a test has failed; from 2 on it is no verdict on the code.
 FAILED = 1
 NO_END = -1
+
+# What is told to this process and is not for the trials.
+OURS = {"EMS_TEST_RUN", "EMS_TEST_REPORT"}
 PATIENCE_SECONDS = 240
 
 
@@ -75,8 +78,8 @@ def run(tree: Path, tests: Iterable[str], db: str) -> Trial:
     report = tree / "mutant-report.xml"
     options = ["-q", "-p", "no:cacheprovider", "--timeout=30", f"--junit-xml={report}"]
     # A name of its own for each run's databases: several go on at the same time.
-    env = {name: value for name, value in os.environ.items() if name != "EMS_TEST_RUN"}
-    env |= {"EMS_TEST_DB": db}
+    env = {name: value for name, value in os.environ.items() if name not in OURS}
+    env |= {"EMS_TEST_DB": db, "EMS_TEST_TIER": "all"}
     words = [sys.executable, "-m", "pytest", *options, *dict.fromkeys(tests)]
     try:
         done = subprocess.run(

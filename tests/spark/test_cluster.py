@@ -19,7 +19,11 @@ from streams.log.sequencer import sequence
 from tests.processes import PATIENCE_SECONDS, ROOT, Spawn
 from tests.servers import free_port
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.any_database,
+    pytest.mark.exhaustive,  # a master and a worker beside the session that the others share
+]
 
 
 @pytest.fixture

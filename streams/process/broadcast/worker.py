@@ -28,7 +28,7 @@ class BroadcastWorker(Worker):
             stretch = self._feed.reader.take(self._size(limits))
             if stretch is None:
                 return LOOK_SECONDS
-            self._handle(stretch, limits)
+            self._deliver(stretch, limits)
         return 0.0
 
     def _size(self, limits: Limits) -> int:
@@ -36,7 +36,7 @@ class BroadcastWorker(Worker):
         ahead = self._ahead if self._feed.registration.batch is None else 0
         return max(limits.batch, ahead)
 
-    def _handle(self, stretch: Stretch, limits: Limits) -> None:
+    def _deliver(self, stretch: Stretch, limits: Limits) -> None:
         handling = BroadcastHandling(
             stretch,
             self._feed.registration,

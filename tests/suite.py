@@ -1,0 +1,198 @@
+"""The suite on its databases, several at once, and what is told of it. Standard library only.
+
+Each database is a leg: a pytest of its own; so is the quick part on another Django. Legs share
+nothing but the machine: every one has a database server and a Redis to itself, so that even the
+counters of a whole server, and an empty Redis, are its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.servers import running, url_variable
+
+ROOT = Path(__file__).resolve().parent.parent
+DURATIONS = ROOT / "tests" / "durations.json"
+SLOWEST = 40
+LAST_WORD_SECONDS = 10
+WORTH_NOTING = 1.0  # seconds: what durations.json names one by one
+
+TESTS_FAILED = 1
+NO_TESTS_COLLECTED = 5
+
+
+@dataclass
+class Leg:
+    """One pytest; what it prints is passed on, each line named after the leg."""
+
+    name: str
+    python: Path
+    words: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    may_be_empty: bool = False  # arguments may leave nothing for this one
+
+    seconds: float = 0.0
+    status: int | None = None
+    status_again: int | None = None  # of what failed, run a second time
+    report: dict[str, Any] = field(default_factory=dict)
+
+    def passed(self, *, at_once: bool) -> bool:
+        """Whether all is well; ``at_once``: a second try does not count."""
+        if self.status_again is not None and not at_once:
+            return self.status_again == 0
+        return self.status == 0 or (self.status == NO_TESTS_COLLECTED and self.may_be_empty)
+
+    def __str__(self) -> str:
+        """A row of the summary."""
+        result = "passed" if self.passed(at_once=True) else "FAILED"
+        if result == "FAILED" and self.status_again == 0:
+            result = "AT 2ND"
+        counts = f"{'?':>7} {'?':>7} {'?':>8}"
+        if self.report:
+            tests, failed = len(self.report["seconds"]), len(self.report["failed"])
+            counts = f"{tests:7} {failed:7} {self.report['skipped']:8}"
+        return f"{self.name:10} {result:7} {counts} {self.seconds:8.0f}"
+
+    def start(self, report: Path, *more: str) -> None:
+        self._report = report
+        self._started_at = time.monotonic()
+        cache = f"cache_dir=.pytest_cache/{self.name}"
+        self._process = subprocess.Popen(
+            [self.python, "-m", "pytest", "-o", cache, *more, *self.words],
+            cwd=ROOT,
+            env={**os.environ, **self.env, "PYTHONUNBUFFERED": "1", "EMS_TEST_REPORT": str(report)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        self._printer = threading.Thread(target=self._print, daemon=True)
+        self._printer.start()
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def wait(self) -> int:
+        """Wait for its end and for what it has told; returns its exit status."""
+        status = self._process.wait()
+        # Not for ever: what a test has left behind may still hold the other end.
+        self._printer.join(LAST_WORD_SECONDS)
+        return status
+
+    def conclude(self) -> None:
+        self.status = self.wait()
+        self.seconds = time.monotonic() - self._started_at
+        self.report = json.loads(self._report.read_text()) if self._report.exists() else {}
+
+    def stop(self) -> None:
+        """End it, gently: it has databases and children to clear away."""
+        if not self.has_ended():
+            self._process.terminate()
+        self.wait()
+
+    def _print(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                print(f"{self.name:10} | {line}", end="", flush=True)
+
+
+def run_all(legs: list[Leg], *, at_a_time: int, again: bool) -> None:
+    """Run the legs, the first ones first; ``again``: then once more what has failed, alone."""
+    with tempfile.TemporaryDirectory(prefix="ems-") as folder:
+        waiting, under_way = list(legs), list[Leg]()
+        try:
+            while waiting or under_way:
+                while waiting and len(under_way) < at_a_time:
+                    leg = waiting.pop(0)
+                    leg.start(Path(folder) / leg.name)
+                    under_way.append(leg)
+                time.sleep(0.1)
+                for leg in [leg for leg in under_way if leg.has_ended()]:
+                    under_way.remove(leg)
+                    leg.conclude()
+            for leg in legs:
+                if again and leg.status == TESTS_FAILED:
+                    _once_more(leg, Path(folder) / "again", under_way)
+        except KeyboardInterrupt:  # the terminal has told the children, too
+            for leg in under_way:
+                leg.wait()
+            raise
+        except BaseException:
+            for leg in under_way:
+                leg.stop()
+            raise
+
+
+def _once_more(leg: Leg, report: Path, under_way: list[Leg]) -> None:
+    # A shared machine may stall a process for longer than a test waits for it. What fails twice
+    # has failed; what does not is named, above and in the summary.
+    print(f"\n===== once more on {leg.name}: what failed =====", flush=True)
+    under_way.append(leg)
+    leg.start(report, "--last-failed", "--last-failed-no-failures=none")
+    leg.status_again = leg.wait()
+    under_way.remove(leg)
+
+
+@contextlib.contextmanager
+def own_redis(legs: list[Leg]) -> Iterator[None]:
+    """Give each of these legs a Redis of its own."""
+    with contextlib.ExitStack() as stack:
+        for leg in legs:
+            servers = stack.enter_context(running(["redis"]))
+            leg.env |= {url_variable("redis"): servers["redis"].url}
+        yield
+
+
+def summary(legs: list[Leg]) -> Iterator[str]:
+    """The lines that end a run: what was slow, on what it ran, how it went."""
+    took = sorted(
+        ((seconds, leg.name, name) for leg in legs for name, seconds in _seconds(leg).items()),
+        reverse=True,
+    )
+    yield f"\nthe {SLOWEST} slowest, in seconds:"
+    for seconds, leg_name, name in took[:SLOWEST]:
+        yield f"{seconds:7.1f}  {leg_name:10} {name}"
+    yield ""
+    for leg in legs:
+        on = leg.report.get("on", {})
+        yield f"{leg.name:10} on " + ", ".join(f"{name} {version}" for name, version in on.items())
+    yield "\nleg        result    tests  failed  skipped  seconds"
+    yield from map(str, legs)
+
+
+def keep(legs: list[Leg], path: Path) -> None:
+    """Write down how long each folder and each slow test took, on each database."""
+    path.write_text(json.dumps({leg.name: _kept(leg) for leg in legs}, indent=1) + "\n")
+
+
+def _kept(leg: Leg) -> dict[str, Any]:
+    seconds = _seconds(leg)
+    folders: dict[str, float] = {}
+    for name, took in seconds.items():
+        folder = str(Path(name.partition("::")[0]).parent)
+        folders[folder] = folders.get(folder, 0) + took
+    slow = {name: took for name, took in seconds.items() if took >= WORTH_NOTING}
+    return {
+        "on": leg.report.get("on", {}),
+        "tests": len(seconds),
+        "seconds": round(leg.seconds),
+        "folders": {name: round(folders[name], 1) for name in sorted(folders)},
+        "slow": {name: round(slow[name], 1) for name in sorted(slow)},
+    }
+
+
+def _seconds(leg: Leg) -> dict[str, float]:
+    found: dict[str, float] = leg.report.get("seconds", {})
+    return found

@@ -1,0 +1,209 @@
+"""What ``make test`` promises of itself: what it runs, where, and what it says of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections import namedtuple
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.contrib.contenttypes.models import ContentType
+from django.db import connection
+
+from streams import runtime_settings, send
+from streams.log import topics
+from tests import environments, pythons, servers, tiers
+from tests.emptying import empty, teardown
+from tests.hostapp.models import Handled, Order
+from tests.suite import Leg, keep, run_all, summary
+
+REPORTING = """
+from tests import report
+
+def pytest_configure(config):
+    config.pluginmanager.register(report.plugin())
+"""
+SECOND_TRY = """
+from pathlib import Path
+SEEN = Path(__file__).with_suffix(".seen")
+
+def test_passes_at_the_second_try():
+    if not SEEN.exists():
+        SEEN.touch()
+        raise AssertionError("the first")
+"""
+
+
+@pytest.fixture
+def chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+    """Which databases of a run have this very test: ``chosen("mysql", "mariadb")``."""
+
+    def run(*databases: str) -> list[str]:
+        monkeypatch.setattr(tiers, "TIER", "commit")
+        monkeypatch.setenv("EMS_TEST_DATABASES", ",".join(databases))
+        found = []
+        for name in databases:
+            monkeypatch.setattr(tiers, "VENDOR", name)
+            if not tiers.left_out(request.node, ""):
+                found.append(name)
+        return found
+
+    return run
+
+
+def test_what_needs_no_database_runs_once_and_always(chosen) -> None:
+    assert chosen("sqlite", "mariadb", "mysql") == ["sqlite"]
+    assert chosen("mariadb", "mysql") == ["mysql"]
+    assert chosen("mariadb") == ["mariadb"]
+
+
+@pytest.mark.django_db
+def test_what_is_rolled_back_runs_once_on_mysql_if_it_is_there(chosen) -> None:
+    assert chosen("sqlite", "mariadb", "mysql") == ["mysql"]
+    assert chosen("sqlite", "mariadb") == ["mariadb"]
+    assert chosen("sqlite") == ["sqlite"]
+
+
+@pytest.mark.mysql
+def test_what_only_a_server_can_run_is_not_given_to_sqlite(chosen) -> None:
+    assert chosen("sqlite", "mariadb", "mysql") == ["mysql"]
+    assert chosen("sqlite", "mariadb") == ["mariadb"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_commits_runs_on_every_database(chosen) -> None:
+    assert chosen("sqlite", "mariadb", "mysql") == ["sqlite", "mariadb", "mysql"]
+
+
+@pytest.mark.every_database
+def test_a_test_may_ask_for_every_database(chosen) -> None:
+    assert chosen("sqlite", "mariadb", "mysql") == ["sqlite", "mariadb", "mysql"]
+
+
+def test_called_directly_pytest_runs_it_on_whatever_it_is_given(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "TIER", "")
+    for name in ("sqlite", "mariadb", "mysql"):
+        monkeypatch.setattr(tiers, "VENDOR", name)
+        assert not tiers.left_out(request.node, "")
+
+
+def test_what_is_exhaustive_runs_when_everything_does_or_when_it_is_asked_for(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request.node.add_marker(pytest.mark.exhaustive)
+    monkeypatch.setattr(tiers, "TIER", "")
+    assert tiers.left_out(request.node, "")
+    assert not tiers.left_out(request.node, "exhaustive")
+    monkeypatch.setattr(tiers, "TIER", "all")
+    assert not tiers.left_out(request.node, "")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_test_has_committed_is_gone_and_permissions_stay() -> None:
+    before = Permission.objects.count(), ContentType.objects.count()
+    User.objects.create(username="root").user_permissions.set(Permission.objects.all())
+    Order.objects.create(number="1")
+    empty("default")
+    assert not User.objects.exists()
+    assert not User.user_permissions.through.objects.exists()
+    assert not Order.objects.exists()
+    assert (Permission.objects.count(), ContentType.objects.count()) == before
+    assert all(before)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_test_may_drop_a_table() -> None:
+    Order.objects.create(number="1")
+    with connection.schema_editor() as editor:
+        editor.delete_model(Handled)
+    try:
+        empty("default")
+        assert not Order.objects.exists()
+    finally:
+        with connection.schema_editor() as editor:
+            editor.create_model(Handled)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_cache_remembers_what_was_emptied() -> None:
+    send("orders", 1)
+    assert topics._cache
+    assert runtime_settings._cache
+    case: Any = SimpleNamespace(_databases_names=lambda include_mirrors: ["default"])
+    teardown(case)
+    assert not topics._cache
+    assert not runtime_settings._cache
+    send("orders", 1)  # makes the topic anew: a stale id would name one that is gone
+
+
+@pytest.mark.any_database
+@pytest.mark.slow
+def test_what_passes_only_at_the_second_try_is_named_and_may_be_refused(tmp_path: Path) -> None:
+    (tmp_path / "test_second.py").write_text(SECOND_TRY)
+    (tmp_path / "conftest.py").write_text(REPORTING)
+    words = [str(tmp_path / "test_second.py"), "-c", "/dev/null", f"--rootdir={tmp_path}"]
+    leg = Leg("leg", Path(sys.executable), words)
+    run_all([leg], at_a_time=1, again=True)
+    assert leg.passed(at_once=False)
+    assert not leg.passed(at_once=True)
+    assert "AT 2ND" in str(leg)
+    assert [name.split("::")[1] for name in leg.report["failed"]] == [
+        "test_passes_at_the_second_try"
+    ]
+
+
+def test_the_summary_says_on_what_and_how_long_and_the_slow_ones_are_kept(tmp_path: Path) -> None:
+    report = {
+        "on": {"Python": "3.11.7", "Django": "5.2.19", "MySQL": "9.7"},
+        "seconds": {"tests/a/test_b.py::test_c": 2.0, "tests/a/test_b.py::test_d": 0.1},
+        "failed": [],
+        "skipped": 0,
+    }
+    leg = Leg("mysql", Path("python"), status=0, seconds=3.4, report=report)
+    said = "\n".join(summary([leg]))
+    assert "2.0  mysql      tests/a/test_b.py::test_c" in said
+    assert "mysql      on Python 3.11.7, Django 5.2.19, MySQL 9.7" in said
+    assert "mysql      passed        2       0        0        3" in said
+    keep([leg], tmp_path / "durations.json")
+    kept = json.loads((tmp_path / "durations.json").read_text())["mysql"]
+    assert kept["slow"] == {"tests/a/test_b.py::test_c": 2.0}
+    assert (kept["tests"], kept["folders"]) == (2, {"tests/a": 2.1})
+
+
+def test_an_empty_suite_is_a_failure_and_an_empty_selection_is_not() -> None:
+    assert not Leg("mysql", Path("python"), status=5).passed(at_once=True)
+    assert Leg("mysql", Path("python"), status=5, may_be_empty=True).passed(at_once=True)
+
+
+def test_servers_are_kept_in_memory_only_where_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(servers, "MEMORY", tmp_path)
+    for free, place in ((6 * 2**30, tmp_path), (6 * 2**30 - 1, servers.DISK)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage(free))
+        assert servers.memory_or_disk(3) == place
+    monkeypatch.setattr(servers, "MEMORY", tmp_path / "nowhere")
+    assert servers.memory_or_disk(1) == servers.DISK
+
+
+def test_a_python_that_is_not_there_is_named() -> None:
+    assert pythons.find(environments.PYTHON)
+    assert pythons.find("2.0") is None
+
+
+def test_a_django_without_its_python_is_said_to_be_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pythons, "find", lambda version: None)
+    with pytest.raises(
+        environments.Missing, match=r"no Python 3\.13 or 3\.14 .*on PATH or in pyenv"
+    ):
+        environments.of_django("6.1")

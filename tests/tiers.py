@@ -1,0 +1,122 @@
+"""Which tests a run has: what can run here, in which tier, and on which of the run's databases.
+
+``make test`` is the commit tier: each test on the databases where it can end differently, nothing
+that is ``exhaustive``. ``make test-all`` leaves out neither. Called directly, pytest runs on its
+one database all that can run there, but what is ``exhaustive``.
+
+EMS_TEST_TIER        commit: each test only where it can differ; all: also what is exhaustive
+EMS_TEST_DATABASES   all databases of this run, with commas: a test that needs one of them runs on
+                     one that is there
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+import unittest
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+VENDOR = os.environ.get("EMS_TEST_DB", "sqlite")
+TIER = os.environ.get("EMS_TEST_TIER", "")
+
+# The markers of what has no place on a database.
+IMPOSSIBLE = {
+    "sqlite": {"mysql"},
+    "mariadb": {"any_database", "one_server"},
+    "mysql": {"any_database"},
+}
+
+# Where one database is enough: the first of these that the run has. MySQL is what users run EMS
+# on; what needs no database is quickest on SQLite.
+ON_A_SERVER = ("mysql", "mariadb", "sqlite")
+ON_THE_IDLER_SERVER = ("mariadb", "mysql", "sqlite")  # MySQL's leg is the longest
+ON_ANY = ("sqlite", "mysql", "mariadb")
+
+# Folders that need one database, and why. Elsewhere this holds for the tests that are rolled back:
+# what one transaction sees is Django's ORM and plain SQL, which MySQL judges most strictly. Locks,
+# crashes, plans, what two sessions see and what is raised stay on every database.
+FOLDERS = {
+    "admin": ON_THE_IDLER_SERVER,  # pages over the same verbs, which have tests of their own
+    "celery_": ON_A_SERVER,  # tasks that call one function each
+    "commands": ON_A_SERVER,  # words around the same verbs
+    "docs": ON_ANY,  # what the pages say
+    "demo": ON_ANY,  # brings a SQLite of its own
+    "e2e": ON_ANY,  # so do the host projects
+}
+EVERYWHERE = {"plans", "concurrency", "guarantees"}
+
+
+def left_out(item: pytest.Item, markexpr: str) -> bool:
+    """Whether this test is no part of this run."""
+    marks = {mark.name for mark in item.iter_markers()}
+    if marks & set(_absent(markexpr)):
+        return True
+    if TIER != "commit":
+        return False
+    there = os.environ.get("EMS_TEST_DATABASES", VENDOR).split(",")
+    possible = [name for name in there if not marks & IMPOSSIBLE[name]]
+    preferred = preferred_databases(item, marks)
+    return next((name for name in preferred if name in possible), VENDOR) != VENDOR
+
+
+def _absent(markexpr: str) -> Iterator[str]:
+    """The markers of what cannot run here, or was not asked for."""
+    yield from IMPOSSIBLE[VENDOR]
+    if not os.environ.get("EMS_TEST_REDIS_URL"):
+        yield "redis"
+    if not _spark_is_there():
+        yield "spark"
+    if "bench" not in markexpr:
+        yield "bench"
+    if "exhaustive" not in markexpr and TIER != "all":
+        yield "exhaustive"
+
+
+def preferred_databases(item: pytest.Item, marks: set[str]) -> tuple[str, ...]:
+    """In which order a test that needs one database has them; empty: it needs them all."""
+    if "every_database" in marks or "vendor" in _fixtures(item):
+        return ()
+    path = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
+    folder = path.parts[0]
+    if folder in FOLDERS:
+        return FOLDERS[folder]
+    how = _use_of_the_database(item)
+    if how == "none":
+        return ON_ANY
+    if how == "rolled back" and folder not in EVERYWHERE:
+        return ON_A_SERVER
+    return ()
+
+
+def _use_of_the_database(item: pytest.Item) -> str:
+    """ "none", "rolled back" or "committed"."""
+    from django.test import TestCase, TransactionTestCase
+
+    cls = getattr(item, "cls", None)
+    if inspect.isclass(cls) and issubclass(cls, unittest.TestCase):
+        if issubclass(cls, TransactionTestCase):
+            return "rolled back" if issubclass(cls, TestCase) else "committed"
+        return "none"
+    fixtures = _fixtures(item)
+    mark = item.get_closest_marker("django_db")
+    if "transactional_db" in fixtures or (mark and mark.kwargs.get("transaction")):
+        return "committed"
+    return "rolled back" if mark or "db" in fixtures else "none"
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    names: list[str] = getattr(item, "fixturenames", [])
+    return names
+
+
+def _spark_is_there() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin/java").exists() if home else shutil.which("java")
+    return bool(java) and find_spec("pyspark") is not None
