@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 
 from monitoring import java
 from monitoring.models import Run, RunState
-from streams.doctor import OK, WARNING, Diagnosis
 from streams.models import UtcNow
+from streams.observe.diagnoses import OK, WARNING, Diagnosis
 
 # A roll-up is due each minute.
 SILENT = timedelta(minutes=15)

@@ -18,11 +18,12 @@ from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A
 from django.db import connections, router
 from django.utils.translation import gettext as _
 
-from streams.conf import DEFAULTS, settings, system
+from streams.conf import DEFAULTS, settings
+from streams.consume.registry import autodiscover, registrations
 from streams.errors import StreamsError
 from streams.models import Mode, Topic
-from streams.registry import autodiscover, registrations
-from streams.server import Server, missing_tables
+from streams.observe.mysql_server import Server, missing_tables
+from streams.runtime_settings import system
 
 MARIADB_AT_LEAST, MYSQL_AT_LEAST = (10, 6), (8, 0, 11)
 VENDORS = ("mysql", "sqlite")

@@ -13,8 +13,8 @@ from django.db.models import Max, Model, Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from streams.admin.columns import UNKNOWN, label
-from streams.admin.listing import (
+from streams.admin.parts.columns import UNKNOWN, label
+from streams.admin.parts.listing import (
     UPTO,
     CappedPaginator,
     Reading,
@@ -22,7 +22,7 @@ from streams.admin.listing import (
     Window,
     WindowPaginator,
 )
-from streams.admin.search import ID, Search
+from streams.admin.parts.search import ID, Search
 from streams.conf import database
 from streams.models import ConsumerGroup, Partition, Topic
 

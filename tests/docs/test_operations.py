@@ -9,9 +9,9 @@ import pytest
 from pytest_django import Settings
 
 from streams import send
+from streams.log.sequencer import sequence
 from streams.models import ConsumerGroup, DeadMessage, Partition, RetryMessage, UtcNow
 from streams.schedule import of_all_apps
-from streams.sequencer import sequence
 from tests.docs.documents import DOCS, ROOT, table
 
 OPERATIONS = DOCS / "guides" / "operations.md"

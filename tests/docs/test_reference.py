@@ -23,7 +23,7 @@ import sparkjobs.jobs
 import streams
 from streams import errors
 from streams.errors import StreamsError
-from streams.findings import Kind
+from streams.observe.audit.finding import FindingKind
 from tests.docs.documents import DOCS, ROOT, section, table
 
 REFERENCE = DOCS / "reference"
@@ -117,7 +117,7 @@ def test_every_diagnosis_of_the_doctor_is_documented() -> None:
 
 
 def test_every_finding_of_the_audit_is_documented() -> None:
-    assert set(table(REFERENCE / "doctor.md", "Findings")) == set(get_args(Kind))
+    assert set(table(REFERENCE / "doctor.md", "Findings")) == set(get_args(FindingKind))
 
 
 # -- permissions --

@@ -10,10 +10,11 @@ from importlib import import_module
 
 import pytest
 
-from streams import conf, consumer
+from streams import conf, consumer, runtime_settings
+from streams.consume.limits import Overrides, limits, threads
+from streams.consume.registry import find
+from streams.consume.subscription import subscribe
 from streams.models import ConsumerGroup, SystemConfig
-from streams.registry import find
-from streams.subscriptions import Overrides, limits, subscribe, threads
 from tests.docs.documents import DOCS, section, table
 
 SETTINGS = DOCS / "reference" / "settings.md"
@@ -53,7 +54,7 @@ def test_a_documented_row_of_system_config_can_be_written(db: None) -> None:
     (example,) = [text for text in blocks_of("Run-time settings") if "SystemConfig" in text]
     exec(example)  # noqa: S102 - the block is ours
     assert SystemConfig.objects.get().name == "consumerBatchSize"
-    assert conf.system("consumerBatchSize", "default") == 50
+    assert runtime_settings.system("consumerBatchSize", "default") == 50
 
 
 def blocks_of(heading: str) -> list[str]:
