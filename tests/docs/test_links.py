@@ -11,10 +11,6 @@ import pytest
 from tests.docs.documents import DOCUMENTS, FENCE, ROOT, anchors, blocks
 
 LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
-# These name the modules as they will be; once they are, the next three lines can go.
-AHEAD: tuple[str, ...] = ("map.md", "new-rollup.md", "new-admin-action.md")
-if (ROOT / "sparkjobs" / "rollup").is_dir():
-    AHEAD = ()
 NAMED = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS]
 
 
@@ -31,8 +27,6 @@ def test_every_link_leads_to_a_file_and_a_heading_that_exist(document: Path) -> 
 
 @pytest.mark.parametrize("document", NAMED)
 def test_every_file_that_is_named_exists(document: Path) -> None:
-    if document.name in AHEAD:
-        pytest.skip("the modules have not moved yet")
     pattern = r"`((?:streams|monitoring|sparkjobs|emsproject|tests|docs|fixtures)/[\w/.-]+)`"
     for name in re.findall(pattern, document.read_text()):
         assert (ROOT / name).exists(), name

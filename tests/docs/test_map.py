@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tests.docs.documents import DOCS, ROOT
+from tests.docs.documents import DOCS, ROOT, table
+from tests.test_layout import FLOORS
 
 MAP = DOCS / "contributing" / "map.md"
 PACKAGES = ("streams", "monitoring", "sparkjobs")
@@ -37,3 +38,10 @@ def test_no_module_has_two_lines() -> None:
     named = lines_of_the_map()
     assert len(named) > 100
     assert len(named) == len(set(named))
+
+
+def test_its_floors_are_those_that_are_tested() -> None:
+    # Migrations and the package itself are no rooms that anybody looks for.
+    expected = [floor - {"migrations", "__init__"} for floor in FLOORS["streams"]]
+    documented = table(MAP, "The direction of imports").values()
+    assert [set(re.findall(r"\w+", rooms)) for rooms in documented] == expected

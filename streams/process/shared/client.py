@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Sequence
@@ -13,8 +12,6 @@ from streams.database.retrying import retrying
 from streams.models import Consumer, UtcNow
 from streams.models.consumer import LEASE
 from streams.produce.identity import host
-
-logger = logging.getLogger("streams.client")
 
 
 class Client:
