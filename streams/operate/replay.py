@@ -116,7 +116,7 @@ def spans(
     rows = Partition.objects.using(using).filter(topic=group.topic_id).select_related("topic")
     if number is not None:
         rows = rows.filter(number=number)
-    partitions = retrying(lambda: list(rows.order_by("number")), using)
+    partitions = retrying(list, using, rows.order_by("number"))
     if not partitions:
         raise UnknownPartition(_("%s has no such partition.") % group)
     found = [Span(one, start.offset(one), end.offset(one)) for one in partitions]
@@ -131,7 +131,7 @@ def spans(
 def span_of(group: ConsumerGroup, message_id: int, using: str) -> list[Span]:
     """The one message. Raises OffsetOutOfRange if it is not in the log of the group's topic."""
     rows = Message.objects.using(using).filter(pk=message_id)
-    message = retrying(lambda: rows.select_related("partition__topic").first(), using)
+    message = retrying(rows.select_related("partition__topic").first, using)
     if message is None or message.partition.topic_id != group.topic_id:
         raise OffsetOutOfRange(
             _("There is no message %(id)d on %(topic)s.")
@@ -221,7 +221,7 @@ def replays(groups: Iterable[ConsumerGroup], using: str) -> list[Replay]:
     ids = [group.pk for group in groups]
     rows = Cursor.objects.using(using).filter(group__in=ids, replay__gt=0)
     rows = rows.select_related("group__topic", "partition__topic")
-    cursors = retrying(lambda: list(rows), using)
+    cursors = retrying(list, using, rows)
     cursors.sort(key=lambda one: (one.group_id, -one.replay, one.partition.number))
     return [Replay(cursor, _open(cursor, using)) for cursor in cursors]
 

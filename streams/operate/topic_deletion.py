@@ -195,10 +195,10 @@ class TopicDeletion:
     def _delete(self, rows: QuerySet[Any], say: Say, condition: str = "1 = 1") -> None:
         model, vendor, deleted = rows.model, connections[self.using].vendor, 0
         while ids := retrying(
-            lambda: list(rows.order_by().values_list("pk", flat=True)[:BATCH]), self.using
+            list, self.using, rows.order_by().values_list("pk", flat=True)[:BATCH]
         ):
             statement = delete_by_id(vendor, model._meta.db_table, ids, condition)
-            retrying(lambda text=statement: execute(self.using, text), self.using)  # type: ignore[misc]
+            retrying(execute, self.using, self.using, statement)
             deleted += len(ids)
             say(str(model._meta.verbose_name_plural), deleted)
 

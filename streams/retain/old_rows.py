@@ -70,8 +70,8 @@ def replays(using: str) -> Iterator[int]:
 
 
 def _batches(rows: QuerySet[Any], order: str, using: str) -> Iterator[int]:
-    while ids := retrying(lambda: list(rows.order_by(order).values_list("pk")[:BATCH]), using):
-        deleted = retrying(lambda these=ids: _delete(rows, these, using), using)  # type: ignore[misc]
+    while ids := retrying(list, using, rows.order_by(order).values_list("pk")[:BATCH]):
+        deleted = retrying(_delete, using, rows, ids, using)
         if not deleted:
             return
         yield deleted
@@ -106,7 +106,7 @@ def deliveries(using: str) -> Iterator[int]:
     if not days:
         return
     cursors = Cursor.objects.using(using).filter(replay=0).select_related("partition__topic")
-    for cursor in retrying(lambda: list(cursors.order_by("pk")), using):
+    for cursor in retrying(list, using, cursors.order_by("pk")):
         yield from _Log(cursor, timedelta(days=days), using).purge()
 
 
@@ -119,9 +119,9 @@ class _Log:
         self._using = using
 
     def purge(self) -> Iterator[int]:
-        limit = retrying(lambda: finished_below(self._cursor, self._using), self._using)
+        limit = retrying(finished_below, self._using, self._cursor, self._using)
         place = (-1, 0)
-        while rows := retrying(lambda after=place: self._rows(after), self._using):  # type: ignore[misc]
+        while rows := retrying(self._rows, self._using, place):
             edge = limit if len(rows) < BATCH else min(limit, rows[-1][1])
             for _pk, first, last, is_old in rows:
                 if not is_old and last >= self._cursor.log_offset:

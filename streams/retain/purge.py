@@ -116,13 +116,10 @@ class Purge:
     def delete_below(self, partition: Partition) -> int:
         """Delete the messages below first_offset, which is committed; returns how many."""
         rows = Partition.objects.using(self.using).filter(pk=partition.pk)
-        first = retrying(lambda: rows.values_list("first_offset", flat=True).get(), self.using)
+        first = retrying(rows.values_list("first_offset", flat=True).get, self.using)
         deleted, start = 0, 0
         while start < first and not self._is_over():
-            count, start = retrying(
-                lambda at=start: self._delete_batch(partition.pk, at, first),  # type: ignore[misc]
-                self.using,
-            )
+            count, start = retrying(self._delete_batch, self.using, partition.pk, start, first)
             deleted += count
             self.say(str(partition), deleted)
         return deleted
@@ -132,11 +129,11 @@ class Purge:
         if topic is not None:
             rows = rows.filter(topic=topic.pk)
         order = ["topic__name", "number"] if self.seconds is None else ["pk"]
-        return retrying(lambda: list(rows.filter(pk__gt=self.after).order_by(*order)), self.using)
+        return retrying(list, self.using, rows.filter(pk__gt=self.after).order_by(*order))
 
     def _partition(self, partition: Partition) -> Purged:
-        wanted = retrying(lambda: kept_from(partition, partition.topic, self.using), self.using)
-        raised = retrying(lambda: self._raise(partition, wanted), self.using)
+        wanted = retrying(kept_from, self.using, partition, partition.topic, self.using)
+        raised = retrying(self._raise, self.using, partition, wanted)
         skipped = Skipped()
         if self.force and wanted.due > raised.offset:
             skipped, raised = self._force(partition, wanted)
@@ -159,9 +156,9 @@ class Purge:
         """In steps, since each holds the partition: as far as age and count say, or as it goes."""
         total = Skipped()
         while True:
-            step = retrying(lambda: skip_groups(partition, wanted.due, self.using), self.using)
+            step = retrying(skip_groups, self.using, partition, wanted.due, self.using)
             total += step
-            new = retrying(lambda: self._raise(partition, wanted), self.using)
+            new = retrying(self._raise, self.using, partition, wanted)
             if not step.rows or self._is_over():
                 break
         if total.rows:

@@ -62,7 +62,7 @@ def sweep(using: str) -> int:
     # The first step of the ladder: 10 s unless the project has another one.
     delay = timedelta(seconds=settings().RETRY_DELAYS[0])
     expired = Delivery.objects.using(using).expired().select_related("group__topic")
-    rows = retrying(lambda: list(expired.order_by("deadline")[:BATCH]), using)
+    rows = retrying(list, using, expired.order_by("deadline")[:BATCH])
     taken = 0
     with short_lock_waits(using, LOCK_WAIT_SECONDS) if rows else nullcontext():
         for delivery in rows:
@@ -80,12 +80,8 @@ def sweep(using: str) -> int:
 
 def _expire(delivery: Delivery, max_retries: int | None, delay: timedelta, using: str) -> bool:
     """Expire one; False if it has ended, or if somebody holds what that would write."""
-
-    def work() -> bool:
-        return expire(delivery, max_retries, delay)
-
     try:
-        return retrying(work, using, patience=LOCK_WAIT_SECONDS)
+        return retrying(expire, using, delivery, max_retries, delay, patience=LOCK_WAIT_SECONDS)
     except OperationalError as error:
         if not held_by_others(error, using):
             raise
