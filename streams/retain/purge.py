@@ -16,19 +16,18 @@ from dataclasses import dataclass, field
 
 from django.db import OperationalError, connections
 
+from streams.database import batches
+from streams.database.batches import delete_rows
 from streams.database.retrying import held_by_others, retrying
 from streams.database.sql import retain as sql
-from streams.database.sql.dialect import delete_by_id, execute, fetch
+from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
-from streams.models import Partition, Topic
+from streams.models import Message, Partition, Topic
 from streams.retain import old_rows
 from streams.retain.forced_purge import Skipped, skip_groups
 from streams.retain.purge_floor import ARCHIVE, Hold, Kept, PurgeFloor, kept_from, purge_floor
 
 logger = logging.getLogger("streams.purge")
-
-# Messages of one transaction: some milliseconds.
-BATCH = 500
 
 
 @dataclass(frozen=True)
@@ -166,15 +165,13 @@ class Purge:
         return total, new
 
     def _delete_batch(self, partition: int, start: int, first: int) -> tuple[int, int]:
-        """Delete up to BATCH messages from ``start`` on; how many, and where to go on."""
-        vendor = connections[self.using].vendor
-        statement = sql.PURGED_MESSAGES[vendor]
-        found = fetch(self.using, statement, [partition, start, first, BATCH])
+        """Delete a batch of messages from ``start`` on; how many, and where to go on."""
+        statement = sql.PURGED_MESSAGES[connections[self.using].vendor]
+        found = fetch(self.using, statement, [partition, start, first, batches.BATCH])
         if not found:
             return 0, first
-        delete = delete_by_id(vendor, "ems_msg", [id_ for id_, _offset in found], sql.BELOW)
-        with own_transaction(self.using):
-            deleted = execute(self.using, delete, [partition, first])
+        ids = [id_ for id_, _offset in found]
+        deleted = delete_rows(Message, ids, self.using, sql.BELOW, [partition, first])
         return deleted, found[-1][1] + 1
 
     def _is_over(self) -> bool:
