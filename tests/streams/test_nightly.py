@@ -148,7 +148,8 @@ def test_a_topic_that_is_deleted_meanwhile_stops_no_purge(monkeypatch: pytest.Mo
 def test_one_locked_partition_keeps_no_other_from_its_purge(
     second_connection: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(purging, "retrying", lambda work, using: work())  # 30 s in the real one
+    # 30 s in the real one
+    monkeypatch.setattr(purging, "retrying", lambda work, using, *args: work(*args))
     send_many([Outgoing("others", n) for n in range(3)])
     sequence("default")
     Topic.objects.update(retention_count=0)
