@@ -199,13 +199,12 @@ def cancel(group: ConsumerGroup, number: int, using: str) -> int:
     def work() -> int:
         with own_transaction(using):
             rows = Cursor.objects.using(using).filter(group=group.pk, replay=number)
-            running = rows.filter(next_offset__lt=F("stop_offset"))
-            keys = list((running | rows.exclude(open_delivery=None)).values_list("pk", flat=True))
+            keys = list(rows.unended().values_list("pk", flat=True))
             locked = Cursor.objects.using(using).filter(pk__in=keys).select_for_update()
             cursors = list(locked.annotate(now=UtcNow()).order_by("pk"))
             if tried and not cursors:
                 return tried[-1]  # committed: only the reply was lost
-            if number < 1 or not cursors:
+            if not cursors:
                 raise UnknownReplay(
                     _("%(group)s has no replay %(number)d that is running.")
                     % {"group": group, "number": number}
@@ -233,7 +232,7 @@ def _cancel(cursor: Cursor, using: str) -> int:
         fence([held], at, using)
     position = held.progress if held else cursor.next_offset
     end = cursor.stop_offset or position
-    cover_skipped(cursor, position, end, Kind.REPLAY, at, using)
+    cover_skipped(cursor, position, end, at, using)
     Cursor.objects.using(using).filter(pk=cursor.pk).update(
         next_offset=end, previous_offset=position, open_delivery=None, blocked_until=None
     )
@@ -247,9 +246,7 @@ def _is_about(cursors: QuerySet[Cursor], wanted: Sequence[Span]) -> bool:
 
 def _forget_ended(group: ConsumerGroup, using: str) -> None:
     rows = Cursor.objects.using(using)
-    ended = rows.filter(
-        group=group.pk, replay__gt=0, next_offset__gte=F("stop_offset"), open_delivery=None
-    )
+    ended = rows.filter(group=group.pk).ended()
     rows.filter(pk__in=list(ended.values_list("pk", flat=True))).delete()
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from itertools import takewhile
 from typing import Any
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from streams import runtime_settings
@@ -63,9 +63,7 @@ def replays(using: str) -> Iterator[int]:
         group=OuterRef("group"),
         partition=OuterRef("partition"),
     )
-    ended = Cursor.objects.using(using).filter(
-        ~Exists(in_hand), replay__gt=0, next_offset__gte=F("stop_offset"), open_delivery=None
-    )
+    ended = Cursor.objects.using(using).ended().filter(~Exists(in_hand))
     yield from _batches(ended, "pk", using)
 
 
