@@ -15,12 +15,9 @@ from streams.retain.purge import Purge
 
 # Who purges has this row until a slice has ended, or was killed so long ago, in seconds.
 PURGE_SLICE = "purge slice"
-
 SLICE_GRACE = 60.0
-
 # The purge is due once a day, from this hour on, in the project's TIME_ZONE.
 PURGE_HOUR = 3
-
 DAY = timedelta(days=1)
 
 # Where the next slice goes on in this process, by alias.

@@ -12,7 +12,6 @@ from streams.wakeup import announce
 
 # How often a sequencer notes that it is at work, for those who watch.
 NOTE_EVERY = timedelta(seconds=5)
-
 # Passes of one run: a task has an end even while the inbox fills faster than it is emptied.
 PASSES = 20
 
