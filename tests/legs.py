@@ -60,7 +60,8 @@ class Leg:
             counts = f"{tests:7} {failed:7} {self.report['skipped']:8}"
         return f"{self.name:10} {result:7} {counts} {self.seconds:8.0f}"
 
-    def start(self, report: Path, *more: str) -> None:
+    def start(self, report: Path, *more: str, terminal: bool = False) -> None:
+        """Start pytest; with ``terminal`` it has ours to itself, as --pdb needs it."""
         self._report = report
         self._started_at = time.monotonic()
         cache = f"cache_dir=.pytest_cache/{self.name}"
@@ -68,9 +69,9 @@ class Leg:
             [self.python, "-m", "pytest", "-o", cache, *more, *self.words],
             cwd=ROOT,
             env={**os.environ, **self.env, "PYTHONUNBUFFERED": "1", "EMS_TEST_REPORT": str(report)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdin=None if terminal else subprocess.DEVNULL,
+            stdout=None if terminal else subprocess.PIPE,
+            stderr=None if terminal else subprocess.STDOUT,
             text=True,
             errors="replace",
         )
@@ -99,8 +100,7 @@ class Leg:
         self.wait()
 
     def _print(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
+        with self._process.stdout or contextlib.nullcontext(()) as lines:
             for line in lines:
                 print(f"{self.name:10} | {line}", end="", flush=True)
 
@@ -113,7 +113,7 @@ def run_all(legs: list[Leg], *, at_a_time: int, again: bool) -> None:
             while waiting or under_way:
                 while waiting and len(under_way) < at_a_time:
                     leg = waiting.pop(0)
-                    leg.start(Path(folder) / leg.name)
+                    leg.start(Path(folder) / leg.name, terminal=len(legs) == 1)
                     under_way.append(leg)
                 time.sleep(0.1)
                 for leg in [leg for leg in under_way if leg.has_ended()]:
