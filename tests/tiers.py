@@ -39,9 +39,9 @@ ON_A_SERVER = ("mysql", "mariadb", "sqlite")
 ON_THE_IDLER_SERVER = ("mariadb", "mysql", "sqlite")  # MySQL's leg is the longest
 ON_ANY = ("sqlite", "mysql", "mariadb")
 
-# Folders and files that need one database, and why. Elsewhere this holds for the tests that are rolled back:
-# what one transaction sees is Django's ORM and plain SQL, which MySQL judges most strictly. Locks,
-# crashes, plans, what two sessions see and what is raised stay on every database.
+# Folders and files that need one database, and why. Elsewhere this holds for the tests that are
+# rolled back: what one transaction sees is Django's ORM and plain SQL, which MySQL judges most
+# strictly. Locks, crashes, plans, what two sessions see and what is raised stay on every database.
 ONE_IS_ENOUGH = {
     "admin": ON_THE_IDLER_SERVER,  # pages over the same verbs, which have tests of their own
     "celery_": ON_THE_IDLER_SERVER,  # tasks that call one function each
