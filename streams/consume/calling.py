@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from django.db import connections
@@ -98,7 +99,7 @@ class Calls:
                 return
             after = message.offset + 1
             if self._registration.atomic:
-                self._settler.settle_atomically(lambda m=message: self._one(m), (message,), after)  # type: ignore[misc]
+                self._settler.settle_atomically(partial(self._one, message), (message,), after)
             else:
                 try:
                     self._one(message)

@@ -25,7 +25,7 @@ def step_retries(using: str) -> int:
     Returns the number of dead letters written.
     """
     every = ConsumerGroup.objects.using(using).select_related("topic")
-    groups = retrying(lambda: {group.pk: group for group in every}, using)
+    groups = {group.pk: group for group in retrying(list, using, every)}
     due = groups_with_due_retries(list(groups), using)
     buried = sum(_bury_exhausted(groups[group], using) for group in due)
     if due:
@@ -39,7 +39,7 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
         return 0
     due = RetryMessage.objects.using(using).due().filter(group=group.pk).order_by("due_at")
     due = due.select_related("partition")
-    rows = retrying(lambda: list(due[:BATCH]), using)
+    rows = retrying(list, using, due[:BATCH])
     buried = 0
     for row in rows:
         if backoff.exhausted(row.attempt - 1, max_retries):
@@ -55,5 +55,5 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
 
 def step_retries_if_due(using: str) -> int:
     """Run it unless somebody has in the last RETRIES_EVERY."""
-    won = retrying(lambda: Step.objects.using(using).win(RETRIES, RETRIES_EVERY), using)
+    won = retrying(Step.objects.using(using).win, using, RETRIES, RETRIES_EVERY)
     return step_retries(using) if won else 0

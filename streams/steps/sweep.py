@@ -62,7 +62,7 @@ def sweep(using: str) -> int:
     Returns the number of deliveries that were taken.
     """
     expired = Delivery.objects.using(using).expired().select_related("group__topic", "partition")
-    rows = retrying(lambda: list(expired.order_by("deadline")[:BATCH]), using)
+    rows = retrying(list, using, expired.order_by("deadline")[:BATCH])
     taken = 0
     with short_lock_waits(using, LOCK_WAIT_SECONDS) if rows else nullcontext():
         for delivery in rows:

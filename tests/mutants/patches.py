@@ -458,8 +458,8 @@ PURGE = [
     Mutant(
         "purge-by-id-alone",
         "streams/retain/purge.py",
-        "[id_ for id_, _offset in found], sql.BELOW)",
-        '[id_ for id_, _offset in found], "%s > %s - 10000")',
+        "ids, self.using, sql.BELOW, [",
+        'ids, self.using, "%s > %s - 10000", [',
         "tests/guarantees/test_truncate.py"
         "::test_a_purge_that_is_overtaken_by_a_truncate_leaves_the_new_messages",
     ),
