@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from django.db import connections
 
 from streams.api import ReceivedMessage
+from streams.consume.middleware import wrapped
 from streams.consume.outcome.failure import Failure
 from streams.consume.registry import Registration
 
@@ -65,6 +66,7 @@ class Calls:
         self._registration = registration
         self._stretch = stretch
         self._settler = settler
+        self._handler = wrapped(registration.handler)
         self._timeout = timeout.total_seconds()
         self._using = using
         self._call_started: float | None = None
@@ -157,7 +159,7 @@ class Calls:
     def _timed(self, argument: Any) -> Any:
         self._call_started = time.monotonic()
         try:
-            returned = self._registration.handler(argument)
+            returned = self._handler(argument)
         finally:
             self._call_started = None
             left_open = self._left_open()

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from streams.consume.claim import groups_with_due_retries
 from streams.consume.limits import known_max_retries
-from streams.consume.outcome import backoff
+from streams.consume.outcome import backoff, notices
 from streams.consume.outcome.dead_letter import give_up
 from streams.consume.outcome.failure import AttemptsExhausted
 from streams.database.retrying import retrying
@@ -38,13 +38,18 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
     if max_retries is None:
         return 0
     due = RetryMessage.objects.using(using).due().filter(group=group.pk).order_by("due_at")
+    due = due.select_related("partition")
     rows = retrying(list, using, due[:BATCH])
     buried = 0
     for row in rows:
         if backoff.exhausted(row.attempt - 1, max_retries):
             row.group = group
             spent = AttemptsExhausted(row.last_error)
-            buried += retrying(give_up, using, row, spent)
+            if retrying(give_up, using, row, spent):
+                buried += 1
+                place = group.topic.name, row.partition.number, row.offset
+                tried = notices.Attempt(*place, group.name, row.attempt - 1)
+                notices.died(tried, spent, group.name, using)
     return buried
 
 
