@@ -1,4 +1,4 @@
-"""The retry ladder: pure functions, no database."""
+"""Computes retry delays, in pure functions without a database."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import random
 from collections.abc import Sequence
 from datetime import timedelta
 
-# Jitter keeps messages that failed together from coming back together.
+# The largest share by which a delay is shortened or lengthened at random, so that messages that
+# failed together do not come back together.
 JITTER = 0.2
 
 
 def delay_after(attempt: int, ladder: Sequence[float], *, jitter: float = JITTER) -> timedelta:
-    """How long to wait after the failed attempt ``attempt`` (from 1).
+    """Return how long to wait after the failed attempt ``attempt`` (from 1).
 
-    The last step of the ladder repeats. ``jitter`` is the largest share by which the delay is
-    shortened or lengthened.
+    ``ladder`` holds the delays in seconds; its last one repeats. ``jitter`` is the largest share
+    by which the delay is shortened or lengthened.
     """
     seconds = ladder[min(attempt, len(ladder)) - 1]
     return timedelta(seconds=seconds * random.uniform(1 - jitter, 1 + jitter))  # noqa: S311
 
 
 def exhausted(attempt: int, max_retries: int) -> bool:
-    """Whether no attempt is left after the failed attempt ``attempt`` (from 1)."""
+    """Tell whether no attempt is left after the failed attempt ``attempt`` (from 1)."""
     return attempt > max_retries

@@ -1,4 +1,4 @@
-"""The end of a delivery whose client is dead or overdue."""
+"""Ends a delivery whose lease has expired: its client is dead or overdue."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ from streams.models.retry import Again
 def expire(delivery: Delivery, max_retries: int | None, delay: timedelta) -> bool:
     """Take the delivery from a dead or overdue client: what it has not settled is retried.
 
-    Returns False if it ended in the meantime. A retry that was never started keeps its
-    attempt; anything else has spent one, since it may be what killed the process. With
-    ``max_retries=None`` nothing is judged: who claims it next knows how many there are.
+    ``delay`` is how long the messages wait for the next attempt. Returns False if the delivery
+    ended in the meantime. A retry that was never started keeps its attempt. Any other message
+    has spent one, since it may be what killed the process. With ``max_retries=None`` no message
+    becomes a dead letter here: the process that claims it next knows the limit.
     """
     died = ProcessDied()
     with own_transaction(delivery.using):
-        # First, as everywhere: the cursor, then the delivery. Without a cursor it was reset.
+        # EMS locks the cursor before the delivery everywhere; another order could deadlock. If
+        # no cursor waits for this delivery, the group was reset.
         cursor = lock_cursor(delivery, skip_locked=True) if delivery.group.ordered else None
         if delivery.group.ordered and cursor is None and holds_cursor(delivery):
             return False
         expired = Delivery.objects.using(delivery.using).expired().filter(pk=delivery.pk)
-        # A frozen process may hold the row: it must not keep the sweep from the others.
+        # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
+        # the other deliveries.
         row = expired.select_for_update(skip_locked=True).filter(progress=delivery.progress)
         if not list(row.values_list("pk")):
             return False
-        # The token goes: with it the client could take this end for its own.
+        # The token is removed: with it, the client could take this end for its own.
         Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
             state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
         )
@@ -54,8 +57,9 @@ def expire(delivery: Delivery, max_retries: int | None, delay: timedelta) -> boo
             failures = [Failure(offset, died) for offset in unsettled(delivery)]
             write_failures(delivery, failures, max_retries)
         else:
-            # Of several, at most one was running: the rest would only keep the process from
-            # its work. As retries of their own, the next crash shows which it was.
+            # Of several messages, at most one was running: to run all of them alone would only
+            # keep a process from other work. They become separate retries, and the next crash
+            # shows which one kills the process.
             suspect = len(unsettled(delivery)) == 1
             alone = suspect and not _client_is_live(delivery)
             wait_for_retry(
@@ -71,7 +75,7 @@ def expire(delivery: Delivery, max_retries: int | None, delay: timedelta) -> boo
 def _expire_in_order(
     delivery: Delivery, cursor: Cursor, max_retries: int | None, delay: timedelta
 ) -> None:
-    """The first message that is not settled spends an attempt; those after it wait."""
+    """Spend an attempt of the first message that is not settled; those after it wait."""
     attempt = delivery.attempt
     if max_retries is not None and backoff.exhausted(attempt, max_retries):
         write_failures(delivery, [Failure(delivery.progress, ProcessDied())], max_retries, cursor)
@@ -81,8 +85,8 @@ def _expire_in_order(
 
 
 def _client_is_live(delivery: Delivery) -> bool:
-    # A lease outlives its process: only a renewal after the deadline shows that the call, and
-    # not the whole process, is what was overdue.
+    # The client's lease lasts longer than its process. Only a renewal after the deadline of the
+    # delivery shows that the process lives, and that only its call was overdue.
     clients = Consumer.objects.using(delivery.using).live()
     renewed = clients.filter(lease_until__gte=delivery.deadline + LEASE)
     return renewed.filter(client_id=delivery.client_id, group=delivery.group_id).exists()

@@ -1,4 +1,4 @@
-"""A handler's failure, and the errors that EMS itself gives as the reason of one."""
+"""Defines a handler's failure, and the errors that EMS itself gives as the reason of one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams.models.retry import Again
 
 
 class ProcessDied(Exception):
-    """The process that handled the message died, or its lease ran out."""
+    """The process that handled the message died, or its lease expired."""
 
     def __str__(self) -> str:
         return str(self.__doc__)
@@ -31,7 +31,7 @@ class AttemptsExhausted(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """One offset whose handler raised."""
+    """Holds an offset whose handler raised, and the error."""
 
     offset: int
     error: BaseException
