@@ -1,6 +1,7 @@
-"""Skips: what a cursor has passed on purpose is covered by a delivery in state SKIPPED.
+"""Covers the offsets that a cursor has passed on purpose by a delivery in state SKIPPED.
 
-Of any length, unlike claims, so they are looked for by their state, of which there are few.
+Unlike claims, skips may have any length. So they are searched by their state, which few
+deliveries have.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ THREAD = "reset"
 def cover_skipped(
     cursor: Cursor, start: int, end: int, kind: Kind, at: datetime, using: str
 ) -> Delivery | None:
-    """Cover the offsets start … end - 1; None if there are none."""
+    """Cover the offsets ``start`` … ``end`` - 1 as skipped at ``at``; None if there are none."""
     if start >= end:
         return None
     return Delivery.objects.using(using).create(
-        group_id=cursor.group_id,  # ids: with objects the project's routers would be asked
+        group_id=cursor.group_id,  # an id: with an object Django would ask the project's routers
         partition_id=cursor.partition_id,
         first_offset=start,
         last_offset=end - 1,
@@ -35,7 +36,7 @@ def cover_skipped(
 
 
 def skips(group_id: int, partition_id: int, first: int, last: int, using: str) -> DeliveryQuerySet:
-    """The skips of any of the offsets first … last."""
+    """Return the skips that cover any of the offsets ``first`` … ``last``."""
     return Delivery.objects.using(using).filter(
         state=State.SKIPPED,
         group=group_id,
