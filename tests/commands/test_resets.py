@@ -189,7 +189,7 @@ def test_a_replay_is_cancelled(run: Run, parsed: Parsed) -> None:
         (("--from", "earliest", "--to", "3"), "not 'earliest'"),
         (("--from", "2", "--to", "+3"), "not '\\+3'"),
         (("--from", "2", "--to", "11"), "is not all there yet"),
-        (("--from", "5", "--to", "5"), "no message from there to there"),
+        (("--from", "5", "--to", "5"), "no message between the two targets"),
         (("--message", "999999"), "There is no message 999999 on orders"),
     ],
 )
