@@ -1,4 +1,4 @@
-"""The page of the cursors: where each group is in each partition."""
+"""Defines the page of the cursors: where each group is in each partition."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ class CursorAdmin(ReadOnly):
 
     @admin.display(description=_("behind"))
     def behind(self, row: Cursor) -> int:
-        """Messages that are in the log, up to the end of a replay, and not claimed yet."""
+        """Return how many messages up to the end, of the log or the replay, are not claimed yet."""
         end = row.partition.next_offset if row.stop_offset is None else row.stop_offset
         return end - row.next_offset

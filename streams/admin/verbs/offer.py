@@ -1,4 +1,4 @@
-"""An offer: what a page has shown that it would do, signed, so that exactly this is confirmed."""
+"""Signs what a page has shown that it would do, so that a user confirms exactly this."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ VALID_SECONDS = 3600
 
 
 def offer(request: HttpRequest, verb: str, row: Model, what: Any) -> str:
-    """The text that the page holds; ``what`` must be JSON."""
+    """Return the signed text for the page; ``what`` must be JSON."""
     return signing.dumps([str(request.user.pk), row.pk, what], salt=f"ems.admin.{verb}")
 
 
 def accepted(request: HttpRequest, verb: str, row: Model) -> Any:
-    """What was offered to this user for this row; None if it is another offer, or too old."""
+    """Return what was offered to this user for this row; None for another or too old offer."""
     text = request.POST.get(OFFER, "")
     try:
         user, pk, what = signing.loads(text, salt=f"ems.admin.{verb}", max_age=VALID_SECONDS)

@@ -1,4 +1,4 @@
-"""The page of a group's replays: how far they are, cancel one, begin another."""
+"""Shows the page of a group's replays: how far they are, cancel one, begin another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERB = "replay"
 
 
 class Refused(Exception):
-    """Why nothing was done, for the page."""
+    """Says on the page why nothing was done."""
 
 
 def replay(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""The page that resets a group: where to, what that would do, and then does it."""
+"""Shows the page that resets a group: it asks where to, previews the reset, and does it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERB = "reset"
 
 
 class Refused(Exception):
-    """Why nothing was done, for the page."""
+    """Says on the page why nothing was done."""
 
 
 def reset(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
@@ -70,7 +70,7 @@ def _targets(moves: list[Move]) -> list[list[int]]:
 
 
 def _exactly(targets: dict[int, int]) -> Goal:
-    """To what was shown; a partition that is new since stays where it is."""
+    """Return the goal that the page has shown; in a partition added since, the group stays."""
     return lambda cursor, position: targets.get(cursor.partition.number, position)
 
 
