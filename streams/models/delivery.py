@@ -38,7 +38,7 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
         return self.exclude(state=State.START)
 
     def covering(self, group_id: int, partition_id: int, offset: int) -> DeliveryQuerySet:
-        """Return the claims of ``offset``: a short range of ems_log_place, since claims are short."""
+        """Return the claims of ``offset``: a short range of ems_log_place, as claims are short."""
         return self.filter(
             group=group_id,
             partition=partition_id,
