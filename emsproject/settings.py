@@ -52,8 +52,8 @@ def _database() -> dict[str, Any]:
     if "DATABASE_URL" in os.environ:
         database = env.db_url("DATABASE_URL")
     options = {
-        # Writers wait for the file from the start of their transaction. Otherwise two that have both
-        # read would fail with "database is locked".
+        # Writers wait for the file from the start of their transaction. Otherwise two that have
+        # both read would fail with "database is locked".
         "django.db.backends.sqlite3": {
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,

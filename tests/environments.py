@@ -1,4 +1,4 @@
-"""The virtual environments of the checkout, made when first needed. Standard library only.
+"""Makes the virtual environments of the checkout when first needed. Standard library only.
 
 .venv-demo   what the demo needs: no compiler
 .venv-docs   what builds the documentation
@@ -28,8 +28,8 @@ STAMP = "ems-stamp"  # a file in the environment: for which pyproject.toml it wa
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
-# The versions of Django that EMS is for, and on which Python each is tested: the first that is
-# there. Django 6 needs 3.12; the newest runs on another one, so that all are seen.
+# The versions of Django that EMS supports, and the versions of Python on which each is tested: the
+# first available one. Django 6 needs 3.12; the newest runs on another one, so that all are tested.
 DJANGOS = {
     "5.2": ("3.11", "3.12", "3.13", "3.14"),
     "6.0": ("3.12", "3.13", "3.14"),
@@ -43,11 +43,11 @@ LIGHT = "redis,celery,demo,dev"
 
 
 class Missing(Exception):
-    """Something only the developer can install; the message is the one line that says what."""
+    """Says that something is missing that only the developer can install; the message says what."""
 
 
 def demo() -> Path:
-    """The Python of the demo's environment. The project itself runs from the checkout."""
+    """Return the Python of the demo's environment. The project itself runs from the checkout."""
     project = _project()
     extra = project["optional-dependencies"]["demo"]
     return _filled(".venv-demo", [*project["dependencies"], *extra])
@@ -169,7 +169,7 @@ def _project() -> dict[str, Any]:
 
 
 def _compiler_environment() -> dict[str, str]:
-    """What pip needs around it to compile the MySQL driver: installed by root, or unpacked."""
+    """Return the environment in which pip compiles the MySQL driver: installed, or unpacked."""
     missing = []
     if not shutil.which("gcc"):
         missing += ["gcc", "libc6-dev"]
@@ -197,7 +197,7 @@ def _has_mysql_headers() -> bool:
 
 
 def _root_command() -> list[str] | None:
-    """How to run apt-get as root without asking for a password; None: not at all."""
+    """Return how to run apt-get as root without a password; None if it cannot be run."""
     if not shutil.which("apt-get"):
         return None
     if os.geteuid() == 0:
@@ -219,7 +219,7 @@ def _unpacked_headers() -> dict[str, str]:
 
 
 def driver_environment() -> dict[str, str]:
-    """What a process needs to use the driver, where that was compiled with unpacked headers."""
+    """Return what a process needs to use a driver that was compiled with unpacked headers."""
     # Without its plugins the library cannot log in to MySQL (caching_sha2_password).
     plugins = next(cache_folder().glob("headers/usr/lib/*/libmariadb3/plugin"), None)
     return {"MARIADB_PLUGIN_DIR": str(plugins)} if plugins else {}

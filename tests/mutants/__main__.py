@@ -110,7 +110,7 @@ def _report(verdicts: Sequence[Verdict]) -> int:
     counts = {word: sum(v.word == word for v in verdicts) for word in (NOTICED, SURVIVED)}
     print(f"\n{len(verdicts)} mutants: {counts[NOTICED]} noticed, {counts[SURVIVED]} survived")
     if any(verdict.word == NOT_RUN for verdict in verdicts):
-        print("*** NOT RUN: no server could be had for them (see above). ***")
+        print("*** NOT RUN: no server is available for them (see above). ***")
     return int(any(verdict.word in (SURVIVED, NO_VERDICT) for verdict in verdicts))
 
 
