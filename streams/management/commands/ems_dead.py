@@ -157,7 +157,7 @@ class Command(StreamsCommand):
         for letter in islice(letters, limit):
             if dry_run or verb(letter):
                 count += 1
-            else:  # somebody else was faster
+            else:  # another process has handled it meanwhile
                 left += 1
             if not (count + left) % PAGE:
                 self.progress(f"{done}: {count}")
