@@ -54,19 +54,19 @@ def demo() -> Path:
 
 
 def docs() -> Path:
-    """The Python that builds the site of the documentation; it does not import the project."""
+    """Return the Python that builds the documentation; it does not import the project."""
     return _filled(".venv-docs", _project()["optional-dependencies"]["docs"])
 
 
 def light() -> Path:
-    """The Python for what needs no server: that of .venv where it was ever filled."""
+    """Return the Python for what needs no server: that of .venv if it exists."""
     if (ROOT / ".venv" / STAMP).exists():
         return full()
     return _filled(".venv-fast", _editable(LIGHT))
 
 
 def full() -> Path:
-    """The Python for the whole suite."""
+    """Return the Python for the whole suite."""
     requirements = _editable(FULL)
     if _is_current(ROOT / ".venv", requirements):
         return _python(ROOT / ".venv")
@@ -74,7 +74,7 @@ def full() -> Path:
 
 
 def of_django(version: str) -> Path:
-    """The Python of an environment with this version of Django; raises Missing."""
+    """Return the Python of an environment with this version of Django; raises Missing."""
     python = python_for(version)
     requirements = [*_editable(LIGHT), f"Django=={version}.*"]
     if version in WITHOUT_BEAT:
@@ -83,7 +83,7 @@ def of_django(version: str) -> Path:
 
 
 def python_for(django: str) -> str:
-    """A Python on which this version of Django is tested; raises Missing."""
+    """Return a Python on which this version of Django is tested; raises Missing."""
     wanted = DJANGOS[django]
     python = next(filter(None, map(pythons.find, wanted)), None)
     if python is None:

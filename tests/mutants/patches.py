@@ -1,4 +1,4 @@
-"""The mutants: bugs that a stream over a database has had, here or elsewhere."""
+"""Lists the mutants: bugs that a stream over a database has had, here or elsewhere."""
 
 from __future__ import annotations
 
