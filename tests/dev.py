@@ -22,9 +22,10 @@ sys.path[0] = str(ROOT)  # instead of tests/: its modules are tests.servers and 
 
 from tests import environments  # noqa: E402 - the line above is what makes them importable
 from tests.java import java_environment  # noqa: E402
+from tests.legs import Leg, own_redis, run_all  # noqa: E402
 from tests.packages import Unavailable  # noqa: E402
 from tests.servers import ServerFailed, running, url_variable  # noqa: E402
-from tests.suite import DURATIONS, Leg, keep, own_redis, run_all, summary  # noqa: E402
+from tests.summary import DURATIONS, keep, summary  # noqa: E402
 
 DATABASES = ["sqlite", "mariadb", "mysql"]
 PACKAGES = ["streams", "monitoring", "sparkjobs", "emsproject"]
@@ -77,10 +78,15 @@ def suite(options: argparse.Namespace, tier: str) -> int:
         with own_redis(legs[1:] if not given and url_variable("redis") in env else []):
             at_a_time = 1 if given else AT_A_TIME
             run_all([*legs, *others], at_a_time=at_a_time, again=everything or in_ci())
-    status = conclude([*legs, *others], missing, second_try_counts=not everything)
+    legs += others
+    status = conclude(legs, missing, second_try_counts=not everything)
+    minutes = (time.monotonic() - started_at) / 60
+    print(f"\nin {minutes:.1f} minutes")
+    places = [ROOT / ".pytest_cache" / "durations.json"]  # of the last run, for who looks
     if status == 0 and everything and not options.rest and not missing:
-        keep([*legs, *others], DURATIONS)
-    print(f"\nin {(time.monotonic() - started_at) / 60:.1f} minutes")
+        places.append(DURATIONS)
+    for place in places:
+        keep(legs, place, what=f"make {options.command}", minutes=minutes)
     return status
 
 
@@ -96,15 +102,15 @@ def test_django(options: argparse.Namespace) -> int:
 def conclude(legs: list[Leg], missing: list[str], *, second_try_counts: bool) -> int:
     """Print the summary; return the exit status."""
     print("\n".join(summary(legs)))
-    keep(legs, ROOT / ".pytest_cache" / "durations.json")  # of the last run, for who looks
     for reason in missing:
         print(f"\n*** NOT TESTED on {reason}. ***")
     return int(not legs or not all(leg.passed(at_once=not second_try_counts) for leg in legs))
 
 
 def djangos() -> tuple[list[Leg], list[str]]:
-    """Return a leg for each available version of Django, and why the others are unavailable."""
-    legs, missing = [], []
+    """A leg for each version of Django that can be had, and why the others cannot."""
+    legs: list[Leg] = []
+    missing: list[str] = []
     for version in environments.DJANGOS:
         try:
             python = environments.of_django(version)

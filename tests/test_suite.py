@@ -20,7 +20,8 @@ from streams.log import topics
 from tests import environments, pythons, servers, tiers
 from tests.emptying import empty, teardown
 from tests.hostapp.models import Handled, Order
-from tests.suite import Leg, keep, run_all, summary
+from tests.legs import Leg, run_all
+from tests.summary import keep, summary
 
 REPORTING = """
 from tests import report
@@ -171,8 +172,8 @@ def test_the_summary_says_on_what_and_how_long_and_the_slow_ones_are_kept(tmp_pa
     assert "2.0  mysql      tests/a/test_b.py::test_c" in said
     assert "mysql      on Python 3.11.7, Django 5.2.19, MySQL 9.7" in said
     assert "mysql      passed        2       0        0        3" in said
-    keep([leg], tmp_path / "durations.json")
-    kept = json.loads((tmp_path / "durations.json").read_text())["mysql"]
+    keep([leg], tmp_path / "durations.json", what="make test-all", minutes=0.06)
+    kept = json.loads((tmp_path / "durations.json").read_text())["legs"]["mysql"]
     assert kept["slow"] == {"tests/a/test_b.py::test_c": 2.0}
     assert (kept["tests"], kept["folders"]) == (2, {"tests/a": 2.1})
 

@@ -39,16 +39,22 @@ ON_A_SERVER = ("mysql", "mariadb", "sqlite")
 ON_THE_IDLER_SERVER = ("mariadb", "mysql", "sqlite")  # MySQL's leg is the longest
 ON_ANY = ("sqlite", "mysql", "mariadb")
 
-# Folders that need one database, and why. Elsewhere this holds for the tests that are rolled back:
-# what one transaction sees is Django's ORM and plain SQL, which MySQL judges most strictly. Locks,
-# crashes, plans, what two sessions see and what is raised stay on every database.
-FOLDERS = {
+# Folders and files that need one database, and why. Elsewhere this holds for the tests that are
+# rolled back: what one transaction sees is Django's ORM and plain SQL, which MySQL judges most
+# strictly. Locks, crashes, plans, what two sessions see and what is raised stay on every database.
+ONE_IS_ENOUGH = {
     "admin": ON_THE_IDLER_SERVER,  # pages over the same verbs, which have tests of their own
-    "celery_": ON_A_SERVER,  # tasks that call one function each
+    "celery_": ON_THE_IDLER_SERVER,  # tasks that call one function each
     "commands": ON_A_SERVER,  # words around the same verbs
     "docs": ON_ANY,  # what the pages say
     "demo": ON_ANY,  # brings a SQLite of its own
     "e2e": ON_ANY,  # so do the host projects
+    # Of Spark's, the source, the roll-ups and the trace read every database; long jobs read one.
+    "spark/test_archive.py": ON_THE_IDLER_SERVER,
+    "spark/test_reconcile.py": ON_THE_IDLER_SERVER,
+    "spark/test_flights.py": ON_A_SERVER,
+    "spark/test_process.py": ON_A_SERVER,
+    "spark/test_stream.py": ON_A_SERVER,
 }
 EVERYWHERE = {"plans", "concurrency", "guarantees"}
 
@@ -85,8 +91,9 @@ def preferred_databases(item: pytest.Item, marks: set[str]) -> tuple[str, ...]:
         return ()
     path = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
     folder = path.parts[0]
-    if folder in FOLDERS:
-        return FOLDERS[folder]
+    for place in (folder, str(path)):
+        if place in ONE_IS_ENOUGH:
+            return ONE_IS_ENOUGH[place]
     how = _use_of_the_database(item)
     if how == "none":
         return ON_ANY

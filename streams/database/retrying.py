@@ -73,8 +73,9 @@ def retrying(work: Callable[[*Ts], T], using: str, *args: *Ts, patience: float =
     """Do EMS's own ``work(*args)``, again after a deadlock, a lock wait or a lost connection.
 
     ``work`` must be safe to repeat after a commit whose reply was lost. Inside an open
-    transaction nothing is repeated: only its owner can. After ``patience`` seconds of failures
-    the last error is raised.
+    transaction nothing is repeated: it is the owner's. After ``patience`` seconds of failures
+    the last error is raised. What needs keywords is a lambda: a ``partial`` of a queryset's method
+    would be written to the log with the rows, read for it.
     """
     connection = connections[using]
     # A transaction is also open with autocommit off, but not before there is a connection.

@@ -53,7 +53,7 @@ def sequence(using: str, partitions: Iterable[int] | None = None) -> Pass:
     """
     total = Pass()
     if partitions is None:
-        partitions = retrying(lambda: _partitions(using), using)
+        partitions = retrying(_partitions, using, using)
     for partition_id in partitions:
         done = _sequence_or_leave(partition_id, using)
         total = Pass(
@@ -76,7 +76,7 @@ def _partitions(using: str) -> list[int]:
 def _sequence_or_leave(partition_id: int, using: str) -> Pass:
     """Sequence a partition; leave it if a row of its inbox is locked, so that others go on."""
     try:
-        return retrying(lambda: _sequence(partition_id, using), using, patience=LOCKED_SECONDS)
+        return retrying(_sequence, using, partition_id, using, patience=LOCKED_SECONDS)
     except OperationalError as error:
         if not held_by_others(error, using):
             raise

@@ -39,7 +39,7 @@ class RunningGroup:
         """Return the limits in force; None while the group is paused or its topic unreadable."""
         if time.monotonic() >= self._fresh_until:
             groups = ConsumerGroup.objects.using(self._using).select_related("topic")
-            group = retrying(lambda: groups.filter(pk=self.group.pk).first(), self._using)
+            group = retrying(groups.filter(pk=self.group.pk).first, self._using)
             readable = group and not group.paused and group.topic.readable
             # One assignment: other threads read it, and an intermediate None would make them wait.
             self._limits = self._in_force(group) if group and readable else None

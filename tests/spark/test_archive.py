@@ -19,7 +19,6 @@ from streams.models import Access, Message, Partition, Topic
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("clean_registry"),
-    pytest.mark.one_server,
 ]
 
 TODAY = datetime.now(UTC).date()

@@ -26,7 +26,6 @@ from streams.testing import advance, drain
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("clean_registry"),
-    pytest.mark.one_server,
 ]
 
 

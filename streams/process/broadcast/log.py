@@ -19,7 +19,7 @@ class Log:
 
     def partitions(self) -> list[Partition]:
         rows = Partition.objects.using(self.using).filter(topic=self.topic_id).order_by("number")
-        return retrying(lambda: list(rows), self.using)
+        return retrying(list, self.using, rows)
 
     def on_primary(self, row: Partition) -> Partition:
         """Return the partition as it is on the primary, wherever a proxy sends plain reads."""
@@ -35,7 +35,7 @@ class Log:
         """Return id and sequenced_at of the message just before ``offset``; None if it is gone."""
         messages = Message.objects.using(self.using).filter(partition=row.pk, offset=offset - 1)
         found = messages.values_list("pk", "sequenced_at")
-        return retrying(lambda: found.first(), self.using)
+        return retrying(found.first, self.using)
 
     def next_kept(self, row: Partition, offset: int) -> int:
         """Return the first offset from ``offset`` on with a message on the primary, or the end."""

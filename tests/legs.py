@@ -1,4 +1,4 @@
-"""Runs the suite on its databases, several at once, and reports it. Standard library only.
+"""Several runs of pytest beside each other. Standard library only.
 
 Each database is a leg: a pytest of its own; so is the quick part on another Django. Legs share
 nothing but the machine: every one has a database server and a Redis to itself, so that even the
@@ -22,10 +22,7 @@ from typing import Any
 from tests.servers import running, url_variable
 
 ROOT = Path(__file__).resolve().parent.parent
-DURATIONS = ROOT / "tests" / "durations.json"
-SLOWEST = 40
 LAST_WORD_SECONDS = 10
-WORTH_NOTING = 1.0  # seconds: what durations.json names one by one
 
 TESTS_FAILED = 1
 NO_TESTS_COLLECTED = 5
@@ -63,7 +60,8 @@ class Leg:
             counts = f"{tests:7} {failed:7} {self.report['skipped']:8}"
         return f"{self.name:10} {result:7} {counts} {self.seconds:8.0f}"
 
-    def start(self, report: Path, *more: str) -> None:
+    def start(self, report: Path, *more: str, terminal: bool = False) -> None:
+        """Start pytest; with ``terminal`` it has ours to itself, as --pdb needs it."""
         self._report = report
         self._started_at = time.monotonic()
         cache = f"cache_dir=.pytest_cache/{self.name}"
@@ -71,9 +69,9 @@ class Leg:
             [self.python, "-m", "pytest", "-o", cache, *more, *self.words],
             cwd=ROOT,
             env={**os.environ, **self.env, "PYTHONUNBUFFERED": "1", "EMS_TEST_REPORT": str(report)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdin=None if terminal else subprocess.DEVNULL,
+            stdout=None if terminal else subprocess.PIPE,
+            stderr=None if terminal else subprocess.STDOUT,
             text=True,
             errors="replace",
         )
@@ -102,8 +100,7 @@ class Leg:
         self.wait()
 
     def _print(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
+        with self._process.stdout or contextlib.nullcontext(()) as lines:
             for line in lines:
                 print(f"{self.name:10} | {line}", end="", flush=True)
 
@@ -116,7 +113,7 @@ def run_all(legs: list[Leg], *, at_a_time: int, again: bool) -> None:
             while waiting or under_way:
                 while waiting and len(under_way) < at_a_time:
                     leg = waiting.pop(0)
-                    leg.start(Path(folder) / leg.name)
+                    leg.start(Path(folder) / leg.name, terminal=len(legs) == 1)
                     under_way.append(leg)
                 time.sleep(0.1)
                 for leg in [leg for leg in under_way if leg.has_ended()]:
@@ -153,46 +150,3 @@ def own_redis(legs: list[Leg]) -> Iterator[None]:
             servers = stack.enter_context(running(["redis"]))
             leg.env |= {url_variable("redis"): servers["redis"].url}
         yield
-
-
-def summary(legs: list[Leg]) -> Iterator[str]:
-    """Yield the last lines of a run: what was slow, on what it ran, and how it ended."""
-    took = sorted(
-        ((seconds, leg.name, name) for leg in legs for name, seconds in _seconds(leg).items()),
-        reverse=True,
-    )
-    yield f"\nthe {SLOWEST} slowest, in seconds:"
-    for seconds, leg_name, name in took[:SLOWEST]:
-        yield f"{seconds:7.1f}  {leg_name:10} {name}"
-    yield ""
-    for leg in legs:
-        on = leg.report.get("on", {})
-        yield f"{leg.name:10} on " + ", ".join(f"{name} {version}" for name, version in on.items())
-    yield "\nleg        result    tests  failed  skipped  seconds"
-    yield from map(str, legs)
-
-
-def keep(legs: list[Leg], path: Path) -> None:
-    """Write how many seconds each folder and each slow test took, on each database."""
-    path.write_text(json.dumps({leg.name: _kept(leg) for leg in legs}, indent=1) + "\n")
-
-
-def _kept(leg: Leg) -> dict[str, Any]:
-    seconds = _seconds(leg)
-    folders: dict[str, float] = {}
-    for name, took in seconds.items():
-        folder = str(Path(name.partition("::")[0]).parent)
-        folders[folder] = folders.get(folder, 0) + took
-    slow = {name: took for name, took in seconds.items() if took >= WORTH_NOTING}
-    return {
-        "on": leg.report.get("on", {}),
-        "tests": len(seconds),
-        "seconds": round(leg.seconds),
-        "folders": {name: round(folders[name], 1) for name in sorted(folders)},
-        "slow": {name: round(slow[name], 1) for name in sorted(slow)},
-    }
-
-
-def _seconds(leg: Leg) -> dict[str, float]:
-    found: dict[str, float] = leg.report.get("seconds", {})
-    return found
