@@ -55,14 +55,14 @@ def options_of(using: str) -> str:
     default = given.get("read_default_file")
     return (
         _section("ems", {"vendor": "mysql", **_of_the_project()})
-        # Before what is named here, which wins.
+        # Included before the client's own section, whose values are stronger.
         + (f"!include {Path(default).resolve()}\n" if default else "")
         + _section("client", quoted)
     )
 
 
 def _of_the_project() -> dict[str, Any]:
-    """What the setting EMS says that a job needs."""
+    """Return what a job needs of the setting EMS."""
     return {"archive": _archive(), "partitioner": settings().PARTITIONER}
 
 

@@ -108,7 +108,7 @@ def conclude(legs: list[Leg], missing: list[str], *, second_try_counts: bool) ->
 
 
 def djangos() -> tuple[list[Leg], list[str]]:
-    """A leg for each version of Django that can be had, and why the others cannot."""
+    """Return a leg for each available version of Django, and why the others are unavailable."""
     legs: list[Leg] = []
     missing: list[str] = []
     for version in environments.DJANGOS:

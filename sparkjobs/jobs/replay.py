@@ -44,7 +44,7 @@ DELETE_ROWS = 10_000
 
 @dataclass(frozen=True)
 class Placement:
-    """Which partition of ``topic`` a message goes to: the one that live messages like it go to.
+    """Chooses the partition of ``topic`` for a message, as a send of such a message would.
 
     ``path`` is the project's own partitioner, ``EMS["PARTITIONER"]``, or "".
     """
@@ -145,7 +145,10 @@ def replay(
 
 
 def stage(messages: DataFrame, config: Config, mark: str, placement: Placement) -> int:
-    """Gather the messages in the staging table, each once, however often a task runs."""
+    """Collect the messages in the staging table, each once, however often a task runs.
+
+    Returns how many there are.
+    """
     staging = partial(stage_batches, config=config, mark=mark, placement=placement)
     messages.mapInArrow(staging, "rows long").write.format("noop").mode("overwrite").save()
     with connected(config) as connection:

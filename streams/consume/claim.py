@@ -54,7 +54,7 @@ class Claimer:
             return None
         held = self._retries().filter(delivery=delivery.pk, offset=delivery.first_offset)
         rows = retrying(list, self.using, held)
-        if not rows:  # this process was frozen meanwhile, and a sweep has taken it
+        if not rows:  # this process was frozen meanwhile, and a sweep has expired its delivery
             raise LeaseLost
         return delivery, rows[0]
 

@@ -34,7 +34,7 @@ def write_skipped(
 
     ``told``: more of its columns, such as who has skipped them.
     """
-    group_id, partition_id = place  # ids: with objects the project's routers would be asked
+    group_id, partition_id = place  # an id: with an object Django would ask the project's routers
     Delivery.objects.using(using).create(
         group_id=group_id,
         partition_id=partition_id,

@@ -21,11 +21,11 @@ class CursorQuerySet(models.QuerySet["Cursor"]):
         return self.filter(next_offset__lt=F("partition__next_offset"))
 
     def ended(self) -> CursorQuerySet:
-        """Replays that have given out all, and, of ordered groups, hold nothing."""
+        """Return the replays that have given out all, and, in ordered groups, hold no delivery."""
         return self.filter(ENDED, replay__gt=0)
 
     def unended(self) -> CursorQuerySet:
-        """The replays that have not ended."""
+        """Return the replays that have not ended."""
         return self.filter(~ENDED, replay__gt=0)
 
 
@@ -95,11 +95,11 @@ class Cursor(models.Model):
 
     @property
     def kind(self) -> Kind:
-        """The kind of what it gives out."""
+        """Return the kind of the deliveries that it gives out."""
         return Kind.REPLAY if self.replay else Kind.NEW
 
     def limited(self, offset: int) -> int:
-        """How far it goes on its way to ``offset``: a replay to its end."""
+        """Return ``offset``, or the end of a replay if that is lower."""
         return offset if self.stop_offset is None else min(offset, self.stop_offset)
 
     def return_to(

@@ -74,11 +74,11 @@ def to_db(value: datetime) -> str:
 
 
 class LooseForeignKey(models.ForeignKey[_ST, _GT]):
-    """A reference by number alone, as the hot tables have them: no constraint and no index.
+    """Refers to a row by its number alone, without constraint and index, for the hot tables.
 
     With a constraint each INSERT would lock the row that it names, and wait for the sequencer that
-    holds a partition; and the indexes of these tables are made for their statements. Nothing leads
-    back unless it is named, and migrations have it as a ForeignKey.
+    holds a partition; and the indexes of these tables are made for their statements. There is no
+    reverse relation unless it is named, and migrations have it as a ForeignKey.
     """
 
     def __init__(self, to: Any, on_delete: Any = models.DO_NOTHING, **options: Any) -> None:

@@ -37,7 +37,8 @@ def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows:
         (dead_letters, of_group),
         (retries, of_group),
     ):
-        # In the order of the group's index: by key, each batch would step over other groups.
+        # In the order of the group's index: in the order of the key, each batch would read rows of
+        # other groups.
         for count in delete_all(rows.order_by(), using, condition):
             deleted += count
             say(deleted)

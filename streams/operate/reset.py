@@ -253,7 +253,8 @@ class Reset:
             retries.schedule(cursor.group_id, cursor.partition_id, rows)
             move = replace(move, restored=_messages(rows))
         cover_skipped(cursor, move.position, move.target, at, using)
-        # From the target on all is owed to the group, and will be covered.
+        # All offsets from the target on will be delivered to the group and covered, so these may
+        # not be above it.
         changes: dict[str, Any] = {
             name: Least(F(name), move.target) for name in ("start_offset", "log_offset")
         }

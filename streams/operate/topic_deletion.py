@@ -43,7 +43,7 @@ from streams.models import (
 from streams.operate.group_deletion import delete_group
 from streams.retain.purge import Purge
 
-# After so long a closed topic has every message that will ever come.
+# Seconds after which a closed topic has every message that will ever come.
 SETTLED_SECONDS = FRESH_SECONDS + SURE_SECONDS + 1
 # Error numbers of NOWAIT at a locked row: of MySQL, of MariaDB.
 LOCKED = {3572, 1205}

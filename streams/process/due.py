@@ -37,7 +37,10 @@ class Places:
 
 
 def partitions(using: str) -> list[tuple[int, int]]:
-    """All partitions, as (topic, id): a consumer sequences also what is for others."""
+    """Return all partitions, as (topic id, partition id).
+
+    A consumer process also sequences messages that only groups of other processes read.
+    """
     rows = retrying(fetch, using, using, sequence_sql.PARTITIONS)
     return [(topic_id, id_) for id_, topic_id in rows]
 

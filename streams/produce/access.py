@@ -39,7 +39,7 @@ def all_writable(messages: Iterable[Outgoing], alias: str) -> dict[str, TopicInf
             with suppress(UnknownTopic):
                 found[message.topic] = writable(message.topic, alias, create=False)
         info = found[message.topic]
-        if message.partition is not None:  # nothing else can be wrong, and a turn be taken for it
+        if message.partition is not None:  # check the number, before a topic is created for it
             wanted(info.partitions if info else NEW_TOPIC, message.partition)
     return {topic: info or writable(topic, alias) for topic, info in found.items()}
 

@@ -51,7 +51,7 @@ def choose(
 
 
 def wanted(partitions: tuple[tuple[int, int], ...], number: Any) -> tuple[int, int]:
-    """The partition of this number; raises UnknownPartition."""
+    """Return (id, number) of the partition ``number``; raises UnknownPartition."""
     if not isinstance(number, int) or isinstance(number, bool):
         raise UnknownPartition(_("partition must be a number, not %r.") % (number,))
     if not 0 <= number < len(partitions):
@@ -65,7 +65,7 @@ def wanted(partitions: tuple[tuple[int, int], ...], number: Any) -> tuple[int, i
 def _partitioned(
     path: str, topic: str, key: str | None, headers: Mapping[str, str], count: int
 ) -> int:
-    """What the project's partitioner says; raises InvalidMessage."""
+    """Return the number that the project's partitioner gives; raises InvalidMessage."""
     partitioner = load(path, "PARTITIONER")
     try:
         number = partitioner(topic, key, headers, count)

@@ -31,7 +31,7 @@ from streams.models import (
 )
 from streams.retain.purge_floor import finished_below
 
-# A sender that has seen an expired key may be about to take it.
+# A key is kept this long after its window: a sender that has seen its row may be about to lock it.
 KEY_GRACE = timedelta(hours=1)
 
 
@@ -72,7 +72,7 @@ def _batches(rows: QuerySet[Any], order: str, using: str) -> Iterator[int]:
         with own_transaction(using):
             these = rows.model._default_manager.using(using).filter(pk__in=ids)
             locked = list(these.select_for_update(skip_locked=True).values_list("pk", flat=True))
-            # Looked at again under the lock: a letter may have been redriven meanwhile.
+            # Checked again under the lock: a letter may have been redriven meanwhile.
             still = list(rows.filter(pk__in=locked).values_list("pk", flat=True))
             return delete_rows(rows.model, still, using)
 

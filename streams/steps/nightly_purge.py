@@ -40,7 +40,7 @@ def purge_if_due(using: str, seconds: float) -> bool:
     if not retrying(Step.objects.using(using).win, using, PURGE_SLICE, lease):
         return False
     try:
-        # Whoever had the slice before may have finished meanwhile.
+        # The process that had the slice before may have finished meanwhile.
         return retrying(_purge_is_due, using, using) and _purge_slice(using, seconds)
     finally:
         with suppress(Error):  # without the delete, the row is free after the lease

@@ -54,6 +54,6 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
 
 
 def step_retries_if_due(using: str) -> int:
-    """Run it unless somebody has in the last RETRIES_EVERY."""
+    """Run the step, unless any process has in the last RETRIES_EVERY; return the dead letters."""
     won = retrying(Step.objects.using(using).win, using, RETRIES, RETRIES_EVERY)
     return step_retries(using) if won else 0

@@ -86,7 +86,7 @@ def sweep(using: str) -> int:
 
 
 def _expire(delivery: Delivery, using: str) -> Settlement | None:
-    """Expire one; None if it has ended, or if somebody holds what that would write."""
+    """Expire one delivery; return None if it has ended, or if its rows are locked."""
     max_retries = known_max_retries(delivery.group, using)
     delay = delay_after_expiry(delivery.group, delivery.attempt)
     try:

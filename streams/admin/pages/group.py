@@ -64,7 +64,7 @@ def with_lag(groups: Any) -> list[Any]:
 
 
 class GroupForm(StreamsForm):
-    """What may be overridden for a group."""
+    """Validates what may be overridden for a group."""
 
     def clean_retry_policy(self) -> str:
         text: str = self.cleaned_data["retry_policy"].strip()

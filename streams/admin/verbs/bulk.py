@@ -37,7 +37,7 @@ class Bulk:
     typed: bool = False  # the number must be typed in: it cannot be undone
 
     def respond(self, admin: Any, request: HttpRequest, matching: QuerySet[Any]) -> HttpResponse:
-        """The preview, a step of the work, or the way back to the list."""
+        """Return the preview, the progress after a step of the work, or a redirect to the list."""
         if OFFER not in request.POST:
             return self._preview(admin, request, matching)
         plan = Plan.accepted(request, self.name)
@@ -138,7 +138,7 @@ class Bulk:
                 "verb": self.name,
                 "plan": plan,
                 "offer": plan.offer(request, self.name),
-                # Django asks for a selection, also when it is not used: the plan knows its rows.
+                # Django requires a selection, also when the plan has its own rows.
                 "selected": plan.ids[0] if plan.ids else 0,
                 "media": admin.media,
                 **context,

@@ -36,7 +36,7 @@ class Plan:
 
     @classmethod
     def accepted(cls, request: HttpRequest, verb: str) -> Plan | None:
-        """The plan that was offered; None if it is not this user's, for this verb and this list."""
+        """Return the plan that was offered; None if its user, verb or list is another one."""
         values = accepted(request, verb, request.get_full_path())
         return None if values is None else cls(**values)
 

@@ -18,7 +18,7 @@ from streams.errors import StreamsError
 from streams.models import Topic
 from streams.operate import topic_deletion, topics
 
-# Deleting more than so many rows takes longer than a web request should.
+# In rows: to delete more takes longer than a web request should.
 DELETE_AT_MOST = 20_000
 
 
@@ -133,7 +133,7 @@ def _contents(work: topic_deletion.TopicDeletion) -> dict[str, int]:
 
 
 def _since(request: HttpRequest, topic: Topic) -> float | None:
-    """When this user was shown the preview of this topic, which was retired by then."""
+    """Return when this user was shown the preview of this topic, which was retired by then."""
     at: float | None = accepted(request, "remove", topic.pk)
     return at
 

@@ -26,10 +26,10 @@ from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQue
 
 @dataclass
 class Settlement:
-    """What followed from the failures that were settled."""
+    """Holds what followed from the failures that were settled."""
 
     judged: Sequence[Judged]
-    gone: set[int] = field(default_factory=set)  # offsets that nothing was left of to bury
+    gone: set[int] = field(default_factory=set)  # offsets whose messages have been purged
 
     @property
     def dead(self) -> list[Judged]:
@@ -47,7 +47,7 @@ def settle(
     passed: int = 0,
     running: timedelta = timedelta(0),
 ) -> Settlement:
-    """Record the outcome of all offsets below ``progress``; past the last one, it ends.
+    """Record the outcome of all offsets below ``progress``; past the last one, the delivery ends.
 
     ``running`` is how long ago the first handler call began. Progress passes a failed offset
     only in the transaction that writes its retry or dead row, so a crash between two
@@ -166,13 +166,14 @@ def write_failures(
 ) -> set[int]:
     """Write the rows of the failed offsets, and end the retry row of a successful one.
 
-    ``cursor`` is that of an ordered group: it goes on, or back to the failed offset. Returns the
-    offsets that could not be buried: their messages have been purged meanwhile.
+    ``cursor`` is that of an ordered group: it moves on, or back to the failed offset. Returns the
+    offsets that could not become dead letters: their messages have been purged meanwhile.
     """
     verdicts = [one.verdict for one in judged if one.verdict]
     gone = {verdict.offset for verdict in verdicts if not _bury(delivery, verdict)}
     if verdicts:
-        # A body that has been purged meanwhile leaves nothing to keep: it is counted.
+        # Without its body, purged meanwhile, a message cannot become a dead letter: it counts
+        # as missing.
         Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
             dead=F("dead") + len(verdicts) - len(gone), missing=F("missing") + len(gone)
         )

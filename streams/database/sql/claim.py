@@ -19,10 +19,10 @@ from streams.database.sql.dialect import (
 # Of a cursor and its partition: there is something that it has not given out; a replay has a stop.
 _BEHIND = "c.`next_offset` < {least}(p.`next_offset`, COALESCE(c.`stop_offset`, p.`next_offset`))"
 
-# The cursors of a group that are behind, with what each needs to be claimed: its own and those of
-# replays, which have a stop. A cursor of an ordered group is left while a delivery of it is open,
-# or its next message waits for its time. Plain: it waits for nobody. Index: ems_cursor_place by
-# group, then the partition by its key.
+# Reads the cursors of a group that are behind, and what a claim needs of each: its own cursors and
+# those of replays, which have a stop. A cursor of an ordered group is left out while a delivery of
+# it is open, or its next message waits for its due time. A plain read: it waits for no lock. Index:
+# ems_cursor_place by group, then the partition by its key.
 CURSORS_BEHIND = for_each_vendor(
     "SELECT c.`id`, c.`partition_id`, p.`number`, p.`next_offset`"  # noqa: S608
     " FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
