@@ -1,4 +1,4 @@
-"""The step that wakes groups for due retries, and gives up on those without an attempt left."""
+"""Runs the step that wakes groups for due retries, and gives up on those without attempts left."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from streams.models.step import RETRIES
 from streams.wakeup import announce
 
 RETRIES_EVERY = timedelta(seconds=1)
-# Retries of a group that one run gives up on; what is left is for the next.
+# The most retries of a group that one run gives up on; the next run goes on.
 BATCH = 500
 
 
 def step_retries(using: str) -> int:
-    """Wake the consumers for retries that are due; bury those that have no attempt left.
+    """Wake the consumers for due retries; turn those without attempts left into dead letters.
 
-    Returns the number of dead letters written.
+    Returns the number of dead letters.
     """
     every = ConsumerGroup.objects.using(using).select_related("topic")
     groups = {group.pk: group for group in retrying(list, using, every)}
@@ -55,6 +55,6 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
 
 
 def step_retries_if_due(using: str) -> int:
-    """Run it unless somebody has in the last RETRIES_EVERY."""
+    """Run the step, unless any process has in the last RETRIES_EVERY; return the dead letters."""
     won = retrying(Step.objects.using(using).win, using, RETRIES, RETRIES_EVERY)
     return step_retries(using) if won else 0

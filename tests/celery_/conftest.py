@@ -32,7 +32,7 @@ configured().start(["beat", "-l", "INFO", "--pidfile=", *sys.argv[1:]])
 
 @pytest.fixture
 def redis_keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The prefix of Celery's keys in this test; they are deleted afterwards."""
+    """Return the prefix of Celery's keys in this test, and delete them afterwards."""
     from redis import Redis
 
     prefix = f"ems-test-{uuid4().hex[:8]}-"

@@ -203,7 +203,7 @@ def test_a_state_dir_that_cannot_be_used_is_said_before_anything_is_consumed(
     send_prices(3)
     child = client("--drain")
     assert child.wait() == 1
-    assert "EMS['STATE_DIR'] is not to be used" in child.text()
+    assert "EMS['STATE_DIR'] cannot be used" in child.text()
     assert read() == []
     assert not Consumer.objects.exists()
 

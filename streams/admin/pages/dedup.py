@@ -1,4 +1,4 @@
-"""The page of the dedup keys that are in force."""
+"""Defines the page of the dedup keys that are in force."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streams.models import DedupKey
 
 @admin.register(DedupKey)
 class DedupKeyAdmin(ReadOnly, LargeAdmin):
-    """Which message holds which key, by its hash: the key itself is not kept."""
+    """Shows which message holds which key, by its hash: the key itself is not stored."""
 
     list_display = ("id", linked("topic", _("topic")), "message_id", at("expires_at", _("expires")))
     related = ("topic",)

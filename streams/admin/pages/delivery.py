@@ -1,4 +1,4 @@
-"""The page of the deliveries: what was claimed, by whom, and how it ended."""
+"""Defines the page of the deliveries: what was claimed, by whom, and how it ended."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DeliveryKind(FixedFilter):
 
 
 def outcome(row: Delivery) -> str:
-    """What has become of its offsets."""
+    """Return what became of the offsets of the delivery, as a text."""
     if row.state == State.START:
         return _t("open")
     count = row.last_offset - row.first_offset + 1
@@ -88,7 +88,7 @@ class DeliveryAdmin(ReadOnly, LargeAdmin):
             return Reading()
         if search.is_text or kind or (state and state != State.START):
             return Reading(is_bounded=True, always=search.id_match)
-        # The open ones are few, and have an index; a group's are in the order of its log.
+        # Open deliveries are few, and have an index; those of a group are in the order of its log.
         if group and not state:
             return Reading(("-partition_id", "-first_offset", "-id"))
         return Reading()

@@ -1,4 +1,4 @@
-"""The page of the retries: what waits for its next attempt, and until when."""
+"""Defines the page of the retries: what waits for its next attempt, and until when."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
             return Reading(is_bounded=not search.place, always=search.id_match)
         group, state = request.GET.get("group"), request.GET.get("state")
         if group:
-            # In the order of the index (group, delivery, due_at): the waiting ones, next due first.
+            # In the order of the index (group, delivery, due_at): waiting ones, next due first.
             return Reading(("delivery_id", "due_at", "id"))
         return Reading(is_bounded=bool(state))
 

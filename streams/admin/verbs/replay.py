@@ -1,4 +1,4 @@
-"""The page of a group's replays: how far they are, cancel one, begin another."""
+"""Shows the page of a group's replays: how far they are, cancel one, begin another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page that resets a group: where to, what that would do, and then does it."""
+"""Shows the page that resets a group: it asks where to, previews the reset, and does it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _targets(moves: list[Move]) -> list[list[int]]:
 
 
 def _exactly(targets: dict[int, int]) -> Goal:
-    """To what was shown; a partition that is new since stays where it is."""
+    """Return the goal that the page has shown; in a partition added since, the group stays."""
     return lambda cursor, position: targets.get(cursor.partition.number, position)
 
 

@@ -1,4 +1,4 @@
-"""What can be done with a topic beside editing it: each on a page of its own, and logged."""
+"""Grows, retires and deletes topics, each on its own page, and records it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from streams.errors import StreamsError
 from streams.models import Topic
 from streams.operate import topic_deletion, topics
 
-# Deleting more than so many rows takes longer than a web request should.
+# In rows: to delete more takes longer than a web request should.
 DELETE_AT_MOST = 20_000
 
 
 def grow(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
-    """Asks for the number of partitions, then adds them."""
+    """Ask for the number of partitions, then add them."""
     now = topic.partitions.using(database()).count()
     shown = {
         "title": _("Add partitions"),
@@ -67,10 +67,10 @@ def retire(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
 
 
 def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
-    """Shows what would be deleted; then, with its name typed in, deletes it.
+    """Show what would be deleted; when its name is typed in, delete the topic.
 
-    Between the two passes the time in which sends may still be under way: the page says since when
-    the topic has been retired.
+    SETTLED_SECONDS must be between both requests, since sends may still be under way. The page
+    has, signed, the time at which the retired topic was shown.
     """
     work = topic_deletion.TopicDeletion(topic, database())
     try:
@@ -129,7 +129,7 @@ def _contents(work: topic_deletion.TopicDeletion) -> dict[str, int]:
 
 
 def _since(request: HttpRequest, topic: Topic) -> float | None:
-    """When this user was shown the preview of this topic, which was retired by then."""
+    """Return when this user was shown the preview of this topic, which was retired by then."""
     at: float | None = accepted(request, "remove", topic.pk)
     return at
 
