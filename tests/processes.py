@@ -151,7 +151,7 @@ def wait_for(
     what: str | Callable[[], object] = "",
     timeout: float = PATIENCE_SECONDS,
 ) -> T:
-    """Wait until ``condition`` is true, which other threads and processes make so; return its value.
+    """Wait until other threads or processes make ``condition`` true; return its value.
 
     When it does not come true within ``timeout`` seconds, the error names ``what``, a text or a
     function that gives one.
