@@ -1,3 +1,5 @@
+"""The Django app of the monitoring."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -7,7 +9,7 @@ from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 if TYPE_CHECKING:
-    from streams.doctor import Diagnosis
+    from streams.observe.diagnoses import Diagnosis
 
 
 class MonitoringConfig(AppConfig):

@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 
 from monitoring import java
 from monitoring.models import Run, RunState
-from streams.doctor import OK, WARNING, Diagnosis
 from streams.models import UtcNow
+from streams.observe.diagnoses import OK, WARNING, Diagnosis
 
 # A roll-up is due each minute.
 SILENT = timedelta(minutes=15)
@@ -35,7 +35,7 @@ def _last_run(using: str) -> Diagnosis:
     last = runs.filter(state=RunState.DONE).annotate(now=UtcNow()).order_by("-id")
     times = last.values_list("now", "finished_at").first()
     if times is None:
-        return Diagnosis(OK, "rollups", _("There are none: see docs/spark.md."))
+        return Diagnosis(OK, "rollups", _("There are none: see docs/guides/spark.md."))
     since = times[0] - times[1]
     if since <= SILENT:
         return Diagnosis(OK, "rollups", _("ran %d s ago") % since.total_seconds())

@@ -13,7 +13,7 @@ from django.db.models.functions import Cast
 from django.utils.translation import gettext as _
 
 from monitoring.models import Backlog, ErrorClass, Latency, Leg, Run, RunState, Traffic
-from streams import sql
+from streams.database.sql.dialect import NOW, fetch
 from streams.models import ConsumerGroup
 
 MINUTES = (15, 60, 24 * 60)
@@ -47,7 +47,7 @@ def sections(using: str) -> Iterator[Section]:
 
 def clock(using: str) -> datetime:
     """The database's."""
-    ((now,),) = sql.fetch(using, f"SELECT {sql.NOW[connections[using].vendor]}")
+    ((now,),) = fetch(using, f"SELECT {NOW[connections[using].vendor]}")
     if isinstance(now, str):  # SQLite
         now = datetime.fromisoformat(now)
     return now.replace(tzinfo=UTC)  # type: ignore[no-any-return]

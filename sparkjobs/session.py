@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sparkjobs.source import EmsSource
+from sparkjobs.source.datasource import EmsSource
 
 MASTER = "EMS_SPARK_MASTER"
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streams.api import Outgoing, ReceivedMessage, SendResult
-    from streams.cancellation import cancel
+    from streams.consume.registry import consumer
     from streams.errors import Reject, Retry, SendOutcomeUnknown, StreamsError
-    from streams.producer import asend, send, send_many
-    from streams.registry import consumer
+    from streams.produce.cancel import cancel
+    from streams.produce.send import asend, send, send_many
 
 _HOME = {
     "Outgoing": "streams.api",
@@ -22,11 +22,11 @@ _HOME = {
     "SendOutcomeUnknown": "streams.errors",
     "SendResult": "streams.api",
     "StreamsError": "streams.errors",
-    "asend": "streams.producer",
-    "cancel": "streams.cancellation",
-    "consumer": "streams.registry",
-    "send": "streams.producer",
-    "send_many": "streams.producer",
+    "asend": "streams.produce.send",
+    "cancel": "streams.produce.cancel",
+    "consumer": "streams.consume.registry",
+    "send": "streams.produce.send",
+    "send_many": "streams.produce.send",
 }
 
 __all__ = [

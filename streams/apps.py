@@ -1,3 +1,5 @@
+"""The Django app of the streams: its label, its checks, and the caches that a flush empties."""
+
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
@@ -11,12 +13,9 @@ class StreamsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from streams import (
-            checks,  # noqa: F401 - registers the system checks
-            conf,
-            topics,
-        )
+        from streams import runtime_settings
+        from streams.log import topics
 
         # A flush (TransactionTestCase) deletes the rows that these caches remember.
-        post_migrate.connect(conf.forget, sender=self)
+        post_migrate.connect(runtime_settings.forget, sender=self)
         post_migrate.connect(topics.forget, sender=self)

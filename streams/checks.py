@@ -1,7 +1,7 @@
 """System checks: what would make EMS misbehave, said before it does.
 
 ``manage.py check --database default`` runs them all; without ``--database`` those that need no
-connection. docs/operations.md says what each means and what to do.
+connection. docs/reference/checks.md says what each means and what to do.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A
 from django.db import connections, router
 from django.utils.translation import gettext as _
 
-from streams.conf import DEFAULTS, settings, system
+from streams.conf import DEFAULTS, settings
+from streams.consume.registry import autodiscover, registrations
 from streams.errors import StreamsError
 from streams.models import Mode, Topic
-from streams.registry import autodiscover, registrations
-from streams.server import Server, missing_tables
+from streams.observe.mysql_server import Server, missing_tables
+from streams.runtime_settings import system
 
 MARIADB_AT_LEAST, MYSQL_AT_LEAST = (10, 6), (8, 0, 11)
 VENDORS = ("mysql", "sqlite")
@@ -38,7 +39,7 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         settings()
         autodiscover()
     except (StreamsError, TypeError) as error:
-        hint = _("See docs/settings.md, and the consumers.py of your apps.")
+        hint = _("See docs/reference/settings.md, and the consumers.py of your apps.")
         return [Error(str(error), hint=hint, id="ems.E001")]
     return [
         *_alias(settings().DATABASE),

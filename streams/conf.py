@@ -7,8 +7,6 @@ SystemConfig that overrides a default below, so that it can be changed while all
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -35,6 +33,10 @@ SURE_SECONDS = 5.0
 # A client renews its lease every 5 s and is dead after 15 s without (design §3).
 RENEW_SECONDS = 5.0
 LEASE_SECONDS = 15.0
+
+# Connections of a consumer process beside those of its workers: the supervisor's, the poller's,
+# the heartbeat's and the maintenance's.
+KEEPER_CONNECTIONS = 4
 
 # Bodies of one claim, in bytes: what a worker thread holds in memory at most, save that one
 # message is always handed over however large it is.
@@ -123,27 +125,3 @@ setting_changed.connect(_reload)
 def database(using: str | None = None) -> str:
     """The alias to work on: the given one, or ``EMS["DATABASE"]``."""
     return using or settings().DATABASE
-
-
-_cache: dict[str, tuple[float, dict[str, Any]]] = {}
-
-
-def system(name: str, using: str) -> Any:
-    """The run-time setting ``name`` on ``using``, at most FRESH_SECONDS old."""
-    expires, values = _cache.get(using, (0.0, DEFAULTS))
-    if time.monotonic() >= expires:
-        from streams.models import SystemConfig
-        from streams.transactions import in_test_case
-
-        values = DEFAULTS | SystemConfig.objects.using(using).overrides()
-        if not in_test_case(using):
-            _cache[using] = (time.monotonic() + FRESH_SECONDS, values)
-    return values[name]
-
-
-def forget(**kwargs: Any) -> None:
-    """Drop what was read from SystemConfig."""
-    _cache.clear()
-
-
-os.register_at_fork(after_in_child=forget)

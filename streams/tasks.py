@@ -4,35 +4,38 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from streams import maintenance
 from streams.conf import database
-from streams.registry import autodiscover
+from streams.consume.registry import autodiscover
+from streams.database.transactions import committing
 from streams.schedule import EVERY
-from streams.transactions import committing
+from streams.steps.nightly_purge import purge_if_due
+from streams.steps.retries import step_retries_if_due
+from streams.steps.sequence import sequence_all
+from streams.steps.sweep import sweep_if_due
 
 
 @shared_task(name="ems.sequence", ignore_result=True, expires=EVERY["sequence"])
 def sequence(using: str | None = None) -> None:
     with committing(database(using)) as alias:
-        maintenance.sequence_all(alias)
+        sequence_all(alias)
 
 
 @shared_task(name="ems.sweep", ignore_result=True, expires=EVERY["sweep"])
 def sweep(using: str | None = None) -> None:
     autodiscover()  # the decorators say how many retries a group has
     with committing(database(using)) as alias:
-        maintenance.sweep_if_due(alias)
+        sweep_if_due(alias)
 
 
 @shared_task(name="ems.retries", ignore_result=True, expires=EVERY["retries"])
 def retries(using: str | None = None) -> None:
     autodiscover()
     with committing(database(using)) as alias:
-        maintenance.step_retries_if_due(alias)
+        step_retries_if_due(alias)
 
 
 @shared_task(name="ems.purge", ignore_result=True, expires=EVERY["purge"])
 def purge(using: str | None = None) -> None:
     with committing(database(using)) as alias:
         # Due once a night: each task of a minute does what it can in that time.
-        maintenance.purge_if_due(alias, seconds=EVERY["purge"] - 10)
+        purge_if_due(alias, seconds=EVERY["purge"] - 10)

@@ -21,8 +21,13 @@ from django.db.models import F
 
 from streams import body as bodies
 from streams.api import Outgoing
-from streams.claims import Claimer
 from streams.conf import database
+from streams.consume.claim import Claimer
+from streams.consume.handling import Handling, Outcome
+from streams.consume.limits import Limits, limits
+from streams.consume.registry import Registration, autodiscover, registrations
+from streams.consume.subscription import subscribe
+from streams.log.sequencer import sequence
 from streams.models import (
     IMMEDIATE,
     Consumer,
@@ -31,15 +36,12 @@ from streams.models import (
     Delivery,
     Message,
     Mode,
+    Partition,
     RetryMessage,
 )
-from streams.registry import Registration, autodiscover, registrations
-from streams.runtime.broadcast.handling import BroadcastHandling
-from streams.runtime.broadcast.reader import Reader
-from streams.runtime.broadcast.rows import RowPositions
-from streams.runtime.handling import Handling, Outcome
-from streams.sequencer import sequence
-from streams.subscriptions import Limits, limits, subscribe
+from streams.process.broadcast.handling import BroadcastHandling
+from streams.process.broadcast.position import Position, Positions
+from streams.process.broadcast.reader import Reader
 
 
 @dataclass
@@ -144,9 +146,35 @@ def _broadcast(
 ) -> Iterator[Outcome]:
     reader = Reader(group, registration.topic, RowPositions(group, alias), alias)
     reader.begin()
-    while delivery := reader.take(current.batch):
-        outcome = BroadcastHandling(delivery, registration, current, reader).run()
-        if delivery.progress > delivery.first_offset:
+    while stretch := reader.take(current.batch):
+        outcome = BroadcastHandling(stretch, registration, current, reader).run()
+        if stretch.progress > stretch.first_offset:
             yield outcome
     if reader.missed:
         yield Outcome(missing=reader.missed)
+
+
+class RowPositions(Positions):
+    """Those of the one client that ``streams.testing`` plays.
+
+    It has listened since before the test, so all that the test sends is for it, whatever the
+    group's ``start`` is. In production a broadcast group has no cursors.
+    """
+
+    def __init__(self, group: ConsumerGroup, using: str) -> None:
+        self._group = group
+        self._cursors = Cursor.objects.using(using).filter(group=group.pk, replay=0)
+        self._partitions = Partition.objects.using(using).filter(topic=group.topic_id)
+        rows = self._cursors.values_list("partition__number", "next_offset")
+        super().__init__({number: Position(offset) for number, offset in rows})
+
+    def save(self) -> None:
+        for id_, number in self._partitions.values_list("pk", "number"):
+            if position := self.known.get(number):
+                self._cursors.update_or_create(
+                    group_id=self._group.pk,
+                    partition_id=id_,
+                    replay=0,
+                    # No delivery covers what is before it: for the audit it has just begun.
+                    defaults={"next_offset": position.offset, "start_offset": position.offset},
+                )

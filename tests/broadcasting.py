@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from streams.conf import settings
-from streams.registry import registrations
-from streams.runtime.broadcast.feed import BroadcastFeed
-from streams.runtime.broadcast.file import DEFAULT_NAME
-from streams.runtime.broadcast.worker import BroadcastWorker
-from streams.runtime.client import Client
-from streams.runtime.database import IdleLimit
-from streams.runtime.gate import Gate
-from streams.runtime.heartbeat import Heartbeat
-from streams.runtime.lifecycle import Lifecycle
-from streams.runtime.poller import Poller
-from streams.runtime.worker import Held
-from streams.sequencer import sequence
+from streams.consume.registry import registrations
+from streams.log.sequencer import sequence
+from streams.process.broadcast.file import DEFAULT_NAME
+from streams.process.broadcast.running_group import RunningBroadcastGroup
+from streams.process.broadcast.worker import BroadcastWorker
+from streams.process.heartbeat import Heartbeat
+from streams.process.poller import Poller
+from streams.process.shared.client import Client
+from streams.process.shared.connections import IdleLimit
+from streams.process.shared.gate import Gate
+from streams.process.shared.in_flight import InFlight
+from streams.process.shared.stopping import Stopping
 from tests.consuming import NONE
 
 
@@ -30,10 +30,10 @@ class BroadcastProcess:
     ) -> None:
         (registration,) = registrations(groups=(group,))
         self.using = using
-        self.lifecycle = Lifecycle()
-        self.held = Held()
+        self.lifecycle = Stopping()
+        self.held = InFlight()
         self.gate = Gate()
-        self.feed = BroadcastFeed(registration, using, NONE, name)
+        self.feed = RunningBroadcastGroup(registration, using, NONE, name)
         self.client = Client([self.feed.group.pk], using)
         self.client.register()
         self.heartbeat = Heartbeat(self.client, self.held, self.lifecycle, [self.feed])

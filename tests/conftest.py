@@ -86,7 +86,7 @@ def ems_settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Callabl
 @pytest.fixture
 def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """No consumer is registered but those that this test registers."""
-    from streams import registry
+    from streams.consume import registry
 
     monkeypatch.setattr(registry, "_registered", {})
 

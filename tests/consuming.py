@@ -7,20 +7,21 @@ from typing import Any
 
 from django.db.models import Model
 
-from streams.maintenance import sweep
+from streams.consume.limits import Overrides
+from streams.consume.registry import Registration, find, registrations
+from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, RetryMessage
 from streams.models.consumer import LEASE
-from streams.registry import Registration, find, registrations
-from streams.runtime.client import Client
-from streams.runtime.database import IdleLimit
-from streams.runtime.feed import Feed
-from streams.runtime.gate import Gate
-from streams.runtime.heartbeat import Heartbeat
-from streams.runtime.lifecycle import Lifecycle
-from streams.runtime.poller import Poller
-from streams.runtime.worker import Held, Worker
-from streams.sequencer import sequence
-from streams.subscriptions import Overrides
+from streams.process.heartbeat import Heartbeat
+from streams.process.poller import Poller
+from streams.process.running_group import RunningGroup
+from streams.process.shared.client import Client
+from streams.process.shared.connections import IdleLimit
+from streams.process.shared.gate import Gate
+from streams.process.shared.in_flight import InFlight
+from streams.process.shared.stopping import Stopping
+from streams.process.worker import Worker
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 
 # Past every lease and every deadline of a test.
@@ -54,10 +55,10 @@ class Process:
     ) -> None:
         (registration,) = registrations(groups=(group,))
         self.using = using
-        self.lifecycle = Lifecycle()
-        self.held = Held()
+        self.lifecycle = Stopping()
+        self.held = InFlight()
         self.gate = Gate()
-        self.feed = Feed(registration, using, overrides)
+        self.feed = RunningGroup(registration, using, overrides)
         self.client = Client([self.feed.group.pk], using)
         self.client.register()
         self.heartbeat = Heartbeat(self.client, self.held, self.lifecycle, [self.feed])

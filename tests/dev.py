@@ -154,6 +154,13 @@ def types(options: argparse.Namespace) -> int:
     return run(environments.light(), "-m", "mypy", *options.rest)
 
 
+def docs(options: argparse.Namespace) -> int:
+    """build the documentation as a site, into site/; a broken link fails"""
+    quiet = {"NO_MKDOCS_2_WARNING": "1"}  # the theme's advertisement for its successor
+    words = ["-m", "mkdocs", "build", "--strict", *options.rest]
+    return run(environments.docs(), *words, env=quiet)
+
+
 def bench(options: argparse.Namespace) -> int:
     """measure on MariaDB and MySQL (arguments go to tests.benchmarks)"""
     return with_servers("tests.benchmarks", options)
@@ -252,6 +259,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "test-fast": test_fast,
     "lint": lint,
     "types": types,
+    "docs": docs,
     "bench": bench,
     "mutants": mutants,
     "scenario": scenario,

@@ -55,10 +55,11 @@ def _with_rows(alias: str, tables: list[str]) -> list[str]:
 
 def teardown(case: TransactionTestCase) -> None:
     """Stand in for ``TransactionTestCase._fixture_teardown``."""
-    from streams import conf, topics
+    from streams import runtime_settings
+    from streams.log import topics
 
     for alias in case._databases_names(include_mirrors=False):  # type: ignore[attr-defined]
         empty(alias)
     # They remember rows that are gone now. With Django's flush the signal post_migrate tells them.
-    conf.forget()
+    runtime_settings.forget()
     topics.forget()

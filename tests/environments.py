@@ -1,6 +1,7 @@
 """The virtual environments of the checkout, made when first needed. Standard library only.
 
 .venv-demo   what the demo needs: no compiler
+.venv-docs   what builds the documentation
 .venv-fast   for the quick targets where .venv does not exist: no compiler either
 .venv        for the whole suite, with the MySQL driver, which is compiled
 .venv-6.0    and so on: for the quick tests on that version of Django
@@ -50,6 +51,11 @@ def demo() -> Path:
     project = _project()
     extra = project["optional-dependencies"]["demo"]
     return _filled(".venv-demo", [*project["dependencies"], *extra])
+
+
+def docs() -> Path:
+    """The Python that builds the site of the documentation; it does not import the project."""
+    return _filled(".venv-docs", _project()["optional-dependencies"]["docs"])
 
 
 def light() -> Path:

@@ -15,7 +15,8 @@ from django.contrib.auth.models import Permission, User
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 
-from streams import conf, send, topics
+from streams import runtime_settings, send
+from streams.log import topics
 from tests import environments, pythons, servers, tiers
 from tests.emptying import empty, teardown
 from tests.hostapp.models import Handled, Order
@@ -135,11 +136,11 @@ def test_a_test_may_drop_a_table() -> None:
 def test_no_cache_remembers_what_was_emptied() -> None:
     send("orders", 1)
     assert topics._cache
-    assert conf._cache
+    assert runtime_settings._cache
     case: Any = SimpleNamespace(_databases_names=lambda include_mirrors: ["default"])
     teardown(case)
     assert not topics._cache
-    assert not conf._cache
+    assert not runtime_settings._cache
     send("orders", 1)  # makes the topic anew: a stale id would name one that is gone
 
 

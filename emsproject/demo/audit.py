@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from emsproject.demo.departures import TOPIC
 from emsproject.demo.models import Flight, Handled
-from streams.audit import audit as audit_of_ems
 from streams.conf import database
 from streams.models import DeadMessage, Message, Partition
+from streams.observe.audit.walk import audit as audit_of_ems
 
 # Partition number, offset, flight: so a message with another's body does not pass for it.
 Place = tuple[int, int, int]

@@ -11,11 +11,12 @@ from rich.console import Console
 from emsproject.demo.interruption import Interruption
 from emsproject.demo.models import Flight, Handled
 from emsproject.demo.processes import Child, running
-from streams import replays, send
-from streams.audit import audit
+from streams import send
 from streams.conf import database
-from streams.lifecycle import create
 from streams.models import ConsumerGroup, Delivery, Message, Partition
+from streams.observe.audit.walk import audit
+from streams.operate import replay
+from streams.operate.topics import create
 
 CALLS, GATES = "calls", "gates"
 GATE, TOWER = "gate", "tower"
@@ -81,8 +82,8 @@ class Encore:
         full = Partition.objects.filter(topic__name=GATES, next_offset__gt=0).order_by("number")
         partition = full.select_related("topic")[0]
         before = Handled.objects.filter(group=TOWER).count()
-        span = replays.Span(partition, 0, partition.next_offset)
-        replays.start(group, [span], database())
+        span = replay.Span(partition, 0, partition.next_offset)
+        replay.start(group, [span], database())
         again = before + len(span)
         self._wait(consumer, lambda: Handled.objects.filter(group=TOWER).count() == again)
         self._say("replayed", f"{len(span)} messages of {partition} to the group {TOWER}")

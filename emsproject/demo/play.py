@@ -15,7 +15,7 @@ from emsproject.demo.models import Flight
 from emsproject.demo.processes import Child, running
 from emsproject.demo.screen import Display, display, report
 from emsproject.demo.tally import Tally
-from streams.registry import autodiscover, registrations
+from streams.consume.registry import autodiscover, registrations
 
 LOOK_SECONDS = 0.2
 # For the consumers to finish after the last send. Reached only when something is wrong.

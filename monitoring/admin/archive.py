@@ -1,3 +1,5 @@
+"""The pages of the archive: archived days, its ledger, and replayed messages."""
+
 from __future__ import annotations
 
 from django.contrib import admin
@@ -5,8 +7,8 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin
 from monitoring.models.archive import ArchivedDay, LedgerEntry
-from streams.admin.columns import at, linked
-from streams.admin.filters import PartitionFilter
+from streams.admin.parts.columns import at, linked
+from streams.admin.parts.filters import PartitionFilter
 
 
 @admin.register(ArchivedDay)

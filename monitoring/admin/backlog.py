@@ -1,3 +1,5 @@
+"""The page of the backlog: how far each group was behind, minute by minute."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -7,8 +9,8 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin, seconds
 from monitoring.models import Backlog
-from streams.admin.columns import UNKNOWN, at, column, linked
-from streams.admin.filters import GroupFilter
+from streams.admin.parts.columns import UNKNOWN, at, column, linked
+from streams.admin.parts.filters import GroupFilter
 
 
 @column(_("a minute"))

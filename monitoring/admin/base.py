@@ -10,9 +10,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.admin.columns import UNKNOWN, Column, column, duration
-from streams.admin.filters import RowFilter
-from streams.admin.listing import Reading
+from streams.admin.parts.columns import UNKNOWN, Column, column, duration
+from streams.admin.parts.filters import RowFilter
+from streams.admin.parts.listing import Reading
 from streams.models import Topic
 
 

@@ -1,3 +1,5 @@
+"""The page of the hot keys: the keys with the most messages of an hour."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -8,8 +10,8 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin, TopicFilter, share
 from monitoring.models import HotKey
-from streams.admin.columns import at, linked
-from streams.admin.listing import StreamsChangeList
+from streams.admin.parts.columns import at, linked
+from streams.admin.parts.listing import StreamsChangeList
 
 
 class _Ranked(StreamsChangeList):

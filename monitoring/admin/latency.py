@@ -1,3 +1,5 @@
+"""The page of the latency: from the send to the handler, in percentiles."""
+
 from __future__ import annotations
 
 from django.contrib import admin
@@ -5,8 +7,8 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin, seconds
 from monitoring.models import Latency
-from streams.admin.columns import at, linked
-from streams.admin.filters import GroupFilter
+from streams.admin.parts.columns import at, linked
+from streams.admin.parts.filters import GroupFilter
 
 TIMES = (
     seconds("mean", _("mean")),

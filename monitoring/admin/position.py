@@ -1,3 +1,5 @@
+"""The page of the positions: how far each job has read."""
+
 from __future__ import annotations
 
 from django.contrib import admin
@@ -5,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin
 from monitoring.models import Position
-from streams.admin.columns import linked
+from streams.admin.parts.columns import linked
 
 
 @admin.register(Position)

@@ -1,3 +1,5 @@
+"""The page of the runs: each run of a Spark job, and how it ended."""
+
 from __future__ import annotations
 
 from django.contrib import admin
@@ -5,8 +7,8 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin, seconds
 from monitoring.models import Run, RunState
-from streams.admin.columns import at, short
-from streams.admin.filters import FixedFilter
+from streams.admin.parts.columns import at, short
+from streams.admin.parts.filters import FixedFilter
 
 
 class JobFilter(FixedFilter):

@@ -1,3 +1,5 @@
+"""The page of the traffic: messages and bytes of a topic, minute by minute."""
+
 from __future__ import annotations
 
 from django.contrib import admin
@@ -5,8 +7,8 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin
 from monitoring.models import Traffic
-from streams.admin.columns import at, linked, messages
-from streams.admin.filters import PartitionFilter
+from streams.admin.parts.columns import at, linked, messages
+from streams.admin.parts.filters import PartitionFilter
 
 
 @admin.register(Traffic)

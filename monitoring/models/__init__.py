@@ -1,9 +1,9 @@
-"""The roll-up tables, one noun a file. Only the Spark jobs write them (sparkjobs/sinks.py)."""
+"""The roll-up tables, one noun a file: only the Spark jobs write them (sparkjobs/rollup/)."""
 
 from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage
 from monitoring.models.backlog import Backlog
 from monitoring.models.consumption import Consumption
-from monitoring.models.errors import ErrorClass
+from monitoring.models.error_class import ErrorClass
 from monitoring.models.hot_key import HotKey
 from monitoring.models.latency import Latency, Leg
 from monitoring.models.position import Position

@@ -5,8 +5,9 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import MAX_NAME, NameField, UtcDateTimeField, UtcNow
-from streams.models.message import MAX_KEY, MAX_TAG, BodyType
+from streams.models.fields import NameField, UtcDateTimeField, UtcNow
+from streams.models.message import BodyType
+from streams.names import MAX_KEY, MAX_NAME, MAX_TAG
 
 
 class ArchivedDay(models.Model):

@@ -1,3 +1,5 @@
+"""Backlog: how far a group was behind in a partition at a minute."""
+
 from __future__ import annotations
 
 from django.db import models

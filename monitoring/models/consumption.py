@@ -1,3 +1,5 @@
+"""Consumption: what a group has handled in a minute, by client and thread."""
+
 from __future__ import annotations
 
 from django.db import models

@@ -1,10 +1,12 @@
+"""HotKey: one of the keys with the most messages of a topic in an hour."""
+
 from __future__ import annotations
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from streams.models.fields import NameField, UtcDateTimeField
-from streams.models.message import MAX_KEY
+from streams.names import MAX_KEY
 
 
 class HotKey(models.Model):

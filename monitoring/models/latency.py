@@ -1,3 +1,5 @@
+"""Latency: how long the messages of a minute took for one leg of their way."""
+
 from __future__ import annotations
 
 from django.db import models

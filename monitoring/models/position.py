@@ -1,3 +1,5 @@
+"""Position: how far a job has read a partition."""
+
 from __future__ import annotations
 
 from django.db import models

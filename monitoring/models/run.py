@@ -1,3 +1,5 @@
+"""Run: one run of a Spark job over one window."""
+
 from __future__ import annotations
 
 from django.db import models

@@ -1,3 +1,5 @@
+"""Traffic: messages and bytes of a partition in a minute."""
+
 from __future__ import annotations
 
 from django.db import models

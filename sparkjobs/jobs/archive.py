@@ -15,6 +15,16 @@ from itertools import groupby
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from sparkjobs.archive.manifest import (
+    Fingerprint,
+    Fingerprints,
+    Part,
+    fingerprints,
+    folder,
+    in_archive,
+    record,
+    recorded,
+)
 from sparkjobs.config import Config
 from sparkjobs.database import (
     FOR_UPDATE,
@@ -25,21 +35,10 @@ from sparkjobs.database import (
     vendor_of,
 )
 from sparkjobs.errors import ArchiveDiffers, BadOption, Busy
+from sparkjobs.instants import EPOCH, MICROSECONDS, now
 from sparkjobs.lock import alone
-from sparkjobs.manifest import (
-    Fingerprint,
-    Fingerprints,
-    Part,
-    fingerprints,
-    folder,
-    in_archive,
-    record,
-    recorded,
-)
 from sparkjobs.session import session
-from sparkjobs.splits import Log, logs, offset_at
-from sparkjobs.tables import EPOCH, MICROSECONDS
-from sparkjobs.windows import now
+from sparkjobs.source.splits import Log, logs, offset_at
 
 # A pass of the sequencer takes its time before its lock: so much later none is from yesterday.
 CLOSED_AFTER = timedelta(minutes=10)

@@ -14,14 +14,15 @@ from pyspark.sql import SparkSession
 
 from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected, fetch
-from sparkjobs.lag import Lag, lags
+from sparkjobs.instants import hour_of, instant, minute_of, now, stored
 from sparkjobs.lock import alone
-from sparkjobs.metrics import MESSAGES_OF_KEYS, SAMPLE, hot_keys, trends
-from sparkjobs.runs import last_done
-from sparkjobs.schemas import MESSAGES, only
+from sparkjobs.rollup.figures import MESSAGES_OF_KEYS, SAMPLE, hot_keys, trends
+from sparkjobs.rollup.lag import Lag, lags
+from sparkjobs.rollup.runs import last_done
+from sparkjobs.rollup.tables import BACKLOG, HOT_KEYS, Row
+from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
-from sparkjobs.sinks import BACKLOG, HOT_KEYS, Row, instant, stored
-from sparkjobs.windows import ROLL_UP, Say, Window, hour_of, minute_of, now, roll_up
+from sparkjobs.source.schemas import MESSAGES, only
 
 JOB = "backlog"
 TREND = timedelta(minutes=15)

@@ -18,19 +18,20 @@ from pyspark.sql import functions as f
 
 from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected, fetch
+from sparkjobs.instants import instant, minute_of, now, stored
 from sparkjobs.lock import alone
-from sparkjobs.metrics import (
+from sparkjobs.rollup.figures import (
     MESSAGES_OF_LATENCY,
     consumption,
     error_classes,
     first_attempts,
     latencies,
 )
-from sparkjobs.runs import last_done
-from sparkjobs.schemas import DEAD, DELIVERIES, MESSAGES, only
+from sparkjobs.rollup.runs import last_done
+from sparkjobs.rollup.tables import CONSUMPTION, ERRORS, LATENCY, Row
+from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
-from sparkjobs.sinks import CONSUMPTION, ERRORS, LATENCY, Row, instant, stored
-from sparkjobs.windows import ROLL_UP, Say, Window, minute_of, now, roll_up
+from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, only
 
 JOB = "consumption"
 # What a run that is killed has to do again at most.

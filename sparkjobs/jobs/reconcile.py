@@ -16,15 +16,15 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from sparkjobs.audit.findings import HOLE
+from sparkjobs.audit.groups import CURSORS, group_findings
+from sparkjobs.audit.log import LOGS, log_findings
 from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected, fetch, vendor_of
-from sparkjobs.findings import HOLE
-from sparkjobs.group_audit import CURSORS, group_findings
-from sparkjobs.log_audit import LOGS, log_findings
-from sparkjobs.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES, only
+from sparkjobs.instants import EPOCH, MICROSECONDS
 from sparkjobs.session import session
-from sparkjobs.splits import Log, logs
-from sparkjobs.tables import EPOCH, MICROSECONDS
+from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES, only
+from sparkjobs.source.splits import Log, logs
 
 OF_DELIVERIES = (
     *("id", "group_id", "partition_id", "first_offset", "last_offset", "progress", "kind"),

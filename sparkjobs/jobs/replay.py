@@ -19,14 +19,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from sparkjobs.archive.ledger import take
+from sparkjobs.archive.manifest import fingerprints, in_archive, recorded
 from sparkjobs.config import Config
 from sparkjobs.database import NOW, Connection, connected, execute, fetch, transaction, vendor_of
 from sparkjobs.errors import ArchiveDiffers, BadOption
-from sparkjobs.ledger import take
 from sparkjobs.lock import alone
-from sparkjobs.manifest import fingerprints, in_archive, recorded
 from sparkjobs.session import session
-from sparkjobs.splits import logs, offset_at
+from sparkjobs.source.splits import logs, offset_at
 
 STAGED = (
     *("replay", "source", "offset", "target"),

@@ -14,8 +14,8 @@ from sparkjobs.jobs.backlog import roll_up_backlog
 from sparkjobs.jobs.consumption import roll_up_consumption
 from sparkjobs.jobs.traffic import roll_up_traffic
 from sparkjobs.lock import alone
+from sparkjobs.rollup.windows import ROLL_UP
 from sparkjobs.session import session
-from sparkjobs.windows import ROLL_UP
 
 JOBS = (roll_up_traffic, roll_up_consumption, roll_up_backlog)
 

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from sparkjobs.config import Config
-from sparkjobs.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES, only
 from sparkjobs.session import session
+from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES, only
 
 OF_MESSAGES = (
     *("partition_id", "topic", "partition", "offset", "message_id"),

@@ -19,13 +19,14 @@ from pyspark.sql import SparkSession
 from sparkjobs.config import Config
 from sparkjobs.database import FOR_UPDATE, Connection, connected, execute, fetch, transaction
 from sparkjobs.database import vendor_of as vendor
+from sparkjobs.instants import now
 from sparkjobs.lock import alone
-from sparkjobs.metrics import MESSAGES_OF_TRAFFIC, traffic
-from sparkjobs.runs import Overtaken, last_done
-from sparkjobs.schemas import MESSAGES, only
+from sparkjobs.rollup.figures import MESSAGES_OF_TRAFFIC, traffic
+from sparkjobs.rollup.runs import Overtaken, last_done
+from sparkjobs.rollup.tables import TRAFFIC, Row
+from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
-from sparkjobs.sinks import TRAFFIC, Row
-from sparkjobs.windows import ROLL_UP, Say, Window, now, roll_up
+from sparkjobs.source.schemas import MESSAGES, only
 
 JOB = "traffic"
 # Messages of one window: what a run that is killed has to do again at most.

@@ -1,7 +1,7 @@
 """The admin pages, one noun a file. Imported by django.contrib.admin only: nothing else of EMS
 needs it to be installed."""
 
-from streams.admin import (
+from streams.admin.pages import (
     config,
     consumer,
     cursor,

@@ -8,16 +8,16 @@ from django.db.models import Max
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from streams import doctor
-from streams.abandoned import abandoned
-from streams.maintenance import SEQUENCE, SWEEP
 from streams.models import Consumer, ConsumerGroup, Step
+from streams.models.step import SEQUENCE, SWEEP
+from streams.observe import diagnoses
+from streams.retain.abandoned_groups import abandoned
 
 
 def alarm(using: str) -> str:
     """One sentence; empty when messages are sequenced and consumed."""
-    sequenced = _is_done(doctor.silence(SEQUENCE, using))
-    swept = _is_done(doctor.silence(SWEEP, using))
+    sequenced = _is_done(diagnoses.silence(SEQUENCE, using))
+    swept = _is_done(diagnoses.silence(SWEEP, using))
     if not sequenced and not swept:
         return _("No consumer or beat has run since %s: messages wait.") % _since(using)
     if not sequenced:
@@ -33,7 +33,7 @@ def alarm(using: str) -> str:
 
 
 def _is_done(silence: timedelta | None) -> bool:
-    return silence is not None and silence <= doctor.SILENT
+    return silence is not None and silence <= diagnoses.SILENT
 
 
 def _since(using: str, *names: str) -> str:

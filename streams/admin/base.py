@@ -13,8 +13,8 @@ from django.db.models import Max, Model, Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from streams.admin.columns import UNKNOWN, label
-from streams.admin.listing import (
+from streams.admin.parts.columns import UNKNOWN, label
+from streams.admin.parts.listing import (
     UPTO,
     CappedPaginator,
     Reading,
@@ -22,7 +22,7 @@ from streams.admin.listing import (
     Window,
     WindowPaginator,
 )
-from streams.admin.search import ID, Search
+from streams.admin.parts.search import ID, Search
 from streams.conf import database
 from streams.models import ConsumerGroup, Partition, Topic
 
@@ -60,7 +60,7 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
     # Foreign keys shown in the list. Fetched apart: in a join the server may begin with the small
     # table, and sort millions of rows to show fifty.
     related: tuple[str, ...] = ()
-    # Rows that a filter or search without an index reads: see docs/benchmarks/admin.md.
+    # Rows that a filter or search without an index reads: see docs/about/benchmarks/admin.md.
     searched = 50_000
     # The actions that the page of one row offers too: {name: text of the button}.
     verbs: Mapping[str, Any] = {}

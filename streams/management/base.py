@@ -16,9 +16,10 @@ from django.utils.translation import gettext as _
 
 from streams import body as bodies
 from streams.conf import database
+from streams.database.retrying import error_number, tables_missing
+from streams.database.transactions import committing
 from streams.errors import NotMigrated, StreamsError, storable
 from streams.models import ConsumerGroup, DeadMessage, Message
-from streams.transactions import committing, error_number, tables_missing
 
 UNKNOWN = "–"
 CLEAR_LINE = "\r\x1b[K"

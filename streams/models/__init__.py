@@ -5,7 +5,7 @@ from streams.models.consumer import Consumer
 from streams.models.cursor import Cursor
 from streams.models.dead import DeadMessage, Verdict
 from streams.models.dedup import DedupKey
-from streams.models.delivery import Delivery, Failure, Kind, State
+from streams.models.delivery import Delivery, Kind, State
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.group import ConsumerGroup, Mode, Start
 from streams.models.message import IMMEDIATE, BodyType, Message
@@ -25,7 +25,6 @@ __all__ = [
     "DeadMessage",
     "DedupKey",
     "Delivery",
-    "Failure",
     "Kind",
     "Message",
     "Mode",

@@ -1,3 +1,5 @@
+"""SystemConfig: one run-time setting that overrides a default."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Consumer: one live process in one group, with its lease."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""Cursor: how far a group is in a partition."""
+
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,3 +1,5 @@
+"""DeadMessage: what a group gave up on, with its own copy of the message."""
+
 from __future__ import annotations
 
 import traceback
@@ -6,12 +8,14 @@ from dataclasses import dataclass
 from django.db import connections, models
 from django.utils.translation import gettext_lazy as _
 
-from streams import sql
 from streams.conf import database
+from streams.database.retrying import retrying
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import execute
 from streams.errors import storable, text_of
 from streams.models.fields import NameField, UtcDateTimeField, UtcNow
-from streams.models.message import MAX_KEY, MAX_PRODUCER, MAX_TAG, BodyType
-from streams.transactions import own_transaction, retrying
+from streams.models.message import BodyType
+from streams.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
 
 MAX_TEXT = 64 * 1024
 
@@ -41,24 +45,6 @@ def cut(text: str) -> str:
     return f"{text[: MAX_TEXT // 2]}\n…\n{text[-MAX_TEXT // 2 :]}"
 
 
-class ProcessDied(Exception):
-    """The process that handled the message died, or its lease ran out."""
-
-    def __str__(self) -> str:
-        return str(self.__doc__)
-
-
-class BodyUnread(Exception):
-    """The body of the message was not there when it was to be read."""
-
-    def __str__(self) -> str:
-        return str(self.__doc__)
-
-
-class AttemptsExhausted(Exception):
-    """No attempt was left when the message came up again."""
-
-
 class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
     def bury(self, topic_id: int, group_id: int, partition_id: int, verdict: Verdict) -> bool:
         """Write the dead letter with its own copy of the message; False if that is gone."""
@@ -70,7 +56,7 @@ class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
             verdict.traceback,
         )
         parameters = (topic_id, group_id, *about, partition_id, verdict.offset)
-        return sql.execute(self.db, statement, parameters) == 1
+        return execute(self.db, statement, parameters) == 1
 
     def reopen(self, verdict: Verdict) -> int:
         """A redriven letter has failed again, and its message is gone: it is waiting once more."""
@@ -147,28 +133,6 @@ class DeadMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition_id}:{self.offset}"
-
-    def redrive(self) -> bool:
-        """Have its group see the message again, from the first attempt; False if it was already.
-
-        The body is read from the dead letter if the message itself has been purged meanwhile.
-        """
-        using = self._state.db or database()
-        return retrying(lambda: self._redrive(using), using)
-
-    def _redrive(self, using: str) -> bool:
-        from streams.models.retry import Again, RetryMessage
-
-        with own_transaction(using):
-            # Locks in the order of all EMS: the retry row comes last.
-            letters = DeadMessage.objects.using(using).waiting().filter(pk=self.pk)
-            if not letters.update(redriven_at=UtcNow()):
-                return False
-            rows = RetryMessage.objects.using(using)
-            rows.schedule(self.group_id, self.partition_id, [Again(self.offset, 1)])
-            place = {"group": self.group_id, "partition": self.partition_id}
-            rows.filter(**place, offset=self.offset).update(dead_letter=self.pk)
-        return True
 
     def discard(self) -> bool:
         """Delete the dead letter for good; False if it was redriven or deleted meanwhile."""

@@ -1,3 +1,5 @@
+"""DedupKey: a key that a topic has seen, until its window ends."""
+
 from __future__ import annotations
 
 from django.db import models

@@ -10,8 +10,6 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.translation import gettext_lazy as _
 
-MAX_NAME = 127
-
 
 class UtcNow(models.Func):
     """The database's clock in UTC at the start of the statement, plus ``delay``.

@@ -1,3 +1,5 @@
+"""Message: one message, in the inbox while it has no offset, then in the log."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime
@@ -7,12 +9,11 @@ from django.utils.translation import gettext_lazy as _
 
 from streams import body
 from streams.models.fields import NameField, UtcDateTimeField, UtcNow
+from streams.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
 
 # The due_at of a message that is due at once. A constant, so that the inbox index gives such
 # messages ordered by id without a sort.
 IMMEDIATE = datetime(1970, 1, 1, tzinfo=UTC)
-
-MAX_KEY, MAX_TAG, MAX_PRODUCER = 255, 64, 190
 
 
 class BodyType(models.TextChoices):

@@ -1,3 +1,5 @@
+"""Partition: one ordered log of a topic."""
+
 from __future__ import annotations
 
 from django.db import models

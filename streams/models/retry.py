@@ -1,3 +1,5 @@
+"""RetryMessage: one offset that one group must see again."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,11 +9,9 @@ from datetime import timedelta
 from django.db import connections, models
 from django.utils.translation import gettext_lazy as _
 
-from streams import sql
-from streams.conf import database
-from streams.models.dead import DeadMessage, Verdict
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import execute, later
 from streams.models.fields import UtcDateTimeField, UtcNow
-from streams.transactions import own_transaction
 
 MAX_ERROR = 1000
 CHUNK = 500
@@ -46,12 +46,12 @@ class RetryMessageQuerySet(models.QuerySet["RetryMessage"]):
                     partition_id,
                     row.offset,
                     row.attempt,
-                    sql.later(vendor, row.delay),
+                    later(vendor, row.delay),
                     row.alone,
                     row.error[:MAX_ERROR],
                 )
             ]
-            sql.execute(self.db, sql.upsert_retries(vendor, len(chunk)), parameters)
+            execute(self.db, sql.upsert_retries(vendor, len(chunk)), parameters)
 
 
 class RetryMessage(models.Model):
@@ -127,33 +127,3 @@ class RetryMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition_id}:{self.offset}"
-
-    def give_up(self, error: BaseException) -> bool:
-        """Make it a dead letter while it waits; False if somebody claimed or changed it."""
-        using = self._state.db or database()
-        rows = RetryMessage.objects.using(using)
-        with own_transaction(using):
-            waiting = rows.filter(pk=self.pk, delivery=None, attempt=self.attempt)
-            if not waiting.select_for_update(skip_locked=True).exists():
-                return False
-            verdict = Verdict.of(error, self.offset, self.attempt - 1)
-            letters = DeadMessage.objects.using(using)
-            buried = letters.bury(
-                self.group.topic_id, self.group_id, self.partition_id, verdict
-            ) or letters.filter(pk__in=[self.dead_letter_id]).reopen(verdict)
-            rows.filter(pk=self.pk).delete()
-            self._note_in_the_log(bool(buried))
-        return True
-
-    def _note_in_the_log(self, buried: bool) -> None:
-        """The delivery that failed last counts it as dead, or as missing if its body is gone."""
-        from streams.models.delivery import Delivery
-
-        using = self._state.db or database()
-        claims = Delivery.objects.using(using)
-        # Not an open one: that is a replay, and whoever holds it may wait for our row.
-        last = claims.covering(self.group_id, self.partition_id, self.offset).ended()
-        column = "dead" if buried else "missing"
-        last.filter(pk__in=list(last.order_by("-id").values_list("pk", flat=True)[:1])).update(
-            **{column: models.F(column) + 1}
-        )

@@ -1,3 +1,5 @@
+"""Step: one time-driven step, and when it last ran."""
+
 from __future__ import annotations
 
 from datetime import timedelta
@@ -7,6 +9,9 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from streams.models.fields import UtcDateTimeField, UtcNow
+
+# The names of the steps.
+SEQUENCE, SWEEP, RETRIES, PURGE = "sequence", "sweep", "retries", "purge"
 
 
 class StepQuerySet(models.QuerySet["Step"]):

@@ -1,3 +1,5 @@
+"""Topic: a named stream, with its access and retention."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -7,7 +9,8 @@ from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
 from streams.conf import database
-from streams.models.fields import MAX_NAME, NameField, UtcDateTimeField, UtcNow
+from streams.models.fields import NameField, UtcDateTimeField, UtcNow
+from streams.names import MAX_NAME
 
 # A century, in seconds: beyond it, dates leave the range of a server's DATETIME.
 MAX_RETENTION = 36525 * 86400

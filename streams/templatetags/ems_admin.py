@@ -25,7 +25,7 @@ def ems_alarm() -> str:
 
 @register.filter
 def ems_instant(value: Any) -> str:
-    from streams.admin.columns import instant
+    from streams.admin.parts.columns import instant
 
     return instant(value)
 
@@ -33,13 +33,13 @@ def ems_instant(value: Any) -> str:
 @register.filter
 def ems_url(row: Any) -> str:
     """The admin page of a row."""
-    from streams.admin.columns import url
+    from streams.admin.parts.columns import url
 
     return url(row)
 
 
 @register.filter
 def ems_outcome(delivery: Any) -> str:
-    from streams.admin.delivery import outcome
+    from streams.admin.pages.delivery import outcome
 
     return outcome(delivery)

@@ -13,8 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from streams import conf, send
-from streams.admin import group as group_admin
-from streams.admin import plan as plans
+from streams.admin.pages import group as group_admin
+from streams.admin.verbs import plan as plans
+from streams.consume.outcome.dead_letter import redrive
 from streams.errors import TopicDenied
 from streams.models import ConsumerGroup, Cursor, DeadMessage, Delivery, RetryMessage, State
 from streams.testing import drain
@@ -128,7 +129,7 @@ def test_discarding_needs_the_number_typed_in(world, as_role):
 def test_what_was_redriven_meanwhile_is_left_out_and_counted(world, as_role):
     client = as_role("operator")
     shown = preview(client, "redrive", *letters())
-    DeadMessage.objects.get(pk=letters()[1]).redrive()
+    redrive(DeadMessage.objects.get(pk=letters()[1]))
     response = confirm(client, shown)
     told = "Redriven: 2. Left out: 1 (redriven already, or gone)."
     assert messages(client, response) == [told]
@@ -186,7 +187,6 @@ def test_a_step_that_is_sent_twice_does_nothing_more(world, as_role, monkeypatch
 def test_what_was_done_before_an_error_is_in_the_log(world, as_role, monkeypatch):
     client = as_role("operator", raise_request_exception=False)
     shown = preview(client, "redrive", *letters())
-    redrive = DeadMessage.redrive
     broken = letters()[1]
 
     def fail(letter):
@@ -194,7 +194,7 @@ def test_what_was_done_before_an_error_is_in_the_log(world, as_role, monkeypatch
             raise RuntimeError("no")
         return redrive(letter)
 
-    monkeypatch.setattr("streams.admin.dead.REDRIVE", _with_verb(fail))
+    monkeypatch.setattr("streams.admin.pages.dead.REDRIVE", _with_verb(fail))
     assert confirm(client, shown).status_code == 500
     assert LogEntry.objects.get().change_message == "Redriven"
 
@@ -202,7 +202,7 @@ def test_what_was_done_before_an_error_is_in_the_log(world, as_role, monkeypatch
 def _with_verb(verb: Any) -> Any:
     from dataclasses import replace
 
-    from streams.admin.dead import REDRIVE
+    from streams.admin.pages.dead import REDRIVE
 
     return replace(REDRIVE, verb=verb)
 
@@ -292,7 +292,7 @@ def test_the_page_of_a_row_offers_what_makes_sense_for_it(world, as_role):
     operator = as_role("operator")
     assert offered(operator, world.letter) == ["redrive", "discard"]
     assert offered(operator, world.mail) == ["pause", "reset", "replay", "forget"]
-    world.letter.redrive()
+    redrive(world.letter)
     ConsumerGroup.objects.pause()
     assert offered(operator, world.letter) == []
     assert offered(operator, world.mail) == ["resume", "reset", "replay", "forget"]

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from streams import cancel, send
-from streams.admin import message as message_admin
+from streams.admin.pages import message as message_admin
 from streams.models import IMMEDIATE, Message
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
-from streams import conf, send
+from streams import conf, runtime_settings, send
 from streams.errors import MessageTooLarge
 from streams.models import SystemConfig
 
@@ -67,8 +67,8 @@ def test_a_good_value_is_written_and_logged(db, as_role, name, text, value):
 def test_a_change_is_in_force_within_5_seconds_and_dated(db, as_role, monkeypatch):
     client = as_role("operator")
     # As in a process of its own, which caches: a TestCase does not.
-    monkeypatch.setattr("streams.transactions.in_test_case", lambda using: False)
-    conf.forget()
+    monkeypatch.setattr("streams.runtime_settings.in_test_case", lambda using: False)
+    runtime_settings.forget()
     client.post(ADD, {"name": "msgMaxSizeInBytes", "value": "10"})
     with pytest.raises(MessageTooLarge):
         send("orders", "more than ten characters")
@@ -79,8 +79,8 @@ def test_a_change_is_in_force_within_5_seconds_and_dated(db, as_role, monkeypatc
     assert written > setting.updated_at
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + conf.FRESH_SECONDS)
-    assert conf.system("msgMaxSizeInBytes", "default") == 100
-    conf.forget()
+    assert runtime_settings.system("msgMaxSizeInBytes", "default") == 100
+    runtime_settings.forget()
 
 
 def test_saving_without_a_change_writes_no_other_value(db, as_role):

@@ -9,11 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from streams import lag as lag_module
 from streams import send
-from streams.lag import lags
+from streams.log import lag as lag_module
+from streams.log.lag import lags
+from streams.log.sequencer import sequence
 from streams.models import ConsumerGroup, Cursor, Message, RetryMessage, UtcNow
-from streams.sequencer import sequence
 
 pytestmark = pytest.mark.django_db
 

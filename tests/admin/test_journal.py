@@ -9,7 +9,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 
-from streams.admin import journal
+from streams.admin.parts import journal
 from streams.models import Topic
 
 pytestmark = pytest.mark.django_db

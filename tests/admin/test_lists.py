@@ -12,10 +12,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from streams import send
-from streams.admin import listing
 from streams.admin.base import StreamsAdmin
-from streams.admin.dead import DeadMessageAdmin
-from streams.admin.message import MessageAdmin
+from streams.admin.pages.dead import DeadMessageAdmin
+from streams.admin.pages.message import MessageAdmin
+from streams.admin.parts import listing
+from streams.consume.outcome.dead_letter import redrive
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -227,7 +228,7 @@ def test_a_quiet_topic_is_searched_from_its_own_newest_message(world, as_role, m
 
 def test_dead_letters_can_be_told_by_group_state_and_error(world, as_role):
     client = as_role("operator")
-    world.letter.redrive()
+    redrive(world.letter)
     group = world.billing.pk
     waiting = list(DeadMessage.objects.waiting().order_by("-pk").values_list("pk", flat=True))
     assert shown(client, list_of(DeadMessage, f"?group={group}&state=waiting")) == waiting

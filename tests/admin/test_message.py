@@ -13,7 +13,7 @@ from django.utils.html import strip_tags
 
 from streams import send
 from streams.models import Delivery, Message, RetryMessage, State
-from streams.producer import host
+from streams.produce.identity import host
 from streams.testing import drain
 
 pytestmark = pytest.mark.django_db

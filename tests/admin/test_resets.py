@@ -10,8 +10,8 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.urls import reverse
 
 from streams import send
+from streams.log.sequencer import sequence
 from streams.models import Consumer, Cursor, Message, Partition, RetryMessage
-from streams.sequencer import sequence
 from tests.admin.conftest import action
 from tests.admin.test_actions import messages
 from tests.admin.world import snapshot

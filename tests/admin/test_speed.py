@@ -1,4 +1,7 @@
-"""How long the server takes for each list with a million messages: docs/benchmarks/admin.md."""
+"""How long the server takes for each list with a million messages.
+
+The figures are in docs/about/benchmarks/admin.md.
+"""
 
 from __future__ import annotations
 

@@ -10,10 +10,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from streams import consumer, registry, removal, send, topics
-from streams.admin import topicverbs
+from streams import consumer, send
 from streams.admin.alarm import alarm
-from streams.lifecycle import retire
+from streams.admin.verbs import topic as verbs
+from streams.consume import registry
+from streams.log import topics
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -24,6 +25,8 @@ from streams.models import (
     Topic,
     UtcNow,
 )
+from streams.operate import topic_deletion
+from streams.operate.topics import retire
 from streams.testing import drain
 from tests.admin.conftest import action
 from tests.admin.world import run_steps, snapshot
@@ -100,7 +103,7 @@ def test_a_topic_is_deleted_after_its_name_was_typed_and_sends_have_settled(
     assert "not its name" in do(client, "remove", topic, typed="mail", plan=plan).text
     assert "Sends may be under way" in do(client, "remove", topic, typed="mails", plan=plan).text
     assert snapshot() == before
-    monkeypatch.setattr(removal, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(topic_deletion, "SETTLED_SECONDS", 0.0)
     forged = do(client, "remove", topic, typed="mails", plan="forged")
     assert forged.context["contents"] == preview.context["contents"]
     assert snapshot() == before
@@ -115,7 +118,7 @@ def test_a_topic_is_deleted_after_its_name_was_typed_and_sends_have_settled(
 def test_the_preview_of_one_topic_or_user_deletes_nothing_of_another(
     as_role, client, topic, monkeypatch
 ):
-    monkeypatch.setattr(removal, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(topic_deletion, "SETTLED_SECONDS", 0.0)
     retire(topic, "default")
     other = Topic.objects.create(name="other", access="read-only")
     plan = do(client, "remove", other).context["plan"]
@@ -143,7 +146,7 @@ def test_a_topic_in_use_or_a_large_one_is_not_deleted_here(client, topic, monkey
     Cursor.objects.update(next_offset=3)
     assert "has not finished 2 messages" in refused()
     Cursor.objects.update(next_offset=5)
-    monkeypatch.setattr(topicverbs, "DELETE_AT_MOST", 3)
+    monkeypatch.setattr(verbs, "DELETE_AT_MOST", 3)
     with CaptureQueriesContext(connection) as queries:
         told = refused()
     assert "more than 3 rows" in told
@@ -153,7 +156,7 @@ def test_a_topic_in_use_or_a_large_one_is_not_deleted_here(client, topic, monkey
 
 
 def test_what_comes_between_preview_and_confirmation_keeps_the_topic(client, topic, monkeypatch):
-    monkeypatch.setattr(removal, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(topic_deletion, "SETTLED_SECONDS", 0.0)
     retire(topic, "default")
     plan = do(client, "remove", topic).context["plan"]
     Message.objects.create(partition=Partition.objects.get(), body=b"1", body_type="json", size=1)

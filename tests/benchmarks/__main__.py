@@ -1,8 +1,8 @@
 """Measure: ``python -m tests.benchmarks [--json FILE] [--only NAME] [--quick] [--server mariadb]``.
 
-docs/benchmarks/core.md says what is compared and how. Started by ``make bench``, which brings the
-servers. Exit status 1 if a log that grows makes something slower; speeds are reported only, since
-a busy machine would fail them.
+docs/about/benchmarks/core.md says what is compared and how. Started by ``make bench``, which brings
+the servers. Exit status 1 if a log that grows makes something slower; speeds are reported only,
+since a busy machine would fail them.
 """
 
 from __future__ import annotations

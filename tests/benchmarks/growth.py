@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from django.db import connection
 
+from streams.consume.outcome.settle import settle
 from tests.benchmarks.consuming import fill
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.server import connect, execute
@@ -64,11 +65,11 @@ def _compared(before: dict[str, int], now: dict[str, int], what: str) -> Iterato
 
 def _count(group: ConsumerGroup, size: int) -> dict[str, int]:
     from streams import send
-    from streams.claims import Claimer
-    from streams.maintenance import sweep
+    from streams.consume.claim import Claimer
+    from streams.log.sequencer import sequence
     from streams.models import Consumer, Cursor, UtcNow
-    from streams.outlook import Places, look, partitions
-    from streams.sequencer import sequence
+    from streams.process.due import Places, partitions, what_is_due
+    from streams.steps.sweep import sweep
 
     Cursor.objects.filter(group=group).update(next_offset=size // 2)
     Consumer.objects.get_or_create(
@@ -83,14 +84,16 @@ def _count(group: ConsumerGroup, size: int) -> dict[str, int]:
     counts["a pass over 100 messages"] = reads(lambda: sequence("default"))
     counts["an idle pass"] = reads(lambda: sequence("default"))
     places = Places([group.pk], partitions("default"))
-    counts["a look of a consumer"] = reads(lambda: look(places, "default"))
+    counts["a look of a consumer"] = reads(lambda: what_is_due(places, "default"))
     taken = []
     counts["a claim of 100"] = reads(lambda: taken.append(claimer.claim(100, MINUTE)))
     counts["a look for retries"] = reads(lambda: claimer.claim_retry(MINUTE))
     counts["an idle sweep"] = reads(lambda: sweep("default"))
     (delivery,) = taken
     assert delivery
-    counts["a settlement"] = reads(lambda: delivery.settle(delivery.last_offset + 1, max_retries=1))
+    counts["a settlement"] = reads(
+        lambda: settle(delivery, delivery.last_offset + 1, max_retries=1)
+    )
     return counts
 
 

@@ -13,8 +13,8 @@ TOPIC = "bench-sequence"
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
+    from streams.log.sequencer import sequence
     from streams.models import Topic
-    from streams.sequencer import sequence
 
     inbox, rounds = (1_000, 3) if quick else (10_000, 11)
     topic = Topic.objects.create(name=TOPIC)

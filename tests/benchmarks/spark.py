@@ -24,7 +24,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
     rows, rounds = (50_000, 2) if quick else (1_000_000, 3)
     with tempfile.TemporaryDirectory(prefix="ems-spark-") as folder, session() as spark:
         from sparkjobs.config import Config
-        from sparkjobs.schemas import MESSAGES, only
+        from sparkjobs.source.schemas import MESSAGES, only
 
         config = Config.load(str(option_file(Path(folder))))
         partition = fill(rows)

@@ -8,9 +8,11 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from streams import consumer, registry, send
-from streams.audit import audit
-from streams.claims import Claimer
+from streams import consumer, send
+from streams.consume import registry
+from streams.consume.claim import Claimer
+from streams.consume.subscription import subscribe
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     DeadMessage,
@@ -21,8 +23,7 @@ from streams.models import (
     Step,
     UtcNow,
 )
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
+from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
 from tests.celery_.conftest import Celery, eventually
 

@@ -15,9 +15,10 @@ import pytest
 from django.core.management import CommandError, call_command, load_command_class
 from django.db import connection
 
-from streams import consumer, removal, send
+from streams import consumer, send
 from streams.management.base import StreamsCommand, line, printable
 from streams.models import Access, ConsumerGroup, Message, Topic
+from streams.operate import topic_deletion
 from streams.testing import drain
 from tests.processes import Spawn
 
@@ -208,10 +209,10 @@ def test_a_topic_that_somebody_else_deletes_meanwhile_is_one_line(
 ) -> None:
     Topic.objects.create(name="orders", access=Access.READ_ONLY)
 
-    def wait(self: removal.Removal) -> None:
-        removal.Removal(self.topic, "default").finish()
+    def wait(self: topic_deletion.TopicDeletion) -> None:
+        topic_deletion.TopicDeletion(self.topic, "default").finish()
 
-    monkeypatch.setattr(removal.Removal, "wait", wait)
+    monkeypatch.setattr(topic_deletion.TopicDeletion, "wait", wait)
     with pytest.raises(CommandError, match="There is no topic orders"):
         call_command("ems_topics", "delete", "orders", stdout=StringIO())
 

@@ -10,9 +10,10 @@ import pytest
 from django.core.management import CommandError
 
 from streams import Outgoing, Reject, consumer, send, send_many
-from streams.audit import audit
+from streams.consume.outcome.dead_letter import redrive
 from streams.management.commands import ems_dead
 from streams.models import DeadMessage, Delivery, Message, RetryMessage
+from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
 from tests.commands.conftest import Run
 from tests.processes import Spawn
@@ -80,7 +81,7 @@ def test_letters_are_listed_newest_first_and_filtered(
 def test_redriven_letters_are_history_and_not_listed(
     shop: Shop, parsed: Callable[..., Any]
 ) -> None:
-    letters()[0].redrive()
+    redrive(letters()[0])
     assert [row["topic"] for row in parsed("ems_dead", "list")] == ["flights", "orders"]
 
 
@@ -102,7 +103,7 @@ def test_export_writes_one_json_object_a_line(
     shop: Shop, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ems_dead, "PAGE", 1)
-    letters()[0].redrive()
+    redrive(letters()[0])
     rows = [json.loads(text) for text in run("ems_dead", "export").splitlines()]
     assert sorted(row["body"] for row in rows if row["topic"] == "orders") == [1]
     assert len(run("ems_dead", "export", "--redriven").splitlines()) == 3
@@ -194,7 +195,7 @@ def test_work_is_bounded_and_goes_on_where_it_stopped(
 
 def test_what_was_redriven_is_not_discarded(shop: Shop, parsed: Callable[..., Any]) -> None:
     first, second, third = letters()
-    first.redrive()
+    redrive(first)
     said = parsed("ems_dead", "discard", str(first.pk), str(second.pk), str(third.pk))
     assert (said["discarded"], said["left_out"]) == (2, 1)
     drain()

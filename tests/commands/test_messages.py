@@ -10,9 +10,9 @@ import pytest
 from django.core.management import CommandError
 
 from streams import Outgoing, consumer, send, send_many
+from streams.log.sequencer import sequence
 from streams.management.commands import ems_messages
 from streams.models import Message
-from streams.sequencer import sequence
 from streams.testing import advance, drain
 from tests.commands.conftest import Run
 

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from django.core.management import CommandError
 
-from streams import Outgoing, consumer, removal, send_many, topics
-from streams.doctor import silence
-from streams.maintenance import PURGE
+from streams import Outgoing, consumer, send_many
+from streams.log import topics
 from streams.models import ConsumerGroup, Cursor, Delivery, Message, Step, Topic, UtcNow
+from streams.models.step import PURGE
+from streams.observe.diagnoses import silence
+from streams.operate import topic_deletion
+from streams.operate.group_deletion import delete_group
 from streams.testing import drain
 from tests.commands.conftest import Run
 
@@ -100,7 +103,7 @@ def test_json_has_every_partition(parsed: Callable[..., Any]) -> None:
 
 
 def test_what_else_has_outlived_its_time_goes_with_a_purge_of_all_topics(run: Run) -> None:
-    ConsumerGroup.objects.get(name="slow").forget()
+    delete_group(ConsumerGroup.objects.get(name="slow"))
     old = UtcNow(-timedelta(days=40))
     Delivery.objects.update(claimed_at=old, finished_at=old)
     assert "deliveries" not in run("ems_purge", "--topic", "orders")
@@ -128,7 +131,7 @@ def test_topics_are_created_grown_and_retired(run: Run, parsed: Callable[..., An
 
 
 def test_a_topic_is_deleted_with_preview(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(topic_deletion, "SETTLED_SECONDS", 0.0)
     preview = run("ems_topics", "delete", "orders", "--dry-run")
     assert preview.startswith("would delete orders: 10 messages, 2 consumer groups, 2 cursors")
     assert "orders is not retired" in preview

@@ -9,9 +9,9 @@ from django.core.management import CommandError
 from django.utils import timezone
 
 from streams import Outgoing, consumer, send_many
+from streams.log.sequencer import sequence
 from streams.models import Consumer, ConsumerGroup, Cursor, Delivery, Message, RetryMessage, UtcNow
 from streams.models.consumer import LEASE
-from streams.sequencer import sequence
 from streams.testing import drain
 from tests.commands.conftest import Run
 from tests.consuming import Process, rows

@@ -8,6 +8,7 @@ from django.core.management import CommandError
 
 from streams import Outgoing, Reject, consumer, send, send_many
 from streams.errors import GroupActive
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -19,7 +20,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
-from streams.sequencer import sequence
+from streams.operate.group_deletion import delete_group
 from streams.testing import drain
 from tests.commands.conftest import Run
 
@@ -171,7 +172,7 @@ def test_a_consumer_that_comes_while_its_group_is_deleted_keeps_it(run: Run) -> 
         )
 
     with pytest.raises(GroupActive):
-        group.forget(come)
+        delete_group(group, come)
     assert Cursor.objects.get().next_offset == 5  # it reads on
     Consumer.objects.all().delete()
     run("ems_groups", "delete", "mail")
@@ -189,7 +190,7 @@ def test_a_deletion_that_was_broken_off_can_be_repeated(
 
     group = ConsumerGroup.objects.get()
     with pytest.raises(KeyboardInterrupt):
-        group.forget(break_off)
+        delete_group(group, break_off)
     assert not Delivery.objects.exists()
     assert RetryMessage.objects.exists()
     # Until it is deleted it is a group that reads on, and nothing is purged that it has not read.

@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 from django.db import connections
 
-from streams import Outgoing, conf, send_many, topics
-from streams.claims import Claimer
+from streams import Outgoing, runtime_settings, send_many
+from streams.consume.claim import Claimer
+from streams.log import topics
+from streams.log.sequencer import sequence
 from streams.models import ConsumerGroup, Cursor, Delivery, Partition, Topic
-from streams.sequencer import sequence
 
 MINUTE = timedelta(minutes=1)
 
@@ -37,7 +38,7 @@ class Stream:
 @pytest.fixture
 def stream(transactional_db: None) -> Stream:
     topics.forget()
-    conf.forget()
+    runtime_settings.forget()
     topic = Topic.objects.create(name="orders")
     partition = topic.partitions.get()
     group = ConsumerGroup.objects.create(topic=topic, name="mail")

@@ -24,7 +24,7 @@ CHILD = """
 import sys, threading
 from datetime import timedelta
 from django.db import connection
-from streams.claims import Claimer
+from streams.consume.claim import Claimer
 from streams.models import ConsumerGroup, Cursor
 
 group = ConsumerGroup.objects.get()

@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from streams import Outgoing, Reject, consumer, registry, send, send_many, topics
-from streams.audit import audit
-from streams.claims import groups_with_due_retries
-from streams.maintenance import sweep
+from streams import Outgoing, Reject, consumer, send, send_many
+from streams.consume import registry
+from streams.consume.claim import groups_with_due_retries
+from streams.consume.handling import Handling
+from streams.consume.limits import Limits, Overrides
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import settle
+from streams.consume.reading import read
+from streams.consume.subscription import subscribe
+from streams.log import topics
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -25,12 +32,11 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.retry import Again
-from streams.outlook import Places, look, partitions
-from streams.runtime.client import Client
-from streams.runtime.feed import Feed
-from streams.runtime.handling import Handling
-from streams.sequencer import sequence
-from streams.subscriptions import Limits, Overrides, subscribe
+from streams.observe.audit.walk import audit
+from streams.process.due import Places, partitions, what_is_due
+from streams.process.running_group import RunningGroup
+from streams.process.shared.client import Client
+from streams.steps.sweep import sweep
 from tests.concurrency.conftest import MINUTE, Stream
 from tests.concurrency.locks import held_before, no_lock_waits, wait_until_one_waits
 from tests.sessions import Session, Threads
@@ -79,7 +85,7 @@ def test_messages_are_consumed_while_a_pass_holds_the_partition(
 
 def behind(stream: Stream) -> Set[int]:
     """The groups that a consumer process would find something for."""
-    return look(Places([stream.group.pk], partitions("default")), "default").groups
+    return what_is_due(Places([stream.group.pk], partitions("default")), "default").groups
 
 
 def test_a_second_sequencer_does_not_wait_for_the_first(stream: Stream, in_thread: Threads) -> None:
@@ -260,9 +266,9 @@ def test_plain_reads_wait_for_nobody(
     with no_lock_waits():
         assert behind(stream) == {stream.group.pk}
         assert groups_with_due_retries([stream.group.pk], "default") == set()
-        feed = Feed(registration, "default", Overrides())
+        feed = RunningGroup(registration, "default", Overrides())
         assert feed.limits()
-        assert len(Handling(delivery, registration, LIMITS)._read()) == 5
+        assert len(read(delivery, registration, None).messages) == 5
         assert stream.claimer().claim_retry(MINUTE) is None
         # Every row is locked, and a send still goes through; sequencing is left to the holder.
         send("orders", "new")
@@ -278,17 +284,17 @@ def test_a_redrive_waits_for_the_end_of_the_retry_that_it_repeats(
     assert first
     handle(first, lambda messages: {messages[0]: Reject("no")})
     letter = DeadMessage.objects.get()
-    assert letter.redrive()
+    assert redrive(letter)
     DeadMessage.objects.update(redriven_at=None)  # as if there were one more of the same place
     retry = stream.claimer("c").claim_retry(MINUTE)
     assert retry
     delivery, _row = retry
 
-    def settle() -> None:
-        delivery.settle(1, [], max_retries=16)
+    def end() -> None:
+        settle(delivery, 1, [], max_retries=16)
 
-    with held_before(in_thread, "DELETE FROM `ems_retry_msg`", settle) as settled:
-        again = in_thread(letter.redrive)
+    with held_before(in_thread, "DELETE FROM `ems_retry_msg`", end) as settled:
+        again = in_thread(redrive, letter)
         wait_until_one_waits(connection.settings_dict["NAME"])
         assert not settled.done()
     assert again.result(60)

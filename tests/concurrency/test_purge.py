@@ -10,25 +10,19 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from streams import Outgoing, Retry, consumer, send, send_many, sql
-from streams import purge as purging
-from streams.audit import audit
+from streams import Outgoing, Retry, consumer, send, send_many
+from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.settle import settle
+from streams.consume.subscription import subscribe
+from streams.database.sql import retain as sql
 from streams.errors import OffsetOutOfRange
-from streams.models import (
-    Cursor,
-    Delivery,
-    Failure,
-    Message,
-    Partition,
-    RetryMessage,
-    Topic,
-    UtcNow,
-)
-from streams.purge import Purge
-from streams.reset import Reset, towards
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
-from streams.targets import Target
+from streams.log.sequencer import sequence
+from streams.models import Cursor, Delivery, Message, Partition, RetryMessage, Topic, UtcNow
+from streams.observe.audit.walk import audit
+from streams.operate.reset import Reset, towards
+from streams.operate.target import Target
+from streams.retain import purge as purging
+from streams.retain.purge import Purge
 from streams.testing import drain
 from tests.concurrency.conftest import Stream
 from tests.concurrency.locks import held_before, no_lock_waits, wait_until_one_waits
@@ -42,7 +36,7 @@ TRIES = 4
 RAISE = "UPDATE `ems_partition` SET `first_offset`"
 
 
-def purge() -> purging.Outcome:
+def purge() -> purging.Purged:
     (outcome,) = Purge("default").run()
     return outcome
 
@@ -109,14 +103,14 @@ def test_nobody_waits_for_a_purge_that_stands_still(
     stream.fill(20)
     first = stream.claim(batch=10)
     assert first
-    first.settle(10, max_retries=3)
+    settle(first, 10, max_retries=3)
     second = stream.claim(batch=5)
     assert second
     keep(0)
     with held_before(in_thread, held, purge), no_lock_waits():
         send("orders", 1)
         assert sequence("default").busy is (held == RAISE)
-        second.settle(15, max_retries=3)
+        settle(second, 15, max_retries=3)
         assert stream.claim(batch=3)
         stream.group.topic.refresh_from_db()
 
@@ -180,7 +174,7 @@ def test_a_settlement_that_leaves_a_retry_meanwhile_keeps_its_message(
     assert delivery
     keep(0)
     failed = [Failure(3, ValueError("no"))]
-    work = lambda: delivery.settle(10, failed, max_retries=3)  # noqa: E731
+    work = lambda: settle(delivery, 10, failed, max_retries=3)  # noqa: E731
     with held_before(in_thread, "INSERT INTO `ems_retry_msg`", work):
         assert purge().floor.offset == 0
     assert purge().floor.offset == 3
@@ -239,7 +233,7 @@ def test_force_leaves_what_an_atomic_handler_has_locked(stream: Stream, in_threa
 
     def atomic_handler() -> None:
         with transaction.atomic():
-            held.settle(2, max_retries=3)
+            settle(held, 2, max_retries=3)
             entered.set()
             assert leave.wait(60)
 

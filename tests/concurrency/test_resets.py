@@ -9,16 +9,17 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, send_many
-from streams import reset as reset_module
-from streams.audit import audit
+from streams.consume.outcome.settle import settle
 from streams.errors import LeaseLost, OffsetOutOfRange
+from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, Partition, RetryMessage, State, Topic, UtcNow
 from streams.models.retry import Again
-from streams.purge import Purge
-from streams.replays import Span, start
-from streams.reset import Move, Reset, towards
-from streams.sequencer import sequence
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.operate import reset as reset_module
+from streams.operate.replay import Span, start
+from streams.operate.reset import Move, Reset, towards
+from streams.operate.target import Target
+from streams.retain.purge import Purge
 from tests.concurrency.conftest import MINUTE, Stream
 from tests.concurrency.locks import held_before, no_lock_waits, wait_until_one_waits
 from tests.processes import PATIENCE_SECONDS
@@ -49,7 +50,7 @@ def waits(in_thread: Threads, work: Any) -> Any:
 def handled(stream: Stream, messages: int) -> None:
     stream.fill(messages)
     while delivery := stream.claim():
-        delivery.settle(delivery.last_offset + 1, max_retries=5)
+        settle(delivery, delivery.last_offset + 1, max_retries=5)
 
 
 def position() -> tuple[int, int | None]:
@@ -66,7 +67,7 @@ def test_a_claim_that_was_under_way_is_taken_by_the_reset(
     delivery = claim.result()
     assert [one.pk for one in moved.result(PATIENCE_SECONDS).fenced] == [delivery.pk]
     with pytest.raises(LeaseLost):
-        delivery.settle(5, max_retries=5)
+        settle(delivery, 5, max_retries=5)
     assert position() == (0, 5)
     assert audit("default") == []
 
@@ -90,7 +91,7 @@ def test_who_settles_during_a_reset_has_lost_the_lease(
     delivery = stream.claim()
     assert delivery
     with held_before(in_thread, END_OF_RESET, lambda: reset(stream, "2")):
-        settled = waits(in_thread, lambda: delivery.settle(5, max_retries=5))
+        settled = waits(in_thread, lambda: settle(delivery, 5, max_retries=5))
     with pytest.raises(LeaseLost):
         settled.result(PATIENCE_SECONDS)
     assert sorted(RetryMessage.objects.values_list("offset", flat=True)) == [0, 1]
@@ -103,7 +104,7 @@ def test_what_was_settled_before_the_reset_came_to_it_is_not_taken(
     stream.fill(10)
     delivery = stream.claim()
     assert delivery
-    delivery.settle(5, max_retries=5)
+    settle(delivery, 5, max_retries=5)
     assert reset(stream, "2").fenced == []
     assert not RetryMessage.objects.exists()
     assert audit("default") == []
@@ -127,7 +128,7 @@ def test_the_claim_of_a_retry_that_was_under_way_is_taken_too(
     assert ([one.pk for one in move.fenced], move.retries) == ([delivery.pk], 2)
     assert not RetryMessage.objects.exists()
     with pytest.raises(LeaseLost):
-        delivery.settle(row.offset + 1, max_retries=5)
+        settle(delivery, row.offset + 1, max_retries=5)
     assert audit("default") == []
 
 
@@ -273,7 +274,7 @@ def test_a_running_replay_neither_waits_for_a_reset_nor_is_touched_by_it(
     held = stream.claim(batch=2)
     assert held
     with held_before(in_thread, END_OF_RESET, lambda: reset(stream, "0")), no_lock_waits():
-        held.settle(6, max_retries=5)
+        settle(held, 6, max_retries=5)
         other = stream.claim(batch=2)
         assert other
         assert (other.kind, other.first_offset) == ("replay", 6)

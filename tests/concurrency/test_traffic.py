@@ -7,11 +7,12 @@ import threading
 import pytest
 from django.db import transaction
 
-from streams import Outgoing, consumer, registry, send, send_many
+from streams import Outgoing, consumer, send, send_many
+from streams.consume import registry
+from streams.consume.handling import Handling
+from streams.consume.limits import Limits
+from streams.log.sequencer import sequence
 from streams.models import Delivery, Message, State
-from streams.runtime.handling import Handling
-from streams.sequencer import sequence
-from streams.subscriptions import Limits
 from tests.concurrency.conftest import MINUTE, Stream
 from tests.processes import PATIENCE_SECONDS
 from tests.sessions import Threads

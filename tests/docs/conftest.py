@@ -38,7 +38,7 @@ def shop(
     clean_registry: None,
 ) -> Iterator[Path]:
     """The folder of the project; its app ``shop`` is installed in this process too."""
-    for name, text in {**OURS, **files(README), **files(DOCS / "testing.md")}.items():
+    for name, text in {**OURS, **files(README), **files(DOCS / "guides" / "testing.md")}.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""What docs/architecture.md says and no other test shows."""
+"""What docs/about/architecture.md says and no other test shows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from django.apps import apps
 
 from streams import consumer, send
-from streams.claims import Claimer
-from streams.maintenance import sweep
+from streams.consume.claim import Claimer
+from streams.consume.outcome.settle import release
+from streams.consume.registry import find
+from streams.consume.subscription import subscribe
+from streams.log.sequencer import sequence
 from streams.models import RetryMessage, UtcNow
-from streams.registry import find
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
+from streams.steps.sweep import sweep
 from tests.docs.documents import DOCS, table
 from tests.processes import Spawn
 
@@ -24,7 +25,7 @@ TIMEOUT = timedelta(seconds=60)
 
 def test_every_table_is_documented() -> None:
     models = {m._meta.db_table: m.__name__ for m in apps.get_app_config("ems").get_models()}
-    assert table(DOCS / "architecture.md", "The tables") == models
+    assert table(DOCS / "about" / "architecture.md", "The tables") == models
 
 
 @pytest.mark.django_db
@@ -46,7 +47,7 @@ def test_a_message_that_must_run_alone_still_must_when_it_was_given_back(given_b
     claimed = dead.claim_retry(TIMEOUT)
     assert claimed
     if given_back == "released":
-        claimed[0].release()
+        release(claimed[0])
     else:
         assert sweep("default") == 1
     after = RetryMessage.objects.get()

@@ -84,3 +84,7 @@ def test_what_the_readme_installs_is_there() -> None:
     assert set(apps["INSTALLED_APPS"]) <= set(settings.INSTALLED_APPS)
     python = project["requires-python"].removeprefix(">=")
     assert f"Python {python} or newer" in text
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(README.read_text().splitlines()) < 170

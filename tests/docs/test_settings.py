@@ -1,4 +1,4 @@
-"""docs/settings.md says what the code does: names, defaults, options, constants."""
+"""docs/reference/settings.md says what the code does: names, defaults, constants."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from datetime import timedelta
 from importlib import import_module
 
 import pytest
-from django.core.management import load_command_class
-from django.core.management.base import BaseCommand
 
-from streams import conf, consumer
+from streams import conf, consumer, runtime_settings
+from streams.consume.limits import Overrides, limits, threads
+from streams.consume.registry import find
+from streams.consume.subscription import subscribe
 from streams.models import ConsumerGroup, SystemConfig
-from streams.registry import find
-from streams.subscriptions import Overrides, limits, subscribe, threads
 from tests.docs.documents import DOCS, section, table
 
-SETTINGS = DOCS / "settings.md"
+SETTINGS = DOCS / "reference" / "settings.md"
 
 
 def test_every_key_of_ems_is_documented_with_its_default() -> None:
@@ -43,17 +42,6 @@ def test_every_argument_of_consumer_is_documented_with_its_default() -> None:
     assert documented == expected
 
 
-def test_every_option_of_ems_consume_is_documented() -> None:
-    command = load_command_class("streams", "ems_consume")
-    options = option_names(command) - option_names(BaseCommand())
-    assert set(table(SETTINGS, "ems_consume")) == options
-
-
-def option_names(command: BaseCommand) -> set[str]:
-    parser = command.create_parser("manage.py", "x")
-    return {option for action in parser._actions for option in action.option_strings}
-
-
 def test_every_constant_has_the_documented_value() -> None:
     for path, text in table(SETTINGS, "Fixed numbers").items():
         module, _, name = path.rpartition(".")
@@ -66,7 +54,7 @@ def test_a_documented_row_of_system_config_can_be_written(db: None) -> None:
     (example,) = [text for text in blocks_of("Run-time settings") if "SystemConfig" in text]
     exec(example)  # noqa: S102 - the block is ours
     assert SystemConfig.objects.get().name == "consumerBatchSize"
-    assert conf.system("consumerBatchSize", "default") == 50
+    assert runtime_settings.system("consumerBatchSize", "default") == 50
 
 
 def blocks_of(heading: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""docs/spark.md knows every table and every job."""
+"""docs/guides/spark.md knows every table and every job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from monitoring.management.commands.ems_spark import Command
 from sparkjobs import jobs
 from tests.docs.documents import DOCS, table
 
-SPARK = DOCS / "spark.md"
+SPARK = DOCS / "guides" / "spark.md"
 
 
 def test_every_table_of_the_monitoring_is_documented() -> None:

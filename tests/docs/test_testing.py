@@ -1,4 +1,4 @@
-"""The example of docs/testing.md is a test that passes."""
+"""The example of docs/guides/testing.md is a test that passes."""
 
 from __future__ import annotations
 

@@ -11,21 +11,23 @@ import pytest
 from django.db import OperationalError, connection
 
 from streams import Outgoing, Reject, consumer, send, send_many
-from streams.audit import audit
+from streams.consume import calling
+from streams.consume.outcome.expire import expire
+from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.settle import release, settle
 from streams.errors import LeaseLost
+from streams.log.sequencer import sequence
 from streams.models import (
     Cursor,
     DeadMessage,
     Delivery,
-    Failure,
     Kind,
     Message,
     Partition,
     RetryMessage,
     State,
 )
-from streams.runtime import handling
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
 from tests.consuming import Process, rows
 from tests.faults import Once, Recorder, statements
@@ -97,11 +99,11 @@ def stale(delivery):
 @pytest.mark.parametrize(
     "write",
     [
-        lambda d: d.settle(3, max_retries=16),
-        lambda d: d.settle(1, max_retries=16),
-        lambda d: d.settle(3, [Failure(1, ValueError())], max_retries=16),
-        lambda d: d.settle(3, [Failure(1, Reject("no"))], max_retries=16),
-        lambda d: d.release(),
+        lambda d: settle(d, 3, max_retries=16),
+        lambda d: settle(d, 1, max_retries=16),
+        lambda d: settle(d, 3, [Failure(1, ValueError())], max_retries=16),
+        lambda d: settle(d, 3, [Failure(1, Reject("no"))], max_retries=16),
+        lambda d: release(d),
         lambda d: d.start(MINUTE),
     ],
     ids=["done", "progress", "failed", "dead", "release", "start"],
@@ -117,8 +119,8 @@ class TestAStaleToken:
     def test_that_was_valid_until_the_end_changes_nothing(self, write):
         delivery = claimed()
         late = Delivery.objects.get(pk=delivery.pk)
-        delivery.settle(2, max_retries=16)
-        delivery.release()
+        settle(delivery, 2, max_retries=16)
+        release(delivery)
         before = rows(*ACCOUNTS)
         with suppress(LeaseLost):  # to release what is released already is no error
             write(late)
@@ -126,9 +128,9 @@ class TestAStaleToken:
 
     def test_after_the_sweep_changes_nothing(self, write):
         delivery = claimed()
-        assert not Delivery.objects.get(pk=delivery.pk).expire(16, MINUTE)  # not yet
+        assert not expire(Delivery.objects.get(pk=delivery.pk), 16, MINUTE)  # not yet
         advance(MINUTE * 2)
-        assert Delivery.objects.get(pk=delivery.pk).expire(16, MINUTE)
+        assert expire(Delivery.objects.get(pk=delivery.pk), 16, MINUTE)
         before = rows(*ACCOUNTS)
         with pytest.raises(LeaseLost):
             write(delivery)
@@ -147,9 +149,9 @@ def test_two_writers_of_one_token_cannot_both_move_progress():
     """Both have the token: say, a thread that was believed to be dead, and its successor."""
     delivery = claimed()
     late = Delivery.objects.get(pk=delivery.pk)
-    delivery.settle(2, max_retries=16)
+    settle(delivery, 2, max_retries=16)
     with pytest.raises(LeaseLost):
-        late.settle(1, [Failure(0, ValueError())], max_retries=16)
+        settle(late, 1, [Failure(0, ValueError())], max_retries=16)
     assert Delivery.objects.get().progress == 2
     assert not RetryMessage.objects.exists()
 
@@ -159,17 +161,17 @@ def test_two_writers_of_one_token_cannot_both_move_progress():
 
 def test_a_delivery_ends_when_progress_passes_its_last_offset():
     delivery = claimed()
-    delivery.settle(2, max_retries=16)
+    settle(delivery, 2, max_retries=16)
     assert (state(), Delivery.objects.get().finished_at) == (State.START, None)
-    delivery.settle(3, max_retries=16)
+    settle(delivery, 3, max_retries=16)
     assert state() == State.DONE
     assert Delivery.objects.get().finished_at
 
 
 def test_a_delivery_with_a_failure_on_its_way_ends_as_failed():
     delivery = claimed()
-    delivery.settle(2, [Failure(1, ValueError("no"))], max_retries=16)
-    delivery.settle(3, max_retries=16)
+    settle(delivery, 2, [Failure(1, ValueError("no"))], max_retries=16)
+    settle(delivery, 3, max_retries=16)
     ended = Delivery.objects.get()
     assert (ended.state, ended.failed, ended.error) == (State.RETRY, 1, "ValueError: no")
     assert [r.offset for r in RetryMessage.objects.all()] == [1]
@@ -187,9 +189,9 @@ def test_progress_never_passes_a_failure_that_is_not_written(table):
 
     failures = [Failure(0, ValueError()), Failure(1, Reject("no"))]
     with statements(Once(f"INSERT INTO `{table}`", fail)), pytest.raises(RuntimeError):
-        delivery.settle(3, failures, max_retries=16)
+        settle(delivery, 3, failures, max_retries=16)
     assert rows(*ACCOUNTS) == before
-    delivery.settle(3, failures, max_retries=16)
+    settle(delivery, 3, failures, max_retries=16)
     assert audit("default") == []
 
 
@@ -197,7 +199,7 @@ def test_a_success_costs_one_statement_and_no_transaction():
     delivery = claimed()
     recorder = Recorder()
     with statements(recorder):
-        delivery.settle(3, max_retries=16)
+        settle(delivery, 3, max_retries=16)
     assert len(recorder.seen) == 1
 
 
@@ -209,7 +211,7 @@ def test_a_deadlock_while_settling_is_repeated():
 
     fault = Once("UPDATE `ems_topic_group_log`", deadlock)
     with statements(fault):
-        delivery.settle(3, [Failure(1, ValueError())], max_retries=16)
+        settle(delivery, 3, [Failure(1, ValueError())], max_retries=16)
     assert fault.fired
     assert state() == State.RETRY
     assert RetryMessage.objects.count() == 1
@@ -223,7 +225,7 @@ def test_a_success_whose_reply_was_lost_is_written_once():
         raise OperationalError(2013, "Lost connection to server during query")
 
     with statements(Once("UPDATE `ems_topic_group_log`", lose_reply)):
-        delivery.settle(3, max_retries=16)
+        settle(delivery, 3, max_retries=16)
     assert state() == State.DONE
 
 
@@ -239,7 +241,7 @@ def test_failures_whose_commit_was_not_confirmed_are_written_once(monkeypatch):
             raise OperationalError(2013, "Lost connection to server during query")
 
     monkeypatch.setattr(connection, "_commit", commit_and_lose_reply)
-    delivery.settle(3, [Failure(1, ValueError())], max_retries=16)
+    settle(delivery, 3, [Failure(1, ValueError())], max_retries=16)
     assert lost
     ended = Delivery.objects.get()
     assert (ended.state, ended.failed, ended.progress) == (State.RETRY, 1, 3)
@@ -251,8 +253,8 @@ def test_failures_whose_commit_was_not_confirmed_are_written_once(monkeypatch):
 
 def test_what_is_released_is_due_at_once_with_its_attempt_unspent():
     delivery = claimed()
-    delivery.settle(1, max_retries=16)
-    delivery.release()
+    settle(delivery, 1, max_retries=16)
+    release(delivery)
     assert state() == State.RELEASED
     assert sorted(RetryMessage.objects.due().values_list("offset", "attempt")) == [(1, 1), (2, 1)]
     assert audit("default") == []
@@ -260,11 +262,11 @@ def test_what_is_released_is_due_at_once_with_its_attempt_unspent():
 
 def test_a_released_retry_keeps_its_attempt_and_what_is_known_of_it():
     delivery = claimed(1)
-    delivery.settle(1, [Failure(0, ValueError("first"))], max_retries=16)
+    settle(delivery, 1, [Failure(0, ValueError("first"))], max_retries=16)
     advance(MINUTE)
     retry, _row = Process("mail").claim_retry(MINUTE)
     assert retry.kind == Kind.RETRY
-    retry.release()
+    release(retry)
     row = RetryMessage.objects.due().get()
     assert (row.attempt, row.last_error, row.delivery_id) == (2, "ValueError: first", None)
     assert audit("default") == []
@@ -308,7 +310,7 @@ def test_failures_before_a_release_are_kept():
 
 def test_a_long_delivery_is_settled_on_its_way(monkeypatch):
     """So that a crash repeats seconds of work, not the whole batch."""
-    monkeypatch.setattr(handling, "CHECKPOINT_SECONDS", -1)
+    monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", -1)
     progress = []
 
     @consumer("orders", group="mail")

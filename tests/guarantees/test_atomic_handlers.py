@@ -11,10 +11,10 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 from streams import Outgoing, Reject, Retry, consumer, send, send_many
-from streams.audit import audit
-from streams.maintenance import sweep
+from streams.log.sequencer import sequence
 from streams.models import DeadMessage, Delivery, Message, Partition, RetryMessage, State
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process
 from tests.faults import Once, statements

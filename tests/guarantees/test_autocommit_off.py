@@ -9,8 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, connections, transaction
 
-from streams import Outgoing, Reject, consumer, removal, send, send_many
-from streams.audit import audit
+from streams import Outgoing, Reject, consumer, send, send_many
 from streams.models import (
     Access,
     ConsumerGroup,
@@ -24,10 +23,12 @@ from streams.models import (
     Step,
     Topic,
 )
-from streams.reset import Reset, towards
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.observe.trace import trace
+from streams.operate import topic_deletion
+from streams.operate.reset import Reset, towards
+from streams.operate.target import Target
 from streams.testing import drain
-from streams.trace import trace
 from tests.hostapp.models import Handled
 
 pytestmark = [
@@ -156,7 +157,7 @@ WRITING: tuple[tuple[tuple[str, ...], Callable[[], object]], ...] = (
 def shop(monkeypatch: pytest.MonkeyPatch) -> int:
     """A topic whose only message is a dead letter of "mail", and need not be kept; and the id of a
     delayed one."""
-    monkeypatch.setattr(removal, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(topic_deletion, "SETTLED_SECONDS", 0.0)
 
     @consumer("orders", group="mail")
     def handle(message):

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streams import Outgoing, send, send_many
-from streams.audit import audit
-from streams.lag import lags
+from streams import Outgoing, send, send_many, wakeup
+from streams.log.lag import lags
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -24,8 +23,8 @@ from streams.models import (
     RetryMessage,
     Topic,
 )
-from streams.purge import Purge
-from streams.runtime import wakeup
+from streams.observe.audit.walk import audit
+from streams.retain.purge import Purge
 from tests.broadcasting import files, offsets
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -260,7 +259,7 @@ def test_a_live_client_is_seen_and_how_far_it_is_is_not(client):
 @pytest.mark.redis
 def test_with_redis_a_message_arrives_long_before_the_next_poll(spawn, tmp_path, ems_settings):
     ems_settings(REDIS="redis", POLL_SECONDS=30)
-    sleepy = "from streams.runtime import poller\npoller.QUICK_SECONDS = 30\n"
+    sleepy = "from streams.process import poller\npoller.QUICK_SECONDS = 30\n"
     child = spawn(sleepy + CONSUMER, tmp_path / "out")
     child.expect(READY)
     channel = wakeup.channel("default")

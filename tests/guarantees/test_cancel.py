@@ -8,9 +8,9 @@ import pytest
 from django.db import connection, transaction
 
 from streams import StreamsError, cancel, consumer, send
-from streams.audit import audit
+from streams.log.sequencer import sequence
 from streams.models import DedupKey, Message
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
 
 pytestmark = [

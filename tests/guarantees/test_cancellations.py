@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from streams import Outgoing, consumer, send, send_many
-from streams.audit import audit
+from streams.log.sequencer import CANCELLED_AT_MOST, Pass, sequence
 from streams.models import Message, Partition
-from streams.runtime.poller import BUSY_SECONDS
-from streams.sequencer import CANCELLED_AT_MOST, Pass, sequence
+from streams.observe.audit.walk import audit
+from streams.process.poller import BUSY_SECONDS
 from tests.consuming import Process
 from tests.faults import statements
 

@@ -9,9 +9,10 @@ from datetime import timedelta
 import pytest
 
 from streams import consumer, send
-from streams.maintenance import SWEEP, sweep_if_due
+from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, RetryMessage, Step, UtcNow
-from streams.sequencer import sequence
+from streams.models.step import SWEEP
+from streams.steps.sweep import sweep_if_due
 from tests.consuming import Process
 
 pytestmark = [

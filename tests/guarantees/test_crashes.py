@@ -13,10 +13,11 @@ from itertools import count
 
 import pytest
 
-from streams import Outgoing, Reject, Retry, consumer, registry, send_many
-from streams.audit import audit
-from streams.maintenance import sweep
+from streams import Outgoing, Reject, Retry, consumer, send_many
+from streams.consume import registry
 from streams.models import Cursor, DeadMessage, Delivery, RetryMessage
+from streams.observe.audit.walk import audit
+from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import LONG_AFTER, Process, consume_the_rest
 from tests.faults import Guillotine, in_fork, strides

@@ -12,12 +12,12 @@ import pytest
 from django.db import connection, connections, transaction
 
 from streams import Outgoing, consumer, send_many
+from streams.consume.handling import Handling
+from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, UtcNow
-from streams.runtime import database
-from streams.runtime.database import KEEPER_LOCK_SECONDS, IdleLimit
-from streams.runtime.handling import Handling
-from streams.runtime.keeper import Keeper
-from streams.sequencer import sequence
+from streams.process.keeper import Keeper
+from streams.process.shared import connections as ems_connections
+from streams.process.shared.connections import KEEPER_LOCK_SECONDS, IdleLimit
 from tests.consuming import Process
 
 pytestmark = [
@@ -33,7 +33,7 @@ SOON = timedelta(seconds=5)
 def short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[IdleLimit]:
     """A keeper's session as in ems_consume, which gives up a locked row soon."""
     assert KEEPER_LOCK_SECONDS <= 2  # many rows may be held, and a lease has 15 s
-    monkeypatch.setattr(database, "KEEPER_LOCK_SECONDS", 1)
+    monkeypatch.setattr(ems_connections, "KEEPER_LOCK_SECONDS", 1)
     before = dict(connections.settings["default"])
     limit = IdleLimit("default")
     limit.install()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from streams.maintenance import PURGE, RETRIES, SEQUENCE, SWEEP
 from streams.models import Consumer, Step, UtcNow
+from streams.models.step import PURGE, RETRIES, SEQUENCE, SWEEP
 from tests.processes import Spawn
 from tests.proxy import Proxy
 

@@ -16,8 +16,7 @@ from django.db import DatabaseError, OperationalError, transaction
 from django.db.models import F
 
 from streams import Outgoing, consumer, send, send_many
-from streams.audit import audit
-from streams.maintenance import SWEEP, sweep, sweep_if_due
+from streams.consume.outcome.settle import settle
 from streams.models import (
     Consumer,
     Cursor,
@@ -30,7 +29,10 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
-from streams.runtime import heartbeat
+from streams.models.step import SWEEP
+from streams.observe.audit.walk import audit
+from streams.process import heartbeat
+from streams.steps.sweep import sweep, sweep_if_due
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, rows
 from tests.faults import Once, statements
@@ -127,7 +129,7 @@ def test_an_overdue_call_of_a_process_that_lives_does_not_make_the_message_run_a
 
 def test_what_was_settled_before_the_crash_is_not_repeated():
     _process, delivery = abandoned(count=3)
-    delivery.settle(2, max_retries=16)
+    settle(delivery, 2, max_retries=16)
     move(lease=16)
     sweep("default")
     assert [r.offset for r in RetryMessage.objects.all()] == [2]
@@ -237,7 +239,7 @@ def test_after_an_outage_everyone_gets_one_lease_to_come_back():
     assert sweep_if_due("default") == 0
     assert sweep("default") == 0  # nothing is expired any more
     assert process.client.renew()  # who lives goes on as if nothing had been
-    delivery.settle(1, max_retries=16)
+    settle(delivery, 1, max_retries=16)
     assert audit("default") == []
 
 
@@ -351,7 +353,7 @@ def test_what_a_slow_atomic_handler_wrote_is_rolled_back(second_connection, batc
 FROZEN = """
 import time
 from streams import consumer
-from streams.runtime import client
+from streams.process.shared import client
 from tests.hostapp.models import Handled
 from django.core.management import call_command
 

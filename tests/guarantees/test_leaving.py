@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from streams import consumer, send
-from streams.audit import audit
 from streams.models import Consumer, Delivery, State
+from streams.observe.audit.walk import audit
 from tests import proxy
 from tests.consuming import consume_the_rest
 from tests.proxy import Proxy
@@ -25,7 +25,7 @@ pytestmark = [
 CONSUMER = """
 import threading
 from streams import consumer
-from streams.runtime import supervisor
+from streams.process import supervisor
 from django.core.management import call_command
 supervisor.LEAVE_SECONDS = 1
 

@@ -9,10 +9,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, connections
 
-from streams import Outgoing, conf, consumer, send_many
+from streams import Outgoing, consumer, runtime_settings, send_many
+from streams.database.retrying import tables_missing
 from streams.errors import NotMigrated
 from streams.testing import drain
-from streams.transactions import tables_missing
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=["default", "other"]),
@@ -39,7 +39,7 @@ def empty_database(tmp_path, monkeypatch) -> Iterator[None]:
         with connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE `{empty}`")
     connections["other"].close()
-    conf.forget()
+    runtime_settings.forget()
     with monkeypatch.context() as patch:
         patch.setitem(connections["other"].settings_dict, "NAME", empty)
         yield

@@ -8,9 +8,10 @@ import time
 import pytest
 
 from streams import consumer, send
+from streams.consume.outcome.settle import settle
+from streams.log.sequencer import sequence
 from streams.models import RetryMessage
 from streams.models.retry import Again
-from streams.sequencer import sequence
 from tests.consuming import Process
 from tests.processes import PATIENCE_SECONDS
 
@@ -40,7 +41,7 @@ def test_what_killed_its_process_waits_until_nothing_runs_beside_it(in_thread) -
     # The first one is claimed and given back as the sweep does after a crash.
     delivery = process.worker._claimer.claim(1, process.feed.consume_timeout())
     assert delivery is not None
-    delivery.settle(1, max_retries=16)
+    settle(delivery, 1, max_retries=16)
     group, partition = process.feed.group.pk, delivery.partition_id
     slow = in_thread(process.new_worker(1).step)
     assert running.wait(PATIENCE_SECONDS)

@@ -9,9 +9,9 @@ from django.apps import apps
 from django.db import models
 
 from streams import Reject, consumer, send
-from streams.maintenance import sweep_if_due
+from streams.log.sequencer import sequence
 from streams.models import IMMEDIATE, Delivery, Message
-from streams.sequencer import sequence
+from streams.steps.sweep import sweep_if_due
 from tests.consuming import Process
 
 pytestmark = [

@@ -11,13 +11,14 @@ from datetime import timedelta
 import pytest
 
 from streams import consumer, send
-from streams.claims import Claimer
+from streams.consume.claim import Claimer
+from streams.consume.outcome.settle import release, settle
+from streams.consume.registry import registrations
+from streams.consume.subscription import subscribe
 from streams.errors import LeaseLost
-from streams.maintenance import sweep
+from streams.log.sequencer import sequence
 from streams.models import Delivery, State
-from streams.registry import registrations
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
+from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import LONG_AFTER
 
@@ -49,12 +50,12 @@ def test_the_sweep_takes_the_token_along(delivery: Delivery) -> None:
     assert stored.state == State.RETRY
     assert stored.token not in (None, delivery.token)
     with pytest.raises(LeaseLost):
-        delivery.settle(4, max_retries=16)
+        settle(delivery, 4, max_retries=16)
 
 
 def test_what_has_been_given_back_cannot_be_settled(delivery: Delivery) -> None:
-    delivery.release()
+    release(delivery)
     with pytest.raises(LeaseLost):
-        delivery.settle(4, max_retries=16)
+        settle(delivery, 4, max_retries=16)
     stored = Delivery.objects.get(pk=delivery.pk)
     assert (stored.state, stored.progress) == (State.RELEASED, 0)

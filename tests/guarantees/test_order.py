@@ -6,10 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from streams import Outgoing, Reject, Retry, consumer, registry, send_many
-from streams.audit import audit
+from streams import Outgoing, Reject, Retry, consumer, send_many
+from streams.consume import registry
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import release, settle
 from streams.errors import GroupMismatch, LeaseLost
-from streams.maintenance import sweep
+from streams.log.sequencer import sequence
 from streams.models import (
     Cursor,
     DeadMessage,
@@ -20,7 +22,8 @@ from streams.models import (
     State,
     Topic,
 )
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process
 
@@ -153,7 +156,7 @@ def test_while_a_delivery_is_open_nobody_else_claims_from_its_partition():
     sequence("default")
     delivery = first.claim(batch=5)
     assert second.worker._claimer.claim(5, MINUTE) is None
-    delivery.settle(5, max_retries=3)
+    settle(delivery, 5, max_retries=3)
     assert second.claim(batch=5).first_offset == 5
 
 
@@ -174,8 +177,8 @@ def test_what_was_not_handed_over_is_given_back_in_its_place():
     process = Process("mail")
     sequence("default")
     delivery = process.claim(batch=5)
-    delivery.settle(2, max_retries=3)
-    delivery.release()
+    settle(delivery, 2, max_retries=3)
+    release(delivery)
     assert not RetryMessage.objects.exists()
     again = Process("mail").claim()
     assert (again.first_offset, again.last_offset, again.attempt) == (2, 4, 1)
@@ -187,7 +190,7 @@ def test_a_dead_consumers_partition_is_taken_over_at_the_message_it_was_at():
     frozen = Process("mail")
     sequence("default")
     delivery = frozen.claim(batch=5)
-    delivery.settle(2, max_retries=3)
+    settle(delivery, 2, max_retries=3)
     advance(LONG_AFTER)
     assert sweep("default") == 1
     assert drain().done == 0  # it waits a moment: it may be what killed the process
@@ -196,9 +199,9 @@ def test_a_dead_consumers_partition_is_taken_over_at_the_message_it_was_at():
     assert handler.tried == [(2, 2), (3, 1), (4, 1)]
     # The frozen one wakes up: its token is of no use any more.
     with pytest.raises(LeaseLost):
-        delivery.settle(5, max_retries=3)
+        settle(delivery, 5, max_retries=3)
     with pytest.raises(LeaseLost):
-        delivery.release()
+        release(delivery)
     assert Cursor.objects.get().next_offset == 5
     assert audit("default") == []
 
@@ -337,7 +340,7 @@ def test_a_redriven_message_comes_out_of_its_turn_and_moves_no_cursor():
     sent(3)
     drain()
     for _redriven in range(2):
-        assert DeadMessage.objects.waiting().get().redrive()
+        assert redrive(DeadMessage.objects.waiting().get())
         drain()
         assert Cursor.objects.get().next_offset == 3
     assert handler.done == [0, 2, 1]

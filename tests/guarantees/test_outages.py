@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from streams import Outgoing, Reject, Retry, SendOutcomeUnknown, consumer, registry, send, send_many
-from streams.audit import audit
-from streams.maintenance import sweep
+from streams import Outgoing, Reject, Retry, SendOutcomeUnknown, consumer, send, send_many, wakeup
+from streams.consume import registry
+from streams.database.retrying import retrying
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -28,12 +29,11 @@ from streams.models import (
     RetryMessage,
     State,
 )
-from streams.runtime import wakeup
-from streams.runtime.keeper import Keeper
-from streams.runtime.worker import AFTER_ERROR_SECONDS
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
+from streams.process.keeper import Keeper
+from streams.process.worker import AFTER_ERROR_SECONDS
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
-from streams.transactions import retrying
 from tests.consuming import LONG_AFTER, Process, consume_the_rest
 from tests.faults import Relay, Severed, in_fork, kill_other_connections, strides
 from tests.hostapp.models import Handled, Order
@@ -436,7 +436,7 @@ def test_a_consumer_whose_connections_are_swallowed_ends_so_that_a_fresh_one_wor
 ):
     """As by a firewall that has forgotten them: no error ever comes, and no answer."""
     ems_settings(POLL_SECONDS=0.05, DRAIN_SECONDS=1)
-    impatient = "from streams.runtime import supervisor; supervisor.SILENT_SECONDS = 3\n"
+    impatient = "from streams.process import supervisor; supervisor.SILENT_SECONDS = 3\n"
     variable = f"EMS_TEST_{os.environ['EMS_TEST_DB'].upper()}_URL"
     url = urlsplit(os.environ[variable])
     relay = Relay(url.hostname or "127.0.0.1", url.port or 3306)
@@ -463,7 +463,7 @@ def test_a_consumer_whose_connections_are_swallowed_ends_so_that_a_fresh_one_wor
 
 # Without a wake-up it looks every 30 s; without QUICK_SECONDS also from the start.
 SLEEPY = """
-from streams.runtime import poller, worker
+from streams.process import poller, worker
 poller.QUICK_SECONDS = 30
 worker.LOOK_SECONDS = 30
 """

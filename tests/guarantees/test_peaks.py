@@ -8,9 +8,9 @@ import pytest
 from django.db import OperationalError, connection
 
 from streams import Outgoing, consumer, send_many
+from streams.database.retrying import connection_lost, retrying, transient
 from streams.models import Delivery
-from streams.runtime.poller import QUICK_SECONDS
-from streams.transactions import connection_lost, retrying, transient
+from streams.process.poller import QUICK_SECONDS
 from tests.consuming import Process
 
 pytestmark = [
@@ -66,7 +66,7 @@ def test_a_worker_that_gets_none_for_long_pauses_and_does_not_end(full, number, 
     def impatient(work, using):
         return retrying(work, using, patience=0)
 
-    monkeypatch.setattr("streams.runtime.feed.retrying", impatient)
+    monkeypatch.setattr("streams.process.running_group.retrying", impatient)
     process.feed._fresh_until = 0.0
     full(number, times=2)
     assert process.worker.step() > 0.0  # not raised, which would end the process

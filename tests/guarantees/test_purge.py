@@ -9,10 +9,10 @@ from itertools import count
 import pytest
 
 from streams import Outgoing, Retry, consumer, send, send_many
-from streams import purge as purging
-from streams.audit import audit
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import settle
 from streams.errors import LeaseLost
-from streams.floor import floor, limits
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -26,8 +26,10 @@ from streams.models import (
     Topic,
     UtcNow,
 )
-from streams.purge import Purge
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
+from streams.retain import purge as purging
+from streams.retain.purge import Purge
+from streams.retain.purge_floor import kept_from, purge_floor
 from streams.testing import advance, drain
 from tests.consuming import Process, consume_the_rest
 from tests.faults import Guillotine, in_fork, strides
@@ -66,7 +68,7 @@ def kept(topic: str = "orders") -> list[int]:
     return sorted(offset for offset in rows.values_list("offset", flat=True) if offset is not None)
 
 
-def purge(**options: object) -> purging.Outcome:
+def purge(**options: object) -> purging.Purged:
     (outcome,) = Purge("default", **options).run()  # type: ignore[arg-type]
     return outcome
 
@@ -190,10 +192,10 @@ def test_what_is_settled_of_an_open_delivery_can_go():
     send_many([Outgoing("orders", n) for n in range(5)])
     sequence("default")
     delivery = process.claim()
-    delivery.settle(5, max_retries=3)
+    settle(delivery, 5, max_retries=3)
     keep(retention_count=0)
     assert purge().floor.offset == 5
-    delivery.settle(8, max_retries=3)
+    settle(delivery, 8, max_retries=3)
     assert purge().floor.offset == 8
 
 
@@ -290,7 +292,7 @@ def test_a_forced_purge_goes_past_everybody_and_leaves_it_on_record():
     assert audit("default") == []
     for delivery in (held, range_):
         with pytest.raises(LeaseLost):
-            delivery.settle(delivery.last_offset + 1, max_retries=3)
+            settle(delivery, delivery.last_offset + 1, max_retries=3)
     consume_the_rest("mail")
     assert audit("default") == []
 
@@ -311,14 +313,14 @@ def test_a_forced_purge_sets_an_ordered_group_free(floor_):
     assert (cursor.next_offset, cursor.open_delivery, cursor.attempt) == (floor_, None, 1)
     assert not RetryMessage.objects.exists()
     with pytest.raises(LeaseLost):
-        delivery.settle(5, max_retries=3)
+        settle(delivery, 5, max_retries=3)
     drain()
     assert seen == list(range(floor_, 9))
     assert audit("default") == []
 
 
 def test_a_forced_purge_takes_many_retries_in_steps(monkeypatch):
-    monkeypatch.setattr("streams.forced.STEP", 3)
+    monkeypatch.setattr("streams.retain.forced_purge.STEP", 3)
 
     @consumer("orders", group="mail", batch=5)
     def mail(messages):
@@ -354,7 +356,7 @@ def test_what_was_redriven_reads_its_letter_after_the_message_is_purged():
     send("orders", "precious")
     drain()
     keep(retention_count=0)
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     assert purge().deleted == 1
     assert purge(force=True).skipped.rows == 0
     drain()
@@ -393,7 +395,7 @@ def purge_until_killed(topic, point):
 
 @strides(19, 3)
 def test_a_forced_purge_may_be_killed_between_any_two_statements(monkeypatch, stride):
-    monkeypatch.setattr("streams.forced.STEP", 2)
+    monkeypatch.setattr("streams.retain.forced_purge.STEP", 2)
     for point in count(1, stride):
         name = f"orders-{point}"
 
@@ -446,9 +448,9 @@ def test_the_floor_is_what_a_claim_leaves_behind_in_both_its_states():
     sequence("default")
     keep(retention_count=0)
     partition = Partition.objects.select_related("topic").get()
-    wanted = limits(partition, partition.topic, "default")
-    before = floor(partition, partition.topic, wanted, "default")
+    wanted = kept_from(partition, partition.topic, "default")
+    before = purge_floor(partition, partition.topic, wanted, "default")
     Process("mail").claim(batch=3)
-    after = floor(partition, partition.topic, wanted, "default")
+    after = purge_floor(partition, partition.topic, wanted, "default")
     assert (before.offset, after.offset) == (5, 5)
     assert [hold.what for hold in after.holds] == ["delivery", "cursor"]

@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
-from streams import Outgoing, consumer, registry, send_many, topics
-from streams.audit import audit
+from streams import Outgoing, consumer, send_many
+from streams.consume import registry
+from streams.consume.outcome.settle import settle
+from streams.log import topics
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -28,10 +31,10 @@ from streams.models import (
     State,
     Topic,
 )
-from streams.replays import cancel, spans, start
-from streams.reset import Move, Reset, towards
-from streams.sequencer import sequence
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.operate.replay import cancel, spans, start
+from streams.operate.reset import Move, Reset, towards
+from streams.operate.target import Target
 from streams.testing import drain
 from tests.consuming import Process, consume_the_rest
 from tests.faults import Guillotine, Severed, in_fork, strides
@@ -84,7 +87,7 @@ def prepare(name: str, *, ordered: bool = False) -> None:
     drain(name)
     send_many([Outgoing(name, n, key="k") for n in range(4)])
     sequence("default")
-    Process(name).claim(4).settle(9, max_retries=5)
+    settle(Process(name).claim(4), 9, max_retries=5)
     Handled.objects.create(group=name, topic=name, partition=0, offset=8, value="")
 
 

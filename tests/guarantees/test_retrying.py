@@ -13,8 +13,8 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from streams import Outgoing, Reject, Retry, consumer, send, send_many
-from streams.audit import audit
 from streams.conf import LADDER
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     DeadMessage,
@@ -25,7 +25,7 @@ from streams.models import (
     State,
 )
 from streams.models.retry import Again
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
 from tests.consuming import Process
 from tests.hostapp.models import Order

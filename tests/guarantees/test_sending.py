@@ -9,8 +9,8 @@ import pytest
 from django.db import connection, transaction
 
 from streams import Outgoing, ReceivedMessage, consumer, send, send_many
+from streams.log.sequencer import sequence
 from streams.models import Message, Partition
-from streams.sequencer import sequence
 from streams.testing import drain
 from tests.hostapp.models import Handled, Order
 

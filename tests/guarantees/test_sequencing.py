@@ -15,9 +15,12 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from streams import Outgoing, send, send_many, sequencer, sql
+from streams import Outgoing, send, send_many
+from streams.database.sql import sequence as sql
+from streams.database.sql.dialect import execute, fetch
+from streams.log import sequencer
+from streams.log.sequencer import Pass, sequence
 from streams.models import IMMEDIATE, Message, Partition, Topic
-from streams.sequencer import Pass, sequence
 from streams.testing import advance
 from tests.hostapp.models import Order
 
@@ -51,7 +54,6 @@ def until(condition, what="it"):
 @contextmanager
 def interrupted(monkeypatch, statement, action):
     """Do ``action`` each time the sequencer is about to run a statement that begins so."""
-    execute, fetch = sql.execute, sql.fetch
 
     def watch(run):
         def watched(using, text, parameters=()):
@@ -62,8 +64,8 @@ def interrupted(monkeypatch, statement, action):
         return watched
 
     with monkeypatch.context() as patch:
-        patch.setattr(sql, "execute", watch(execute))
-        patch.setattr(sql, "fetch", watch(fetch))
+        patch.setattr(sequencer, "execute", watch(execute))
+        patch.setattr(sequencer, "fetch", watch(fetch))
         yield
 
 
@@ -147,7 +149,7 @@ def test_messages_that_have_an_offset_never_get_another():
     sequence("default")
     ids = list(Message.objects.values_list("id", flat=True))
     vendor = connection.vendor
-    changed = sql.execute("default", sql.assign_offsets(vendor, ids, 7), ["2026-01-01 00:00:00"])
+    changed = execute("default", sql.assign_offsets(vendor, ids, 7), ["2026-01-01 00:00:00"])
     assert changed == 0
     assert log() == ["0"]
 
@@ -173,7 +175,7 @@ def test_passes_at_the_same_time_give_each_offset_once(in_thread):
 
 
 SEQUENCE = """
-from streams.sequencer import sequence
+from streams.log.sequencer import sequence
 from tests.hostapp.models import Order
 print("ready")
 while not Order.objects.exists():
@@ -274,10 +276,9 @@ def test_a_pass_that_fails_in_the_middle_leaves_nothing(statement, monkeypatch):
 
 STOP_IN_THE_MIDDLE = """
 import sys, time
-from streams import sql
-from streams.sequencer import sequence
+from streams.log import sequencer
 
-execute = sql.execute
+execute = sequencer.execute
 statements = []
 
 def stop(using, text, parameters=()):
@@ -287,8 +288,8 @@ def stop(using, text, parameters=()):
         time.sleep(600)
     return execute(using, text, parameters)
 
-sql.execute = stop
-sequence("default")
+sequencer.execute = stop
+sequencer.sequence("default")
 """
 
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from streams import Outgoing, send_many
-from streams.lifecycle import create
 from streams.models import Consumer, Delivery
+from streams.operate.topics import create
 from streams.testing import sent
 from tests.hostapp.models import Handled
 from tests.processes import Spawn, wait_for

@@ -15,7 +15,9 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, Retry, consumer, send, send_many
-from streams.audit import audit
+from streams.consume.subscription import subscribe
+from streams.log import bodies
+from streams.log.sequencer import sequence
 from streams.models import (
     Cursor,
     DeadMessage,
@@ -26,9 +28,7 @@ from streams.models import (
     RetryMessage,
     State,
 )
-from streams.runtime.handling import Handling
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
+from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
 from tests.consuming import Process, registered
 
@@ -43,12 +43,10 @@ A_WHILE = timedelta(minutes=1)
 @contextmanager
 def behind(monkeypatch: pytest.MonkeyPatch, end: int) -> Iterator[None]:
     """The server that answers has nothing yet of the offsets from ``end`` on."""
-    fetch = Handling._fetch
+    whole = bodies._read
     with monkeypatch.context() as patch:
         patch.setattr(
-            Handling,
-            "_fetch",
-            lambda self, statement: [row for row in fetch(self, statement) if row[0] < end],
+            bodies, "_read", lambda *place: [row for row in whole(*place) if row.offset < end]
         )
         yield
 

@@ -9,10 +9,10 @@ import pytest
 from django.db import connection, connections
 
 from streams import consumer, send
-from streams.runtime.database import IdleLimit
-from streams.runtime.keeper import Keeper
-from streams.runtime.lifecycle import Lifecycle
-from streams.sequencer import sequence
+from streams.log.sequencer import sequence
+from streams.process.keeper import Keeper
+from streams.process.shared.connections import IdleLimit
+from streams.process.shared.stopping import Stopping
 from tests.consuming import Process
 
 pytestmark = [
@@ -52,7 +52,7 @@ def test_keepers_may_be_silent_for_20_seconds_however_long_calls_may_take(idle_l
         seen.put(session())
         return HOUR
 
-    keeper = Keeper("poller", look, Lifecycle())
+    keeper = Keeper("poller", look, Stopping())
     keeper.start()
     try:
         assert seen.get(timeout=30) == (20, 2)

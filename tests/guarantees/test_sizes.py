@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from streams import Outgoing, consumer, send, send_many
-from streams.audit import audit
-from streams.conf import forget
 from streams.errors import MessageTooLarge
 from streams.models import DeadMessage, Delivery, Message, State, SystemConfig
 from streams.models.dead import MAX_TEXT
+from streams.observe.audit.walk import audit
+from streams.runtime_settings import forget
 from streams.testing import drain
 from tests.rows import nothing_written
 

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from streams import Outgoing, consumer, send, send_many
-from streams.audit import audit
-from streams.maintenance import sweep
 from streams.models import Consumer, Delivery, RetryMessage, State
+from streams.observe.audit.walk import audit
+from streams.steps.sweep import sweep
 from streams.testing import drain
 from tests.consuming import consume_the_rest
 from tests.faults import kill_other_connections
@@ -185,8 +185,8 @@ def test_after_drain_seconds_it_leaves_what_still_runs_behind(spawn, ems_setting
 
 HUNG = """
 import datetime
-from streams.runtime import heartbeat
-from streams.runtime.lifecycle import Lifecycle
+from streams.process import heartbeat
+from streams.process.shared.stopping import Stopping as Lifecycle
 heartbeat.HUNG_GRACE = datetime.timedelta(seconds=0.5)
 
 fail = Lifecycle.fail
@@ -223,7 +223,7 @@ def test_a_hung_handler_ends_its_process_and_its_neighbours_finish(spawn, ems_se
 
 def test_a_failing_keeper_ends_the_process_with_status_1(spawn):
     code = PLAIN + (
-        "from streams.runtime.client import Client\n"
+        "from streams.process.shared.client import Client\n"
         "def fail(self): raise RuntimeError('the heartbeat is broken')\n"
         "Client.renew = fail\n"
     )
@@ -235,7 +235,7 @@ def test_a_failing_keeper_ends_the_process_with_status_1(spawn):
 
 def test_a_failing_worker_ends_the_process_with_status_1_and_drains_the_others(spawn):
     code = PLAIN + (
-        "from streams.runtime.worker import Worker\n"
+        "from streams.process.worker import Worker\n"
         "step = Worker.step\n"
         "def fail(self):\n"
         "    if Handled.objects.filter(group='begun').exists():\n"

@@ -8,9 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from streams import consumer, registry, send
-from streams.maintenance import step_retries, sweep
+from streams import consumer, send
+from streams.consume import registry
 from streams.models import ConsumerGroup, DeadMessage, Delivery, RetryMessage, UtcNow
+from streams.steps.retries import step_retries
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process
 

@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 from streams import Outgoing, consumer, send_many
-from streams.maintenance import sweep
+from streams.consume.outcome.settle import settle
+from streams.log.sequencer import sequence
 from streams.models import Consumer, Kind, RetryMessage
-from streams.sequencer import sequence
+from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import Process
 
@@ -72,7 +73,7 @@ def test_a_batch_of_one_is_a_suspect_at_once(process: Process) -> None:
 
 
 def test_what_is_left_of_a_batch_is_a_suspect_if_it_is_one(process: Process) -> None:
-    process.claim(10).settle(MANY - 1, max_retries=16)
+    settle(process.claim(10), MANY - 1, max_retries=16)
     die()
     assert alone() == [MANY - 1]
 

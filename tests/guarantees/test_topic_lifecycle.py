@@ -10,9 +10,9 @@ from itertools import count
 import pytest
 from django.db import connection, transaction
 
-from streams import Outgoing, conf, consumer, registry, send, send_many, topics
-from streams import removal as removing
-from streams.audit import audit
+from streams import Outgoing, conf, consumer, runtime_settings, send, send_many
+from streams.consume import registry
+from streams.consume.subscription import subscribe
 from streams.errors import (
     InvalidName,
     InvalidPartitions,
@@ -21,7 +21,8 @@ from streams.errors import (
     TopicInUse,
     UnknownTopic,
 )
-from streams.lifecycle import create, grow, retire
+from streams.log import topics
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -34,9 +35,11 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
-from streams.removal import Removal
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
+from streams.observe.audit.walk import audit
+from streams.operate import topic_deletion as removing
+from streams.operate.group_deletion import delete_group
+from streams.operate.topic_deletion import TopicDeletion
+from streams.operate.topics import create, grow, retire
 from streams.testing import drain
 from tests.concurrency.locks import held_before, wait_until_one_waits
 from tests.consuming import registered
@@ -52,7 +55,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def fresh():
     topics.forget()
-    conf.forget()
+    runtime_settings.forget()
 
 
 def finished_topic(name="orders", number=5):
@@ -66,7 +69,7 @@ def finished_topic(name="orders", number=5):
 
 
 def delete(topic, **options):
-    removal = Removal(topic, "default", **options)
+    removal = TopicDeletion(topic, "default", **options)
     removal.close()
     removal.wait(lambda seconds: None)
     removal.finish()
@@ -190,7 +193,7 @@ def test_a_topic_is_deleted_with_everything_that_it_has():
 
     topic = finished_topic("orders")
     assert DeadMessage.objects.count() == 5
-    contents = Removal(topic, "default").contents()
+    contents = TopicDeletion(topic, "default").contents()
     assert contents["messages"] == 5
     assert contents["dead letters"] == 5
     assert contents["consumer groups"] == 2
@@ -217,7 +220,7 @@ def test_a_topic_in_use_is_not_deleted_unless_that_is_forced(obstacle):
     elif obstacle == "unread":
         Cursor.objects.update(next_offset=4)
     elif obstacle == "nobody":
-        group.forget()
+        delete_group(group)
     elif obstacle == "retry":
         group.retries.create(partition=Partition.objects.get(), offset=1, due_at=UtcNow())
     else:
@@ -240,7 +243,7 @@ def test_a_send_from_a_stale_cache_keeps_its_topic():
     topics.forget()
     topics.resolve("orders", "default")  # another process has done this
     Topic.objects.update(access="read-only")
-    removal = Removal(topic, "default")
+    removal = TopicDeletion(topic, "default")
     removal.close()
     removal.wait(lambda seconds: [send("orders", "in time")].clear())
     with pytest.raises(TopicInUse, match="inbox"):
@@ -251,7 +254,7 @@ def test_a_send_from_a_stale_cache_keeps_its_topic():
 
 def test_the_wait_is_longer_than_what_a_producer_may_have_cached():
     waited: list[float] = []
-    removal = Removal(finished_topic(), "default")
+    removal = TopicDeletion(finished_topic(), "default")
     removal.close()
     removal.wait(waited.append)
     assert waited == [removing.SETTLED_SECONDS]
@@ -266,7 +269,7 @@ def test_the_next_send_to_a_deleted_topic_makes_a_new_one_or_says_why_not():
     retire(Topic.objects.get(), "default")
     delete(Topic.objects.get())
     SystemConfig.objects.create(name="autoCreateTopic", value=False)
-    conf.forget()
+    runtime_settings.forget()
     with pytest.raises(UnknownTopic):
         send("orders", 1)
     assert audit("default") == []
@@ -319,7 +322,7 @@ def test_a_send_that_is_frozen_while_its_topic_is_deleted_raises(monkeypatch, in
                 send("orders", "late")
 
     SystemConfig.objects.create(name="autoCreateTopic", value=False)
-    conf.forget()
+    runtime_settings.forget()
     sending = in_thread(late)
     assert reached.wait(30)
     retire(topic, "default")

@@ -8,7 +8,8 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, Reject, Retry, consumer, send, send_many
-from streams.audit import audit
+from streams.consume.outcome.dead_letter import redrive
+from streams.log.sequencer import sequence
 from streams.models import (
     Cursor,
     DeadMessage,
@@ -19,8 +20,8 @@ from streams.models import (
     Topic,
     UtcNow,
 )
-from streams.purge import Purge
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
+from streams.retain.purge import Purge
 from streams.testing import drain
 from tests.consuming import Process, consume_the_rest
 from tests.faults import Once, statements
@@ -83,7 +84,7 @@ def test_what_is_in_every_state_ends_and_new_messages_flow(seen):
     assert not Delivery.objects.open().exists()
     # The letter has a copy of its own.
     seen.append("redriven")
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     drain()
     assert seen[-1] == 2
     (hole,) = audit("default")

@@ -9,7 +9,7 @@ from django.db import connection
 
 from streams import Outgoing, SendOutcomeUnknown, send, send_many
 from streams.models import Message
-from streams.producer import CHUNK_ROWS
+from streams.produce.insert import CHUNK_ROWS
 from tests.proxy import Proxy
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.mysql]

@@ -21,23 +21,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
-from streams import (
-    Outgoing,
-    ReceivedMessage,
-    Reject,
-    cancel,
-    consumer,
-    lifecycle,
-    registry,
-    replays,
-    send,
-    send_many,
-    topics,
-)
-from streams.audit import audit
-from streams.claims import Claimer
+from streams import Outgoing, ReceivedMessage, Reject, cancel, consumer, send, send_many
+from streams.consume import registry
+from streams.consume.claim import Claimer
+from streams.consume.handling import Handling
+from streams.consume.limits import limits
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.subscription import subscribe
 from streams.errors import LeaseLost, NothingToUndo
-from streams.maintenance import sweep
+from streams.log.sequencer import sequence
+from streams.log.topics import forget
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -52,13 +45,13 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
-from streams.purge import Purge
-from streams.replays import Span
-from streams.reset import Reset, towards
-from streams.runtime.handling import Handling
-from streams.sequencer import sequence
-from streams.subscriptions import limits, subscribe
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.operate import replay, topics
+from streams.operate.replay import Span
+from streams.operate.reset import Reset, towards
+from streams.operate.target import Target
+from streams.retain.purge import Purge
+from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.hostapp.models import Handled
 from tests.sessions import Session
@@ -137,7 +130,7 @@ class Machine(RuleBasedStateMachine):
     def clean(self) -> None:
         for model in TABLES:
             model.objects.all().delete()
-        topics.forget()
+        forget()
         registry._registered.clear()
 
         def plain(message: ReceivedMessage) -> None:
@@ -158,7 +151,7 @@ class Machine(RuleBasedStateMachine):
         consumer("t", group="atomic", max_retries=2, atomic=True)(atomic)
         consumer("t", group="ordered", max_retries=2, ordered=True, atomic=True)(atomic)
         consumer("t", group="tagged", max_retries=2, tags=[TAG])(plain)
-        topic = lifecycle.create("t", PARTITIONS, "default")
+        topic = topics.create("t", PARTITIONS, "default")
         topic.retention_consumed = True
         topic.save(using="default")
         self.groups = {
@@ -311,12 +304,12 @@ class Machine(RuleBasedStateMachine):
     # -- operators --
 
     @precondition(lambda self: DeadMessage.objects.waiting().exists())
-    @rule(redrive=st.booleans())
-    def decide(self, redrive: bool) -> None:
+    @rule(again=st.booleans())
+    def decide(self, again: bool) -> None:
         letter = DeadMessage.objects.waiting().select_related("group").order_by("id")[0]
-        if redrive:
-            assert letter.redrive()
-            assert not letter.redrive()
+        if again:
+            assert redrive(letter)
+            assert not redrive(letter)
             self.redriven.add(int(bytes(letter.body)))
         else:
             assert letter.discard()
@@ -348,7 +341,7 @@ class Machine(RuleBasedStateMachine):
         offsets = st.integers(partition.first_offset, partition.next_offset)
         first, end = sorted((data.draw(offsets), data.draw(offsets)))
         if first < end:
-            replays.start(self.groups["plain"], [Span(partition, first, end)], "default")
+            replay.start(self.groups["plain"], [Span(partition, first, end)], "default")
 
     @rule()
     def purge(self) -> None:

@@ -9,7 +9,8 @@ from django.db import connection
 from django.utils import timezone
 
 from monitoring.models import Run
-from streams.doctor import OK, WARNING, Diagnosis, examine
+from streams.observe.diagnoses import OK, WARNING, Diagnosis
+from streams.observe.doctor import examine
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,8 @@ from django.db import connection
 from monitoring import java, jobs
 from monitoring.schedule import SCHEDULE
 from streams.conf import settings
-from streams.doctor import OK, examine
+from streams.observe.diagnoses import OK
+from streams.observe.doctor import examine
 from streams.schedule import of_all_apps
 from tests.processes import Spawn, wait_for
 

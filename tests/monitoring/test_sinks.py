@@ -12,13 +12,14 @@ from django.apps import apps
 
 from monitoring.models import Consumption, Latency, Position, Run, Traffic
 from monitoring.options import option_file
-from sparkjobs import sinks
 from sparkjobs.config import Config
 from sparkjobs.database import connected, transaction
-from sparkjobs.runs import KILLED, Overtaken, last_done, prune
-from sparkjobs.runs import Run as JobRun
-from sparkjobs.sinks import upsert
-from sparkjobs.windows import Window, now, roll_up, write
+from sparkjobs.instants import now
+from sparkjobs.rollup import tables
+from sparkjobs.rollup.runs import KILLED, Overtaken, last_done, prune
+from sparkjobs.rollup.runs import Run as JobRun
+from sparkjobs.rollup.tables import upsert
+from sparkjobs.rollup.windows import Window, roll_up, write
 from tests.processes import Spawn
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -53,7 +54,7 @@ def latency(**figures: Any) -> dict[str, Any]:
 
 def consumed(**figures: Any) -> dict[str, Any]:
     return {
-        **dict.fromkeys(sinks.CONSUMPTION.figures, 5),
+        **dict.fromkeys(tables.CONSUMPTION.figures, 5),
         "group_id": 1,
         "minute": NOON,
         "client_id": "c",
@@ -64,7 +65,7 @@ def consumed(**figures: Any) -> dict[str, Any]:
 
 def test_the_sinks_know_the_columns_and_keys_of_the_models() -> None:
     models = {m._meta.db_table: m for m in apps.get_app_config("ems_monitoring").get_models()}
-    for table in sinks.TABLES:
+    for table in tables.TABLES:
         meta = models[table.name]._meta
         columns = {field.column for field in meta.concrete_fields} - {"id"}
         assert set(table.columns) == columns, table.name
@@ -77,33 +78,33 @@ def test_the_same_rows_again_are_the_same_rows(connection) -> None:
     rows = [traffic(first) for first in range(0, 12_000, 10)]  # more than one statement
     for _time in range(2):
         with transaction(connection):
-            assert upsert(connection, sinks.TRAFFIC, list(reversed(rows))) == len(rows)
+            assert upsert(connection, tables.TRAFFIC, list(reversed(rows))) == len(rows)
     assert Traffic.objects.count() == len(rows)
     row = Traffic.objects.earliest("first_offset")
     assert (row.minute, row.end_offset, row.messages, row.keys) == (NOON, 10, 10, 3)
 
 
 def test_an_instant_is_stored_as_django_reads_and_compares_it(connection) -> None:
-    upsert(connection, sinks.TRAFFIC, [traffic()])
+    upsert(connection, tables.TRAFFIC, [traffic()])
     assert Traffic.objects.filter(minute=NOON).exists()
     assert Traffic.objects.filter(minute__gte=NOON, minute__lte=NOON).exists()
 
 
 def test_figures_are_replaced_only_by_those_that_rest_on_as_much(connection) -> None:
     """What is left after a purge must not replace what was counted when all was there."""
-    upsert(connection, sinks.LATENCY, [latency()])
-    upsert(connection, sinks.LATENCY, [latency(messages=9, p95=0.1)])
+    upsert(connection, tables.LATENCY, [latency()])
+    upsert(connection, tables.LATENCY, [latency(messages=9, p95=0.1)])
     assert Latency.objects.get().p95 == 2.0
-    upsert(connection, sinks.LATENCY, [latency(p95=1.5)])
+    upsert(connection, tables.LATENCY, [latency(p95=1.5)])
     assert Latency.objects.get().p95 == 1.5
-    upsert(connection, sinks.LATENCY, [latency(messages=11, p95=0.5)])
+    upsert(connection, tables.LATENCY, [latency(messages=11, p95=0.5)])
     row = Latency.objects.get()
     assert (row.messages, row.p95) == (11, 0.5)
 
 
 def test_counts_never_fall(connection) -> None:
-    upsert(connection, sinks.CONSUMPTION, [consumed()])
-    upsert(connection, sinks.CONSUMPTION, [consumed(consumed=4, dead=6, busy_seconds=4.5)])
+    upsert(connection, tables.CONSUMPTION, [consumed()])
+    upsert(connection, tables.CONSUMPTION, [consumed(consumed=4, dead=6, busy_seconds=4.5)])
     row = Consumption.objects.get()
     assert (row.consumed, row.dead, row.busy_seconds) == (5, 6, 5.0)
 
@@ -111,7 +112,7 @@ def test_counts_never_fall(connection) -> None:
 def test_of_two_runs_of_a_job_the_older_one_writes_nothing(connection) -> None:
     older = JobRun.begin(connection, "traffic")
     newer = JobRun.begin(connection, "traffic")
-    window = Window("", figures=[(sinks.TRAFFIC, [traffic()])])
+    window = Window("", figures=[(tables.TRAFFIC, [traffic()])])
     with pytest.raises(Overtaken):
         write(connection, older, window)
     assert not Traffic.objects.exists()
@@ -131,7 +132,7 @@ def test_a_run_that_fails_says_why_and_writes_nothing(connection) -> None:
         roll_up(
             "traffic",
             connection,
-            lambda: Window("", figures=[(sinks.TRAFFIC, [traffic()])], move=move),
+            lambda: Window("", figures=[(tables.TRAFFIC, [traffic()])], move=move),
             print,
         )
     run = Run.objects.get()
@@ -157,7 +158,7 @@ def test_the_clock_is_the_databases_in_utc(connection) -> None:
 KILLED_AT_EACH_POINT = """\
 import json, os, signal, sys
 from datetime import UTC, datetime
-from sparkjobs import database, runs, sinks, windows
+from sparkjobs import database; from sparkjobs.rollup import runs, tables as sinks, windows
 from sparkjobs.config import Config
 
 config = Config.load(sys.argv[1])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-FILE = "streams/runtime/broadcast/file.py"
-READER = "streams/runtime/broadcast/reader.py"
+FILE = "streams/process/broadcast/file.py"
+READER = "streams/process/broadcast/reader.py"
 OF_FILE = "tests/runtime/broadcast/test_file.py"
 OF_READER = "tests/runtime/broadcast/test_reader.py"
 
@@ -43,9 +43,9 @@ BROADCAST = [
     ),
     Mutant(
         "purge-passed-over-in-silence",
-        "streams/runtime/broadcast/handling.py",
-        "        self.delivery.last_offset = min(absent) - 1\n",
-        "        self._missing = absent\n",
+        "streams/process/broadcast/handling.py",
+        "            stretch.last_offset = min(absent) - 1\n",
+        "            absent = set()\n",
         f"{OF_READER}::test_a_purge_between_the_look_and_the_read_is_noticed",
     ),
     Mutant(

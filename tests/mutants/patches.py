@@ -5,8 +5,7 @@ from __future__ import annotations
 from tests.mutants.broadcast import BROADCAST
 from tests.mutants.mutant import Mutant
 
-SQL = "streams/sql.py"
-DELIVERY = "streams/models/delivery.py"
+SQL = "streams/database/sql/dialect.py"
 SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
 CLOCK = "tests/guarantees/test_mutants_clock.py"
 LEASING = "tests/guarantees/test_leases.py"
@@ -21,13 +20,13 @@ SEND = [
     # What the first EMS did: a counter beside the transaction. Who commits late is never read.
     Mutant(
         "offset-given-at-insert",
-        "streams/producer.py",
+        "streams/produce/send.py",
         "        message_id = cursor.lastrowid\n",
         """\
         message_id = cursor.lastrowid
         from django.db.models import F
         from streams.models import Partition
-        from streams.topics import elsewhere
+        from streams.database.elsewhere import elsewhere
 
         def take():
             mine = Partition.objects.using(alias).filter(pk=partition_id)
@@ -43,7 +42,7 @@ SEND = [
     ),
     Mutant(
         "topic-cached-before-commit",
-        "streams/topics.py",
+        "streams/log/topics.py",
         "return info  # the caller's own, uncommitted",
         "return _remember(using, info)",
         f"{TOPICS}::test_a_topic_of_the_callers_own_transaction_is_used_but_not_remembered",
@@ -60,7 +59,7 @@ SEND = [
     # part that is repeated would be committed without the rest.
     Mutant(
         "callers-transaction-repeated",
-        "streams/transactions.py",
+        "streams/database/retrying.py",
         "if owned or not transient(error)",
         "if not transient(error)",
         "tests/guarantees/test_atomic_handlers.py"
@@ -68,7 +67,7 @@ SEND = [
     ),
     Mutant(
         "lost-reply-is-an-ordinary-error",
-        "streams/producer.py",
+        "streams/produce/send.py",
         "return SendOutcomeUnknown()",
         "return error",
         "tests/streams/test_producer.py"
@@ -114,7 +113,7 @@ SEQUENCE = [
     # A cause whose row is locked would be passed over, its effect not.
     Mutant(
         "inbox-read-skips-locked",
-        SQL,
+        "streams/database/sql/sequence.py",
         'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s"',
         'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s {skip_locked}"',
         f"{SEQUENCING}::test_an_effect_never_overtakes_a_cause_whose_row_is_locked",
@@ -122,7 +121,7 @@ SEQUENCE = [
     ),
     Mutant(
         "inbox-read-waits-for-locks",
-        SQL,
+        "streams/database/sql/sequence.py",
         'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s"',
         'AND `due_at` = {immediate} ORDER BY `id` LIMIT %s FOR UPDATE"',
         f"{LOCKS}::test_a_sender_with_an_open_transaction_holds_nobody_up",
@@ -130,7 +129,7 @@ SEQUENCE = [
     ),
     Mutant(
         "due-read-waits-for-locks",
-        SQL,
+        "streams/database/sql/sequence.py",
         '    " {skip_locked}"\n',
         '    " FOR UPDATE"\n',
         f"{SEQUENCING}::test_a_delayed_message_that_somebody_holds_does_not_stop_the_partition",
@@ -138,7 +137,7 @@ SEQUENCE = [
     ),
     Mutant(
         "partition-not-locked",
-        SQL,
+        "streams/database/sql/sequence.py",
         " FROM `ems_partition` WHERE `id` = %s {skip_locked}",
         " FROM `ems_partition` WHERE `id` = %s",
         f"{LOCKS}::test_a_second_sequencer_does_not_wait_for_the_first",
@@ -146,14 +145,14 @@ SEQUENCE = [
     ),
     Mutant(
         "offset-given-twice",
-        SQL,
+        "streams/database/sql/sequence.py",
         'WHERE `id` IN (%s) AND `offset` IS NULL"',
         'WHERE `id` IN (%s)"',
         f"{SEQUENCING}::test_messages_that_have_an_offset_never_get_another",
     ),
     Mutant(
         "cancelled-leaves-a-hole",
-        "streams/sequencer.py",
+        "streams/log/sequencer.py",
         "!= len(chunk)",
         "> len(chunk)",
         f"{SEQUENCING}::test_a_message_that_leaves_between_read_and_update_leaves_no_hole",
@@ -161,14 +160,14 @@ SEQUENCE = [
     ),
     Mutant(
         "time-falls-as-offsets-rise",
-        SQL,
+        "streams/database/sql/sequence.py",
         "{greatest}({now}, COALESCE(`last_sequenced_at`, {immediate}))",
         "{now}",
         f"{SEQUENCING}::test_sequenced_at_never_falls_when_the_clock_steps_back",
     ),
     Mutant(
         "read-committed-not-set",
-        "streams/transactions.py",
+        "streams/database/transactions.py",
         'cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")',
         "pass",
         f"{LOCKS}::test_sends_never_wait_for_a_pass",
@@ -179,18 +178,18 @@ SEQUENCE = [
 CLAIM = [
     Mutant(
         "cursor-not-locked",
-        SQL,
-        '_for_each_vendor(_CURSOR + " {skip_locked}")',
-        "_for_each_vendor(_CURSOR)",
+        "streams/database/sql/claim.py",
+        'for_each_vendor(_CURSOR + " {skip_locked}")',
+        "for_each_vendor(_CURSOR)",
         f"{LOCKS}::test_a_claim_waits_its_turn_when_every_cursor_is_held",
         "mysql",
     ),
     Mutant(
         "cursor-moved-before-its-delivery",
-        "streams/claims.py",
-        "        sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])\n",
+        "streams/consume/claim.py",
+        "        execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])\n",
         """\
-        sql.execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
+        execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
         connections[self.using].connection.commit()
 """,
         f"{ACKNOWLEDGING}::test_a_claim_that_fails_half_way_moves_nothing",
@@ -200,67 +199,61 @@ CLAIM = [
 SETTLE = [
     Mutant(
         "settled-without-the-token",
-        SQL,
+        "streams/database/sql/settle.py",
         "WHERE `id` = %s AND `token` = %s AND",
         "WHERE `id` = %s AND %s IS NOT NULL AND",
         f"{ACKNOWLEDGING}::TestAStaleToken::test_changes_nothing",
     ),
     Mutant(
         "settled-after-its-end",
-        SQL,
+        "streams/database/sql/settle.py",
         "AND `state` = 'START' AND `progress` = %s",
         "AND `progress` = %s",
         f"{SETTLEMENTS}::test_what_has_been_given_back_cannot_be_settled",
     ),
     Mutant(
         "settled-from-an-old-progress",
-        SQL,
+        "streams/database/sql/settle.py",
         "AND `state` = 'START' AND `progress` = %s",
         "AND `state` = 'START' AND %s IS NOT NULL",
         f"{ACKNOWLEDGING}::test_two_writers_of_one_token_cannot_both_move_progress",
     ),
     Mutant(
         "progress-past-a-failure-first",
-        DELIVERY,
+        "streams/consume/outcome/settle.py",
         """\
-            with own_transaction(self.using):
-                cursor = self._lock_cursor() if ordered else None
-                if update():
-                    self._write(failures, max_retries, cursor)
+        with own_transaction(delivery.using):
+            cursor = lock_cursor(delivery) if ordered else None
+            if update():
+                write_failures(delivery, failures, max_retries, cursor)
 """,
         """\
-            if update():
-                with own_transaction(self.using):
-                    cursor = self._lock_cursor() if ordered else None
-                    self._write(failures, max_retries, cursor)
+        if update():
+            with own_transaction(delivery.using):
+                cursor = lock_cursor(delivery) if ordered else None
+                write_failures(delivery, failures, max_retries, cursor)
 """,
         f"{ACKNOWLEDGING}::test_progress_never_passes_a_failure_that_is_not_written",
     ),
     Mutant(
         "atomic-settled-apart",
-        "streams/runtime/handling.py",
-        """\
-                    failures = self._call_batch(messages)
-                self._settle(after, failures)
-""",
-        """\
-                    failures = self._call_batch(messages)
-            self._settle(after, failures)
-""",
+        "streams/consume/handling.py",
+        "                self.settle(after, call())\n",
+        "                failures = call()\n            self.settle(after, failures)\n",
         f"{LEASING}::test_what_a_slow_atomic_handler_wrote_is_rolled_back",
         "mysql",
     ),
     Mutant(
         "released-with-its-attempt-spent",
-        DELIVERY,
-        "self._own_retry().update(delivery=None, due_at=UtcNow(), again=False)",
-        "self._own_retry().update(delivery=None, due_at=UtcNow(), again=False, "
+        "streams/consume/outcome/settle.py",
+        "_own_retry(delivery).update(delivery=None, due_at=UtcNow(), again=False)",
+        "_own_retry(delivery).update(delivery=None, due_at=UtcNow(), again=False, "
         "attempt=F('attempt') + 1)",
         f"{ACKNOWLEDGING}::test_a_released_retry_keeps_its_attempt_and_what_is_known_of_it",
     ),
     Mutant(
         "retry-asked-for-meanwhile-forgotten",
-        SQL,
+        "streams/database/sql/settle.py",
         "`ems_retry_msg`.`again`, 1)",
         "`ems_retry_msg`.`again`, 0)",
         "tests/guarantees/test_retrying.py"
@@ -268,9 +261,9 @@ SETTLE = [
     ),
     Mutant(
         "lagging-replica-believed",
-        "streams/runtime/handling.py",
-        "if len(rows) < claimed:",
-        "if False:",
+        "streams/log/bodies.py",
+        "return found if len(found) == end - start else",
+        "return found if True else",
         f"{ACKNOWLEDGING}::test_a_short_first_read_is_read_again_on_the_primary",
     ),
 ]
@@ -278,21 +271,21 @@ SETTLE = [
 LEASES = [
     Mutant(
         "token-kept-by-the-sweep",
-        DELIVERY,
+        "streams/consume/outcome/expire.py",
         'state=State.RETRY, token="", finished_at',
         "state=State.RETRY, finished_at",
         f"{SETTLEMENTS}::test_the_sweep_takes_the_token_along",
     ),
     Mutant(
         "hung-call-extended",
-        "streams/runtime/handling.py",
+        "streams/consume/calling.py",
         "return timedelta(seconds=self._timeout - elapsed)",
         "return timedelta(seconds=self._timeout)",
         f"{LEASING}::test_a_hung_call_is_not_extended_and_its_message_goes_to_another",
     ),
     Mutant(
         "killer-runs-beside-others",
-        "streams/runtime/worker.py",
+        "streams/process/worker.py",
         "if not (delivery.alone or (retry and retry.alone)):",
         "if True:",
         "tests/guarantees/test_mutants_alone.py"
@@ -300,7 +293,7 @@ LEASES = [
     ),
     Mutant(
         "sweep-waits-for-the-frozen",
-        DELIVERY,
+        "streams/consume/outcome/expire.py",
         "expired.select_for_update(skip_locked=True)",
         "expired.select_for_update()",
         f"{LEASING}"
@@ -309,7 +302,7 @@ LEASES = [
     ),
     Mutant(
         "sweep-stops-at-a-lock",
-        "streams/maintenance.py",
+        "streams/steps/sweep.py",
         "        if not held_by_others(error, using):\n",
         "        if True:\n",
         f"{LEASING}::test_a_locked_retry_keeps_neither_the_sweep_nor_the_leases_from_ending",
@@ -317,23 +310,23 @@ LEASES = [
     ),
     Mutant(
         "redrive-at-the-end-of-its-retry-lost",
-        DELIVERY,
-        'self._own_retry().select_for_update().values_list("again", flat=True)',
-        'self._own_retry().filter(again=True).values_list("again", flat=True)',
+        "streams/consume/outcome/settle.py",
+        '_own_retry(delivery).select_for_update().values_list("again", flat=True)',
+        '_own_retry(delivery).filter(again=True).values_list("again", flat=True)',
         "tests/concurrency/test_locks.py"
         "::test_a_redrive_waits_for_the_end_of_the_retry_that_it_repeats",
         "mysql",
     ),
     Mutant(
         "no-grace-after-an-outage",
-        "streams/maintenance.py",
+        "streams/steps/sweep.py",
         "                _grace(using)\n",
         "                pass\n",
         f"{LEASING}::test_after_an_outage_everyone_gets_one_lease_to_come_back",
     ),
     Mutant(
         "dead-client-keeps-its-id",
-        "streams/runtime/client.py",
+        "streams/process/shared/client.py",
         'client_id = f"',
         'client_id = self.client_id or f"',
         f"{LEASING}::test_a_missed_renewal_means_a_new_id_and_all_that_is_held_is_dropped",
@@ -343,15 +336,15 @@ LEASES = [
 ORDERED = [
     Mutant(
         "two-at-once-in-a-partition",
-        "streams/claims.py",
-        "        if self.group.ordered:\n            sql.execute(self.using, sql.HOLD_CURSOR",
-        "        if False:\n            sql.execute(self.using, sql.HOLD_CURSOR",
+        "streams/consume/claim.py",
+        "        if self.group.ordered:\n            execute(self.using, sql.HOLD_CURSOR",
+        "        if False:\n            execute(self.using, sql.HOLD_CURSOR",
         f"{ORDER}::test_while_a_delivery_is_open_nobody_else_claims_from_its_partition",
     ),
     Mutant(
         "overtaking-what-failed",
-        "streams/runtime/handling.py",
-        " or (failures and self._ordered)\n",
+        "streams/consume/calling.py",
+        " or (failures and self._settler.ordered)\n",
         "\n",
         f"{ORDER}::test_what_comes_after_a_failed_message_waits_for_it",
     ),
@@ -364,9 +357,9 @@ ORDERED = [
     ),
     Mutant(
         "expired-in-order-waits-as-a-retry",
-        DELIVERY,
-        "            elif cursor:\n                self._expire_in_order(",
-        "            elif None:\n                self._expire_in_order(",
+        "streams/consume/outcome/expire.py",
+        "        elif cursor:\n            _expire_in_order(",
+        "        elif None:\n            _expire_in_order(",
         f"{ORDER}::test_a_dead_consumers_partition_is_taken_over_at_the_message_it_was_at",
     ),
 ]
@@ -374,14 +367,14 @@ ORDERED = [
 MORE = [
     Mutant(
         "key-hash-of-this-process",
-        "streams/partitions.py",
+        "streams/produce/partitioning.py",
         "zlib.crc32(key.encode()) % count",
         "hash(key) % count",
         "tests/streams/test_partitions.py::test_the_hash_never_changes",
     ),
     Mutant(
         "dedup-row-inserted-in-the-transaction",
-        "streams/dedup.py",
+        "streams/produce/dedup.py",
         "        elsewhere(using, insert)\n",
         "        insert()\n",
         "tests/guarantees/test_dedup.py::test_callers_without_a_row_do_not_deadlock_either",
@@ -389,35 +382,35 @@ MORE = [
     ),
     Mutant(
         "window-without-end",
-        "streams/dedup.py",
+        "streams/produce/dedup.py",
         "Holder(pk, message_id if valid else None, partition)",
         "Holder(pk, message_id, partition)",
         "tests/guarantees/test_dedup.py::test_a_key_is_free_again_after_its_window",
     ),
     Mutant(
         "cancelled-message-keeps-its-key",
-        "streams/cancellation.py",
-        "                sql.execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])\n",
+        "streams/produce/cancel.py",
+        "                execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])\n",
         "                pass\n",
         "tests/guarantees/test_cancel.py::test_a_cancelled_message_frees_its_dedup_key",
     ),
     Mutant(
         "cancel-of-what-is-sequenced",
-        SQL,
+        "streams/database/sql/send.py",
         "CANCELLABLE = f\"`offset` IS NULL AND `due_at` > '{IMMEDIATE}'\"",
         "CANCELLABLE = f\"`due_at` > '{IMMEDIATE}'\"",
         "tests/guarantees/test_cancel.py::test_a_delayed_message_is_taken_back",
     ),
     Mutant(
         "other-tags-handed-over",
-        "streams/runtime/handling.py",
-        "            rows = [row for row in rows if row[TAG] in tags]\n",
-        "",
+        "streams/consume/reading.py",
+        "        else:\n            messages.append(",
+        "        if True:\n            messages.append(",
         "tests/streams/test_tags.py::test_only_messages_with_a_wanted_tag_are_handed_over",
     ),
     Mutant(
         "held-past-what-is-due",
-        "streams/runtime/poller.py",
+        "streams/process/poller.py",
         "        if outlook.next_in is not None:\n",
         "        if False:\n",
         "tests/runtime/test_poller.py::test_it_is_held_until_the_next_thing_is_due",
@@ -427,36 +420,36 @@ MORE = [
 PURGE = [
     Mutant(
         "failed-purge-counts",
-        "streams/maintenance.py",
+        "streams/steps/nightly_purge.py",
         "    lease = timedelta(seconds=seconds + SLICE_GRACE)\n",
         "    lease = timedelta(seconds=seconds + SLICE_GRACE)\n    note_purge(using)\n",
         "tests/streams/test_nightly.py::test_a_purge_that_fails_or_dies_is_not_done",
     ),
     Mutant(
         "group-deleted-position-first",
-        "streams/models/group.py",
-        "        ended = self.deliveries.using(self._state.db).filter(group=self.pk).ended()\n",
-        "        self.cursors.using(self._state.db).all().delete()\n"
-        "        ended = self.deliveries.using(self._state.db).filter(group=self.pk).ended()\n",
+        "streams/operate/group_deletion.py",
+        "    ended = group.deliveries.using(group._state.db).filter(group=group.pk).ended()\n",
+        "    group.cursors.using(group._state.db).all().delete()\n"
+        "    ended = group.deliveries.using(group._state.db).filter(group=group.pk).ended()\n",
         "tests/commands/test_topics_groups.py::test_a_deletion_that_was_broken_off_can_be_repeated",
     ),
     Mutant(
         "purge-past-a-delivery",
-        "streams/floor.py",
+        "streams/retain/purge_floor.py",
         "            if delivery is not None:\n",
         "            if False:\n",
         "tests/guarantees/test_purge.py::test_what_is_settled_of_an_open_delivery_can_go",
     ),
     Mutant(
         "purge-past-a-retry",
-        "streams/floor.py",
+        "streams/retain/purge_floor.py",
         "            if retry is not None:\n",
         "            if False:\n",
         "tests/guarantees/test_purge.py::test_an_open_delivery_and_a_retry_are_never_overtaken",
     ),
     Mutant(
         "purge-without-the-lock",
-        "streams/purge.py",
+        "streams/retain/purge.py",
         "            locked = rows.select_for_update().get()\n",
         "            locked = rows.get()\n",
         "tests/concurrency/test_purge.py::test_a_group_that_is_set_back_meanwhile_is_not_robbed",
@@ -464,7 +457,7 @@ PURGE = [
     ),
     Mutant(
         "purge-by-id-alone",
-        "streams/purge.py",
+        "streams/retain/purge.py",
         "[id_ for id_, _offset in found], sql.BELOW)",
         '[id_ for id_, _offset in found], "%s > %s - 10000")',
         "tests/guarantees/test_truncate.py"
@@ -472,7 +465,7 @@ PURGE = [
     ),
     Mutant(
         "log-purged-unannounced",
-        "streams/expiry.py",
+        "streams/retain/old_rows.py",
         "            self._move_to(edge)\n",
         "            self._cursor.log_offset = edge\n",
         "tests/streams/test_expiry.py"
@@ -480,7 +473,7 @@ PURGE = [
     ),
     Mutant(
         "growth-without-the-lock",
-        "streams/lifecycle.py",
+        "streams/operate/topics.py",
         "            list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))\n",
         "",
         "tests/guarantees/test_topic_lifecycle.py"
@@ -489,8 +482,8 @@ PURGE = [
     ),
     Mutant(
         "frozen-send-to-a-deleted-topic",
-        "streams/producer.py",
-        "        if not _take_back(ids, alias):\n",
+        "streams/produce/access.py",
+        "        if not _withdraw(ids, alias):\n",
         "        if True:\n",
         "tests/guarantees/test_topic_lifecycle.py"
         "::test_a_send_that_is_frozen_while_its_topic_is_deleted_raises",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams import audit
+from streams.observe.audit import walk
 from tests.plans.seed import Seed
 from tests.plans.statements import explained
 
@@ -12,9 +12,9 @@ pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
 
 
 def test_no_window_reads_more_than_its_rows(seeded: Seed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "WINDOW", 100)
+    monkeypatch.setattr(walk, "WINDOW", 100)
     with explained() as statements:
-        windows = list(audit.walk("default"))
+        windows = list(walk.walk("default"))
     assert len(windows) > 40
     statements.assert_sound()
     # Whose messages there are, found by jumping through the index.

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from streams.log.offsets import offset_at
 from streams.models import Message, Partition, Start
-from streams.runtime.broadcast import reader as readers
-from streams.runtime.broadcast.log import Log
-from streams.runtime.broadcast.position import Position, Positions
-from streams.runtime.broadcast.reader import Reader
+from streams.process.broadcast import reader as readers
+from streams.process.broadcast.position import Position, Positions
+from streams.process.broadcast.reader import Reader
 from tests.plans.seed import LOG, Seed
 from tests.plans.statements import Statements, explained
 
@@ -62,5 +62,5 @@ def test_a_restore_and_a_hole_are_looked_into_by_offset(
         row = Partition.objects.get(pk=seeded.partition.pk)
         for _ in range(2):
             client.note_absent(row)
-        Log(row.topic_id, "default").since(row, datetime(2100, 1, 1, tzinfo=UTC))
+        offset_at(row, datetime(2100, 1, 1, tzinfo=UTC))
     assert_sound(statements)

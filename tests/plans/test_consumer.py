@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from streams import Reject, consumer, registry
-from streams.claims import Claimer
+from streams import Reject, consumer
+from streams.consume import registry
+from streams.consume.claim import Claimer
+from streams.consume.handling import Handling
+from streams.consume.limits import Limits
+from streams.consume.outcome.settle import release
 from streams.models import Delivery, Message
-from streams.runtime.handling import Handling
-from streams.subscriptions import Limits
 from tests.plans.seed import LIVE, Seed
 from tests.plans.statements import Statements, explained
 
@@ -120,7 +122,7 @@ def test_a_delivery_is_extended_settled_and_released_by_key(
         assert done.extend(MINUTE)
         done.start(MINUTE)
         handling(done, lambda messages: None).run()
-        back.release()
+        release(back)
     statements.assert_sound()
     assert len(statements.on("ems_topic_group_log", "UPDATE")) == 4
     assert indexes(statements, "ems_topic_group_log", "UPDATE") == {tuple(DELIVERY)}

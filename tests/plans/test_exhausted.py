@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streams.maintenance import step_retries
 from streams.models import ConsumerGroup, RetryMessage
+from streams.steps.retries import step_retries
 from tests.plans.seed import Seed
 from tests.plans.statements import explained
 

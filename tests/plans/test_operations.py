@@ -7,8 +7,9 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from streams import doctor
 from streams.management.commands import ems_dead
+from streams.observe import doctor
+from streams.operate.group_deletion import delete_group
 from tests.plans.seed import Seed
 from tests.plans.statements import LARGE, Statements, Step, explained
 
@@ -71,5 +72,5 @@ def test_a_command_reads_no_large_table(
 def test_forgetting_a_group_reads_its_own_rows_only(seeded: Seed) -> None:
     seeded.group.clients.all().delete()
     with explained() as statements:
-        seeded.group.forget()
+        delete_group(seeded.group)
     statements.assert_sound()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from streams.models import Cursor, Message, RetryMessage
-from streams.replays import Span, cancel, replays, start
-from streams.reset import Reset, towards
-from streams.targets import Target
-from streams.trace import trace
+from streams.observe.trace import trace
+from streams.operate.replay import Span, cancel, replays, start
+from streams.operate.reset import Reset, towards
+from streams.operate.target import Target
 from tests.plans.seed import LOG, Seed
 from tests.plans.statements import explained
 

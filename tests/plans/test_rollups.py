@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from sparkjobs import lag, windows
+from sparkjobs.rollup import lag, windows
 from tests.plans.seed import Seed
 from tests.plans.statements import explained
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streams import Outgoing, conf, send, send_many, topics
+from streams import Outgoing, runtime_settings, send, send_many
+from streams.log import topics
 from tests.plans.seed import Seed
 from tests.plans.statements import LARGE, explained
 
@@ -13,7 +14,7 @@ pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
 
 def test_a_send_reads_the_topic_by_name_and_no_large_table(seeded: Seed) -> None:
     topics.forget()
-    conf.forget()
+    runtime_settings.forget()
     with explained() as statements:
         send("topic-7", {"n": 1}, key="k")
         send_many([Outgoing("topic-8", n) for n in range(3)])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from streams.log.sequencer import sequence
 from streams.models import Message
-from streams.sequencer import sequence
 from tests.plans.seed import DUE, INBOX, LOG, Seed
 from tests.plans.statements import explained
 

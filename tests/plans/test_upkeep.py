@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from streams import registry
-from streams.claims import groups_with_due_retries
-from streams.maintenance import sweep, sweep_if_due
+from streams.consume import registry
+from streams.consume.claim import groups_with_due_retries
+from streams.consume.limits import Overrides
 from streams.models import Delivery, Step, UtcNow
-from streams.outlook import Places, look, partitions
-from streams.runtime.client import Client
-from streams.runtime.feed import Feed
-from streams.subscriptions import Overrides
+from streams.process.due import Places, partitions, what_is_due
+from streams.process.running_group import RunningGroup
+from streams.process.shared.client import Client
+from streams.steps.sweep import sweep, sweep_if_due
 from tests.plans.seed import EXPIRED, Seed
 from tests.plans.statements import explained
 
@@ -34,7 +34,7 @@ def test_the_look_for_due_retries_jumps_from_group_to_group(seeded: Seed) -> Non
 def test_an_outlook_reads_the_cursors_and_jumps_to_what_is_due(seeded: Seed) -> None:
     places = Places([group.pk for group in seeded.groups], partitions("default"))
     with explained() as statements:
-        assert look(places, "default").groups == set(places.groups)
+        assert what_is_due(places, "default").groups == set(places.groups)
     statements.assert_sound()
     (outlook,) = statements
     steps = {step.table: step for step in outlook.steps}
@@ -91,7 +91,7 @@ def test_a_group_is_found_by_name_and_looked_up_by_key(
     registration = registry.find("topic-1", "group-1")
     assert registration
     with explained() as statements:
-        feed = Feed(registration, "default", Overrides())
+        feed = RunningGroup(registration, "default", Overrides())
         assert feed.limits()
     statements.assert_sound()
     found, current = statements.on("ems_group")

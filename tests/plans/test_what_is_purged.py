@@ -8,9 +8,7 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from streams import conf, expiry
-from streams.abandoned import abandoned
-from streams.floor import floor, limits
+from streams import runtime_settings
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -22,8 +20,11 @@ from streams.models import (
     Topic,
     UtcNow,
 )
-from streams.purge import Purge
-from streams.removal import Removal
+from streams.operate.topic_deletion import TopicDeletion
+from streams.retain import abandoned_groups, old_rows
+from streams.retain.abandoned_groups import abandoned
+from streams.retain.purge import Purge
+from streams.retain.purge_floor import kept_from, purge_floor
 from tests.plans.seed import LOG, Seed
 from tests.plans.statements import explained
 
@@ -41,9 +42,9 @@ def prepared(seeded: Seed, **retention: object) -> Topic:
 def test_the_floor_is_worked_out_from_what_is_open(seeded: Seed) -> None:
     topic = prepared(seeded, retention_count=10)
     partition = Partition.objects.get(topic=topic)
-    wanted = limits(partition, topic, "default")
+    wanted = kept_from(partition, topic, "default")
     with explained() as statements:
-        found = floor(partition, topic, wanted, "default")
+        found = purge_floor(partition, topic, wanted, "default")
     assert found.holds
     (holders,) = statements
     used = set(holders.indexes)
@@ -56,7 +57,7 @@ def test_the_floor_is_worked_out_from_what_is_open(seeded: Seed) -> None:
 def test_the_age_is_looked_up_in_the_log(seeded: Seed) -> None:
     topic = prepared(seeded, retention_seconds=60)
     with explained() as statements:
-        limits(Partition.objects.get(topic=topic), topic, "default")
+        kept_from(Partition.objects.get(topic=topic), topic, "default")
     looks = statements.on("ems_msg")
     assert 0 < len(looks) <= LOG.bit_length() + 1
     for look in looks:
@@ -82,7 +83,7 @@ def test_messages_are_found_in_the_log_and_deleted_by_their_key(seeded: Seed) ->
 def test_deliveries_and_letters_are_found_in_their_indexes_and_deleted_by_their_key(
     seeded: Seed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conf, "system", lambda name, using: 30)
+    monkeypatch.setattr(runtime_settings, "system", lambda name, using: 30)
     old = UtcNow(-LONG_AGO)
     # Few rows, though rolled back: the server would count its statistics anew.
     mine = Delivery.objects.filter(group=seeded.group)
@@ -93,7 +94,7 @@ def test_deliveries_and_letters_are_found_in_their_indexes_and_deleted_by_their_
     ids = list(DeadMessage.objects.order_by("pk").values_list("pk", flat=True)[:20])
     DeadMessage.objects.filter(pk__in=ids).update(died_at=old)
     with explained() as statements:
-        deleted = {name: sum(step("default")) for name, step in expiry.STEPS.items()}
+        deleted = {name: sum(step("default")) for name, step in old_rows.OLD_ROWS.items()}
     assert deleted["deliveries"]
     assert deleted["dead letters"]
     for look in statements.on("ems_topic_group_log"):
@@ -117,7 +118,7 @@ def test_who_is_abandoned_is_no_question_to_a_large_table(
     assert {step.table for step in groups.steps} == {"ems_topic", "ems_group", "ems_client"}
     Cursor.objects.filter(group=seeded.group).update(next_offset=0)
     everybody = ConsumerGroup.objects.filter(pk=seeded.group.pk)
-    monkeypatch.setattr("streams.abandoned._without_consumer", lambda using: everybody)
+    monkeypatch.setattr(abandoned_groups, "_without_consumer", lambda using: everybody)
     with explained() as statements:
         list(abandoned("default"))
     for statement in statements:
@@ -127,7 +128,7 @@ def test_who_is_abandoned_is_no_question_to_a_large_table(
 def test_the_preview_of_a_deletion_counts_in_indexes(seeded: Seed) -> None:
     topic = prepared(seeded)
     with explained() as statements:
-        work = Removal(topic, "default")
+        work = TopicDeletion(topic, "default")
         work.contents()
         work.obstacles()
     for statement in statements:  # counted, in an index at most the whole of it

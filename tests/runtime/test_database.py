@@ -10,10 +10,10 @@ import pytest
 from django.db import connection, connections, transaction
 
 from streams import consumer, send
+from streams.log.sequencer import sequence
 from streams.models import Cursor
-from streams.runtime import database
-from streams.runtime.database import IdleLimit
-from streams.sequencer import sequence
+from streams.process.shared import connections as ems_connections
+from streams.process.shared.connections import IdleLimit
 from tests.consuming import Process
 
 pytestmark = [
@@ -64,7 +64,7 @@ def test_a_timeout_that_an_admin_has_lengthened_makes_room_for_itself():
 
 @pytest.mark.mysql
 def test_the_lock_of_a_frozen_process_is_free_again_soon(second_connection, monkeypatch):
-    monkeypatch.setattr(database, "MARGIN", timedelta(seconds=1))
+    monkeypatch.setattr(ems_connections, "MARGIN", timedelta(seconds=1))
     limit = IdleLimit("default", [timedelta(0)])
     limit.install()
     consumer("orders", group="mail")(print)

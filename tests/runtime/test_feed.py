@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from streams import conf, consumer, send
+from streams import conf, consumer, runtime_settings, send
+from streams.consume.limits import Overrides
 from streams.models import Access, ConsumerGroup, SystemConfig, Topic
-from streams.runtime import feed as feeds
-from streams.runtime.feed import Feed
-from streams.subscriptions import Overrides
+from streams.process import running_group as feeds
+from streams.process.running_group import RunningGroup
 from streams.testing import advance
 from tests.consuming import Process, registered
 
@@ -28,7 +28,7 @@ NONE = Overrides()
 
 def make_feed(overrides=NONE, **options):
     consumer("orders", group="mail", **options)(print)
-    return Feed(registered("orders", "mail"), "default", overrides)
+    return RunningGroup(registered("orders", "mail"), "default", overrides)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_group_that_was_deleted_claims_nothing(always_fresh):
 def test_run_time_settings_hold_where_nobody_said_otherwise(always_fresh):
     feed = make_feed()
     SystemConfig.objects.create(name="consumerBatchSize", value=77)
-    conf.forget()
+    runtime_settings.forget()
     assert feed.limits().batch == 77
     assert make_feed(Overrides(batch=5)).limits().batch == 5
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from streams.runtime.gate import Gate
+from streams.process.shared.gate import Gate
 
 
 class Caller(threading.Thread):

@@ -9,9 +9,9 @@ import time
 import pytest
 from django.db import InterfaceError, OperationalError, ProgrammingError
 
-from streams.runtime import keeper
-from streams.runtime.keeper import Keeper
-from streams.runtime.lifecycle import Lifecycle
+from streams.process import keeper
+from streams.process.keeper import Keeper
+from streams.process.shared.stopping import Stopping
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,7 +23,7 @@ def keep(monkeypatch):
     keepers = []
 
     def start(step):
-        keepers.append(Keeper("test", step, Lifecycle()))
+        keepers.append(Keeper("test", step, Stopping()))
         keepers[-1].start()
         return keepers[-1]
 

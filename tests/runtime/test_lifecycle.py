@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from streams.runtime.lifecycle import Lifecycle
+from streams.process.shared.stopping import Stopping
 
 
 def test_stopping_is_told_once_to_everyone():
     told: list[str] = []
-    lifecycle = Lifecycle()
+    lifecycle = Stopping()
     lifecycle.on_stop(lambda: told.append("a"))
     lifecycle.on_stop(lambda: told.append("b"))
     assert told == []
@@ -19,7 +19,7 @@ def test_stopping_is_told_once_to_everyone():
 
 
 def test_a_failure_stops_and_the_first_reason_stays():
-    lifecycle = Lifecycle()
+    lifecycle = Stopping()
     lifecycle.fail("the first")
     lifecycle.fail("the second")
     assert lifecycle.stopping
@@ -27,7 +27,7 @@ def test_a_failure_stops_and_the_first_reason_stays():
 
 
 def test_a_failure_while_stopping_is_noted_too():
-    lifecycle = Lifecycle()
+    lifecycle = Stopping()
     lifecycle.stop()
     lifecycle.fail("in the drain")
     assert lifecycle.failure == "in the drain"

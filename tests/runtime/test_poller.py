@@ -7,11 +7,12 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from streams import consumer, outlook, send
+from streams import consumer, send
 from streams.conf import settings
+from streams.consume.outcome.settle import release
 from streams.models import ConsumerGroup, Message, Partition, RetryMessage
-from streams.runtime import poller
-from streams.runtime.poller import BUSY_SECONDS, QUICK_SECONDS
+from streams.process import due, poller
+from streams.process.poller import BUSY_SECONDS, QUICK_SECONDS
 from streams.testing import advance
 from tests.consuming import Process
 
@@ -41,7 +42,7 @@ def test_a_retry_that_is_due_wakes_its_group(process):
     send("orders", 1)
     process.poller.step()
     delivery = process.claim(1, timedelta(seconds=60))
-    delivery.release()
+    release(delivery)
     RetryMessage.objects.update(due_at=Message.objects.get().created_at + timedelta(hours=1))
     process.feed.wait(0)
     process.poller.step()
@@ -107,12 +108,12 @@ def test_with_drain_it_does_not_stop_because_a_worker_was_quicker_than_the_look(
     sequenced yet."""
 
     def look_and_be_overtaken(places, using):
-        seen = outlook.look(places, using)
+        seen = due.what_is_due(places, using)
         with process.held.busy():
             send("orders", 2)
         return seen
 
-    monkeypatch.setattr(poller, "look", look_and_be_overtaken)
+    monkeypatch.setattr(poller, "what_is_due", look_and_be_overtaken)
     process.poller.step()
     assert not process.lifecycle.stopping
 

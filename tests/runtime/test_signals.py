@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from streams.runtime.signals import STOP, Signals
+from streams.process.shared.signals import STOP, Signals
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from streams.runtime import wakeup
-from streams.runtime.wakeup import Announcer
+from streams import wakeup
+from streams.wakeup import Announcer
 from tests.processes import wait_for
 
 

@@ -9,11 +9,13 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError, ProgrammingError
 
-from streams import Outgoing, claims, consumer, send, send_many
+from streams import Outgoing, consumer, send, send_many
+from streams.consume.handling import Handling
+from streams.log import bodies
+from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, RetryMessage, State
 from streams.models.retry import Again
-from streams.runtime import worker as workers
-from streams.sequencer import sequence
+from streams.process import worker as workers
 from tests.consuming import Process
 from tests.faults import Once, statements
 
@@ -76,7 +78,7 @@ def test_what_is_handled_is_held_and_then_let_go():
 
     @consumer("orders", group="mail")
     def handle(message):
-        seen.append([h.delivery.pk for h in busy.held.all()])
+        seen.append([h.delivery.pk for h in busy.held.all() if isinstance(h, Handling)])
 
     busy = Process("mail")
     send("orders", 1)
@@ -218,7 +220,7 @@ def test_who_waits_to_run_alone_gives_back_when_the_process_stops(in_thread):
 
 
 def test_claims_are_limited_in_bytes_but_never_to_nothing(monkeypatch):
-    monkeypatch.setattr(claims, "CLAIM_BYTES", 1000)
+    monkeypatch.setattr(bodies, "CLAIM_BYTES", 1000)
     sizes = []
 
     @consumer("orders", group="mail", batch=10)

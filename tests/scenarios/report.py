@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import Max, Min, Sum
 
-from streams.audit import audit
 from streams.models import ConsumerGroup, DeadMessage
+from streams.observe.audit.walk import audit
 from tests.scenarios.models import Record, Sent
 
 GROUPS = {"Group1": "A", "Group2": "B", "Group3": "B", "Order": "O", "Group4": "A", "All": "O"}

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db import Error, connection
 
-from streams.lifecycle import create
 from streams.models import Cursor, Delivery, Message, RetryMessage, Topic
+from streams.operate.topics import create
 from tests.scenarios import fleet
 from tests.scenarios.disturbances import Disturbance
 from tests.scenarios.fleet import Process

@@ -86,8 +86,8 @@ def config(option_file: Path) -> Config:
 @pytest.fixture
 def read(spark: SparkSession, config: Config) -> Read:
     """Load the source: ``read(topic="orders", columns=["offset"])``."""
-    from sparkjobs.schemas import only
-    from sparkjobs.tables import TABLES
+    from sparkjobs.source.schemas import only
+    from sparkjobs.source.tables import TABLES
 
     def load(table: str = "messages", columns: list[str] | None = None, **options: object) -> Any:
         reader = spark.read.format("ems").option("config", config.path).option("table", table)

@@ -13,8 +13,8 @@ from sparkjobs.config import Config
 from sparkjobs.database import connected
 from sparkjobs.errors import ArchiveDiffers, BadConfig, BadOption, Busy
 from streams import Outgoing, send_many
+from streams.log.sequencer import sequence
 from streams.models import Access, Message, Partition, Topic
-from streams.sequencer import sequence
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -90,7 +90,7 @@ def test_closed_days_are_archived_compared_recorded_and_only_then_free_to_be_pur
 def test_an_archived_message_has_every_column_that_it_had(
     spark: Any, config: Config, read: Any
 ) -> None:
-    from sparkjobs.manifest import in_archive
+    from sparkjobs.archive.manifest import in_archive
 
     history()
     expected = read(topic="flights", end=10).toArrow().sort_by("offset").to_pylist()
@@ -165,7 +165,7 @@ def test_of_two_runs_at_a_time_one_is_refused(spark: Any, config: Config) -> Non
 def test_archive_then_purge_then_replay_gives_back_every_message(
     spark: Any, config: Config
 ) -> None:
-    from streams.purge import Purge
+    from streams.retain.purge import Purge
 
     partition = history()
     expected = content(offset__lt=10)
@@ -229,7 +229,7 @@ def test_messages_with_a_key_go_where_live_ones_with_this_key_go(
     for number in (1, 2):
         Partition.objects.create(topic=target, number=number)
     replay(spark, config, to="copy")
-    from streams.partitions import partition_of
+    from streams.produce.partitioning import partition_of
 
     rows = Message.objects.filter(partition__topic=target).select_related("partition")
     keyed = [message for message in rows if message.key]
@@ -264,7 +264,7 @@ def test_files_that_have_changed_since_are_not_replayed(spark: Any, config: Conf
 
 
 def test_without_a_folder_for_it_there_is_no_archive(config: Config, tmp_path: Path) -> None:
-    from sparkjobs.manifest import folder
+    from sparkjobs.archive.manifest import folder
 
     with pytest.raises(BadConfig, match="must name the archive"):
         folder(Config(config.path, config.vendor, config.database))
@@ -281,7 +281,7 @@ def test_offsets_that_are_missing_in_the_log_are_said(spark: Any, config: Config
 
 
 def test_topics_are_found_by_their_exact_names_in_the_archive(spark: Any, config: Config) -> None:
-    from sparkjobs.manifest import in_archive
+    from sparkjobs.archive.manifest import in_archive
 
     for name in ("007", "a=b/c %", "Flights"):
         history(name, each=1)

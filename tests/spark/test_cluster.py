@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from streams import Outgoing, send_many
-from streams.sequencer import sequence
+from streams.log.sequencer import sequence
 from tests.processes import PATIENCE_SECONDS, ROOT, Spawn
 from tests.servers import free_port
 

@@ -54,9 +54,9 @@ def test_the_file_is_found_by_the_environment_and_by_a_relative_path(
 def test_a_password_is_in_no_plan_and_in_nothing_that_is_sent_to_executors(
     spark: Any, tmp_path: Path
 ) -> None:
-    from sparkjobs.request import Request
-    from sparkjobs.schemas import MESSAGES
-    from sparkjobs.source import EmsReader
+    from sparkjobs.source.datasource import EmsReader
+    from sparkjobs.source.request import Request
+    from sparkjobs.source.schemas import MESSAGES
 
     path = tmp_path / "ems.cnf"
     path.write_text("[client]\nhost=127.0.0.1\npassword=s3kr1t\n[ems]\nvendor=mysql\n")

@@ -21,7 +21,7 @@ def at(seconds: float) -> datetime:
 @pytest.fixture
 def messages(spark) -> Frame:
     """Messages from pairs of an offset and the seconds after nine at which it was sequenced."""
-    from sparkjobs.schemas import MESSAGES
+    from sparkjobs.source.schemas import MESSAGES
 
     def make(*places: tuple[int, float], **named: Any) -> Any:
         given = {"partition_id": 1, "topic": "a", "size": 10, "delayed": False, **named}
@@ -38,7 +38,7 @@ def messages(spark) -> Frame:
 @pytest.fixture
 def deliveries(spark) -> Frame:
     """Deliveries from what is different about each: half past nine, ten offsets, all done."""
-    from sparkjobs.schemas import DELIVERIES
+    from sparkjobs.source.schemas import DELIVERIES
 
     def make(*changes: dict[str, Any]) -> Any:
         usual = {
@@ -73,7 +73,7 @@ def rows(figures: Any, *order: str) -> list[dict[str, Any]]:
 
 
 def test_traffic_counts_each_minute_of_each_partition(messages) -> None:
-    from sparkjobs.metrics import traffic
+    from sparkjobs.rollup.figures import traffic
 
     quiet = messages((0, 3.0), partition_id=2)
     keyed = messages((4, 59.999999), (5, 60.0), key="x", size=100)
@@ -95,7 +95,7 @@ def test_traffic_counts_each_minute_of_each_partition(messages) -> None:
 
 
 def test_consumption_counts_what_was_settled_by_client_and_thread(deliveries) -> None:
-    from sparkjobs.metrics import consumption
+    from sparkjobs.rollup.figures import consumption
 
     log = deliveries(
         {},
@@ -131,7 +131,7 @@ def test_consumption_counts_what_was_settled_by_client_and_thread(deliveries) ->
 
 
 def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messages) -> None:
-    from sparkjobs.metrics import latencies
+    from sparkjobs.rollup.figures import latencies
 
     # Sent a second before they are sequenced, at nine plus 1700, 1701 … 1704 s.
     log = messages(*((offset, 1700.0 + offset) for offset in range(5)))
@@ -167,8 +167,8 @@ def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messa
 
 
 def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
-    from sparkjobs.metrics import error_classes
-    from sparkjobs.schemas import DEAD, only
+    from sparkjobs.rollup.figures import error_classes
+    from sparkjobs.source.schemas import DEAD, only
 
     log = deliveries(
         {"failed": 2, "state": "RETRY", "error": "ValueError: no account: 7"},
@@ -191,7 +191,7 @@ def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
 
 
 def test_hot_keys_are_ranked_within_their_topic_and_hour(messages) -> None:
-    from sparkjobs.metrics import hot_keys
+    from sparkjobs.rollup.figures import hot_keys
 
     frame = messages((0, 1), (1, 2), (2, 3), key="b", size=1)
     for part in (
@@ -214,7 +214,7 @@ def test_hot_keys_are_ranked_within_their_topic_and_hour(messages) -> None:
 
 
 def test_a_trend_is_the_slope_and_says_when_a_falling_lag_is_gone(spark) -> None:
-    from sparkjobs.metrics import SAMPLE, trends
+    from sparkjobs.rollup.figures import SAMPLE, trends
 
     samples = {
         1: (100.0, 80.0, 60.0),  # falls by 20 a minute: 3 minutes left

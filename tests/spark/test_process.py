@@ -76,7 +76,7 @@ def test_a_killed_job_leaves_nothing_and_the_next_catches_up(start: Start, roll:
 
 def test_only_one_of_the_roll_ups_is_at_work(start: Start, config: Any) -> None:
     from sparkjobs.lock import alone
-    from sparkjobs.windows import ROLL_UP
+    from sparkjobs.rollup.windows import ROLL_UP
 
     with alone(config, ROLL_UP):
         for job in ("rollup", "traffic"):

@@ -9,6 +9,8 @@ import pytest
 
 from sparkjobs.config import Config
 from streams import Outgoing, Reject, consumer, send_many
+from streams.consume.outcome.dead_letter import redrive
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -19,7 +21,6 @@ from streams.models import (
     RetryMessage,
     UtcNow,
 )
-from streams.sequencer import sequence
 from streams.testing import advance, drain
 
 pytestmark = [
@@ -31,11 +32,11 @@ pytestmark = [
 @pytest.fixture
 def found(spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch) -> Any:
     """All findings, as text. The log is looked at in buckets of seven."""
-    from sparkjobs import log_audit
+    from sparkjobs.audit import log
     from sparkjobs.jobs import reconcile
 
     def in_small_buckets(messages: Any, logs: Any) -> Any:
-        return log_audit.log_findings(messages, logs, 7)
+        return log.log_findings(messages, logs, 7)
 
     monkeypatch.setattr(reconcile, "log_findings", in_small_buckets)
     return lambda: [str(finding) for finding in reconcile.reconcile(spark, config)[0]]
@@ -94,7 +95,7 @@ def test_there_is_nothing_to_find_where_all_was_done_retried_or_is_dead_or_waits
     assert Delivery.objects.filter(group__name="mail", state="RETRY").exists()
     assert not RetryMessage.objects.exists()
     (letter,) = DeadMessage.objects.filter(topic__name="orders")
-    assert letter.redrive()
+    assert redrive(letter)
     send_many([Outgoing("orders", number) for number in range(5)])
     sequence("default")
     open_now = of("orders", "mail", kind="new").latest("pk")
@@ -134,7 +135,7 @@ def test_holes_repeats_and_order_breaks_of_the_log_are_found_wherever_they_are(
 def test_a_repeat_in_the_log_is_found(spark: Any) -> None:
     from datetime import UTC, datetime
 
-    from sparkjobs.log_audit import LOGS, log_findings
+    from sparkjobs.audit.log import LOGS, log_findings
 
     at = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [(1, offset, at) for offset in (0, 1, 2, 2, 3)]  # no index lets it in: by hand

@@ -20,7 +20,7 @@ from monitoring.models import (
     Run,
     Traffic,
 )
-from streams.lag import lags
+from streams.log.lag import lags
 from streams.models import ConsumerGroup, Delivery, Message, Partition, State
 from tests.spark import traffic_of_a_day as day
 

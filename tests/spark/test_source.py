@@ -12,8 +12,8 @@ from sparkjobs.config import Config
 from sparkjobs.errors import BadOption, Purged
 from streams import Outgoing, consumer, send, send_many
 from streams.errors import Reject
+from streams.log.sequencer import sequence
 from streams.models import DeadMessage, Delivery, Message, Partition, RetryMessage, Topic
-from streams.sequencer import sequence
 from streams.testing import drain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
@@ -84,10 +84,10 @@ def test_bounds_are_times_and_the_search_steps_over_a_hole(read) -> None:
 def test_bodies_of_a_batch_are_bounded_in_bytes(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sparkjobs import reading
-    from sparkjobs.request import Request
-    from sparkjobs.schemas import MESSAGES
-    from sparkjobs.splits import Range, Split
+    from sparkjobs.source import reading
+    from sparkjobs.source.request import Request
+    from sparkjobs.source.schemas import MESSAGES
+    from sparkjobs.source.splits import Range, Split
 
     partition = sent(messages=100)
     monkeypatch.setattr(reading, "BATCH_BYTES", 40)
@@ -114,10 +114,10 @@ def test_asking_for_what_has_been_purged_is_an_error_unless_the_rest_is_enough(r
 def test_what_is_purged_while_it_is_read_is_noticed_and_a_hole_is_not_taken_for_it(
     config: Config,
 ) -> None:
-    from sparkjobs import reading
-    from sparkjobs.request import Request
-    from sparkjobs.schemas import MESSAGES
-    from sparkjobs.splits import Range, Split
+    from sparkjobs.source import reading
+    from sparkjobs.source.request import Request
+    from sparkjobs.source.schemas import MESSAGES
+    from sparkjobs.source.splits import Range, Split
 
     partition = sent(messages=10)
     split = Split((Range(0, 10, partition.pk, "orders", 0),))  # planned before the purge
@@ -211,7 +211,7 @@ def test_a_topic_is_found_by_its_exact_name(read) -> None:
 
 
 def test_options_are_refused_before_anything_is_read() -> None:
-    from sparkjobs.request import Request
+    from sparkjobs.source.request import Request
 
     with pytest.raises(BadOption, match="bounds are of messages"):
         Request.of({"table": "retries", "bounds": '{"1": [0, 1]}'})

@@ -12,8 +12,8 @@ from monitoring.models import LedgerEntry
 from sparkjobs.config import Config
 from sparkjobs.errors import BadOption
 from streams import Outgoing, send_many
+from streams.log.sequencer import sequence
 from streams.models import Message, Partition
-from streams.sequencer import sequence
 from tests.hostapp.models import Handled
 from tests.processes import Spawn
 
@@ -83,7 +83,7 @@ def test_what_was_purged_before_it_was_read_is_an_error_unless_the_rest_is_enoug
 
 
 def test_a_limit_is_shared_out_so_that_a_long_partition_does_not_keep_others_waiting() -> None:
-    from sparkjobs.stream import shared
+    from sparkjobs.source.stream import shared
 
     assert shared({"1": 1000, "2": 3, "3": 20}, 30) == {"1": 13, "2": 3, "3": 14}
     assert shared({"1": 5, "2": 5}, 100) == {"1": 5, "2": 5}
@@ -97,7 +97,7 @@ os.environ["TZ"] = "UTC"
 from sparkjobs import session as sessions
 from sparkjobs.config import Config
 from sparkjobs.database import insert
-from sparkjobs.ledger import into_database
+from sparkjobs.archive.ledger import into_database
 from tests.spark.small import SMALL
 
 path, checkpoint, when = sys.argv[1:]
@@ -154,7 +154,7 @@ def test_it_writes_each_message_once_into_the_database_though_it_is_killed(
 def test_what_writes_a_batch_is_refused_where_there_is_no_stream(
     spark: Any, config: Config
 ) -> None:
-    from sparkjobs.ledger import into_database
+    from sparkjobs.archive.ledger import into_database
 
     with pytest.raises(BadOption, match="is for foreachBatch"):
         into_database(config, lambda connection, table: None)(spark.range(1), 0)

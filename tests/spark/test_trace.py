@@ -10,8 +10,8 @@ import pytest
 from sparkjobs.__main__ import main
 from sparkjobs.config import Config
 from streams import Outgoing, Reject, consumer, send_many
+from streams.log.sequencer import sequence
 from streams.models import Delivery, Message
-from streams.sequencer import sequence
 from streams.testing import advance, drain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]

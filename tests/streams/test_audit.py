@@ -11,12 +11,15 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 
-from streams import Outgoing, Reject, Retry, audit, consumer, registry, send, send_many
-from streams.audit import walk
-from streams.claims import Claimer
+from streams import Outgoing, Reject, Retry, consumer, send, send_many
+from streams.consume import registry
+from streams.consume.claim import Claimer
+from streams.consume.handling import Handling
+from streams.consume.limits import limits
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.subscription import subscribe
 from streams.errors import LeaseLost
-from streams.findings import BadPosition, Finding, Position, joined
-from streams.maintenance import sweep
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -29,9 +32,10 @@ from streams.models import (
     State,
     UtcNow,
 )
-from streams.runtime.handling import Handling
-from streams.sequencer import sequence
-from streams.subscriptions import limits, subscribe
+from streams.observe.audit import walk as walking
+from streams.observe.audit.finding import AuditPosition, BadPosition, Finding, joined
+from streams.observe.audit.walk import walk
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 from tests.faults import Once, statements
 from tests.sessions import Session, Threads
@@ -43,16 +47,16 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "WINDOW", 7)
+    monkeypatch.setattr(walking, "WINDOW", 7)
 
 
 def found() -> list[str]:
     """What the audit says, without the ids."""
-    return [finding.kind for finding in audit.audit("default")]
+    return [finding.kind for finding in walking.audit("default")]
 
 
 def said() -> str:
-    (finding,) = audit.audit("default")
+    (finding,) = walking.audit("default")
     return str(finding)
 
 
@@ -106,12 +110,12 @@ def test_there_is_nothing_to_find_where_a_dead_letter_was_discarded_or_redriven(
     assert drain().dead == 4
     discarded, redriven, waiting, _ = DeadMessage.objects.order_by("id")
     assert discarded.discard()
-    assert redriven.redrive()
+    assert redrive(redriven)
     assert found() == []
     consumer("orders", group="mail", batch=4)(handle)
     drain()
     assert DeadMessage.objects.waiting().count() == 3  # once more: attempt 1
-    assert waiting.redrive()
+    assert redrive(waiting)
     assert found() == []
 
 
@@ -244,7 +248,7 @@ def test_a_position_of_a_partition_that_is_not_there_hides_no_other_finding() ->
     cursor = Cursor.objects.get()
     Cursor.objects.filter(pk=cursor.pk).update(id=cursor.pk + 10)
     Cursor.objects.create(id=cursor.pk, group_id=cursor.group_id, partition_id=4711)
-    orphan, uncovered = map(str, audit.audit("default"))
+    orphan, uncovered = map(str, walking.audit("default"))
     assert orphan.startswith(f"orphan in ems_cursor {cursor.pk}: its group, partition or topic")
     assert uncovered == "uncovered in mail on orders/0: offsets 9 … 11 (3)"
 
@@ -268,9 +272,9 @@ def test_a_delivery_that_nobody_ends_is_found() -> None:
     send("orders", 1)
     sequence("default")
     delivery = claim()
-    Delivery.objects.filter(pk=delivery.pk).update(deadline=UtcNow(-audit.OVERDUE / 2))
+    Delivery.objects.filter(pk=delivery.pk).update(deadline=UtcNow(-walking.OVERDUE / 2))
     assert found() == []
-    Delivery.objects.filter(pk=delivery.pk).update(deadline=UtcNow(-audit.OVERDUE * 2))
+    Delivery.objects.filter(pk=delivery.pk).update(deadline=UtcNow(-walking.OVERDUE * 2))
     assert said() == f"unended in mail on orders/0 at 6: delivery {delivery.pk}"
 
 
@@ -321,7 +325,7 @@ def test_a_redriven_letter_that_is_no_retry_is_found() -> None:
     send("orders", 1)
     drain()
     letter = DeadMessage.objects.get()
-    letter.redrive()
+    redrive(letter)
     RetryMessage.objects.all().delete()
     assert f"dead letter {letter.pk} was redriven, and is no retry" in said()
 
@@ -360,7 +364,7 @@ def test_a_redriven_retry_has_the_body_of_its_letter() -> None:
 
     send("orders", 1)
     drain()
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     Message.objects.all().delete()
     assert found() == ["hole"]
     DeadMessage.objects.all().delete()
@@ -377,9 +381,9 @@ def test_an_audit_goes_on_where_it_was_broken_off() -> None:
     whole = [finding for window in walk("default") for finding in window.findings]
     assert len(list(walk("default"))) > 20
     pieces: list[Finding] = []
-    text = str(Position())
+    text = str(AuditPosition())
     while text:
-        window = next(walk("default", Position.parse(text)))
+        window = next(walk("default", AuditPosition.parse(text)))
         pieces += window.findings
         text = str(window.then or "")
     assert pieces == whole
@@ -390,7 +394,7 @@ def test_an_audit_goes_on_where_it_was_broken_off() -> None:
 @pytest.mark.parametrize("text", ["", "log", "log:1:2", "log:a:b:c", "moon:1:2:3", "log:1:2:3:4"])
 def test_a_position_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(BadPosition):
-        Position.parse(text)
+        AuditPosition.parse(text)
 
 
 @pytest.mark.mysql
@@ -440,7 +444,7 @@ def test_the_audit_finds_nothing_while_everything_runs(
 ) -> None:
     """Producers, a sequencer, consumers, a sweep that takes from the living, and operators."""
     caplog.set_level("CRITICAL")
-    monkeypatch.setattr(audit, "WINDOW", 50)
+    monkeypatch.setattr(walking, "WINDOW", 50)
 
     @consumer("orders", group="mail", batch=5)
     def batch(received):
@@ -489,14 +493,14 @@ def test_the_audit_finds_nothing_while_everything_runs(
 
     def operate() -> None:
         for letter in DeadMessage.objects.waiting()[:5]:
-            letter.redrive() if letter.offset % 2 else letter.discard()
+            redrive(letter) if letter.offset % 2 else letter.discard()
 
     running = [
         in_thread(until_the_end, produce, 0.05),
         in_thread(until_the_end, lambda: sequence("default"), 0.01),
         in_thread(until_the_end, expire, 0.2),
         in_thread(until_the_end, operate, 0.05),
-        in_thread(until_the_end, lambda: audits.append(audit.audit("default"))),
+        in_thread(until_the_end, lambda: audits.append(walking.audit("default"))),
         *(in_thread(until_the_end, consume(group)) for group in ("mail", "mail", "shop", "shop")),
     ]
     limit = time.monotonic() + 30

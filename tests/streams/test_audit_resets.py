@@ -12,10 +12,15 @@ from random import Random
 
 import pytest
 
-from streams import Outgoing, audit, consumer, registry, send_many
-from streams.claims import Claimer
+from streams import Outgoing, consumer, send_many
+from streams.consume import registry
+from streams.consume.claim import Claimer
+from streams.consume.handling import Handling
+from streams.consume.limits import limits
+from streams.consume.outcome.settle import settle
+from streams.consume.subscription import subscribe
 from streams.errors import LeaseLost, NothingToUndo, UnknownReplay
-from streams.maintenance import sweep
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -26,12 +31,11 @@ from streams.models import (
     RetryMessage,
     State,
 )
-from streams.replays import Span, cancel, start
-from streams.reset import Reset, towards
-from streams.runtime.handling import Handling
-from streams.sequencer import sequence
-from streams.subscriptions import limits, subscribe
-from streams.targets import Target
+from streams.observe.audit import walk
+from streams.operate.replay import Span, cancel, start
+from streams.operate.reset import Reset, towards
+from streams.operate.target import Target
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, consume_the_rest
 
@@ -42,11 +46,11 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "WINDOW", 7)
+    monkeypatch.setattr(walk, "WINDOW", 7)
 
 
 def found() -> list[str]:
-    return [str(finding) for finding in audit.audit("default")]
+    return [str(finding) for finding in walk.audit("default")]
 
 
 class World:
@@ -232,14 +236,14 @@ def test_what_was_claimed_again_from_before_a_window_is_not_lost(read: ConsumerG
     reset(read, "18")
     again = claimer.claim(10, MINUTE)  # 18 … 27
     assert again
-    again.settle(28, max_retries=5)
+    settle(again, 28, max_retries=5)
     assert found() == []
 
 
 def test_a_skip_that_begins_long_before_what_is_kept_covers_it(
     read: ConsumerGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit, "WINDOW", 1000)
+    monkeypatch.setattr(walk, "WINDOW", 1000)
     send_many([Outgoing("orders", n) for n in range(3000)])
     sequence("default")
     reset(read, "latest")

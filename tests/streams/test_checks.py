@@ -13,10 +13,11 @@ from django.core.management import call_command
 from django.db import connection, connections
 from pytest_django import Settings
 
-from streams import checks, conf, consumer, registry
+from streams import checks, consumer, runtime_settings
 from streams.checks import check_database, check_settings
+from streams.consume import registry
 from streams.models import SystemConfig
-from streams.server import Server
+from streams.observe.mysql_server import Server
 
 on_a_server = [pytest.mark.mysql, pytest.mark.django_db(transaction=True)]
 
@@ -329,11 +330,11 @@ class TestServer:
     def test_packets_that_are_too_small_for_the_largest_message_are_a_warning(self) -> None:
         packet = Server("default").variable("max_allowed_packet")
         row = SystemConfig.objects.create(name="msgMaxSizeInBytes", value=packet // 2)
-        conf.forget()
+        runtime_settings.forget()
         assert server_checks() == []
         row.value = packet // 2 + 1
         row.save()
-        conf.forget()
+        runtime_settings.forget()
         assert ids(server_checks()) == ["ems.W003"]
 
     def test_a_session_that_is_not_strict_is_a_warning(self, session: Callable[..., None]) -> None:

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
-from streams import conf
+from streams import conf, runtime_settings
 from streams.conf import DEFAULTS, LADDER, MINUTE
 from streams.errors import ConfigurationError
 from streams.models import SystemConfig
@@ -100,11 +100,11 @@ ON_DISK = pytest.mark.django_db(transaction=True)
 
 @ON_DISK
 def test_a_row_overrides_the_default_in_the_code():
-    assert {name: conf.system(name, "default") for name in DEFAULTS} == DEFAULTS
+    assert {name: runtime_settings.system(name, "default") for name in DEFAULTS} == DEFAULTS
     SystemConfig.objects.create(name="consumerBatchSize", value=7)
-    conf.forget()
-    assert conf.system("consumerBatchSize", "default") == 7
-    assert conf.system("consumerThreads", "default") == DEFAULTS["consumerThreads"]
+    runtime_settings.forget()
+    assert runtime_settings.system("consumerBatchSize", "default") == 7
+    assert runtime_settings.system("consumerThreads", "default") == DEFAULTS["consumerThreads"]
 
 
 @pytest.mark.parametrize(
@@ -129,41 +129,41 @@ def test_a_value_that_cannot_be_is_refused_by_forms_and_ignored_at_run_time(name
     with pytest.raises(ValidationError):
         SystemConfig(name=name, value=value).full_clean()
     SystemConfig.objects.create(name=name, value=value)  # by hand, past the form
-    conf.forget()
-    assert {name: conf.system(name, "default") for name in DEFAULTS} == DEFAULTS
+    runtime_settings.forget()
+    assert {name: runtime_settings.system(name, "default") for name in DEFAULTS} == DEFAULTS
 
 
 @ON_DISK
 def test_no_retries_is_a_choice():
     SystemConfig(name="consumerRetryMaxTimes", value=0).full_clean()
     SystemConfig.objects.create(name="consumerRetryMaxTimes", value=0)
-    conf.forget()
-    assert conf.system("consumerRetryMaxTimes", "default") == 0
+    runtime_settings.forget()
+    assert runtime_settings.system("consumerRetryMaxTimes", "default") == 0
 
 
 @ON_DISK
 def test_what_is_read_is_kept_for_a_while_and_no_longer(django_assert_num_queries, monkeypatch):
     with django_assert_num_queries(1):
-        conf.system("consumerThreads", "default")
-        conf.system("consumerThreads", "default")
-        conf.system("autoCreateTopic", "default")
+        runtime_settings.system("consumerThreads", "default")
+        runtime_settings.system("consumerThreads", "default")
+        runtime_settings.system("autoCreateTopic", "default")
     SystemConfig.objects.create(name="consumerThreads", value=2)
-    assert conf.system("consumerThreads", "default") == 5
+    assert runtime_settings.system("consumerThreads", "default") == 5
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + conf.FRESH_SECONDS)
-    assert conf.system("consumerThreads", "default") == 2
+    assert runtime_settings.system("consumerThreads", "default") == 2
 
 
 @ON_DISK
 def test_all_threads_share_what_is_read(in_thread, django_assert_num_queries):
-    assert in_thread(conf.system, "consumerThreads", "default").result(10) == 5
+    assert in_thread(runtime_settings.system, "consumerThreads", "default").result(10) == 5
     with django_assert_num_queries(0):
-        conf.system("consumerThreads", "default")
+        runtime_settings.system("consumerThreads", "default")
 
 
 @pytest.mark.django_db
 def test_in_a_test_case_every_test_sees_its_own_rows_at_once():
-    assert conf.system("consumerThreads", "default") == 5
+    assert runtime_settings.system("consumerThreads", "default") == 5
     SystemConfig.objects.create(name="consumerThreads", value=2)
-    assert conf.system("consumerThreads", "default") == 2
-    assert not conf._cache
+    assert runtime_settings.system("consumerThreads", "default") == 2
+    assert not runtime_settings._cache

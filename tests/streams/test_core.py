@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from streams import ReceivedMessage, Reject, consumer, registry, send
+from streams import ReceivedMessage, Reject, consumer, send
+from streams.consume import registry
 from streams.models import DeadMessage, Delivery, Message, RetryMessage, State
 from streams.testing import advance, drain, sent
 

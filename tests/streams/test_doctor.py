@@ -16,12 +16,16 @@ from django.db import connection, connections
 from django.db.migrations.recorder import MigrationRecorder
 from pytest_django import Settings
 
-from streams import Outgoing, Reject, consumer, doctor, send, send_many
-from streams.doctor import ERROR, OK, WARNING, Diagnosis, examine, ready
-from streams.maintenance import SEQUENCE, SWEEP, sequence_all, sweep_if_due
+from streams import Outgoing, Reject, consumer, send, send_many
 from streams.management.commands import ems_doctor
 from streams.models import Consumer, ConsumerGroup, Delivery, Message, Step, UtcNow
 from streams.models.consumer import LEASE
+from streams.models.step import SEQUENCE, SWEEP
+from streams.observe import diagnoses
+from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
+from streams.observe.doctor import examine, ready
+from streams.steps.sequence import sequence_all
+from streams.steps.sweep import sweep_if_due
 from streams.testing import drain
 from tests.processes import Spawn
 from tests.sessions import Session
@@ -115,7 +119,7 @@ def test_a_database_that_does_not_answer_is_one_line_and_exit_status_1() -> None
 def test_a_step_that_nobody_runs_is_an_error(step: str) -> None:
     consumed()
     assert level(step) == OK
-    Step.objects.filter(name=step).update(last_run_at=UtcNow(-doctor.SILENT - LEASE))
+    Step.objects.filter(name=step).update(last_run_at=UtcNow(-diagnoses.SILENT - LEASE))
     assert diagnosed(step).text == "This step has not run for 30 s."
     assert level(step) == ERROR
     Step.objects.filter(name=step).delete()
@@ -264,7 +268,7 @@ def test_an_old_transaction_is_a_warning_that_says_whom_to_end(
     found = diagnosed("transactions")
     assert found.level == OK  # also where the session's zone is not the host's
     assert int(re.findall(r"(\d+) s old", found.text)[0]) < 60
-    monkeypatch.setattr(doctor, "LONG_TRANSACTION", timedelta(seconds=-1))
+    monkeypatch.setattr(diagnoses, "LONG_TRANSACTION", timedelta(seconds=-1))
     found = diagnosed("transactions")
     assert found.level == WARNING
     assert re.search(r"KILL \d+", found.hint)
@@ -281,7 +285,7 @@ def test_a_long_history_is_a_warning(
     other.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     for _ in range(30):
         Step.objects.update(last_run_at=UtcNow())
-    monkeypatch.setattr(doctor, "LONG_HISTORY", 20)
+    monkeypatch.setattr(diagnoses, "LONG_HISTORY", 20)
     found = diagnosed("transactions")
     assert found.level == WARNING
     assert "purge" in found.hint

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 
-from streams import Outgoing, Reject, Retry, SendOutcomeUnknown, conf, errors, send, send_many
+from streams import (
+    Outgoing,
+    Reject,
+    Retry,
+    SendOutcomeUnknown,
+    conf,
+    errors,
+    runtime_settings,
+    send,
+    send_many,
+)
 from streams.errors import (
     InvalidMessage,
     InvalidName,
@@ -109,7 +119,7 @@ BAD: dict[str, tuple[type[StreamsError], dict[str, Any]]] = {
 @pytest.fixture
 def limit_of_1000_bytes():
     SystemConfig.objects.create(name="msgMaxSizeInBytes", value=1000)
-    conf.forget()
+    runtime_settings.forget()
 
 
 def refused(error, message, **where):
@@ -161,7 +171,7 @@ def test_a_topic_that_takes_messages_takes_them(access):
 def test_an_unknown_topic_is_refused_when_topics_are_not_created_by_sending():
     SystemConfig.objects.create(name="autoCreateTopic", value=False)
     Topic.objects.create(name="orders")
-    conf.forget()
+    runtime_settings.forget()
     with nothing_written():
         refused(UnknownTopic, {"topic": "Orders"})
         with transaction.atomic():
@@ -216,7 +226,7 @@ def empty_database(tmp_path: Path):
         given["NAME"] = f"{name}_empty"
         with connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE `{name}_empty`")
-    conf.forget()
+    runtime_settings.forget()
     yield
     connections["other"].close()
     given["NAME"] = name
@@ -237,9 +247,9 @@ def test_missing_tables_are_named_as_the_reason(empty_database):
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 def test_missing_tables_are_noticed_also_when_the_topic_is_remembered(empty_database, monkeypatch):
-    from streams import topics
+    from streams.log import topics
 
-    monkeypatch.setitem(conf._cache, "other", (math.inf, conf.DEFAULTS))
+    monkeypatch.setitem(runtime_settings._cache, "other", (math.inf, conf.DEFAULTS))
     info = topics.TopicInfo(1, "orders", "read-write", ((1, 0),))
     monkeypatch.setitem(topics._cache, ("other", "orders"), (math.inf, info))
     refused(NotMigrated, {"topic": "orders"}, using="other")

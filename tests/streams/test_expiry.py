@@ -8,8 +8,12 @@ from itertools import count
 
 import pytest
 
-from streams import Outgoing, Retry, conf, consumer, expiry, registry, send, send_many, topics
-from streams.audit import audit
+from streams import Outgoing, Retry, consumer, runtime_settings, send, send_many
+from streams.consume import registry
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import settle
+from streams.log import topics
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -24,8 +28,9 @@ from streams.models import (
     Topic,
     UtcNow,
 )
-from streams.purge import Purge
-from streams.sequencer import sequence
+from streams.observe.audit.walk import audit
+from streams.retain import old_rows
+from streams.retain.purge import Purge
 from streams.testing import drain
 from tests.consuming import Process
 from tests.faults import Guillotine, Once, in_fork, statements
@@ -37,14 +42,14 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(autouse=True)
 def fresh():
-    conf.forget()
+    runtime_settings.forget()
     yield
-    conf.forget()
+    runtime_settings.forget()
 
 
 def setting(name, value):
     SystemConfig.objects.update_or_create(name=name, defaults={"value": value})
-    conf.forget()
+    runtime_settings.forget()
 
 
 def expire():
@@ -124,10 +129,10 @@ def test_an_open_delivery_is_kept_with_all_above_it():
     send_many([Outgoing("orders", n) for n in range(3)])
     sequence("default")
     first, second = process.claim(1), process.claim(2)
-    second.settle(6, max_retries=1)
+    settle(second, 6, max_retries=1)
     age(Delivery.objects.all())
     assert expire()["deliveries"] == 3
-    first.settle(4, max_retries=1)
+    settle(first, 4, max_retries=1)
     age(Delivery.objects.all())
     assert expire()["deliveries"] == 2
     assert audit("default") == []
@@ -151,10 +156,10 @@ def test_deliveries_below_are_deleted_though_one_of_a_redriven_message_is_new():
     consumed(10, failing={2})
     age(Delivery.objects.all())
     assert expire()["deliveries"] == 10
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     consumed_again = drain()
     assert consumed_again.failed == 1
-    DeadMessage.objects.latest("pk").redrive()
+    redrive(DeadMessage.objects.latest("pk"))
     age(Delivery.objects.filter(first_offset__gt=2))
     assert audit("default") == []
     assert expire()["deliveries"] == 0
@@ -179,7 +184,7 @@ def test_a_group_that_is_set_back_below_its_log_is_found_in_order():
 
 
 def test_many_deliveries_are_deleted_in_batches(monkeypatch):
-    monkeypatch.setattr(expiry, "BATCH", 3)
+    monkeypatch.setattr(old_rows, "BATCH", 3)
     consumed(20)
     age(Delivery.objects.exclude(first_offset=13))
     assert expire()["deliveries"] == 13
@@ -191,7 +196,7 @@ def test_many_deliveries_are_deleted_in_batches(monkeypatch):
 
 @pytest.mark.django_db(transaction=True)
 def test_deliveries_may_be_purged_by_a_process_that_is_killed_anywhere(monkeypatch):
-    monkeypatch.setattr(expiry, "BATCH", 3)
+    monkeypatch.setattr(old_rows, "BATCH", 3)
     for point in count(1, 3):
         Message.objects.all().delete()
         for model in (Delivery, Cursor, ConsumerGroup, Partition, Topic):
@@ -229,7 +234,7 @@ def test_dead_letters_are_kept_for_ever_unless_told_otherwise():
 def test_a_letter_that_a_retry_has_its_body_from_is_kept():
     consumed(2, failing={0, 1})
     setting("deadRetentionDays", 1)
-    DeadMessage.objects.get(offset=0).redrive()
+    redrive(DeadMessage.objects.get(offset=0))
     DeadMessage.objects.update(died_at=UtcNow(-2 * DAY))
     assert expire()["dead letters"] == 1
     assert DeadMessage.objects.get().offset == 0
@@ -256,7 +261,7 @@ def test_expired_dedup_keys_are_deleted():
     send("orders", 1, dedup_key="old")
     send("orders", 1, dedup_key="new")
     old = DedupKey.objects.order_by("pk")[:1].get().pk
-    DedupKey.objects.filter(pk=old).update(expires_at=UtcNow(-2 * expiry.KEY_GRACE))
+    DedupKey.objects.filter(pk=old).update(expires_at=UtcNow(-2 * old_rows.KEY_GRACE))
     assert expire()["dedup keys"] == 1
     assert DedupKey.objects.count() == 1
     assert send("orders", 1, dedup_key="new").duplicate
@@ -271,7 +276,7 @@ def test_a_letter_that_is_redriven_at_the_last_moment_is_kept(in_thread):
     DeadMessage.objects.update(died_at=UtcNow(-2 * DAY))
 
     def redriven(statement):
-        assert in_thread(DeadMessage.objects.get().redrive).result(30)
+        assert in_thread(redrive, DeadMessage.objects.get()).result(30)
         return statement()
 
     with statements(Once("FOR UPDATE SKIP LOCKED", redriven)):

@@ -8,9 +8,14 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from streams import Outgoing, Reject, consumer, registry, send, send_many
-from streams.claims import Claimer
-from streams.lag import Lag, lags
+from streams import Outgoing, Reject, consumer, send, send_many
+from streams.consume import registry
+from streams.consume.claim import Claimer
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import settle
+from streams.consume.subscription import subscribe
+from streams.log.lag import Lag, lags
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -22,8 +27,6 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
 from streams.testing import drain
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
@@ -88,7 +91,7 @@ def test_a_message_is_counted_where_it_is() -> None:
     Consumer.objects.create(client_id="me", group=group(), lease_until=UtcNow(LEASE))
     Consumer.objects.create(client_id="gone", group=group(), lease_until=UtcNow(-LEASE))
     assert numbers(lag()) == (2, 3, 1, 1, 1)
-    claimed.settle(4, max_retries=5)  # 2 and 3 are done
+    settle(claimed, 4, max_retries=5)  # 2 and 3 are done
     assert numbers(lag()) == (2, 1, 1, 1, 1)
 
 
@@ -110,7 +113,7 @@ def test_a_redriven_letter_is_not_dead() -> None:
     send("orders", 1)
     drain()
     assert numbers(lag()) == (0, 0, 0, 1, 0)
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     assert numbers(lag()) == (0, 0, 1, 0, 0)
 
 
@@ -126,9 +129,9 @@ def test_the_age_is_that_of_the_oldest_message_that_is_not_finished() -> None:
     delivery = Claimer(group(), "client", "thread", "default").claim(2, MINUTE)
     assert delivery
     assert hours(lag().age) == 5.0  # in hand
-    delivery.settle(2, max_retries=5)
+    settle(delivery, 2, max_retries=5)
     assert hours(lag().age) == 4.0
-    delivery.settle(3, max_retries=5)
+    settle(delivery, 3, max_retries=5)
     assert hours(lag().age) == 3.0  # not claimed
 
 
@@ -149,7 +152,7 @@ def test_a_redriven_letter_whose_message_is_gone_hides_no_age() -> None:
     send("orders", 1)
     sequence("default")
     sequenced({1: 3})
-    assert DeadMessage.objects.get().redrive()
+    assert redrive(DeadMessage.objects.get())
     assert (lag().waiting, lag().behind, hours(lag().age)) == (1, 1, 3.0)
 
 

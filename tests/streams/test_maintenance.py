@@ -5,23 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from streams import Outgoing, consumer, maintenance, registry, send, send_many, sequencer
-from streams.claims import Claimer
-from streams.doctor import silence
-from streams.maintenance import (
-    RETRIES,
-    SEQUENCE,
-    SWEEP,
-    sequence_all,
-    step_retries,
-    step_retries_if_due,
-    sweep_if_due,
-)
+from streams import Outgoing, consumer, send, send_many
+from streams.consume import registry
+from streams.consume.claim import Claimer
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.subscription import subscribe
+from streams.log import sequencer
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -35,16 +31,21 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
+from streams.models.step import RETRIES, SEQUENCE, SWEEP
+from streams.observe.diagnoses import silence
+from streams.steps import retries, sweep
+from streams.steps import sequence as sequencing
+from streams.steps.retries import step_retries, step_retries_if_due
+from streams.steps.sequence import sequence_all
+from streams.steps.sweep import sweep_if_due
 from tests.sessions import Threads
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
 MINUTE = timedelta(minutes=1)
-STEPS: dict[str, tuple[str, Callable[[str], int], timedelta]] = {
-    SWEEP: ("sweep", sweep_if_due, maintenance.SWEEP_EVERY),
-    RETRIES: ("step_retries", step_retries_if_due, maintenance.RETRIES_EVERY),
+STEPS: dict[str, tuple[ModuleType, str, Callable[[str], int], timedelta]] = {
+    SWEEP: (sweep, "sweep", sweep_if_due, sweep.SWEEP_EVERY),
+    RETRIES: (retries, "step_retries", step_retries_if_due, retries.RETRIES_EVERY),
 }
 
 
@@ -52,7 +53,8 @@ STEPS: dict[str, tuple[str, Callable[[str], int], timedelta]] = {
 def announced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The aliases whose consumers were woken."""
     told: list[str] = []
-    monkeypatch.setattr(maintenance, "announce", told.append)
+    for step in (sequencing, retries):
+        monkeypatch.setattr(step, "announce", told.append)
     return told
 
 
@@ -98,11 +100,11 @@ def ran_ago(step: str) -> timedelta:
 def test_of_many_that_run_a_step_at_once_one_does_it(
     in_thread: Threads, monkeypatch: pytest.MonkeyPatch, step: str, ran_before: bool
 ) -> None:
-    name, run, every = STEPS[step]
+    module, name, run, every = STEPS[step]
     if ran_before:
         Step.objects.create(name=step, last_run_at=UtcNow(-every))
     done = Done()
-    monkeypatch.setattr(maintenance, name, done)
+    monkeypatch.setattr(module, name, done)
     together = threading.Barrier(8)
 
     def runner() -> None:
@@ -121,9 +123,9 @@ def test_of_many_that_run_a_step_at_once_one_does_it(
 def test_a_step_is_due_again_when_its_time_has_passed_and_not_before(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    name, run, every = STEPS[step]
+    module, name, run, every = STEPS[step]
     done = Done()
-    monkeypatch.setattr(maintenance, name, done)
+    monkeypatch.setattr(module, name, done)
     assert run("default") == 1
     Step.objects.update(last_run_at=UtcNow(-every * 0.8))
     assert run("default") == 0
@@ -150,7 +152,7 @@ def test_sequencing_goes_on_while_a_quota_is_used_up_and_ends_all_the_same(
     monkeypatch.setattr(sequencer, "IMMEDIATE_PER_PASS", 2)
     send_many([Outgoing("orders", n) for n in range(7)])
     assert sequence_all("default") == 7
-    monkeypatch.setattr(maintenance, "PASSES", 3)
+    monkeypatch.setattr(sequencing, "PASSES", 3)
     send_many([Outgoing("orders", n) for n in range(10)])
     assert sequence_all("default") == 6  # a task has an end; the next one takes the rest
     assert sequence_all("default") == 4
@@ -159,7 +161,7 @@ def test_sequencing_goes_on_while_a_quota_is_used_up_and_ends_all_the_same(
 def test_sequencing_leaves_a_sign_of_life_even_when_idle() -> None:
     sequence_all("default")
     assert ran_ago(SEQUENCE) < timedelta(seconds=1)
-    Step.objects.filter(name=SEQUENCE).update(last_run_at=UtcNow(-maintenance.NOTE_EVERY))
+    Step.objects.filter(name=SEQUENCE).update(last_run_at=UtcNow(-sequencing.NOTE_EVERY))
     sequence_all("default")
     assert ran_ago(SEQUENCE) < timedelta(seconds=1)
 
@@ -214,7 +216,7 @@ def test_what_has_no_attempt_left_is_buried_and_nothing_else() -> None:
 def test_the_retries_that_a_group_leaves_lying_keep_no_other_groups_from_being_buried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(maintenance, "BATCH", 3)
+    monkeypatch.setattr(retries, "BATCH", 3)
     send_many([Outgoing("orders", n) for n in range(9)])
     sequence("default")
     lazy, mail = group("lazy"), group(max_retries=1)
@@ -264,7 +266,7 @@ def test_a_retry_whose_message_is_gone_is_back_in_the_letter_that_it_came_from()
     retry(mail, 0, 3)
     step_retries("default")
     letter = DeadMessage.objects.get()
-    letter.redrive()
+    redrive(letter)
     Message.objects.all().delete()
     RetryMessage.objects.update(attempt=3, due_at=UtcNow(-MINUTE))
     assert step_retries("default") == 1
@@ -287,11 +289,11 @@ def open_deliveries(count: int) -> None:
 def test_a_sweep_is_bounded_and_the_next_one_takes_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(maintenance, "BATCH", 3)
+    monkeypatch.setattr(sweep, "BATCH", 3)
     open_deliveries(5)
-    assert maintenance.sweep("default") == 3
-    assert maintenance.sweep("default") == 2
-    assert maintenance.sweep("default") == 0
+    assert sweep.sweep("default") == 3
+    assert sweep.sweep("default") == 2
+    assert sweep.sweep("default") == 0
     assert RetryMessage.objects.count() == 5
 
 
@@ -304,7 +306,7 @@ def test_sweeps_at_the_same_time_take_each_delivery_once(in_thread: Threads) -> 
     def run() -> int:
         connection.ensure_connection()
         together.wait()
-        return maintenance.sweep("default")
+        return sweep.sweep("default")
 
     taken = [future.result(60) for future in [in_thread(run) for _ in range(4)]]
     assert sum(taken) == 30
@@ -322,7 +324,7 @@ def test_the_first_sweep_after_an_outage_gives_everyone_one_lease() -> None:
     assert sweep_if_due("default") == 0
     assert Delivery.objects.open().filter(deadline__gt=UtcNow(LEASE - MINUTE / 6)).exists()
     assert Consumer.objects.live().exists()
-    Step.objects.update(last_run_at=UtcNow(-maintenance.SWEEP_EVERY))
+    Step.objects.update(last_run_at=UtcNow(-sweep.SWEEP_EVERY))
     Delivery.objects.update(deadline=UtcNow(-MINUTE))
     assert sweep_if_due("default") == 1
 
@@ -331,5 +333,5 @@ def test_clients_that_are_dead_for_a_lease_are_forgotten() -> None:
     mail = group()
     for client, ended in (("alive", LEASE), ("dead", -LEASE / 2), ("long dead", -LEASE * 2)):
         Consumer.objects.create(client_id=client, group=mail, lease_until=UtcNow(ended))
-    maintenance.sweep("default")
+    sweep.sweep("default")
     assert set(Consumer.objects.values_list("client_id", flat=True)) == {"alive", "dead"}

@@ -11,11 +11,9 @@ import pytest
 from django.db import connection, transaction
 from pytest_django import Settings
 
-from streams import Outgoing, consumer, floor, maintenance, send_many
-from streams import purge as purging
-from streams.abandoned import abandoned
-from streams.doctor import WARNING, examine
-from streams.maintenance import PURGE, PURGE_SLICE, purge_if_due
+from streams import Outgoing, consumer, send_many
+from streams.consume.registry import registrations
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -26,9 +24,15 @@ from streams.models import (
     Topic,
     UtcNow,
 )
-from streams.registry import registrations
-from streams.runtime.supervisor import Supervisor
-from streams.sequencer import sequence
+from streams.models.step import PURGE
+from streams.observe.diagnoses import WARNING
+from streams.observe.doctor import examine
+from streams.process.supervisor import Supervisor
+from streams.retain import purge as purging
+from streams.retain import purge_floor
+from streams.retain.abandoned_groups import abandoned
+from streams.steps import nightly_purge
+from streams.steps.nightly_purge import PURGE_SLICE, purge_if_due
 from streams.testing import drain
 from tests.sessions import Session, Threads
 
@@ -86,7 +90,7 @@ def test_of_many_partitions_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -
     seen: list[int] = []
     original = purging.Purge._partition
 
-    def late(self: purging.Purge, partition: Partition) -> purging.Outcome:
+    def late(self: purging.Purge, partition: Partition) -> purging.Purged:
         seen.append(partition.pk)
         outcome = original(self, partition)
         self._ends = 0.0  # the time is over
@@ -123,13 +127,13 @@ def test_a_purge_that_fails_or_dies_is_not_done(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("log")
 def test_a_topic_that_is_deleted_meanwhile_stops_no_purge(monkeypatch: pytest.MonkeyPatch) -> None:
     Topic.objects.create(name="brief", retention_seconds=1)
-    original = floor.limits
+    original = purge_floor.kept_from
 
-    def delete_first(partition: Partition, topic: Topic, using: str) -> floor.Limits:
+    def delete_first(partition: Partition, topic: Topic, using: str) -> purge_floor.Kept:
         Partition.objects.filter(topic__name="brief").delete()
         return original(partition, topic, using)
 
-    monkeypatch.setattr(purging, "limits", delete_first)
+    monkeypatch.setattr(purging, "kept_from", delete_first)
     for run in (purging.Purge.preview, purging.Purge.run):
         Partition.objects.get_or_create(topic=Topic.objects.get(name="brief"), number=0)
         (outcome,) = run(purging.Purge("default"))
@@ -179,9 +183,9 @@ def test_the_night_is_that_of_the_project(settings: Settings, now: str, night: s
     def utc(text: str) -> datetime:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
-    found = maintenance._last_night(utc(now))
+    found = nightly_purge._last_night(utc(now))
     assert found == utc(night)
-    assert found.astimezone(ZoneInfo("Europe/Berlin")).hour == maintenance.PURGE_HOUR
+    assert found.astimezone(ZoneInfo("Europe/Berlin")).hour == nightly_purge.PURGE_HOUR
 
 
 @pytest.mark.usefixtures("log")
@@ -221,7 +225,7 @@ def test_a_consumer_purges_between_two_sweeps_and_looks_once_a_minute(
         looks.append(seconds)
         return more[len(looks) - 1]
 
-    monkeypatch.setattr("streams.runtime.supervisor.purge_if_due", look)
+    monkeypatch.setattr("streams.process.supervisor.purge_if_due", look)
     supervisor = Supervisor(list(registrations()), "default")
     for _ in range(4):
         supervisor._maintain()

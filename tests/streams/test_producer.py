@@ -21,16 +21,17 @@ from streams import (
     ReceivedMessage,
     SendOutcomeUnknown,
     asend,
-    conf,
     consumer,
-    producer,
+    names,
+    runtime_settings,
     send,
     send_many,
-    topics,
 )
 from streams.errors import StreamsError, TopicDenied
-from streams.models import IMMEDIATE, Access, Message, Topic, fields, message
-from streams.sequencer import sequence
+from streams.log import topics
+from streams.log.sequencer import sequence
+from streams.models import IMMEDIATE, Access, Message, Topic
+from streams.produce import access, identity, insert
 from streams.testing import drain, sent
 from tests.hostapp.models import Order
 from tests.rows import nothing_written
@@ -96,10 +97,10 @@ def test_the_producer_is_named_by_address_process_and_thread(in_thread):
 
     me = f"@{os.getpid()}@{threading.current_thread().name}"
     first = name_of(send("orders", 1))
-    assert first == producer.host() + me
+    assert first == identity.host() + me
     assert first == name_of(send_many([Outgoing("orders", 2)])[0])
     elsewhere = name_of(in_thread(send, "orders", 3).result(10))
-    assert elsewhere.startswith(f"{producer.host()}@{os.getpid()}@test")
+    assert elsewhere.startswith(f"{identity.host()}@{os.getpid()}@test")
     assert elsewhere != first
 
 
@@ -115,8 +116,8 @@ def test_the_address_is_one_that_others_know(monkeypatch):
             return route, 9
 
     def host():
-        monkeypatch.setattr(producer, "_host", None)
-        return producer.host()
+        monkeypatch.setattr(identity, "_host", None)
+        return identity.host()
 
     monkeypatch.setattr(socket, "socket", Probe)
     monkeypatch.setattr(socket, "gethostname", lambda: "web-1")
@@ -134,8 +135,8 @@ def test_no_name_server_is_asked_for_the_address(monkeypatch):
 
     for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getfqdn"):
         monkeypatch.setattr(socket, name, ask)
-    monkeypatch.setattr(producer, "_host", None)
-    assert producer.host()
+    monkeypatch.setattr(identity, "_host", None)
+    assert identity.host()
 
 
 @pytest.mark.slow
@@ -171,14 +172,11 @@ def test_a_thread_name_of_any_length_is_cut():
     thread = threading.Thread(target=run, name="😀" * 500)
     thread.start()
     thread.join()
-    assert len(Message.objects.get().producer) == producer.MAX_PRODUCER
+    assert len(Message.objects.get().producer) == names.MAX_PRODUCER
 
 
-def test_the_limits_in_the_producer_are_those_of_the_columns():
-    assert producer.MAX_NAME == fields.MAX_NAME
-    assert (producer.MAX_KEY, producer.MAX_TAG) == (message.MAX_KEY, message.MAX_TAG)
-    assert producer.MAX_PRODUCER == message.MAX_PRODUCER
-    assert {Access.READ_WRITE, Access.WRITE_ONLY} == producer.WRITABLE
+def test_the_topics_that_a_send_may_write_to_are_those_of_the_model():
+    assert {Access.READ_WRITE, Access.WRITE_ONLY} == access.WRITABLE
 
 
 # --- what it costs ----------------------------------------------------------------------------
@@ -221,7 +219,7 @@ def test_a_list_is_one_insert(warm, vendor):
 
 def test_a_list_longer_than_a_chunk_is_one_transaction(warm, vendor):
     with CaptureQueriesContext(connection) as captured:
-        send_many([Outgoing("orders", n) for n in range(producer.CHUNK_ROWS + 1)])
+        send_many([Outgoing("orders", n) for n in range(insert.CHUNK_ROWS + 1)])
     inserts = [sql for sql in statements(captured) if sql.startswith("INSERT")]
     assert len(inserts) == 2
     assert len(statements(captured)) == (3 if vendor == "mysql" else 2)
@@ -256,7 +254,7 @@ def test_ids_are_those_of_the_rows_in_the_order_of_the_list(count):
 
 
 def test_large_bodies_are_sent_in_chunks_that_the_server_takes(monkeypatch):
-    monkeypatch.setattr(producer, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(insert, "CHUNK_BYTES", 1000)
     expected = [bytes([n]) * size for n, size in enumerate([400, 700, 299, 5000, 1, 999, 1, 1000])]
     with CaptureQueriesContext(connection) as captured:
         results = send_many([Outgoing("orders", body) for body in expected])
@@ -266,7 +264,7 @@ def test_large_bodies_are_sent_in_chunks_that_the_server_takes(monkeypatch):
 
 
 def test_many_large_headers_are_sent_in_chunks_too(monkeypatch):
-    monkeypatch.setattr(producer, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(insert, "CHUNK_BYTES", 1000)
     with CaptureQueriesContext(connection) as captured:
         send_many([Outgoing("orders", headers={"a": "x" * 600}) for _ in range(3)])
     inserts = [sql for sql in statements(captured) if sql.startswith("INSERT INTO `ems_msg`")]
@@ -330,16 +328,16 @@ def test_one_bad_message_among_many_and_none_is_sent(bad):
 
 def test_a_failure_in_a_later_chunk_takes_the_earlier_ones_back(monkeypatch):
     send("orders", 0)
-    insert = producer._insert
+    insert_chunk = insert.insert_chunk
     calls = []
 
     def fail_the_third_time(alias, chunk):
         calls.append(len(chunk))
         if len(calls) == 3:
             raise OperationalError(1114, "The table is full")
-        return insert(alias, chunk)
+        return insert_chunk(alias, chunk)
 
-    monkeypatch.setattr(producer, "_insert", fail_the_third_time)
+    monkeypatch.setattr(insert, "insert_chunk", fail_the_third_time)
     messages = [Outgoing("orders", n) for n in range(1200)]
     with nothing_written(), pytest.raises(OperationalError):
         send_many(messages)
@@ -504,7 +502,7 @@ def test_with_autocommit_off_a_send_waits_for_the_commit():
 
 def test_with_autocommit_off_redis_is_no_hindrance(ems_settings, monkeypatch):
     ems_settings(REDIS="default")
-    monkeypatch.setattr("streams.runtime.wakeup.announce", [].append)
+    monkeypatch.setattr("streams.produce.send.announce", [].append)
     transaction.set_autocommit(False)
     try:
         send("orders", 1)
@@ -516,7 +514,7 @@ def test_with_autocommit_off_redis_is_no_hindrance(ems_settings, monkeypatch):
 
 def test_consumers_are_woken_after_the_commit_and_only_then(ems_settings, monkeypatch):
     woken: list[str] = []
-    monkeypatch.setattr("streams.runtime.wakeup.announce", woken.append)
+    monkeypatch.setattr("streams.produce.send.announce", woken.append)
     send("orders", 1)
     assert not woken  # without Redis nothing is registered
     ems_settings(REDIS="default")
@@ -539,7 +537,7 @@ def test_a_wake_up_that_fails_does_not_fail_the_send(ems_settings, monkeypatch, 
     def fail(alias):
         raise OSError("no Redis")
 
-    monkeypatch.setattr("streams.runtime.wakeup.announce", fail)
+    monkeypatch.setattr("streams.produce.send.announce", fail)
     send("orders", 1)
     with transaction.atomic():
         send("orders", 2)
@@ -572,7 +570,7 @@ class TestALostReply:
     def test_of_a_list_leaves_all_or_nothing(self, proxied, count):
         send("orders", "warm")
         messages = [Outgoing("orders", n) for n in range(count)]
-        last = b"COMMIT" if count > producer.CHUNK_ROWS else b"INSERT INTO `ems_msg`"
+        last = b"COMMIT" if count > insert.CHUNK_ROWS else b"INSERT INTO `ems_msg`"
         proxied.lose_reply_to(last)
         with pytest.raises(SendOutcomeUnknown):
             send_many(messages)
@@ -609,7 +607,7 @@ class TestALostReply:
     @pytest.mark.parametrize("table", [b"`ems_partition`", b"`ems_system_config`"])
     def test_to_a_look_at_the_topic_or_the_settings_is_not_about_the_message(self, proxied, table):
         send("orders", "warm")
-        conf.forget()
+        runtime_settings.forget()
         topics.forget()
         proxied.lose_reply_to(table)
         with pytest.raises(OperationalError, match="2013"):

@@ -10,9 +10,10 @@ import pytest
 from django.apps import AppConfig, apps
 from django.test import override_settings
 
-from streams import consumer, registry
+from streams import consumer
+from streams.consume import registry
+from streams.consume.registry import autodiscover, find, registrations
 from streams.errors import InvalidConsumer, InvalidName
-from streams.registry import autodiscover, find, registrations
 from tests.consuming import registered
 
 pytestmark = pytest.mark.usefixtures("clean_registry")
@@ -304,7 +305,7 @@ def test_nothing_is_imported_while_the_apps_load(spawn, tmp_path):
         "names = [config.name for config in apps.get_app_configs()]\n"
         "with override_settings(INSTALLED_APPS=[*names, 'early']):\n"
         "    print('loaded')\n"
-        "    from streams.registry import autodiscover\n"
+        "    from streams.consume.registry import autodiscover\n"
         "    autodiscover()\n"
     )
     lines = spawn(code).succeed().split("\n")

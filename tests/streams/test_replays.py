@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from streams import Outgoing, consumer, registry, send, send_many
-from streams.audit import audit
+from streams import Outgoing, consumer, send, send_many
+from streams.consume import registry
+from streams.consume.outcome.settle import settle
 from streams.errors import (
     GroupMismatch,
     LeaseLost,
@@ -18,7 +19,8 @@ from streams.errors import (
     UnknownPartition,
     UnknownReplay,
 )
-from streams.lag import lags
+from streams.log.lag import lags
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -32,11 +34,11 @@ from streams.models import (
     Topic,
     UtcNow,
 )
-from streams.replays import Replay, Span, cancel, replays, span_of, spans, start
-from streams.sequencer import sequence
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.observe.trace import trace
+from streams.operate.replay import Replay, Span, cancel, replays, span_of, spans, start
+from streams.operate.target import Target
 from streams.testing import advance, drain
-from streams.trace import trace
 from tests.consuming import Process, rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
@@ -262,10 +264,10 @@ def test_progress_is_visible_while_it_runs_and_after(seen: Counter[int]) -> None
     first, second = process.claim(4), process.claim(4)
     assert (second.first_offset, second.last_offset) == (9, 11)
     assert shown() == [(1, 7, 7, "finishing")]
-    first.settle(7, max_retries=2)
+    settle(first, 7, max_retries=2)
     assert shown() == [(1, 7, 5, "finishing")]
-    first.settle(9, max_retries=2)
-    second.settle(12, max_retries=2)
+    settle(first, 9, max_retries=2)
+    settle(second, 12, max_retries=2)
     assert shown() == [(1, 7, 0, "done")]
     assert audit("default") == []
 
@@ -310,7 +312,7 @@ def test_a_cancelled_replay_gives_out_nothing_more(seen: Counter[int]) -> None:
     held = Process("mail").claim(3)
     assert cancel(group(), 1, "default") == 4
     assert shown() == [(1, 3, 3, "cancelled")]
-    held.settle(8, max_retries=2)  # what is in hand is finished
+    settle(held, 8, max_retries=2)  # what is in hand is finished
     assert audit("default") == []
     drain()
     assert not seen
@@ -375,10 +377,10 @@ def test_a_replay_to_an_ordered_group_is_in_order_too(in_order: Counter[int]) ->
 def test_a_cancelled_replay_is_taken_from_who_holds_it_in_order(in_order: Counter[int]) -> None:
     replay(5, 12)
     held = Process("mail").claim(4)
-    held.settle(7, max_retries=2)
+    settle(held, 7, max_retries=2)
     assert cancel(group(), 1, "default") == 5  # 7 and 8, which were in hand, among them
     with pytest.raises(LeaseLost):
-        held.settle(9, max_retries=2)
+        settle(held, 9, max_retries=2)
     assert shown() == [(1, 2, 0, "cancelled")]
     assert audit("default") == []
     drain()
@@ -399,7 +401,7 @@ def test_what_failed_in_a_replay_in_order_is_given_up_when_it_is_cancelled(
 
 
 def test_a_purge_is_held_by_a_replay_and_not_by_one_that_has_ended(seen: Counter[int]) -> None:
-    from streams.purge import Purge
+    from streams.retain.purge import Purge
 
     Topic.objects.update(retention_count=1)
     replay(5, 7)

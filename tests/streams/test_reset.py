@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from streams import Outgoing, consumer, registry, send_many
-from streams.audit import audit
+from streams import Outgoing, consumer, send_many
+from streams.consume import registry
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import release, settle
+from streams.consume.subscription import subscribe
 from streams.errors import (
     GroupActive,
     GroupMismatch,
@@ -20,6 +23,7 @@ from streams.errors import (
     OffsetOutOfRange,
     UnknownPartition,
 )
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -34,11 +38,10 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
-from streams.replays import Span, start
-from streams.reset import Move, Reset, towards
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
-from streams.targets import Target
+from streams.observe.audit.walk import audit
+from streams.operate.replay import Span, start
+from streams.operate.reset import Move, Reset, towards
+from streams.operate.target import Target
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, rows
 
@@ -186,9 +189,9 @@ def test_who_holds_a_delivery_past_the_target_loses_it(seen: Counter[int]) -> No
     untouched = rows(Delivery, RetryMessage, DeadMessage, Cursor)
     for delivery in (before, after):
         with pytest.raises(LeaseLost):
-            delivery.settle(delivery.last_offset + 1, max_retries=5)
+            settle(delivery, delivery.last_offset + 1, max_retries=5)
         with pytest.raises(LeaseLost):
-            delivery.release()
+            release(delivery)
         assert not delivery.extend(HOUR)
     assert rows(Delivery, RetryMessage, DeadMessage, Cursor) == untouched
     assert audit("default") == []
@@ -198,7 +201,7 @@ def test_of_a_delivery_across_the_target_each_message_comes_again_once(seen: Cou
     send_many([Outgoing("orders", n) for n in range(6)])
     sequence("default")
     held = Process("mail").claim(6)
-    held.settle(22, max_retries=5)  # 20 and 21 are done
+    settle(held, 22, max_retries=5)  # 20 and 21 are done
     move = reset("23", force=True)
     assert (move.given_back, waiting()) == (1, [15, 22])
     assert RetryMessage.objects.get(offset=22).attempt == 1  # unspent
@@ -214,7 +217,7 @@ def test_a_retry_in_hand_is_taken_too(seen: Counter[int]) -> None:
     assert len(reset("15", force=True).fenced) == 1
     assert not RetryMessage.objects.exists()
     with pytest.raises(LeaseLost):
-        held.settle(16, max_retries=5)
+        settle(held, 16, max_retries=5)
     assert audit("default") == []
     mail(seen)
     drain()
@@ -233,7 +236,7 @@ def test_what_another_group_or_partition_has_is_left_alone(seen: Counter[int]) -
     held, _row = Process("bill").claim_retry()
     reset("earliest")
     assert RetryMessage.objects.filter(group__name="bill").count() == 21
-    held.settle(held.last_offset + 1, max_retries=5)
+    settle(held, held.last_offset + 1, max_retries=5)
     assert audit("default") == []
 
 
@@ -249,7 +252,7 @@ def test_a_redriven_letter_comes_once_and_the_last_copy_of_a_body_is_kept(
     letters = DeadMessage.objects.order_by("offset")
     assert [letter.offset for letter in letters] == [13, 14, 15, 15, 16, 17, 18, 19]
     for letter in letters:
-        letter.redrive()
+        redrive(letter)
     Message.objects.filter(offset=17).delete()
     assert reset("13").retries == 6
     assert waiting() == [17]  # only the letter has it
@@ -265,7 +268,7 @@ def test_a_redriven_letter_in_hand_waits_again_if_it_has_the_only_copy(seen: Cou
     consumer("orders", group="mail", max_retries=0)(lambda message: 1 / 0)
     advance(HOUR)
     drain()
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     Message.objects.filter(offset=15).delete()
     held, _row = Process("mail").claim_retry()
     assert [one.pk for one in reset("10", force=True).fenced] == [held.pk]
@@ -277,7 +280,7 @@ def test_a_replay_in_hand_is_not_taken(seen: Counter[int]) -> None:
     start(group(), [Span(Partition.objects.get(), 12, 16)], "default")
     held = Process("mail").claim(4)
     assert reset("10", force=True).fenced == []
-    held.settle(16, max_retries=5)
+    settle(held, 16, max_retries=5)
     assert audit("default") == []
 
 
@@ -345,7 +348,7 @@ def test_what_is_in_hand_before_a_skip_is_finished(seen: Counter[int]) -> None:
     sequence("default")
     held = Process("mail").claim(4)
     assert reset("latest", force=True).fenced == []
-    held.settle(24, max_retries=5)
+    settle(held, 24, max_retries=5)
     held.refresh_from_db()
     assert held.state == State.DONE
     assert audit("default") == []
@@ -383,7 +386,7 @@ def test_undo_restores_what_waited_and_what_was_in_hand(seen: Counter[int]) -> N
     send_many([Outgoing("orders", n) for n in range(6)])
     sequence("default")
     held = Process("mail").claim(6)
-    held.settle(22, max_retries=5)
+    settle(held, 22, max_retries=5)
     reset("10", force=True)
     assert audit("default") == []
     move = reset(None, force=True)
@@ -405,7 +408,7 @@ def test_undo_restores_nothing_that_was_given_out_meanwhile(seen: Counter[int]) 
     reset("12")
     mail(seen, batch=4)
     held = Process("mail").claim(4)  # 12 … 15: with it the retry of 15 is done with
-    held.settle(16, max_retries=5)
+    settle(held, 16, max_retries=5)
     move = reset(None, force=True)
     assert (move.position, move.target, move.restored) == (16, 20, 0)
     assert waiting() == []
@@ -419,7 +422,7 @@ def test_undo_restores_the_rest_of_what_was_in_hand_and_given_out_in_part(
     sequence("default")
     Process("mail").claim(6)
     reset("20", force=True)
-    Process("mail").claim(3).settle(23, max_retries=5)
+    settle(Process("mail").claim(3), 23, max_retries=5)
     move = reset(None, force=True)
     assert (move.position, move.target, move.restored) == (23, 26, 3)
     assert waiting() == [15, 23, 24, 25]
@@ -570,12 +573,12 @@ def test_what_an_ordered_group_holds_is_taken_from_it(in_order: Counter[int]) ->
     sequence("default")
     process = Process("mail")
     held = process.claim(6)
-    held.settle(12, max_retries=5)  # 10 and 11 are done
+    settle(held, 12, max_retries=5)  # 10 and 11 are done
     move = reset("14", force=True)
     # 12 and 13 are skipped with what was in hand: no two may handle this log at once.
     assert (move.position, move.skipped, [d.pk for d in move.fenced]) == (12, 2, [held.pk])
     with pytest.raises(LeaseLost):
-        held.settle(13, max_retries=5)
+        settle(held, 13, max_retries=5)
     assert audit("default") == []
     drain()
     assert {o: in_order[o] for o in range(12, 16)} == {12: 0, 13: 0, 14: 1, 15: 1}
@@ -586,9 +589,9 @@ def test_undo_in_an_ordered_group_goes_on_where_its_consumer_was(in_order: Count
     mail(in_order, ordered=True)
     advance(HOUR)
     held = Process("mail").claim(4)
-    held.settle(7, max_retries=5)  # 6, by itself: it had failed
+    settle(held, 7, max_retries=5)  # 6, by itself: it had failed
     held = Process("mail").claim(4)
-    held.settle(8, max_retries=5)
+    settle(held, 8, max_retries=5)
     reset("0", force=True)
     move = reset(None, force=True)
     assert (move.target, move.restored) == (8, 0)
@@ -598,7 +601,7 @@ def test_undo_in_an_ordered_group_goes_on_where_its_consumer_was(in_order: Count
 
 
 def test_the_end_of_a_lease_moves_no_cursor_that_was_reset(in_order: Counter[int]) -> None:
-    from streams.maintenance import sweep
+    from streams.steps.sweep import sweep
 
     mail(in_order, ordered=True)
     advance(HOUR)

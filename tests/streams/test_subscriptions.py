@@ -6,12 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from streams import Outgoing, conf, consumer, registry, send, send_many
-from streams.audit import audit
+from streams import Outgoing, conf, consumer, runtime_settings, send, send_many
+from streams.consume import registry
+from streams.consume.limits import Overrides, known_max_retries, limits, threads
+from streams.consume.subscription import subscribe
 from streams.errors import GroupMismatch, UnknownTopic
+from streams.log.sequencer import sequence
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, SystemConfig, Topic
-from streams.sequencer import sequence
-from streams.subscriptions import Overrides, known_max_retries, limits, subscribe, threads
+from streams.observe.audit.walk import audit
 from tests.consuming import registered
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
@@ -19,9 +21,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    conf.forget()
+    runtime_settings.forget()
     yield
-    conf.forget()
+    runtime_settings.forget()
 
 
 def register(**options):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streams import Outgoing, consumer, send_many
-from streams.audit import audit
 from streams.models import Delivery, State
+from streams.observe.audit.walk import audit
 from streams.testing import drain
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]

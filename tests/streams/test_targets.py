@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from streams import Outgoing, send_many
 from streams.errors import InvalidTarget, NaiveDatetime
+from streams.log.sequencer import sequence
 from streams.models import Message, Partition
-from streams.sequencer import sequence
-from streams.targets import Target
+from streams.operate.target import Target
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,8 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test import SimpleTestCase, TestCase, TransactionTestCase
 
-from streams import Outgoing, ReceivedMessage, Reject, Retry, consumer, registry, send, send_many
+from streams import Outgoing, ReceivedMessage, Reject, Retry, consumer, send, send_many
+from streams.consume import registry
 from streams.models import (
     ConsumerGroup,
     DeadMessage,

@@ -7,7 +7,6 @@ from pathlib import Path
 from django.test import TestCase
 
 from streams import Outgoing, consumer, send, send_many
-from streams.audit import audit
 from streams.conf import settings
 from streams.models import (
     ConsumerGroup,
@@ -18,6 +17,7 @@ from streams.models import (
     Partition,
     RetryMessage,
 )
+from streams.observe.audit.walk import audit
 from streams.testing import DrainResult, drain
 from tests.streams.test_testing import CleanRegistry
 

@@ -15,12 +15,13 @@ from django.db.backends.signals import connection_created
 from django.db.utils import IntegrityError
 from django.test import override_settings
 
-from streams import Outgoing, ReceivedMessage, conf, consumer, send, send_many, topics
+from streams import Outgoing, ReceivedMessage, conf, consumer, runtime_settings, send, send_many
 from streams.errors import TopicDenied, UnknownTopic
+from streams.log import topics
+from streams.log.sequencer import sequence
+from streams.log.topics import resolve
 from streams.models import Access, Message, Partition, SystemConfig, Topic
-from streams.sequencer import sequence
 from streams.testing import advance, drain, sent
-from streams.topics import resolve
 from tests.hostapp.models import Order
 from tests.rows import rows
 
@@ -327,11 +328,11 @@ def test_a_forked_process_remembers_nothing():
     """What the parent has read may be rolled back in the child's eyes."""
     send("orders", 1)
     assert topics._cache
-    assert conf._cache
+    assert runtime_settings._cache
     reader, writer = os.pipe()
     pid = os.fork()
     if not pid:
-        os.write(writer, f"{len(topics._cache)} {len(conf._cache)}".encode())
+        os.write(writer, f"{len(topics._cache)} {len(runtime_settings._cache)}".encode())
         os._exit(0)
     os.waitpid(pid, 0)
     assert os.read(reader, 10) == b"0 0"
@@ -404,7 +405,7 @@ class TestOtherDatabases:
 
     def test_run_time_settings_are_those_of_the_database(self):
         SystemConfig.objects.using("other").create(name="autoCreateTopic", value=False)
-        conf.forget()
+        runtime_settings.forget()
         send("orders", 1)
         with pytest.raises(UnknownTopic):
             send("orders", 1, using="other")

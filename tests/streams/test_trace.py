@@ -10,9 +10,13 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
-from streams import Outgoing, Reject, consumer, registry, send, send_many
-from streams.claims import Claimer
-from streams.maintenance import sweep
+from streams import Outgoing, Reject, consumer, send, send_many
+from streams.consume import registry
+from streams.consume.claim import Claimer
+from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.settle import settle
+from streams.consume.subscription import subscribe
+from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -23,10 +27,9 @@ from streams.models import (
     State,
     UtcNow,
 )
-from streams.sequencer import sequence
-from streams.subscriptions import subscribe
+from streams.observe.trace import GroupTrace, trace
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
-from streams.trace import GroupTrace, trace
 from tests.faults import Once, statements
 from tests.sessions import Session
 
@@ -71,7 +74,7 @@ def test_the_way_of_a_message_that_is_done() -> None:
     delivery = Claimer(group(), "10.0.0.1@7@a", "mail-3", "default").claim(1, MINUTE)
     assert delivery
     assert state() == "being handled"
-    delivery.settle(1, max_retries=1)
+    settle(delivery, 1, max_retries=1)
     found = traced()
     assert found.state == "done"
     (row,) = found.deliveries
@@ -88,7 +91,7 @@ def test_the_way_of_a_message_that_fails_dies_is_redriven_and_dies_again() -> No
     advance(MINUTE)
     drain()
     assert state() == "dead"
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     assert state().startswith("attempt 1 due at")
     RetryMessage.objects.update(due_at=UtcNow())
     assert Claimer(group(), "client", "thread", "default").claim_retry(MINUTE)
@@ -147,7 +150,7 @@ def test_a_redriven_message_that_is_in_no_table_is_lost_and_not_discarded() -> N
 
     send("orders", 1)
     drain()
-    DeadMessage.objects.get().redrive()
+    redrive(DeadMessage.objects.get())
     RetryMessage.objects.all().delete()
     assert state() == "lost: see ems_doctor --audit"
 

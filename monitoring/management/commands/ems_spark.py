@@ -1,3 +1,5 @@
+"""ems_spark: run a Spark job on the database of EMS."""
+
 from __future__ import annotations
 
 import signal

@@ -1,3 +1,5 @@
+"""ems_consume: run the consumers of the project until a signal ends it."""
+
 from __future__ import annotations
 
 import os
@@ -11,13 +13,13 @@ from django.utils.autoreload import run_with_reloader
 from django.utils.translation import gettext as _
 
 from streams.conf import MAX_BATCH, database
+from streams.consume.limits import Overrides
+from streams.consume.registry import autodiscover, registrations
+from streams.database.retrying import tables_missing
 from streams.errors import NotMigrated, StreamsError
-from streams.registry import MAX_NAME, autodiscover, registrations
-from streams.runtime.broadcast.file import DEFAULT_NAME
-from streams.runtime.supervisor import Supervisor
-from streams.subscriptions import Overrides
-from streams.topics import validated_name
-from streams.transactions import tables_missing
+from streams.names import MAX_NAME, validated_name
+from streams.process.broadcast.file import DEFAULT_NAME
+from streams.process.supervisor import Supervisor
 
 
 def client_name(text: str) -> str:

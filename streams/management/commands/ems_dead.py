@@ -1,3 +1,5 @@
+"""ems_dead: list, show, redrive, discard and export dead letters."""
+
 from __future__ import annotations
 
 import json
@@ -13,7 +15,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
-from streams import sql
+from streams.consume.outcome.dead_letter import redrive
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import fetch
 from streams.management.base import (
     Encoder,
     StreamsCommand,
@@ -74,7 +78,7 @@ class Command(StreamsCommand):
             letter
             for group in groups
             for letter in self._letters(
-                [pk for (pk,) in sql.fetch(self.using, statement, [group, searched])], error_class
+                [pk for (pk,) in fetch(self.using, statement, [group, searched])], error_class
             ).defer("body", "traceback")
         ]
         found.sort(key=lambda letter: letter.pk, reverse=True)
@@ -108,7 +112,7 @@ class Command(StreamsCommand):
         self.show_one(values, preview, traceback)
 
     def do_redrive(self, **options: Any) -> None:
-        self._each(DeadMessage.redrive, "redriven", **options)
+        self._each(redrive, "redriven", **options)
 
     def do_discard(self, **options: Any) -> None:
         self._each(DeadMessage.discard, "discarded", **options)
@@ -182,7 +186,7 @@ class Command(StreamsCommand):
         self, statement: Mapping[str, str], *parameters: int, upto: int
     ) -> Iterator[list[int]]:
         vendor, after = connections[self.using].vendor, 0
-        while rows := sql.fetch(self.using, statement[vendor], [*parameters, after, upto, PAGE]):
+        while rows := fetch(self.using, statement[vendor], [*parameters, after, upto, PAGE]):
             yield [pk for (pk,) in rows]
             after = rows[-1][0]
 

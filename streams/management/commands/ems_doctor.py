@@ -1,3 +1,5 @@
+"""ems_doctor: say what is wrong with the installation, and audit it."""
+
 from __future__ import annotations
 
 import sys
@@ -8,10 +10,11 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from streams.audit import walk
-from streams.doctor import ERROR, OK, WARNING, Diagnosis, examine, ready
-from streams.findings import Finding, Position, joined
 from streams.management.base import StreamsCommand, line
+from streams.observe.audit.finding import AuditPosition, Finding, joined
+from streams.observe.audit.walk import walk
+from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
+from streams.observe.doctor import examine, ready
 
 # An audit stops after so many: a table that is full of holes needs no longer list.
 FINDINGS_AT_MOST = 1000
@@ -36,7 +39,7 @@ class Command(StreamsCommand):
         )
 
     def run(self, **options: Any) -> None:
-        start = Position.parse(options["resume"]) if options["resume"] else None
+        start = AuditPosition.parse(options["resume"]) if options["resume"] else None
         found = ready(self.using) if options["ready"] else examine(self.using)
         readable = not any(d.level == ERROR and d.name in ("database", "schema") for d in found)
         if readable and (options["audit"] or start):
@@ -45,10 +48,10 @@ class Command(StreamsCommand):
         if any(diagnosis.level == ERROR for diagnosis in found):
             sys.exit(1)
 
-    def _audit(self, start: Position | None, seconds: float | None) -> list[Diagnosis]:
+    def _audit(self, start: AuditPosition | None, seconds: float | None) -> list[Diagnosis]:
         limit = None if seconds is None else time.monotonic() + seconds
         findings: list[Finding] = []
-        then = start or Position()
+        then = start or AuditPosition()
         windows = walk(self.using, start)
         try:
             for window in windows:
@@ -67,7 +70,7 @@ class Command(StreamsCommand):
         go_on = Diagnosis(WARNING, "audit", text, f"ems_doctor --resume {then}")
         return [*_diagnoses(findings), go_on]
 
-    def _end(self, findings: list[Finding], start: Position | None) -> list[Diagnosis]:
+    def _end(self, findings: list[Finding], start: AuditPosition | None) -> list[Diagnosis]:
         if findings:
             return []
         text = _("From there on every promise holds.") if start else _("Every promise holds.")
@@ -86,7 +89,7 @@ class Command(StreamsCommand):
 
 
 def _diagnoses(findings: list[Finding]) -> list[Diagnosis]:
-    hint = _("docs/operations.md says what it means.")
+    hint = _("docs/reference/doctor.md says what it means.")
     return [
         Diagnosis(ERROR, finding.kind, f"{finding.where}: {finding.detail}", hint)
         for finding in joined(findings)

@@ -1,3 +1,5 @@
+"""ems_groups: list, reset, replay, pause, resume and delete consumer groups."""
+
 from __future__ import annotations
 
 from argparse import ArgumentParser
@@ -6,11 +8,12 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.lag import Lag, lags
+from streams.log.lag import Lag, lags
 from streams.management.base import add_dry_run
-from streams.management.replays import ReplayVerbs
-from streams.management.resets import ResetVerb
+from streams.management.verbs.replay import ReplayVerbs
+from streams.management.verbs.reset import ResetVerb
 from streams.models import ConsumerGroup
+from streams.operate import group_deletion
 
 
 class Command(ResetVerb, ReplayVerbs):
@@ -79,13 +82,13 @@ class Command(ResetVerb, ReplayVerbs):
 
     def do_delete(self, *, group: str, topic: str | None, dry_run: bool, **options: Any) -> None:
         row = self.group(group, topic)
-        name, contents = str(row), row.contents()
+        name, rows = str(row), group_deletion.contents(row)
         if not dry_run:
-            row.forget(self._show_deleted)
+            group_deletion.delete_group(row, self._show_deleted)
             self.progress("")
-        text = ", ".join(f"{count} {kind}" for kind, count in contents.items())
+        text = ", ".join(f"{count} {kind}" for kind, count in rows.items())
         verb = _("would delete") if dry_run else _("deleted")
-        self.tell(f"{verb} {name}: {text}", deleted=not dry_run, group=name, contents=contents)
+        self.tell(f"{verb} {name}: {text}", deleted=not dry_run, group=name, contents=rows)
 
     def _show_deleted(self, rows: int) -> None:
         self.progress(_("%d rows deleted") % rows)

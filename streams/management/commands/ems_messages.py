@@ -1,3 +1,5 @@
+"""ems_messages: list, show, trace and cancel messages."""
+
 from __future__ import annotations
 
 from argparse import ArgumentParser
@@ -11,7 +13,7 @@ from streams import body as bodies
 from streams import cancel
 from streams.management.base import StreamsCommand, add_limit, fits, line, portable, positive
 from streams.models import Message, Partition
-from streams.trace import trace
+from streams.observe.trace import trace
 
 # A search by key reads the newest messages of each partition, and says how many.
 SEARCHED = 100_000

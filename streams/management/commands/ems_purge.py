@@ -1,3 +1,5 @@
+"""ems_purge: delete what retention does not keep, by plan or by force."""
+
 from __future__ import annotations
 
 from argparse import ArgumentParser
@@ -6,12 +8,12 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 
-from streams.abandoned import abandoned_of
-from streams.floor import Hold
-from streams.maintenance import note_purge
 from streams.management.base import StreamsCommand, add_dry_run
 from streams.models import ConsumerGroup, Topic
-from streams.purge import Outcome, Purge
+from streams.retain.abandoned_groups import abandoned_of
+from streams.retain.purge import Purge, Purged
+from streams.retain.purge_floor import Hold
+from streams.steps.nightly_purge import note_purge
 
 
 class Command(StreamsCommand):
@@ -73,7 +75,7 @@ class Command(StreamsCommand):
             raise CommandError(_("There is no topic %s.") % name)
         return found
 
-    def _tell_partition(self, outcome: Outcome, names: dict[int, str], dry_run: bool) -> None:
+    def _tell_partition(self, outcome: Purged, names: dict[int, str], dry_run: bool) -> None:
         now = outcome.floor
         if dry_run:
             text = _("%(partition)s: would delete %(count)d messages, up to offset %(floor)d")
@@ -95,12 +97,12 @@ class Command(StreamsCommand):
         self.progress(_("%(name)s: %(rows)d rows deleted") % {"name": name, "rows": rows})
 
 
-def _says_something(outcome: Outcome) -> bool:
+def _says_something(outcome: Purged) -> bool:
     now = outcome.floor
     return bool(outcome.deleted or now.messages or now.holds or outcome.skipped.rows)
 
 
-def _values(outcome: Outcome, names: dict[int, str]) -> dict[str, Any]:
+def _values(outcome: Purged, names: dict[int, str]) -> dict[str, Any]:
     now = outcome.floor
     return {
         "partition": str(now.partition),

@@ -1,3 +1,5 @@
+"""ems_send: send one message from a shell."""
+
 from __future__ import annotations
 
 import json

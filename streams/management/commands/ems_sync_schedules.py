@@ -1,3 +1,5 @@
+"""ems_sync_schedules: write the steps into django-celery-beat's tables."""
+
 from __future__ import annotations
 
 import json
@@ -10,9 +12,9 @@ from django.db import router
 from django.utils.translation import gettext as _
 
 from streams.conf import settings
+from streams.database.transactions import committing
 from streams.management.base import StreamsCommand, add_dry_run
 from streams.schedule import of_all_apps
-from streams.transactions import committing
 
 
 class Command(StreamsCommand):

@@ -1,3 +1,5 @@
+"""ems_topics: list, create, grow, retire and delete topics."""
+
 from __future__ import annotations
 
 from argparse import ArgumentParser
@@ -7,10 +9,10 @@ from django.db.models import Count, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.lifecycle import create, grow, retire, topic_of
 from streams.management.base import StreamsCommand, add_dry_run
 from streams.models import Message, Topic
-from streams.removal import SETTLED_SECONDS, Removal
+from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
+from streams.operate.topics import create, grow, retire, topic_of
 
 
 class Command(StreamsCommand):
@@ -80,7 +82,7 @@ class Command(StreamsCommand):
         self.tell(text % topic, topic=topic, retired=done)
 
     def do_delete(self, *, topic: str, dry_run: bool, force: bool, **options: Any) -> None:
-        removal = Removal(topic_of(topic, self.using), self.using, force=force)
+        removal = TopicDeletion(topic_of(topic, self.using), self.using, force=force)
         contents, obstacles = removal.contents(), removal.obstacles()
         if not dry_run:
             removal.close()

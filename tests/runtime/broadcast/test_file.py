@@ -12,8 +12,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from streams.errors import NameTaken, PositionDamaged, StateUnusable
-from streams.runtime.broadcast.file import Place, PositionFile
-from streams.runtime.broadcast.position import Position
+from streams.process.broadcast.file import Place, PositionFile
+from streams.process.broadcast.position import Position
 
 PLACE = Place("shop", "prices", "cache", "default")
 NOON = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)

@@ -14,7 +14,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, Reject, Retry, consumer, send_many
+from streams.consume import calling
+from streams.consume.limits import Overrides, threads
+from streams.consume.registry import registrations
 from streams.errors import PositionDamaged, StateUnusable
+from streams.log import bodies
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -25,16 +30,11 @@ from streams.models import (
     RetryMessage,
     SystemConfig,
 )
-from streams.registry import registrations
-from streams.runtime import handling as handlings
-from streams.runtime import heartbeat as heartbeats
-from streams.runtime.broadcast import handling as stretches
-from streams.runtime.broadcast import log as logs
-from streams.runtime.broadcast import worker as workers
-from streams.runtime.supervisor import Supervisor
-from streams.runtime.worker import NOT_ALIVE_SECONDS
-from streams.sequencer import sequence
-from streams.subscriptions import Overrides, threads
+from streams.process import heartbeat as heartbeats
+from streams.process.broadcast import handling as stretches
+from streams.process.broadcast import worker as workers
+from streams.process.supervisor import Supervisor
+from streams.process.worker import NOT_ALIVE_SECONDS
 from tests.broadcasting import files, offsets
 
 pytestmark = [
@@ -143,7 +143,7 @@ def test_a_batch_is_what_fits_into_memory(start, monkeypatch):
     listen(lambda messages: seen.append(len(messages)), batch=10)
     client = start()
     send_prices(*["x" * 100] * 6)
-    monkeypatch.setattr(logs, "CLAIM_BYTES", 250)
+    monkeypatch.setattr(bodies, "CLAIM_BYTES", 250)
     client.run_until_idle()
     assert seen == [2, 2, 2]
 
@@ -176,7 +176,7 @@ def test_a_stop_lets_the_running_call_finish_and_keeps_the_position(start):
 
 
 def test_a_slow_stretch_keeps_its_position_on_the_way(start, monkeypatch):
-    monkeypatch.setattr(handlings, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", -1.0)
     kept = []
     listen(lambda message: kept.append(offsets()[0]))
     client = start()
@@ -186,7 +186,7 @@ def test_a_slow_stretch_keeps_its_position_on_the_way(start, monkeypatch):
 
 
 def test_a_stretch_writes_its_position_no_oftener_than_it_must(start, monkeypatch):
-    monkeypatch.setattr(handlings, "CHECKPOINT_SECONDS", 0.3)
+    monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", 0.3)
 
     def handle(message):
         began = time.monotonic()

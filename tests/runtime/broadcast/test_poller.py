@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from streams import consumer, send
 from streams.models import ConsumerGroup, Message, Partition, Topic
-from streams.runtime.worker import LOOK_SECONDS
+from streams.process.worker import LOOK_SECONDS
 from tests.consuming import Process
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("prices")]

@@ -9,11 +9,13 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
-from streams import Outgoing, consumer, send, send_many, topics
+from streams import Outgoing, consumer, send, send_many
+from streams.log import topics
+from streams.log.offsets import offset_at
+from streams.log.sequencer import sequence
 from streams.models import Access, Cursor, Delivery, Message, Partition, RetryMessage, Topic, UtcNow
-from streams.runtime.broadcast import reader as readers
-from streams.runtime.broadcast.log import Log
-from streams.sequencer import sequence
+from streams.process.broadcast import reader as readers
+from streams.process.broadcast.log import Log
 from tests.broadcasting import files, offsets, written
 from tests.faults import Once, statements
 
@@ -527,13 +529,12 @@ def test_the_first_message_since_an_instant_is_found_by_halves(gone):
         Message.objects.filter(offset=offset).update(sequenced_at=times[offset])
     Message.objects.filter(offset__in=gone).delete()
     row = Partition.objects.get()
-    log = Log(row.topic_id, "default")
     for offset in range(10):
         expected = next((o for o in range(offset // 2 * 2, 10) if o not in gone), 10)
-        found = log.since(row, times[offset])
+        found = offset_at(row, times[offset])
         kept = [o for o in range(found, 10) if o not in gone]
         assert (kept[0] if kept else 10) == expected
-    assert log.since(row, times[0] - HOUR) == 0
+    assert offset_at(row, times[0] - HOUR) == 0
 
 
 # --- what is in force -------------------------------------------------------------------------

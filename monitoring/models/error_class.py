@@ -1,0 +1,42 @@
+"""ErrorClass: how often handlers of a group raised a class in an hour."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from streams.models.fields import UtcDateTimeField
+
+
+class ErrorClass(models.Model):
+    """How often a group failed with one class of error in one minute."""
+
+    group = models.ForeignKey(
+        "ems.ConsumerGroup",
+        models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+        verbose_name=_("group"),
+    )
+    minute = UtcDateTimeField(_("minute"))
+    error_class = models.CharField(_("error class"), max_length=255)
+    failed = models.BigIntegerField(
+        _("failed"), help_text=_("Messages; those of one delivery count for its last error.")
+    )
+    dead = models.BigIntegerField(_("dead"), help_text=_("Dead letters of this class."))
+
+    class Meta:
+        db_table = "ems_monitoring_error"
+        verbose_name = _("error class")
+        verbose_name_plural = _("error classes")
+        default_permissions = ("view",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["group", "minute", "error_class"], name="ems_error_place"
+            ),
+        )
+        indexes = (models.Index(fields=["minute", "group"], name="ems_error_minute"),)
+
+    def __str__(self) -> str:
+        return f"{self.group_id} {self.minute:%Y-%m-%d %H:%M} {self.error_class}"

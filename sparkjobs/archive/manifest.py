@@ -1,0 +1,125 @@
+"""The archive: Parquet by day and topic, and the manifest in the database of what is in it.
+
+Only what the manifest names is in the archive: a run that was killed may leave files of a day
+that nobody has compared, which the next run replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StringType, StructField, StructType
+
+from sparkjobs.config import Config
+from sparkjobs.database import NOW, Connection, execute, fetch, vendor_of
+from sparkjobs.errors import BadConfig
+from sparkjobs.source.schemas import MESSAGES
+
+# What a file holds, and the two columns that are in the names of its folders.
+ARCHIVED = StructType([*MESSAGES.fields, StructField("date", StringType())])
+
+
+@dataclass(frozen=True)
+class Part:
+    """One day of one partition: offsets first … end - 1."""
+
+    partition_id: int
+    topic: str
+    number: int
+    day: date
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Enough to tell that two sets of messages are the same, whatever their order."""
+
+    messages: int = 0
+    bytes: int = 0
+    hash: str = "0"
+
+
+Fingerprints = dict[tuple[str, int], Fingerprint]
+
+
+def fingerprints(messages: DataFrame) -> Fingerprints:
+    """The fingerprint of each partition's messages, by topic and partition id."""
+    columns = [F.col(name) for name in MESSAGES.names]
+    # A hash steps over nulls: without their places, a key could become a tag unnoticed.
+    row = F.xxhash64(*columns, *(column.isNull() for column in columns))
+    rows = (
+        messages.groupBy("topic", "partition_id")
+        .agg(
+            F.count(F.lit(1)).alias("messages"),
+            F.sum("size").alias("bytes"),
+            F.sum(row.cast("decimal(38,0)")).cast("string").alias("hash"),
+        )
+        .collect()
+    )
+    return {(row[0], row[1]): Fingerprint(*row[2:]) for row in rows}
+
+
+def in_archive(
+    spark: SparkSession, config: Config, topics: Iterable[str], days: Iterable[date]
+) -> DataFrame:
+    """The messages of these topics on these days, as they are in the files."""
+    frame = spark.read.schema(ARCHIVED).parquet(folder(config))
+    of_days = F.col("date").isin([day.isoformat() for day in days])
+    return frame.where(of_days & F.col("topic").isin(list(topics))).select(*MESSAGES.names)
+
+
+def folder(config: Config) -> str:
+    """Where the archive is; raises BadConfig if nobody has said."""
+    if not config.archive:
+        raise BadConfig(f"{config.path}: [ems] archive must name the archive's folder or URL")
+    return config.archive
+
+
+def recorded(
+    connection: Connection, topic: str, since: date, until: date
+) -> dict[Part, Fingerprint]:
+    """What the manifest says of a topic, from one day to another, both included."""
+    rows = fetch(
+        connection,
+        "SELECT `partition_id`, `topic`, `number`, `day`, `first_offset`, `end_offset`,"
+        " `messages`, `bytes`, `hash` FROM `ems_monitoring_archive`"
+        " WHERE `topic` = %s AND `day` >= %s AND `day` <= %s ORDER BY `day`, `number`",
+        [topic, since.isoformat(), until.isoformat()],
+    )
+    return {
+        Part(id_, name, number, _day(day), first, end): Fingerprint(messages, size, hash_)
+        for id_, name, number, day, first, end, messages, size, hash_ in rows
+    }
+
+
+def record(connection: Connection, part: Part, found: Fingerprint, path: str) -> bool:
+    """Note in the manifest that a part is archived, and let the purge have it.
+
+    Inside a transaction. False if somebody else has moved archived_offset meanwhile.
+    """
+    moved = execute(
+        connection,
+        "UPDATE `ems_partition` SET `archived_offset` = %s WHERE `id` = %s"
+        " AND `archived_offset` <= %s",
+        [part.end, part.partition_id, part.first],
+    )
+    execute(
+        connection,
+        "INSERT INTO `ems_monitoring_archive` (`partition_id`, `topic`, `number`, `day`,"  # noqa: S608
+        " `first_offset`, `end_offset`, `messages`, `bytes`, `hash`, `path`, `archived_at`)"
+        f" VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {NOW[vendor_of(connection)]})",
+        [
+            *(part.partition_id, part.topic, part.number, part.day.isoformat()),
+            *(part.first, part.end, found.messages, found.bytes, found.hash, path),
+        ],
+    )
+    return moved == 1
+
+
+def _day(value: date | str) -> date:
+    return date.fromisoformat(value) if isinstance(value, str) else value

@@ -1,0 +1,124 @@
+"""The groups: every message that a group has passed is done once, or dead, or on its way.
+
+Pure functions of four frames. Deliveries are of cluster groups; ``cursors`` is as CURSORS, the
+offsets floor … end - 1 are those that the group has passed and whose deliveries are kept.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from sparkjobs.audit.findings import LOST, ORDER, PLACE, REPEAT, Fault, findings
+from sparkjobs.audit.outcomes import outcome_findings
+
+CURSORS = (
+    "group_id long, partition_id long, floor long, end long, is_ordered boolean, reset_at timestamp"
+)
+
+
+def group_findings(
+    deliveries: DataFrame, retries: DataFrame, dead: DataFrame, cursors: DataFrame
+) -> DataFrame:
+    """Lost deliveries, repeats and order breaks."""
+    known = deliveries.join(F.broadcast(cursors), PLACE)
+    claims = known.where(F.col("kind") == "new").select(
+        "*", _reach(F.lit(True)).alias("reach"), _reach(F.lit(False)).alias("done_reach")
+    )
+    return (
+        _coverage(claims, cursors)
+        .unionByName(_order(claims))
+        .unionByName(outcome_findings(known, retries, dead, cursors))
+    )
+
+
+def _reach(is_passed: Column) -> Column:
+    """The last offset that the cursor has passed with this claim, or that it has surely done.
+
+    A group that is not ordered never claims a range again: what fails becomes a retry. The cursor
+    of an ordered group goes back to what has failed, unless that is dead.
+    """
+    failed, given_up = F.col("failed"), F.col("dead") + F.col("missing")
+    settled = F.col("progress") - 1
+    again = F.when(failed > F.when(is_passed, given_up).otherwise(F.col("dead")), 1).otherwise(0)
+    died = F.when(
+        is_passed & (F.col("progress") <= F.col("last_offset")) & (given_up > failed), 1
+    ).otherwise(0)
+    ended = F.col("state").isin("RETRY", "RELEASED")
+    return (
+        F.when(F.col("is_ordered") & ended, settled - again + died)
+        .when(F.col("is_ordered") & (F.col("state") == "START") & ~is_passed, settled)
+        .otherwise(F.col("last_offset"))
+    )
+
+
+def _coverage(claims: DataFrame, cursors: DataFrame) -> DataFrame:
+    """What the cursor has passed is covered by claims, and covered once unless it was set back."""
+    columns = (*PLACE, "floor", "end", "reset_at", "first_offset", "reach", "done_reach", "id")
+    # The end as a claim of its own: what is missing before it is then seen like the rest.
+    last = cursors.select(
+        *PLACE,
+        *("floor", "end", "reset_at"),
+        *(F.col("end").alias(name) for name in ("first_offset", "reach", "done_reach")),
+        F.lit(None).cast("long").alias("id"),
+    )
+    before = F.col("end") > F.col("first_offset")
+    rows = claims.where(before).select(*columns).union(last)
+    w = (
+        Window.partitionBy(*PLACE)
+        .orderBy("first_offset", F.col("id").asc_nulls_last())
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    floor = F.col("floor") - 1
+    looked = rows.select(
+        "*",
+        F.greatest(floor, F.max("reach").over(w)).alias("reached"),
+        F.max("done_reach").over(w).alias("done_before"),
+    )
+    first = F.col("first_offset")
+    claimed = F.col("id").isNotNull() & F.col("reset_at").isNull()
+    return findings(
+        looked,
+        Fault(
+            LOST,
+            "passed, but in no delivery",
+            first > F.col("reached") + 1,
+            F.col("reached") + 1,
+            first - 1,
+        ),
+        Fault(
+            REPEAT,
+            "claimed again",
+            claimed & (first <= F.col("done_before")),
+            first,
+            F.least(F.col("done_before"), F.col("reach")),
+        ),
+    )
+
+
+def _order(claims: DataFrame) -> DataFrame:
+    """An ordered group has one claim at a time, and each goes on where the last one ended."""
+    ordered = claims.where(
+        F.col("is_ordered") & (F.col("state") != "SKIPPED") & F.col("reset_at").isNull()
+    )
+    w = Window.partitionBy(*PLACE).orderBy("id")
+    looked = ordered.select(
+        *PLACE,
+        "first_offset",
+        "last_offset",
+        "claimed_at",
+        F.lag("first_offset").over(w).alias("first_before"),
+        F.lag("finished_at").over(w).alias("ended_before"),
+    )
+    open_before = F.col("ended_before").isNull() | (F.col("claimed_at") < F.col("ended_before"))
+    back = F.col("first_offset") < F.col("first_before")
+    return findings(
+        looked,
+        Fault(
+            ORDER,
+            "claimed before the one before it had ended",
+            F.col("first_before").isNotNull() & (open_before | back),
+            F.col("first_offset"),
+            F.col("last_offset"),
+        ),
+    )

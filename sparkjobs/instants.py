@@ -1,0 +1,60 @@
+"""Instants: as the databases store them, as Spark takes them, and cut to minutes and hours."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sparkjobs.config import MYSQL, SQLITE
+from sparkjobs.database import NOW, Connection, fetch, vendor_of
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# An instant as microseconds since EPOCH: the driver would build an object for each, in the zone of
+# its session.
+MICROSECONDS = {
+    MYSQL: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {0})",
+    # The text has no fraction, three digits of one or six.
+    SQLITE: (
+        "(STRFTIME('%%s', SUBSTR({0}, 1, 19)) * 1000000"
+        " + CAST(SUBSTR(SUBSTR({0}, 21) || '000000', 1, 6) AS INTEGER))"
+    ),
+}
+
+
+def now(connection: Connection) -> datetime:
+    """The database's clock in UTC."""
+    ((value,),) = fetch(connection, f"SELECT {NOW[vendor_of(connection)]}")
+    read = instant(value)
+    assert read is not None  # noqa: S101 - a clock always answers
+    return read
+
+
+def minute_of(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)
+
+
+def hour_of(moment: datetime) -> datetime:
+    return moment - timedelta(
+        minutes=moment.minute, seconds=moment.second, microseconds=moment.microsecond
+    )
+
+
+def stored(value: Any) -> Any:
+    """An instant as the text that Django reads back, whatever the zone of the session."""
+    if isinstance(value, datetime):
+        return str(value.astimezone(UTC).replace(tzinfo=None))
+    return value
+
+
+def instant(value: Any) -> datetime | None:
+    """An instant as a database gives it."""
+    if value is None:
+        return None
+    if isinstance(value, str):  # SQLite
+        value = datetime.fromisoformat(value)
+    return value.replace(tzinfo=UTC)  # type: ignore[no-any-return]
+
+
+def microseconds(instant: datetime) -> int:
+    """An instant as MICROSECONDS gives it."""
+    return (instant - EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,125 @@
+"""The roll-up tables: rows with absolute values, upserted from Arrow on the driver.
+
+What a window has computed and the row of its run are one transaction (runs.py). A second run over
+the same window writes the same rows. A figure never falls: what is rolled up again after a part
+of it was purged must not replace what was counted when all was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparkjobs.config import MYSQL, SQLITE
+from sparkjobs.database import Connection, execute, vendor_of
+from sparkjobs.instants import stored
+
+ROWS_PER_STATEMENT = 500
+
+Row = Mapping[str, Any]
+
+GREATEST = {MYSQL: "GREATEST", SQLITE: "MAX"}
+IF = {MYSQL: "IF", SQLITE: "IIF"}
+NEW = {MYSQL: "VALUES(`{0}`)", SQLITE: "excluded.`{0}`"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """One roll-up table: the columns of its unique key, and the figures.
+
+    ``grows``: a figure is only replaced by a larger one. ``basis``: the figures are replaced all
+    together, by those of a row that rests on at least as much. Neither: by the newest.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    figures: tuple[str, ...]
+    grows: bool = False
+    basis: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.key + self.figures
+
+
+TRAFFIC = Table(
+    "ems_monitoring_traffic",
+    ("partition_id", "first_offset"),
+    ("minute", "end_offset", "messages", "bytes", "keys", "delayed"),
+    basis="messages",
+)
+CONSUMPTION = Table(
+    "ems_monitoring_consumption",
+    ("group_id", "minute", "client_id", "thread"),
+    (
+        *("deliveries", "consumed", "failed", "retried", "dead", "lost", "missing", "passed"),
+        "busy_seconds",
+    ),
+    grows=True,
+)
+LATENCY = Table(
+    "ems_monitoring_latency",
+    ("group_id", "minute", "leg"),
+    ("messages", "mean", "p50", "p95", "p99", "worst"),
+    basis="messages",
+)
+ERRORS = Table(
+    "ems_monitoring_error",
+    ("group_id", "minute", "error_class"),
+    ("failed", "dead"),
+    grows=True,
+)
+BACKLOG = Table(
+    "ems_monitoring_backlog",
+    ("group_id", "minute"),
+    ("behind", "open", "waiting", "dead", "age_seconds", "trend", "clear_seconds"),
+)
+HOT_KEYS = Table(
+    "ems_monitoring_hot_key",
+    ("topic_id", "hour", "place"),
+    ("key", "messages", "bytes", "share"),
+)
+TABLES = (TRAFFIC, CONSUMPTION, LATENCY, ERRORS, BACKLOG, HOT_KEYS)
+
+
+def upsert(connection: Connection, table: Table, rows: Sequence[Row]) -> int:
+    """Write the rows inside the caller's transaction; returns how many they are.
+
+    In the order of their keys: two writers then never wait for each other in a circle.
+    """
+    ordered = sorted(rows, key=lambda row: [row[column] for column in table.key])
+    for start in range(0, len(ordered), ROWS_PER_STATEMENT):
+        part = ordered[start : start + ROWS_PER_STATEMENT]
+        values = [stored(row[column]) for row in part for column in table.columns]
+        execute(connection, _statement(vendor_of(connection), table, len(part)), values)
+    return len(ordered)
+
+
+def _statement(vendor: str, table: Table, rows: int) -> str:
+    names = ", ".join(f"`{column}`" for column in table.columns)
+    places = ", ".join(["(" + ", ".join(["%s"] * len(table.columns)) + ")"] * rows)
+    key = ", ".join(f"`{column}`" for column in table.key)
+    on_duplicate = {
+        MYSQL: "ON DUPLICATE KEY UPDATE",
+        SQLITE: f"ON CONFLICT ({key}) DO UPDATE SET",
+    }
+    changes = ", ".join(_changes(vendor, table))
+    return (
+        f"INSERT INTO `{table.name}` ({names}) VALUES {places}"  # noqa: S608 - our names
+        f" {on_duplicate[vendor]} {changes}"
+    )
+
+
+def _changes(vendor: str, table: Table) -> Iterable[str]:
+    # The basis last: MySQL compares with what the assignments before have left.
+    for column in sorted(table.figures, key=lambda column: column == table.basis):
+        old, new = f"`{table.name}`.`{column}`", NEW[vendor].format(column)
+        if table.grows:
+            value = f"{GREATEST[vendor]}({old}, {new})"
+        elif table.basis:
+            rests_on_more = f"{NEW[vendor].format(table.basis)} >= `{table.name}`.`{table.basis}`"
+            value = f"{IF[vendor]}({rests_on_more}, {new}, {old})"
+        else:
+            value = new
+        yield f"`{column}` = {value}"

@@ -1,0 +1,73 @@
+"""The Spark source "ems": topics, deliveries, retries and dead letters, batch and stream.
+
+    spark.read.format("ems").option("topic", "flights").load()
+
+One path for MySQL, MariaDB and SQLite: Arrow batches from a server-side cursor. Filters are not
+pushed down (in Spark 4.3.0 they leak between uses of one DataFrame): what to read is said by
+options, see request.py. Spark plans a loaded DataFrame once: load it afresh in every job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from sparkjobs.config import Config
+from sparkjobs.database import connected
+from sparkjobs.errors import BadOption
+from sparkjobs.source.reading import batches
+from sparkjobs.source.request import Request
+from sparkjobs.source.splits import Split, pack, ranges
+from sparkjobs.source.stream import EmsStreamReader
+
+
+class EmsSource(DataSource):
+    """Pickled by reference: executors must be able to import sparkjobs."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ems"
+
+    def schema(self) -> StructType:
+        return Request.of(self.options).source.schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return EmsReader(Request.of(self.options), checked(schema, self.schema()))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        return EmsStreamReader(Request.of(self.options), checked(schema, self.schema()))
+
+
+class EmsReader(DataSourceReader):
+    """Plans on the driver, reads on the executors; only the path of the option file travels."""
+
+    def __init__(self, request: Request, schema: StructType) -> None:
+        self.request = request
+        self.config = Config.load(request.config)
+        self.columns = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with connected(self.config) as connection:
+            planned = pack(ranges(connection, self.request), self.request.split_rows)
+        return planned or [Split(())]  # Spark wants one
+
+    def read(self, partition: Split) -> Iterator[Any]:
+        return batches(self.config, self.request, self.columns, partition)
+
+
+def checked(asked: StructType, whole: StructType) -> StructType:
+    """The columns asked for; raises BadOption if one is not a column of the table."""
+    for column in asked:
+        if column.name not in whole.names:
+            raise BadOption(f"no column {column.name!r}: there are {', '.join(whole.names)}")
+        if column.dataType != whole[column.name].dataType:
+            raise BadOption(f"{column.name} is {whole[column.name].dataType.simpleString()}")
+    return asked

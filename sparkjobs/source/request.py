@@ -1,0 +1,111 @@
+"""What the options of the source "ems" ask for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+
+from sparkjobs.config import VARIABLE
+from sparkjobs.errors import BadOption
+from sparkjobs.source.tables import Table, table
+
+FAIL, SKIP = "fail", "skip"
+EARLIEST, LATEST = "earliest", "latest"
+
+# Rows of one task: enough to outweigh its start, few enough to share out evenly.
+SPLIT_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options, read and checked; the documentation of each is in docs/guides/spark.md."""
+
+    config: str = ""
+    table: str = "messages"
+    topic: str | None = None
+    bounds: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    start: int | None = None
+    end: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    purged: str = FAIL
+    split_rows: int = SPLIT_ROWS
+    max_rows: int | None = None
+    starting: str = EARLIEST
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Request:
+        """Raises BadOption."""
+        # Spark may give the names in lower case.
+        given = {name.lower(): value for name, value in options.items()}
+        given.pop("path", None)  # Spark's own: load() sets it
+        unknown = set(given) - {f.name for f in fields(cls)}
+        if unknown:
+            raise BadOption(f"unknown options: {', '.join(sorted(unknown))}")
+        request = cls(
+            config=given.get("config") or os.environ.get(VARIABLE, ""),
+            table=given.get("table", "messages"),
+            topic=given.get("topic"),
+            bounds=_bounds(given.get("bounds")),
+            start=_number(given, "start"),
+            end=_number(given, "end"),
+            since=_instant(given, "since"),
+            until=_instant(given, "until"),
+            purged=_choice(given, "purged", FAIL, SKIP),
+            split_rows=_number(given, "split_rows") or SPLIT_ROWS,
+            max_rows=_number(given, "max_rows"),
+            starting=_choice(given, "starting", EARLIEST, LATEST),
+        )
+        if request.bounds and not request.is_log:
+            raise BadOption("bounds are of messages; of other tables give start and end, by id")
+        return request
+
+    @property
+    def source(self) -> Table:
+        return table(self.table)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is about messages, which are split by their dense offsets."""
+        return self.table == "messages"
+
+
+def _bounds(text: str | None) -> dict[int, tuple[int, int]]:
+    if not text:
+        return {}
+    try:
+        pairs = json.loads(text).items()
+        return {int(id_): (int(first), int(end)) for id_, (first, end) in pairs}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadOption(f'bounds must be like {{"1": [0, 100]}}, not {text}') from error
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    try:
+        number = int(given[name]) if name in given else None
+    except ValueError as error:
+        raise BadOption(f"{name} must be a number, not {given[name]!r}") from error
+    if number is not None and number < 0:
+        raise BadOption(f"{name} must not be negative")
+    return number
+
+
+def _instant(given: Mapping[str, str], name: str) -> datetime | None:
+    """A time without a zone is UTC."""
+    try:
+        instant = datetime.fromisoformat(given[name]) if name in given else None
+    except ValueError as error:
+        raise BadOption(f"{name} must be an ISO time, not {given[name]!r}") from error
+    if instant is None or instant.tzinfo:
+        return instant
+    return instant.replace(tzinfo=UTC)
+
+
+def _choice(given: Mapping[str, str], name: str, *choices: str) -> str:
+    value = given.get(name, choices[0])
+    if value not in choices:
+        raise BadOption(f"{name} must be {' or '.join(choices)}, not {value!r}")
+    return value

@@ -1,0 +1,71 @@
+"""What the source "ems" selects: for each table its columns as SQL, and the range it is split by.
+
+Instants leave the database as microseconds since 1970 in UTC: the driver would build an object
+for each, in the zone of its session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql.types import StructType, TimestampType
+
+from sparkjobs.config import MYSQL
+from sparkjobs.errors import BadOption
+from sparkjobs.instants import MICROSECONDS
+from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES
+
+PLACE = {"topic": "t.`name`", "partition": "p.`number`", "group": "g.`name`"}
+NAMES = (
+    " LEFT JOIN `ems_partition` p ON p.`id` = r.`partition_id`"
+    " LEFT JOIN `ems_topic` t ON t.`id` = p.`topic_id`"
+    " LEFT JOIN `ems_group` g ON g.`id` = r.`group_id`"
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: its rows are alias r, split by ``key``, an index with the hint ``index``.
+
+    ``finished`` is the column of since and until.
+    """
+
+    name: str
+    schema: StructType
+    key: str
+    index: str
+    finished: str
+
+    def select(self, vendor: str, columns: StructType) -> str:
+        """SELECT these columns FROM the table, up to WHERE."""
+        named = [name for name in columns.names if name in PLACE]
+        expressions = ", ".join(self._expression(vendor, name) for name in columns.names) or "1"
+        hint = f" FORCE INDEX ({self.index})" if vendor == MYSQL else ""
+        joins = NAMES if named else ""
+        return f"SELECT {expressions} FROM `{self.name}` r{hint}{joins}"  # noqa: S608 - our names
+
+    def _expression(self, vendor: str, name: str) -> str:
+        if name in PLACE:
+            return PLACE[name]
+        if name == "delayed":
+            return "r.`due_at` > '1970-01-01 00:00:00'"
+        if self.schema is MESSAGES and name == "message_id":
+            return "r.`id`"
+        if isinstance(self.schema[name].dataType, TimestampType):
+            return MICROSECONDS[vendor].format(f"r.`{name}`")
+        return f"r.`{name}`"
+
+
+TABLES = {
+    "messages": Table("ems_msg", MESSAGES, "offset", "ems_msg_log", "sequenced_at"),
+    "deliveries": Table("ems_topic_group_log", DELIVERIES, "id", "PRIMARY", "finished_at"),
+    "retries": Table("ems_retry_msg", RETRIES, "id", "PRIMARY", "due_at"),
+    "dead": Table("ems_dead_msg", DEAD, "id", "PRIMARY", "died_at"),
+}
+
+
+def table(name: str) -> Table:
+    """The table that the option ``table`` names; raises BadOption."""
+    if name not in TABLES:
+        raise BadOption(f"table must be one of {', '.join(TABLES)}, not {name!r}")
+    return TABLES[name]

@@ -1,0 +1,1 @@
+"""The admin pages, one noun a file."""

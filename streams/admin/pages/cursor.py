@@ -1,0 +1,48 @@
+"""The page of the cursors: where each group is in each partition."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.utils.translation import gettext_lazy as _
+
+from streams.admin.base import ReadOnly
+from streams.admin.parts.columns import at, linked
+from streams.admin.parts.filters import GroupFilter
+from streams.models import Cursor
+
+
+@admin.register(Cursor)
+class CursorAdmin(ReadOnly):
+    list_display = (
+        "id",
+        linked("group", _("group")),
+        linked("partition", _("partition")),
+        "replay",
+        "start_offset",
+        "next_offset",
+        "stop_offset",
+        "behind",
+    )
+    list_filter = (GroupFilter,)
+    related = ("group", "partition")
+    ordering = ("group_id", "partition_id", "replay")
+    sortable_by = ()
+    fields = (
+        linked("group", _("group")),
+        linked("partition", _("partition")),
+        "replay",
+        "start_offset",
+        ("previous_offset", at("reset_at", _("reset"))),
+        "next_offset",
+        "stop_offset",
+        "behind",
+        "open_delivery",
+        "attempt",
+        at("blocked_until", _("blocked until")),
+    )
+
+    @admin.display(description=_("behind"))
+    def behind(self, row: Cursor) -> int:
+        """Messages that are in the log, up to the end of a replay, and not claimed yet."""
+        end = row.partition.next_offset if row.stop_offset is None else row.stop_offset
+        return end - row.next_offset

@@ -1,0 +1,301 @@
+"""The page of the consumer groups: their lag, and pause, reset, replay and delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import flatten
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.html import format_html_join
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from streams.admin.base import StreamsAdmin, count_upto
+from streams.admin.parts import journal
+from streams.admin.parts.columns import UNKNOWN, at, duration, flag, linked, list_url
+from streams.admin.parts.filters import FixedFilter
+from streams.admin.parts.listing import StreamsChangeList
+from streams.admin.verbs.replay import replay
+from streams.admin.verbs.reset import reset
+from streams.conf import database
+from streams.errors import GroupActive
+from streams.log.lag import lags
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Mode,
+    RetryMessage,
+)
+from streams.operate.group_deletion import belongings, delete_group
+from streams.operate.replay import replays
+
+# Deleting more than so many rows takes longer than a web request should.
+FORGET_AT_MOST = 20_000
+
+
+class Paused(FixedFilter):
+    title = _("state")
+    parameter_name = "paused"
+    options = (("1", _("Paused")), ("0", _("Not paused")))
+
+
+class GroupChangeList(StreamsChangeList):
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list = with_lag(self.result_list)
+
+
+def with_lag(groups: Any) -> list[Any]:
+    """The groups, each with its ``lag``."""
+    chosen = list(groups)
+    for group, lag in zip(chosen, lags(chosen, database()), strict=True):
+        group.lag = lag
+    return chosen
+
+
+@admin.register(ConsumerGroup)
+class ConsumerGroupAdmin(StreamsAdmin):
+    """Groups with their lag, as it is now. Pause and resume are in force within 5 seconds."""
+
+    list_display = (
+        "name",
+        linked("topic", _("topic")),
+        "kind",
+        "state",
+        "behind",
+        "open",
+        "waiting",
+        "dead",
+        "age",
+    )
+    list_filter = (Paused,)
+    related = ("topic",)
+    ordering = ("name", "topic__name")
+    sortable_by = ()
+    search_fields = ("name", "topic__name")
+    search_help_text = _("A part of a group's or a topic's name.")
+    facts = (
+        ("name", linked("topic", _("topic"))),
+        ("state", at("created_at", _("created"))),
+        ("behind", "open", "waiting", "dead", "age"),
+        "rows",
+        "replays",
+        ("mode", flag("ordered", _("ordered")), "start"),
+    )
+    overrides = ("max_retries", "consume_timeout", "batch")
+    fieldsets = (
+        (None, {"fields": facts}),
+        (
+            _("Overrides"),
+            {
+                "fields": overrides,
+                "description": _("Stronger than the code and the system settings. Empty: those."),
+            },
+        ),
+    )
+    readonly_fields = flatten(facts)
+    actions = ("pause", "resume", "reset", "replay", "forget")
+    verbs = {
+        "pause": _("Pause"),
+        "resume": _("Resume"),
+        "reset": _("Reset …"),
+        "replay": _("Replay …"),
+        "forget": _("Forget …"),
+    }
+
+    @admin.action(permissions=["pause"], description=_("Pause"))
+    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        chosen = list(queryset)
+        changed = [group for group in chosen if not group.paused]
+        _these(changed).pause()
+        self._tell(request, changed, _t("Paused"), len(chosen) - len(changed))
+
+    @admin.action(permissions=["resume"], description=_("Resume"))
+    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        chosen = list(queryset)
+        changed = [group for group in chosen if group.paused]
+        _these(changed).resume()
+        self._tell(request, changed, _t("Resumed"), len(chosen) - len(changed))
+
+    @admin.action(permissions=["reset"], description=_("Reset …"))
+    def reset(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, reset)
+
+    @admin.action(permissions=["replay"], description=_("Replay …"))
+    def replay(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, replay)
+
+    @admin.action(permissions=["forget"], description=_("Forget …"))
+    def forget(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        chosen = list(queryset[:2])
+        if len(chosen) != 1:
+            text = _t("A group is forgotten alone: choose one.")
+            self.message_user(request, text, messages.WARNING)
+            return None
+        (group,) = chosen
+        contents = _contents(group)
+        problem = _obstacle(group, sum(contents.values()))
+        if problem:
+            self.message_user(request, problem, messages.ERROR)
+            return None
+        if request.POST.get("typed") != group.name:
+            return self._preview(request, group, contents, is_wrong="typed" in request.POST)
+        return self._forget(request, group, contents)
+
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.pause_consumergroup")
+
+    def has_resume_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.resume_consumergroup")
+
+    def has_reset_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.reset_consumergroup")
+
+    def has_replay_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.replay_consumergroup")
+
+    def has_forget_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.forget_consumergroup")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def possible_verbs(self, row: ConsumerGroup) -> Mapping[str, Any]:
+        impossible = {"pause" if row.paused else "resume"}
+        if row.mode == Mode.BROADCAST:  # each of its clients has its own position
+            impossible |= {"reset", "replay"}
+        return {name: text for name, text in self.verbs.items() if name not in impossible}
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamsChangeList]:
+        return GroupChangeList
+
+    def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        group = super().get_object(request, *args, **kwargs)
+        return group and with_lag([group])[0]
+
+    @admin.display(description=_("mode"))
+    def kind(self, row: ConsumerGroup) -> str:
+        kinds = {"broadcast": _t("broadcast"), "ordered": _t("ordered"), "cluster": _t("cluster")}
+        return kinds[row.kind]
+
+    @admin.display(description=_("state"))
+    def state(self, row: Any) -> Any:
+        if row.paused:
+            return _t("paused")
+        count = row.lag.consumers
+        if not count:
+            return _t("no consumer")
+        return ngettext("%d consumer", "%d consumers", count) % count
+
+    @admin.display(description=_("behind"))
+    def behind(self, row: Any) -> int | str:
+        """Sequenced, not claimed yet."""
+        return UNKNOWN if row.lag.behind is None else int(row.lag.behind)
+
+    @admin.display(description=_("open"))
+    def open(self, row: Any) -> int:
+        """Claimed, not settled yet."""
+        return int(row.lag.open)
+
+    @admin.display(description=_("retries"))
+    def waiting(self, row: Any) -> int:
+        return int(row.lag.waiting)
+
+    @admin.display(description=_("dead"))
+    def dead(self, row: Any) -> int:
+        return int(row.lag.dead)
+
+    @admin.display(description=_("age"))
+    def age(self, row: Any) -> str:
+        """Since it was sequenced."""
+        return duration(row.lag.age)
+
+    @admin.display(description=_("rows"))
+    def rows(self, row: Any) -> Any:
+        """Links to what the group has in the other tables."""
+        models = (Cursor, Consumer, Delivery, RetryMessage, DeadMessage)
+        links = ((list_url(m, group=row.pk), m._meta.verbose_name_plural) for m in models)
+        return format_html_join(" · ", '<a href="{}">{}</a>', links)
+
+    @admin.display(description=_("replays"))
+    def replays(self, row: Any) -> Any:
+        """How far they are; those that ended are shown until the next one, or the purge."""
+        found = ((str(one),) for one in replays([row], database()))
+        return format_html_join("", "<div>{}</div>", found) or UNKNOWN
+
+    def _one(self, request: HttpRequest, queryset: QuerySet[Any], verb: Any) -> HttpResponse | None:
+        chosen = list(queryset[:2])
+        if len(chosen) != 1:
+            text = _t("That is done with one group at a time: choose one.")
+            self.message_user(request, text, messages.WARNING)
+            return None
+        response: HttpResponse = verb(self, request, chosen[0])
+        return response
+
+    def _tell(self, request: HttpRequest, changed: list[Any], done: str, unchanged: int) -> None:
+        journal.note(request, ((group, done) for group in changed))
+        text = ngettext("%(done)s: %(n)d group.", "%(done)s: %(n)d groups.", len(changed))
+        text %= {"done": done, "n": len(changed)}
+        if unchanged:
+            text += " " + _t("It was already so for %d.") % unchanged
+        self.message_user(request, text, messages.SUCCESS if changed else messages.WARNING)
+
+    def _preview(
+        self, request: HttpRequest, group: Any, contents: dict[str, int], *, is_wrong: bool
+    ) -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _t("Forget a group"),
+            "opts": self.opts,
+            "media": self.media,
+            "group": group,
+            "contents": contents,
+            "error": _t("That is not its name. Nothing was done.") if is_wrong else "",
+        }
+        return TemplateResponse(request, "admin/ems/forget.html", context)
+
+    def _forget(self, request: HttpRequest, group: Any, contents: dict[str, int]) -> HttpResponse:
+        text = ", ".join(f"{count} {name}" for name, count in contents.items())
+        pk = group.pk
+        try:
+            delete_group(group)
+        except GroupActive as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+        group.pk = pk  # delete() has taken it; the entry names it
+        journal.note(request, [(group, _t("Forgotten, with %s") % text)], flag=journal.DELETION)
+        done = _t("Forgotten: %(group)s, with %(text)s.") % {"group": group, "text": text}
+        self.message_user(request, done, messages.SUCCESS)
+        return HttpResponseRedirect(request.get_full_path())
+
+
+def _these(groups: list[Any]) -> Any:
+    return ConsumerGroup.objects.using(database()).filter(pk__in=[group.pk for group in groups])
+
+
+def _contents(group: ConsumerGroup) -> dict[str, int]:
+    """What forgetting the group would delete; no count goes beyond what a page may delete."""
+    return count_upto(FORGET_AT_MOST, belongings(group))
+
+
+def _obstacle(group: ConsumerGroup, rows: int) -> str:
+    """Why the group cannot be forgotten here and now."""
+    if group.clients.live().exists():
+        return _t("The group %s has live consumers: stop them first.") % group
+    if rows > FORGET_AT_MOST:
+        return _t(
+            "The group %(group)s has more than %(rows)d rows, too many for a web page:"
+            " run “manage.py ems_groups delete”."
+        ) % {"group": group, "rows": FORGET_AT_MOST}
+    return ""

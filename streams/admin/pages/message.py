@@ -1,0 +1,199 @@
+"""The page of the messages: their bodies, their trace, and cancelling delayed ones."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from streams.admin.bodies import BodyAdmin
+from streams.admin.parts import journal
+from streams.admin.parts.columns import UNKNOWN, at, instant, place, short, url
+from streams.admin.parts.filters import FixedFilter, PartitionFilter, number
+from streams.admin.parts.listing import Reading
+from streams.admin.parts.search import Search
+from streams.conf import database
+from streams.models import IMMEDIATE, Message, Partition, UtcNow
+from streams.observe.trace import trace
+from streams.produce.cancel import cancel
+
+# Each is cancelled in a transaction of its own: more take longer than a web request should.
+CANCEL_AT_MOST = 1000
+
+
+class MessageState(FixedFilter):
+    title = _("state")
+    parameter_name = "state"
+    options = (
+        ("log", _("In the log")),
+        ("inbox", _("In the inbox")),
+        ("delayed", _("Delayed")),
+        ("prepared", _("Prepared")),
+    )
+
+    def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if value == "log":
+            return rows.exclude(offset=None)
+        waiting = rows.filter(offset=None)
+        if value == "delayed":
+            return waiting.filter(due_at__gt=UtcNow())
+        return waiting.filter(due_at=None) if value == "prepared" else waiting
+
+
+@admin.register(Message)
+class MessageAdmin(BodyAdmin):
+    list_display = (
+        "id",
+        place,
+        short("key", _("key")),
+        "tag",
+        "size",
+        at("created_at", _("sent")),
+        at("sequenced_at", _("sequenced")),
+        "producer",
+    )
+    list_filter = (PartitionFilter, MessageState)
+    related = ("partition",)
+    search_fields = ("id", "key")
+    search_help_text = _("An id, a place (orders/0@12 or orders/0@12-20), or a whole key.")
+    fields = (
+        ("id", place),
+        ("key", "tag"),
+        "headers",
+        ("host", "process", "thread"),
+        (at("created_at", _("sent")), "due", at("sequenced_at", _("sequenced"))),
+        ("body_type", "size"),
+    )
+
+    actions = ("cancel",)
+    verbs = {"cancel": _("Cancel")}
+
+    @admin.action(permissions=["cancel"], description=_("Cancel what is delayed"))
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Take back delayed messages, each on its own: some may have become visible meanwhile."""
+        is_across = request.POST.get("select_across") == "1"
+        delayed = queryset.filter(offset=None, due_at__gt=IMMEDIATE)
+        if is_across:
+            # The inbox has an index by partition: the log, where nothing is delayed, is not read.
+            partitions = Partition.objects.using(database()).values_list("pk", flat=True)
+            delayed = delayed.filter(partition__in=list(partitions))
+        chosen = list(delayed.order_by()[: CANCEL_AT_MOST + 1])
+        if len(chosen) > CANCEL_AT_MOST:
+            text = _t(
+                "More than %d messages are delayed, too many for a web page: choose fewer."
+                " Nothing was done."
+            )
+            self.message_user(request, text % CANCEL_AT_MOST, messages.ERROR)
+            return
+        if is_across and not chosen:
+            text = _t("None of these messages is delayed: nothing was done.")
+            self.message_user(request, text, messages.WARNING)
+            return
+        late = len(chosen) if is_across else queryset.count()
+        cancelled: list[Any] = []
+        try:
+            for row in chosen:
+                if cancel(row.pk, using=database()) == "cancelled":
+                    cancelled.append(row)  # noqa: PERF401 - an error must not lose the others
+        finally:  # what was done before an error is in the log too
+            journal.note(request, [(row, _t("Cancelled")) for row in cancelled])
+        late -= len(cancelled)
+        if cancelled:
+            text = ngettext(
+                "%d message was cancelled.", "%d messages were cancelled.", len(cancelled)
+            )
+            self.message_user(request, text % len(cancelled))
+        if late:
+            text = ngettext(
+                "%d message is not delayed, or is visible already: nothing was done.",
+                "%d messages are not delayed, or are visible already: nothing was done.",
+                late,
+            )
+            self.message_user(request, text % late, messages.WARNING)
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.cancel_message")
+
+    def possible_verbs(self, row: Message) -> Mapping[str, Any]:
+        waits = row.offset is None and row.due_at is not None and row.due_at > IMMEDIATE
+        return self.verbs if waits else {}
+
+    @admin.display(description=_("producer's host"))
+    def host(self, row: Message) -> str:
+        return row.producer.split("@", 2)[0]
+
+    @admin.display(description=_("process id"))
+    def process(self, row: Message) -> str:
+        return _part(row.producer, 1)
+
+    @admin.display(description=_("thread"))
+    def thread(self, row: Message) -> str:
+        return _part(row.producer, 2)
+
+    @admin.display(description=_("due"))
+    def due(self, row: Message) -> str:
+        if row.due_at is None:
+            return _t("not before it is released: it is only prepared")
+        return _t("at once") if row.due_at == IMMEDIATE else instant(row.due_at)
+
+    def reading(self, request: HttpRequest) -> Reading:
+        search = self.search(request)
+        if search.is_text:
+            return Reading(is_bounded=True, always=search.id_match)
+        partition, state = request.GET.get("partition"), request.GET.get("state")
+        if partition or search.place:
+            # The log from its end, or the inbox in the order in which it is due. Not by id too:
+            # MariaDB would sort.
+            in_log = state in (None, "log")
+            return Reading(("-offset",) if in_log else ("due_at", "id"))
+        return Reading(is_bounded=bool(state))
+
+    def newest(self, request: HttpRequest) -> int:
+        partition = number(request.GET.get("partition"))
+        if partition is None:
+            return super().newest(request)
+        of_topic = Message.objects.using(database()).filter(partition=partition)
+        if of_topic.inbox().exists():
+            return super().newest(request)
+        # A quiet topic is searched from its own newest message, however long ago that was.
+        return of_topic.order_by("-offset").values_list("pk", flat=True).first() or 0
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The list; for the place of one message, its page."""
+        if request.method == "GET" and set(request.GET) == {"q"}:
+            place = self.search(request).place
+            if place and place.first == place.last and self.has_view_permission(request):
+                found = Message.objects.using(database()).filter(place.messages).first()
+                if found:
+                    return HttpResponseRedirect(url(found))
+        return super().changelist_view(request, extra_context)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        search = Search.parse(search_term)
+        if not search.text:
+            return queryset, False
+        at_place = search.place.messages if search.place else None
+        return queryset.filter(search.matches(Q(key=search.text), at_place)), False
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        with contextlib.suppress(Partition.DoesNotExist):  # deleted with its topic
+            context["trace"] = trace(kwargs["obj"])
+        return super().render_change_form(request, context, *args, **kwargs)
+
+
+def _part(producer: str, index: int) -> str:
+    parts = producer.split("@", 2)
+    return parts[index] if index < len(parts) else UNKNOWN

@@ -1,0 +1,82 @@
+"""The page of the retries: what waits for its next attempt, and until when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from streams.admin.base import LargeAdmin, ReadOnly
+from streams.admin.parts.columns import at, flag, linked, messages, short
+from streams.admin.parts.filters import FixedFilter, GroupFilter
+from streams.admin.parts.listing import Reading
+from streams.admin.parts.search import Search
+from streams.models import RetryMessage, UtcNow
+
+
+class RetryState(FixedFilter):
+    title = _("state")
+    parameter_name = "state"
+    options = (
+        ("waiting", _("Waiting")),
+        ("due", _("Waiting, and due")),
+        ("held", _("Held by a delivery")),
+    )
+
+    def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if value == "held":
+            return rows.exclude(delivery=None)
+        waiting = rows.filter(delivery=None)
+        return waiting.filter(due_at__lte=UtcNow()) if value == "due" else waiting
+
+
+@admin.register(RetryMessage)
+class RetryMessageAdmin(ReadOnly, LargeAdmin):
+    list_display = (
+        "id",
+        linked("group", _("group")),
+        messages,
+        "attempt",
+        at("due_at", _("due")),
+        "held_by",
+        flag("alone", _("alone")),
+        short("last_error", _("last error")),
+    )
+    list_filter = (GroupFilter, RetryState)
+    related = ("partition", "group")
+    search_fields = ("id",)
+    search_help_text = _("An id, or a place (orders/0@12).")
+    fields = (
+        ("id", linked("group", _("group")), messages),
+        ("attempt", at("due_at", _("due")), linked("delivery", _("held by"))),
+        (flag("again", _("again")), flag("alone", _("alone"))),
+        linked("dead_letter", _("dead letter that it came from")),
+        "last_error",
+    )
+
+    @admin.display(description=_("held by"))
+    def held_by(self, row: RetryMessage) -> int | None:
+        return row.delivery_id
+
+    def reading(self, request: HttpRequest) -> Reading:
+        search = self.search(request)
+        if search.text:
+            return Reading(is_bounded=not search.place, always=search.id_match)
+        group, state = request.GET.get("group"), request.GET.get("state")
+        if group:
+            # In the order of the index (group, delivery, due_at): the waiting ones, next due first.
+            return Reading(("delivery_id", "due_at", "id"))
+        return Reading(is_bounded=bool(state))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        search = Search.parse(search_term)
+        if not search.text:
+            return queryset, False
+        nothing = Q(pk__in=())
+        at_place = search.place.of_groups if search.place else None
+        return queryset.filter(search.matches(nothing, at_place)), False

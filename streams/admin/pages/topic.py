@@ -1,0 +1,149 @@
+"""The page of the topics: access, retention, partitions, purge and deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import flatten
+from django.db.models import Model, Prefetch, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html_join
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+
+from streams.admin.base import StreamsAdmin
+from streams.admin.parts.columns import at, link, list_url
+from streams.admin.parts.filters import FixedFilter
+from streams.admin.verbs import topic
+from streams.admin.verbs.purge_preview import purge_preview
+from streams.conf import database
+from streams.models import Access, ConsumerGroup, Message, Partition, Topic
+
+
+class AccessFilter(FixedFilter):
+    title = _("access")
+    parameter_name = "access"
+    options = Access.choices
+
+
+@admin.register(Topic)
+class TopicAdmin(StreamsAdmin):
+    """Topics. A change of the access is in force everywhere within 5 seconds."""
+
+    actions = ("grow", "retire", "remove")
+    verbs = {
+        "grow": _("Add partitions …"),
+        "retire": _("Retire …"),
+        "remove": _("Delete …"),
+    }
+
+    list_display = (
+        "name",
+        "access",
+        "logs",
+        "sequenced",
+        "kept",
+        "group_links",
+        "retention_seconds",
+        at("created_at", _("created")),
+    )
+    list_filter = (AccessFilter,)
+    ordering = ("name",)
+    sortable_by = ("name",)
+    search_fields = ("name",)
+    fields = (
+        "name",
+        "access",
+        "retention_seconds",
+        "retention_count",
+        "retention_consumed",
+        "archive",
+    )
+    facts = (
+        ("sequenced", "kept"),
+        "purge",
+        "logs",
+        "group_links",
+        at("created_at", _("created")),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        using = database()
+        related = (
+            Prefetch("partitions", Partition.objects.using(using).order_by("number")),
+            Prefetch("groups", ConsumerGroup.objects.using(using).order_by("name")),
+        )
+        return super().get_queryset(request).prefetch_related(*related)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[Any, ...]:
+        return (*self.fields, *self.facts) if obj else self.fields
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[Any, ...]:
+        return ("name", *flatten(self.facts)) if obj else ()
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    @admin.action(permissions=["grow"], description=_("Add partitions …"))
+    def grow(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, topic.grow)
+
+    @admin.action(permissions=["retire"], description=_("Retire …"))
+    def retire(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, topic.retire)
+
+    @admin.action(permissions=["remove"], description=_("Delete …"))
+    def remove(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, topic.remove)
+
+    def has_grow_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.grow_topic")
+
+    def has_retire_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.retire_topic")
+
+    def has_remove_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.delete_topic")
+
+    def possible_verbs(self, row: Topic) -> Mapping[str, Any]:
+        takes = row.access in (Access.READ_WRITE, Access.WRITE_ONLY)
+        impossible = "remove" if takes else "retire"
+        return {name: text for name, text in self.verbs.items() if name != impossible}
+
+    def _one(self, request: HttpRequest, queryset: QuerySet[Any], verb: Any) -> HttpResponse | None:
+        chosen = list(queryset[:2])
+        if len(chosen) != 1:
+            text = _t("That is done with one topic at a time: choose one.")
+            self.message_user(request, text, messages.WARNING)
+            return None
+        response: HttpResponse = verb(self, request, chosen[0])
+        return response
+
+    @admin.display(description=_("next purge"))
+    def purge(self, row: Topic) -> Any:
+        """What a purge would delete now, and what holds it back."""
+        return purge_preview(row)
+
+    @admin.display(description=_("sequenced"))
+    def sequenced(self, row: Topic) -> int:
+        return sum(partition.next_offset for partition in row.partitions.all())
+
+    @admin.display(description=_("kept"))
+    def kept(self, row: Topic) -> int:
+        return self.sequenced(row) - sum(p.first_offset for p in row.partitions.all())
+
+    @admin.display(description=_("messages"))
+    def logs(self, row: Topic) -> Any:
+        partitions = list(row.partitions.all())
+        texts = [_("log")] if len(partitions) == 1 else [f"/{p.number}" for p in partitions]
+        urls = [list_url(Message, partition=partition.pk) for partition in partitions]
+        return format_html_join(" ", '<a href="{}">{}</a>', zip(urls, texts, strict=True))
+
+    @admin.display(description=_("groups"))
+    def group_links(self, row: Topic) -> Any:
+        groups = list(row.groups.all())
+        return (
+            format_html_join(", ", "{}", ((link(group, group.name),) for group in groups)) or None
+        )

@@ -1,0 +1,1 @@
+"""What the admin does to rows: previewed, confirmed, carried out, and noted in its log."""

@@ -1,0 +1,186 @@
+"""Bulk work on dead letters: preview with counts, confirmation, steps, entries in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count, Max, Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from streams.admin.parts import journal
+from streams.admin.parts.listing import UPTO
+from streams.admin.verbs.plan import Plan
+from streams.conf import database
+from streams.models import Consumer, ConsumerGroup, DeadMessage
+
+PLAN, TYPED, SELECTED = "plan", "typed", "_selected_action"
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """One verb for many dead letters, and its words."""
+
+    name: str
+    verb: Callable[[DeadMessage], bool]
+    title: Any
+    what: Any  # what it will do, for people
+    skips: Any  # why a letter is left out
+    done: Any
+    flag: int = journal.CHANGE
+    typed: bool = False  # the number must be typed in: it cannot be undone
+
+    def respond(self, admin: Any, request: HttpRequest, matching: QuerySet[Any]) -> HttpResponse:
+        """The preview, a step of the work, or the way back to the list."""
+        text = request.POST.get(PLAN)
+        if text is None:
+            return self._preview(admin, request, matching)
+        plan = Plan.signed(text, self.name, request)
+        if plan is None:
+            admin.message_user(
+                request, _("This preview is not valid any more: begin again."), messages.ERROR
+            )
+            return HttpResponseRedirect(request.get_full_path())
+        if self.typed and not plan.has_begun and request.POST.get(TYPED) != str(plan.total):
+            error = _("That is not the number. Nothing was done.")
+            return self._preview(admin, request, plan.rows(matching), plan, error)
+        return self._step(admin, request, matching, plan)
+
+    def _preview(
+        self,
+        admin: Any,
+        request: HttpRequest,
+        matching: QuerySet[Any],
+        plan: Plan | None = None,
+        error: str = "",
+    ) -> HttpResponse:
+        groups = self._groups(matching)
+        waiting = sum(group["waiting"] for group in groups)
+        skipped = sum(group["all"] for group in groups) - waiting
+        if not waiting:
+            admin.message_user(request, _("Nothing to do: %s.") % self.skips, messages.WARNING)
+            return HttpResponseRedirect(request.get_full_path())
+        if plan is None:
+            plan = Plan(
+                verb=self.name,
+                user=str(request.user.pk),
+                path=_frozen(admin, request),
+                back=request.get_full_path(),
+                upto=max(group["upto"] for group in groups),
+                total=waiting,
+                ids=None if _is_across(request) else _selected(request),
+            )
+        context = {
+            "groups": groups,
+            "skipped": skipped,
+            "error": error,
+            "typed": self.typed,
+            **self._words(plan),
+        }
+        return self._page(admin, request, "bulk_preview", plan, context)
+
+    def _step(
+        self, admin: Any, request: HttpRequest, matching: QuerySet[Any], plan: Plan
+    ) -> HttpResponse:
+        now = plan
+        outcomes: list[tuple[Any, str]] = []
+        try:
+            for row, done, now in plan.step(matching, self.verb):  # noqa: B007 - its last value is used
+                outcomes.append((row, str(self.done) if done else _("Left out: %s") % self.skips))
+        finally:
+            self._note(request, plan, now, outcomes)
+        plan = now
+        if plan.rows(matching).exists():
+            return self._page(admin, request, "bulk_progress", plan, self._words(plan))
+        level = messages.SUCCESS if plan.done else messages.WARNING
+        admin.message_user(request, self._result(plan), level)
+        return HttpResponseRedirect(plan.back)
+
+    def _note(
+        self, request: HttpRequest, before: Plan, plan: Plan, outcomes: list[tuple[Any, str]]
+    ) -> None:
+        """One entry for each letter that was chosen by hand; for a filter, one with the counts."""
+        if before.ids is not None:
+            journal.note(request, outcomes, flag=self.flag)
+            return
+        step = replace(plan, done=plan.done - before.done, skipped=plan.skipped - before.skipped)
+        about = _("all that match %s") % (plan.path.partition("?")[2] or _("no filter"))
+        outcome = _("%(result)s Of %(total)d in the preview, up to id %(upto)d.") % {
+            "result": self._result(step),
+            "total": plan.total,
+            "upto": plan.upto,
+        }
+        journal.note_bulk(request, DeadMessage, about, outcome, flag=self.flag)
+
+    def _result(self, plan: Plan) -> str:
+        result = f"{self.done}: {plan.done}."
+        if plan.skipped:
+            result += " " + _("Left out: %(n)d (%(why)s).") % {"n": plan.skipped, "why": self.skips}
+        return result
+
+    def _words(self, plan: Plan) -> dict[str, Any]:
+        total = ngettext("%d dead letter", "%d dead letters", plan.total) % plan.total
+        return {"title": self.title, "what": self.what % total, "skips": self.skips}
+
+    def _page(
+        self, admin: Any, request: HttpRequest, name: str, plan: Plan, context: dict[str, Any]
+    ) -> HttpResponse:
+        request.current_app = admin.admin_site.name
+        return TemplateResponse(
+            request,
+            f"admin/ems/{name}.html",
+            {
+                **admin.admin_site.each_context(request),
+                "opts": admin.opts,
+                "verb": self.name,
+                "plan": plan,
+                "signed": plan.sign(),
+                # Django asks for a selection, also when it is not used: the plan knows its rows.
+                "selected": plan.ids[0] if plan.ids else 0,
+                "media": admin.media,
+                **context,
+            },
+        )
+
+    @staticmethod
+    def _groups(matching: QuerySet[Any]) -> list[dict[str, Any]]:
+        """For each group: how many letters, and whether anybody would handle them."""
+        rows = matching.order_by().prefetch_related(None).values("group")
+        counted = rows.annotate(
+            all=Count("pk"), waiting=Count("pk", filter=Q(redriven_at=None)), upto=Max("pk")
+        )
+        found = {row["group"]: row for row in counted}
+        using = database()
+        groups = ConsumerGroup.objects.using(using).select_related("topic").in_bulk(found)
+        live = set(
+            Consumer.objects.using(using)
+            .live()
+            .filter(group__in=found)
+            .values_list("group", flat=True)
+        )
+        return [
+            {**row, "group": groups.get(pk), "is_live": pk in live} for pk, row in found.items()
+        ]
+
+
+def _is_across(request: HttpRequest) -> bool:
+    return request.POST.get("select_across") == "1"
+
+
+def _selected(request: HttpRequest) -> tuple[int, ...]:
+    return tuple(int(pk) for pk in request.POST.getlist(SELECTED) if pk.isdecimal())
+
+
+def _frozen(admin: Any, request: HttpRequest) -> str:
+    """The URL of the list, with the window where it is now: new letters must not move it."""
+    window = admin.window(request)
+    if window is None:
+        return request.get_full_path()
+    parameters = request.GET.copy()
+    parameters[UPTO] = str(window.upto)
+    return f"{request.path}?{parameters.urlencode()}"

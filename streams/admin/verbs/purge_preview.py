@@ -1,0 +1,43 @@
+"""What the next purge of a topic would do, for its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.html import format_html_join
+from django.utils.translation import gettext as _
+
+from streams.conf import database
+from streams.models import ConsumerGroup, Topic
+from streams.retain.purge import Purge, Purged
+
+# Each is looked at with some twenty short statements.
+PARTITIONS_AT_MOST = 20
+
+
+def purge_preview(topic: Topic) -> Any:
+    """A line for each partition that something is to be said of."""
+    using = database()
+    if not (
+        topic.retention_consumed
+        or topic.retention_seconds is not None
+        or topic.retention_count is not None
+    ):
+        return _("Messages are kept for ever.")
+    if topic.partitions.using(using).count() > PARTITIONS_AT_MOST:
+        return _("Too many partitions for a page: “manage.py ems_purge --dry-run”.")
+    groups = ConsumerGroup.objects.using(using).filter(topic=topic.pk)
+    names = dict(groups.values_list("pk", "name"))
+    lines = [_line(outcome, names) for outcome in Purge(using).preview(topic)]
+    return format_html_join("", "<div>{}</div>", ((line,) for line in lines))
+
+
+def _line(outcome: Purged, names: dict[int, str]) -> str:
+    now = outcome.floor
+    values = {"partition": now.partition, "count": now.messages, "offset": now.offset}
+    line = _("%(partition)s: %(count)d messages, those below offset %(offset)d") % values
+    if now.holds:
+        hold = now.holds[0]
+        who = names.get(hold.group or 0, _("the archive"))
+        line += _("; more is held back: %(who)s %(what)s") % {"who": who, "what": hold}
+    return line

@@ -1,0 +1,118 @@
+"""The page of a group's replays: how far they are, cancel one, begin another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+
+from streams.admin.parts import journal
+from streams.admin.verbs.offer import OFFER, accepted, offer
+from streams.conf import database
+from streams.errors import InvalidTarget, StreamsError
+from streams.models import ConsumerGroup, Partition
+from streams.operate.replay import Span, cancel, replays, span_of, spans, start
+from streams.operate.target import Target
+
+VERB = "replay"
+
+
+class Refused(Exception):
+    """Why nothing was done, for the page."""
+
+
+def replay(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
+    asked = request.POST
+    try:
+        if OFFER in asked:
+            return _start(admin, request, group)
+        if "cancel" in asked:
+            return _cancel(admin, request, group)
+        if any(asked.get(name, "").strip() for name in ("from", "to", "message")):
+            return _preview(admin, request, group)
+    except (Refused, StreamsError) as error:
+        return _page(admin, request, group, error=str(error))
+    return _page(admin, request, group)
+
+
+def _preview(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
+    found = _asked_for(request, group)
+    what = [[span.partition.pk, span.first, span.end] for span in found]
+    return _page(
+        admin,
+        request,
+        group,
+        spans=found,
+        messages_in_all=sum(map(len, found)),
+        offer=offer(request, VERB, group, what),
+    )
+
+
+def _asked_for(request: HttpRequest, group: ConsumerGroup) -> list[Span]:
+    names = ("from", "to", "message", "partition")
+    first, end, message, number = (request.POST.get(name, "").strip() for name in names)
+    if message and not (first or end):
+        return span_of(group, _integer(message), database())
+    if message or not (first and end):
+        raise Refused(_("Give from and to, or one message."))
+    only = _integer(number) if number else None
+    return spans(group, _absolute(first), _absolute(end), database(), number=only)
+
+
+def _start(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
+    what = accepted(request, VERB, group)
+    if what is None:
+        raise Refused(_("This preview is not valid any more: begin again."))
+    rows = Partition.objects.using(database()).select_related("topic")
+    partitions = rows.in_bulk([pk for pk, _first, _end in what])
+    if len(partitions) < len(what):
+        raise Refused(_("A partition was deleted meanwhile: begin again."))
+    wanted = [Span(partitions[pk], first, end) for pk, first, end in what]
+    number = start(group, wanted, database())
+    values = {"number": number, "spans": ", ".join(map(str, wanted))}
+    return _done(admin, request, group, _("Replay %(number)d begun: %(spans)s") % values)
+
+
+def _cancel(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
+    number = _integer(request.POST["cancel"])
+    values = {"number": number, "left": cancel(group, number, database())}
+    text = _("Replay %(number)d cancelled: %(left)d messages were not given out") % values
+    return _done(admin, request, group, text)
+
+
+def _done(admin: Any, request: HttpRequest, group: ConsumerGroup, text: str) -> HttpResponse:
+    journal.note(request, [(group, text)])
+    admin.message_user(request, f"{group}: {text}.", messages.SUCCESS)
+    return HttpResponseRedirect(request.get_full_path())
+
+
+def _absolute(text: str) -> Target:
+    target = Target.parse(text)
+    if not target.is_absolute:
+        raise InvalidTarget(_("A replay is from an offset or a time to another, not %r.") % text)
+    return target
+
+
+def _integer(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise Refused(_("%r is no number.") % text)
+    return int(text)
+
+
+def _page(admin: Any, request: HttpRequest, group: ConsumerGroup, **more: Any) -> HttpResponse:
+    request.current_app = admin.admin_site.name
+    context = {
+        **admin.admin_site.each_context(request),
+        "title": _("Replay to a group"),
+        "opts": admin.opts,
+        "media": admin.media,
+        "group": group,
+        "replays": replays([group], database()),
+        "asked": {name: request.POST.get(name, "") for name in ("to", "message", "partition")},
+        "first": request.POST.get("from", ""),
+        **more,
+    }
+    return TemplateResponse(request, "admin/ems/replay.html", context)

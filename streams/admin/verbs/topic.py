@@ -1,0 +1,169 @@
+"""What can be done with a topic beside editing it: each on a page of its own, and logged."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.contrib import messages
+from django.core import signing
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+
+from streams.admin.base import count_upto
+from streams.admin.parts import journal
+from streams.conf import database
+from streams.errors import StreamsError
+from streams.models import Topic
+from streams.operate import topic_deletion, topics
+
+SALT = "ems.admin.topic"
+# Deleting more than so many rows takes longer than a web request should.
+DELETE_AT_MOST = 20_000
+
+
+class Refused(Exception):
+    """It cannot be done, or not yet: the text says why."""
+
+
+def grow(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
+    """Asks for the number of partitions, then adds them."""
+    now = topic.partitions.using(database()).count()
+    page = {
+        "title": _("Add partitions"),
+        "text": _(
+            "%(topic)s has %(now)d partitions. They can only become more, and a key may go"
+            " to another one than before: the order of its messages ends there and begins"
+            " anew."
+        )
+        % {"topic": topic, "now": now},
+        "asked": _("How many in all?"),
+        "button": _("Add partitions"),
+        "typed": request.POST.get("typed", now + 1),
+    }
+    if "typed" not in request.POST:
+        return _page(admin, request, topic, "grow", page)
+    try:
+        wanted = int(request.POST["typed"])
+    except ValueError:
+        return _page(admin, request, topic, "grow", {**page, "error": _("That is no number.")})
+    try:
+        new = topics.grow(topic, wanted, database())
+    except StreamsError as error:
+        return _page(admin, request, topic, "grow", {**page, "error": str(error)})
+    return _done(admin, request, topic, _("Grown by %d partitions") % new)
+
+
+def retire(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
+    page = {
+        "title": _("Retire a topic"),
+        "text": _(
+            "%s will take no more messages: its producers get an error. Its consumers finish"
+            " what is there. To take it back, change the access."
+        )
+        % topic,
+        "button": _("Retire the topic"),
+    }
+    if "plan" not in request.POST:
+        return _page(admin, request, topic, "retire", page)
+    retired = topics.retire(topic, database())
+    return _done(admin, request, topic, _("Retired") if retired else _("It was retired before"))
+
+
+def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
+    """Shows what would be deleted; then, with its name typed in, deletes it.
+
+    Between the two passes the time in which sends may still be under way: the page says since when
+    the topic has been retired.
+    """
+    work = topic_deletion.TopicDeletion(topic, database())
+    try:
+        contents = _contents(work)
+    except (Refused, StreamsError) as error:
+        admin.message_user(request, str(error), messages.ERROR)
+        return HttpResponseRedirect(request.get_full_path())
+    page = {
+        "title": _("Delete a topic"),
+        "text": _(
+            "The topic %s will be deleted with all of the rows below. This cannot be undone."
+            " If anybody sends to it later, or consumes it, a new one is made."
+        )
+        % topic,
+        "asked": _("To go on, type the name of the topic: %s") % topic,
+        "button": _("Delete the topic"),
+        "contents": contents,
+        "is_final": True,
+    }
+    since = _since(request, topic)
+    if since is None:
+        return _page(admin, request, topic, "remove", page)
+    left = since + topic_deletion.SETTLED_SECONDS - time.time()
+    page |= {"plan": request.POST["plan"], "typed": request.POST.get("typed", "")}
+    if request.POST.get("typed") != topic.name:
+        page["error"] = _("That is not its name. Nothing was done.")
+    elif left > 0:
+        page["error"] = _("Sends may be under way: wait for %d seconds, and try again.") % (
+            left + 1
+        )
+    else:
+        try:
+            work.finish()
+        except StreamsError as error:
+            page["error"] = str(error)
+        else:
+            text = ", ".join(f"{count} {name}" for name, count in contents.items())
+            return _done(admin, request, topic, _("Deleted, with %s") % text, journal.DELETION)
+    return _page(admin, request, topic, "remove", page)
+
+
+def _contents(work: topic_deletion.TopicDeletion) -> dict[str, int]:
+    if obstacles := work.obstacles():
+        raise Refused(" ".join(obstacles))
+    contents = count_upto(DELETE_AT_MOST, work._all())
+    if sum(contents.values()) > DELETE_AT_MOST:
+        values = {"topic": work.topic, "rows": DELETE_AT_MOST}
+        raise Refused(
+            _(
+                "%(topic)s has more than %(rows)d rows, too many for a web page: run"
+                " “manage.py ems_topics delete”."
+            )
+            % values
+        )
+    return contents
+
+
+def _since(request: HttpRequest, topic: Topic) -> float | None:
+    """When this user was shown the preview of this topic, which was retired by then."""
+    try:
+        shown = signing.loads(request.POST.get("plan", ""), salt=SALT, max_age=3600)
+    except signing.BadSignature:
+        return None
+    mine = shown["user"] == str(request.user.pk) and shown["topic"] == topic.pk
+    return float(shown["at"]) if mine else None
+
+
+def _page(
+    admin: Any, request: HttpRequest, topic: Topic, verb: str, page: dict[str, Any]
+) -> HttpResponse:
+    request.current_app = admin.admin_site.name
+    plan = {"topic": topic.pk, "user": str(request.user.pk), "at": time.time()}
+    context = {
+        **admin.admin_site.each_context(request),
+        "opts": admin.opts,
+        "media": admin.media,
+        "topic": topic,
+        "verb": verb,
+        "plan": signing.dumps(plan, salt=SALT),
+        **page,
+    }
+    return TemplateResponse(request, "admin/ems/topic_verb.html", context)
+
+
+def _done(
+    admin: Any, request: HttpRequest, topic: Topic, outcome: str, flag: int = journal.CHANGE
+) -> HttpResponse:
+    journal.note(request, [(topic, outcome)], flag=flag)
+    text = _("%(topic)s: %(outcome)s.") % {"topic": topic, "outcome": outcome}
+    admin.message_user(request, text, messages.SUCCESS)
+    return HttpResponseRedirect(request.get_full_path())

@@ -1,0 +1,1 @@
+"""Consuming: who handles what, the claim, the call, and its outcome."""

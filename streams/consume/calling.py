@@ -1,0 +1,182 @@
+"""The calls of a handler for the messages of one stretch, and what each of them came to."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+from django.db import connections
+
+from streams.api import ReceivedMessage
+from streams.consume.outcome.failure import Failure
+from streams.consume.registry import Registration
+
+# A crash repeats the handler calls of at most this many seconds (and the one that was running).
+CHECKPOINT_SECONDS = 1.0
+
+
+class Stretch(Protocol):
+    """A range of offsets in hand; ``progress`` is the first that is not settled yet."""
+
+    progress: int
+    last_offset: int
+
+
+class Settler(Protocol):
+    """Keeps the outcome of the calls: of a cluster group in the tables, of a broadcast one on the
+    disk of its client.
+    """
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the messages after a failed one wait for it."""
+
+    def may_begin(self) -> bool:
+        """Whether the next call may start now."""
+
+    def settle(self, progress: int, failures: Sequence[Failure]) -> None:
+        """Record the outcome of all offsets below ``progress``."""
+
+    def release(self) -> None:
+        """Give back what has not been handed over."""
+
+    def settle_atomically(
+        self, call: Callable[[], list[Failure]], messages: Sequence[ReceivedMessage], after: int
+    ) -> None:
+        """Make the call and record its outcome in one transaction; all of it, or none."""
+
+
+class Calls:
+    """The handler calls of one thread for one stretch."""
+
+    def __init__(
+        self,
+        registration: Registration,
+        stretch: Stretch,
+        settler: Settler,
+        *,
+        timeout: timedelta,
+        using: str,
+    ) -> None:
+        self._registration = registration
+        self._stretch = stretch
+        self._settler = settler
+        self._timeout = timeout.total_seconds()
+        self._using = using
+        self._call_started: float | None = None
+        self._settled = time.monotonic()
+
+    def time_left(self) -> timedelta:
+        """Until the running call, or the next one, is overdue; negative when it is.
+
+        The heartbeat asks, from another thread.
+        """
+        started = self._call_started
+        elapsed = 0.0 if started is None else time.monotonic() - started
+        return timedelta(seconds=self._timeout - elapsed)
+
+    def run(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Hand over ``messages``, one by one or as a batch, and settle what they came to."""
+        if self._registration.batch is None:
+            self._one_by_one(messages)
+        elif messages:
+            self._as_batch(messages)
+
+    def _one_by_one(self, messages: Sequence[ReceivedMessage]) -> None:
+        failures: list[Failure] = []
+        position = self._stretch.progress
+        for message in messages:
+            if not self._settler.may_begin():
+                if position > self._stretch.progress:
+                    self._settle(position, failures)
+                self._settler.release()
+                return
+            after = message.offset + 1
+            if self._registration.atomic:
+                self._settler.settle_atomically(lambda m=message: self._one(m), (message,), after)  # type: ignore[misc]
+            else:
+                try:
+                    self._one(message)
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - whatever a handler raises
+                    failures.append(Failure(message.offset, error))
+                checkpoint = time.monotonic() - self._settled > CHECKPOINT_SECONDS
+                ends = after > self._stretch.last_offset or (failures and self._settler.ordered)
+                if checkpoint or ends:
+                    self._settle(after, failures)
+                    failures = []
+            if self._stretch.progress > self._stretch.last_offset:
+                return
+            position = after
+        if position > self._stretch.progress:
+            self._settle(position, failures)
+
+    def _as_batch(self, messages: Sequence[ReceivedMessage]) -> None:
+        if not self._settler.may_begin():
+            self._settler.release()
+            return
+        after = self._stretch.last_offset + 1
+        if self._registration.atomic:
+            self._settler.settle_atomically(lambda: self._batch(messages), messages, after)
+            return
+        try:
+            failures = self._batch(messages)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises
+            failures = [Failure(message.offset, error) for message in messages]
+        self._settle(after, failures)
+
+    def _settle(self, progress: int, failures: Sequence[Failure]) -> None:
+        self._settler.settle(progress, failures)
+        self._settled = time.monotonic()
+
+    # -- one call --
+
+    def _one(self, message: ReceivedMessage) -> list[Failure]:
+        self._timed(message)
+        return []
+
+    def _batch(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
+        returned = self._timed(messages)
+        if returned is None:
+            return []
+        valid = isinstance(returned, Mapping) and set(returned) <= set(messages)
+        if not valid or not all(isinstance(e, BaseException) for e in returned.values()):
+            raise TypeError(
+                f"{self._registration.name} must return None or {{message: exception}}, "
+                f"not {returned!r:.200}"
+            )
+        return [Failure(message.offset, error) for message, error in returned.items()]
+
+    def _timed(self, argument: Any) -> Any:
+        self._call_started = time.monotonic()
+        try:
+            returned = self._registration.handler(argument)
+        finally:
+            self._call_started = None
+            left_open = self._left_open()
+            if left_open:  # the outcome must not be part of it
+                connections[self._using].close()
+        if left_open:
+            raise RuntimeError("the handler left a transaction open: it was rolled back")
+        if inspect.iscoroutine(returned) or inspect.isgenerator(returned):
+            returned.close()
+            raise TypeError(f"{self._registration.name} only made {returned!r}: nothing has run")
+        return returned
+
+    def _left_open(self) -> bool:
+        connection = connections[self._using]
+        if connection.in_atomic_block:
+            if not self._registration.atomic:
+                # It is a TestCase's. In production the handler is in no transaction, so a
+                # statement that fails breaks none.
+                connection.set_rollback(False)
+            return False
+        if connection.connection is None:
+            return False
+        return bool(connection.settings_dict["AUTOCOMMIT"] and not connection.autocommit)

@@ -1,0 +1,220 @@
+"""Claims: a consumer takes a contiguous range of a partition, or one retry, under a lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import uuid4
+
+from django.db import connections
+
+from streams.database.retrying import retrying
+from streams.database.sql import claim as sql
+from streams.database.sql.dialect import execute, fetch, insert, later, placeholders
+from streams.database.transactions import own_transaction
+from streams.errors import LeaseLost
+from streams.log.bodies import bounded_in_bytes
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    Delivery,
+    Kind,
+    Partition,
+    RetryMessage,
+)
+from streams.models.retry import RetryMessageQuerySet
+
+
+@dataclass
+class Claimer:
+    """The claims of one worker thread in one group."""
+
+    group: ConsumerGroup
+    client_id: str
+    thread: str
+    using: str
+    turn: int = 0
+    _unconfirmed: list[Delivery] = field(default_factory=list)
+
+    def claim(self, batch: int, timeout: timedelta) -> Delivery | None:
+        """Claim up to ``batch`` new messages for ``timeout``; None if there are none.
+
+        A claim whose commit was not confirmed is looked up, and adopted if it is there.
+        """
+        return self._adopting(lambda: self._claim_new(batch, timeout))
+
+    def claim_retry(self, timeout: timedelta) -> tuple[Delivery, RetryMessage] | None:
+        """Claim the retry that has been due for longest, for ``timeout``; None if there is none."""
+        delivery = self._adopting(lambda: self._claim_retry(timeout))
+        if delivery is None:
+            return None
+        held = self._retries().filter(delivery=delivery.pk, offset=delivery.first_offset)
+        rows = retrying(lambda: list(held), self.using)
+        if not rows:  # this process was frozen meanwhile, and a sweep has taken it
+            raise LeaseLost
+        return delivery, rows[0]
+
+    def _adopting(self, work: Callable[[], Delivery | None]) -> Delivery | None:
+        def again() -> Delivery | None:
+            if self._unconfirmed:
+                found = self._committed(self._unconfirmed[-1])
+                # Forgotten only now: the connection may break again while it is looked up.
+                self._unconfirmed.pop()
+                if found:
+                    return found
+            return work()
+
+        try:
+            return retrying(again, self.using)
+        finally:
+            self._unconfirmed.clear()
+
+    def _committed(self, tried: Delivery) -> Delivery | None:
+        with own_transaction(self.using):
+            # The claim held this lock to its end: once we have it, the outcome is known.
+            if tried.kind == Kind.RETRY:
+                rows = self._retries().filter(
+                    partition=tried.partition_id, offset=tried.first_offset
+                )
+                list(rows.select_for_update())
+            else:
+                cursors = Cursor.objects.using(self.using).filter(partition=tried.partition_id)
+                list(cursors.filter(group=self.group).order_by("replay").select_for_update())
+            place = Delivery.objects.using(self.using).filter(
+                group=self.group,
+                partition=tried.partition_id,
+                first_offset=tried.first_offset,
+            )
+            found = place.open().filter(token=tried.token).select_related("partition").first()
+        if found:
+            found.group = self.group
+            found.alone = tried.alone
+        return found
+
+    def _claim_new(self, batch: int, timeout: timedelta) -> Delivery | None:
+        vendor = connections[self.using].vendor
+        behind = fetch(self.using, sql.CURSORS_BEHIND[vendor], [self.group.pk])
+        if not behind:
+            return None
+        self.turn += 1
+        first = self.turn % len(behind)
+        for cursor_id, partition_id, number, end in behind[first:] + behind[:first]:
+            partition = self._partition(partition_id, number, end)
+            with own_transaction(self.using):
+                free = fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [cursor_id])
+                if free and (taken := self._take(cursor_id, free[0], partition, batch, timeout)):
+                    return taken
+        if self.group.ordered:
+            return None  # whoever holds the lock will hold the messages, too
+        # All are locked, which is not the same as idle: queue up for one.
+        cursor_id, partition_id, number, _ = behind[first]
+        with own_transaction(self.using):
+            cursor = fetch(self.using, sql.LOCK_CURSOR[vendor], [cursor_id])
+            if not cursor:
+                return None
+            # Whoever held the lock has taken what we saw; there may be more by now.
+            ((end,),) = fetch(self.using, sql.PARTITION_END, [partition_id])
+            partition = self._partition(partition_id, number, end)
+            return self._take(cursor_id, cursor[0], partition, batch, timeout)
+
+    def _partition(self, *values: int) -> Partition:
+        return Partition.from_db(self.using, ["id", "number", "next_offset"], values)
+
+    def _take(
+        self,
+        cursor_id: int,
+        cursor: tuple[int, int | None, int, int, bool],
+        partition: Partition,
+        batch: int,
+        timeout: timedelta,
+    ) -> Delivery | None:
+        """Under the cursor's lock: move it, and cover what it passed with a delivery."""
+        start, stop, replay, attempt, alone = cursor
+        # What has failed before is seen by itself: it cannot take others along.
+        end = min(partition.next_offset, start + (batch if attempt == 1 else 1))
+        if stop is not None:
+            end = min(end, stop)
+        if end <= start:
+            return None
+        end = bounded_in_bytes(partition.pk, start, end, self.using)
+        execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
+        kind = Kind.REPLAY if replay else Kind.NEW
+        delivery = self._insert(kind, partition, start, end, attempt, timeout)
+        delivery.alone = bool(alone)
+        if self.group.ordered:
+            execute(self.using, sql.HOLD_CURSOR, [delivery.pk, cursor_id])
+        return delivery
+
+    def _claim_retry(self, timeout: timedelta) -> Delivery | None:
+        vendor = connections[self.using].vendor
+        if not fetch(self.using, sql.ANY_DUE_RETRY[vendor], [self.group.pk]):
+            return None
+        with own_transaction(self.using):
+            locked = fetch(self.using, sql.LOCK_DUE_RETRY[vendor], [self.group.pk])
+            if not locked:
+                return None
+            row = self._retries().select_related("partition").get(pk=locked[0][0])
+            delivery = self._insert(
+                Kind.RETRY, row.partition, row.offset, row.offset + 1, row.attempt, timeout
+            )
+            # By key alone: with the group a server may go through all of its retries.
+            rows = RetryMessage.objects.using(self.using).filter(pk=row.pk)
+            rows.update(delivery=delivery.pk)
+            return delivery
+
+    def _insert(
+        self,
+        kind: Kind,
+        partition: Partition,
+        start: int,
+        end: int,
+        attempt: int,
+        timeout: timedelta,
+    ) -> Delivery:
+        delivery = Delivery(
+            first_offset=start,
+            last_offset=end - 1,
+            progress=start,
+            kind=kind,
+            attempt=attempt,
+            client_id=self.client_id,
+            thread=self.thread[:64],
+            token=uuid4().hex,
+        )
+        # Before it is given its relations: otherwise the project's routers would be asked.
+        delivery._state.db = self.using
+        delivery.group, delivery.partition = self.group, partition
+        self._unconfirmed.append(delivery)
+        vendor = connections[self.using].vendor
+        delivery.pk = insert(
+            self.using,
+            sql.INSERT_DELIVERY[vendor],
+            [
+                self.group.pk,
+                partition.pk,
+                start,
+                end - 1,
+                start,
+                kind.value,
+                attempt,
+                self.client_id,
+                delivery.thread,
+                delivery.token,
+                later(vendor, timeout),
+            ],
+        )
+        delivery._state.adding = False
+        return delivery
+
+    def _retries(self) -> RetryMessageQuerySet:
+        return RetryMessage.objects.using(self.using).filter(group=self.group)
+
+
+def groups_with_due_retries(group_ids: Sequence[int], using: str) -> set[int]:
+    """The groups, of these, that have a retry to claim."""
+    if not group_ids:
+        return set()
+    vendor = connections[using].vendor
+    statement = sql.GROUPS_WITH_DUE_RETRIES[vendor] % placeholders(group_ids)
+    return {row[0] for row in retrying(lambda: fetch(using, statement, group_ids), using)}

@@ -1,0 +1,201 @@
+"""From a claimed delivery to its outcome: read, call, settle. Shared by workers and testing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from django.db import connections, transaction
+
+from streams.api import ReceivedMessage
+from streams.consume.calling import Calls
+from streams.consume.limits import Limits
+from streams.consume.outcome import backoff
+from streams.consume.outcome.failure import AttemptsExhausted, BodyUnread, Failure
+from streams.consume.outcome.settle import release, settle
+from streams.consume.reading import Reading, read
+from streams.consume.registry import Registration
+from streams.database.retrying import connection_lost, retrying
+from streams.database.transactions import own_transaction
+from streams.errors import LeaseLost, describe
+from streams.models import Delivery, Kind, RetryMessage
+
+logger = logging.getLogger("streams.handling")
+
+
+@dataclass
+class Outcome:
+    """What became of the messages of one delivery."""
+
+    done: int = 0
+    failed: int = 0  # of these, `dead` have become dead letters
+    dead: int = 0
+    missing: int = 0
+    passed: int = 0  # without a tag that the group wants
+    released: int = 0
+    errors: list[BaseException] = field(default_factory=list)
+
+
+class Handling:
+    """One delivery of a cluster group in the hands of one thread; it settles in the tables.
+
+    ``may_go_on`` is asked before each handler call; when it says no, what has not been handed
+    over is released with its attempt unspent.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        registration: Registration,
+        limits: Limits,
+        *,
+        retry: RetryMessage | None = None,
+        may_go_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.delivery = delivery
+        self.registration = registration
+        self.limits = limits
+        self.retry = retry
+        self.lost = False  # the heartbeat says so, from another thread
+        self.outcome = Outcome()
+        self._may_go_on = may_go_on
+        self._using = delivery.using
+        self._reading = Reading([], set())
+        self._calls = Calls(
+            registration, delivery, self, timeout=limits.consume_timeout, using=delivery.using
+        )
+        self._extended = self._ran_since = time.monotonic()
+
+    def time_left(self) -> timedelta:
+        """Until the running call, or the next one, is overdue; negative when it is."""
+        return self._calls.time_left()
+
+    def renew(self, left: timedelta) -> None:
+        """Extend the lease of the delivery by ``left``; notes when it is lost."""
+        self.lost = not self.delivery.extend(left)
+
+    def run(self) -> Outcome:
+        """Read, call the handler, settle. Raises LeaseLost."""
+        if backoff.exhausted(self.delivery.attempt - 1, self.limits.max_retries):
+            # max_retries was lowered while it waited.
+            self.delivery.attempt -= 1
+            spent = AttemptsExhausted(self.retry.last_error if self.retry else "")
+            failure = Failure(self.delivery.first_offset, spent)
+            self.settle(self.delivery.last_offset + 1, [failure])
+            return self.outcome
+        self._reading = read(self.delivery, self.registration, self.retry)
+        self._calls.run(self._reading.messages)
+        if self.delivery.progress <= self.delivery.last_offset and not self.outcome.released:
+            # Offsets after the last body, or all of them: gone.
+            self.settle(self.delivery.last_offset + 1, [])
+        return self.outcome
+
+    # -- what its calls ask of it: see Settler --
+
+    @property
+    def ordered(self) -> bool:
+        return self.delivery.group.ordered
+
+    def may_begin(self) -> bool:
+        """Whether the next call may start now, with the lease long enough for it."""
+        if self.lost or not self._may_go_on():
+            return False
+        now = time.monotonic()
+        timeout = self.limits.consume_timeout
+        if self.delivery.kind == Kind.RETRY or self.delivery.attempt > 1:
+            # Noted before the call: a retry that was never started keeps its attempt.
+            self.delivery.start(timeout)
+            self._extended = now
+        elif now - self._extended > timeout.total_seconds() / 2:
+            if not retrying(self.delivery.extend, self._using, timeout):
+                raise LeaseLost
+            self._extended = now
+        return True
+
+    def settle(self, progress: int, failures: Sequence[Failure]) -> None:
+        span = range(self.delivery.progress, progress)
+        unread = [Failure(n, BodyUnread()) for n in self._reading.unread.intersection(span)]
+        if self.ordered and (failures or unread):
+            # The first that failed ends it: what comes after waits for that one.
+            first = min([*unread, *failures], key=lambda failure: failure.offset)
+            progress = first.offset + 1
+            span = range(self.delivery.progress, progress)
+            failures = [failure for failure in failures if failure is first]
+            unread = [failure for failure in unread if failure is first]
+        missing = len(self._reading.missing.intersection(span))
+        passed = len(self._reading.passed.intersection(span))
+        settle(
+            self.delivery,
+            progress,
+            [*failures, *unread],
+            max_retries=self.limits.max_retries,
+            missing=missing,
+            passed=passed,
+            running=timedelta(seconds=time.monotonic() - self._ran_since),
+        )
+        self.outcome.missing += missing
+        self.outcome.passed += passed
+        self.outcome.failed += len(failures)
+        self.outcome.done += len(span) - missing - passed - len(failures) - len(unread)
+        for failure in failures:
+            self._note(failure)
+
+    def _note(self, failure: Failure) -> None:
+        self.outcome.dead += failure.is_final(self.delivery.attempt, self.limits.max_retries)
+        self.outcome.errors.append(failure.error)
+        logger.warning(
+            "%s failed on %s/%d@%d, attempt %d: %s",
+            self.registration.name,
+            self.registration.topic,
+            self.delivery.partition.number,
+            failure.offset,
+            self.delivery.attempt,
+            describe(failure.error),
+            exc_info=failure.error,
+        )
+
+    def release(self) -> None:
+        self.outcome.released = self.delivery.last_offset + 1 - self.delivery.progress
+        release(self.delivery)
+
+    def settle_atomically(
+        self, call: Callable[[], list[Failure]], messages: Sequence[ReceivedMessage], after: int
+    ) -> None:
+        """The call and its settlement in one transaction; a failure rolls both back."""
+        delivery = self.delivery
+        before = delivery.progress, delivery.last_offset, delivery.failed, delivery.missing
+        counted = replace(self.outcome, errors=list(self.outcome.errors))
+        try:
+            with transaction.atomic(using=self._using):
+                self.settle(after, call())
+        except (LeaseLost, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if connection_lost(error):
+                connections[self._using].close()
+            # In an ordered group it may have ended at a failed message, before ``after``.
+            written = delivery.progress
+            if written > before[0] and self._was_committed(written):
+                # The reply to the commit was lost, or a callback after it has failed.
+                logger.warning("%s raised after its commit", self.registration.name, exc_info=error)
+                return
+            delivery.progress, delivery.last_offset, delivery.failed, delivery.missing = before
+            self.outcome = counted
+            self.settle(after, [Failure(message.offset, error) for message in messages])
+
+    def _was_committed(self, progress: int) -> bool:
+        """Whether the transaction that moves progress so far was committed, whatever was raised."""
+        if connections[self._using].in_atomic_block:
+            return False
+
+        def look() -> bool:
+            with own_transaction(self._using):
+                # The transaction in doubt holds this row's lock to its end.
+                row = Delivery.objects.using(self._using).select_for_update()
+                token = self.delivery.token
+                return row.filter(pk=self.delivery.pk, token=token, progress=progress).exists()
+
+        return retrying(look, self._using)

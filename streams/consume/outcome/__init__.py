@@ -1,0 +1,1 @@
+"""What becomes of a delivery: settled, released, expired, retried or dead."""

@@ -1,0 +1,62 @@
+"""Giving up on a retry, and having a group see a dead letter again."""
+
+from __future__ import annotations
+
+from django.db.models import F
+
+from streams.conf import database
+from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
+from streams.models import Again, DeadMessage, Delivery, RetryMessage, UtcNow, Verdict
+
+
+def give_up(retry: RetryMessage, error: BaseException) -> bool:
+    """Make it a dead letter while it waits; False if somebody claimed or changed it."""
+    using = retry._state.db or database()
+    rows = RetryMessage.objects.using(using)
+    with own_transaction(using):
+        waiting = rows.filter(pk=retry.pk, delivery=None, attempt=retry.attempt)
+        if not waiting.select_for_update(skip_locked=True).exists():
+            return False
+        verdict = Verdict.of(error, retry.offset, retry.attempt - 1)
+        letters = DeadMessage.objects.using(using)
+        buried = letters.bury(
+            retry.group.topic_id, retry.group_id, retry.partition_id, verdict
+        ) or letters.filter(pk__in=[retry.dead_letter_id]).reopen(verdict)
+        rows.filter(pk=retry.pk).delete()
+        _note_in_the_log(retry, bool(buried))
+    return True
+
+
+def _note_in_the_log(retry: RetryMessage, buried: bool) -> None:
+    """The delivery that failed last counts it as dead, or as missing if its body is gone."""
+    using = retry._state.db or database()
+    claims = Delivery.objects.using(using)
+    # Not an open one: that is a replay, and whoever holds it may wait for our row.
+    last = claims.covering(retry.group_id, retry.partition_id, retry.offset).ended()
+    column = "dead" if buried else "missing"
+    last.filter(pk__in=list(last.order_by("-id").values_list("pk", flat=True)[:1])).update(
+        **{column: F(column) + 1}
+    )
+
+
+def redrive(letter: DeadMessage) -> bool:
+    """Have its group see the message again, from the first attempt; False if it was already.
+
+    The body is read from the dead letter if the message itself has been purged meanwhile.
+    """
+    using = letter._state.db or database()
+    return retrying(_redrive, using, letter, using)
+
+
+def _redrive(letter: DeadMessage, using: str) -> bool:
+    with own_transaction(using):
+        # Locks in the order of all EMS: the retry row comes last.
+        letters = DeadMessage.objects.using(using).waiting().filter(pk=letter.pk)
+        if not letters.update(redriven_at=UtcNow()):
+            return False
+        rows = RetryMessage.objects.using(using)
+        rows.schedule(letter.group_id, letter.partition_id, [Again(letter.offset, 1)])
+        place = {"group": letter.group_id, "partition": letter.partition_id}
+        rows.filter(**place, offset=letter.offset).update(dead_letter=letter.pk)
+    return True

@@ -1,0 +1,215 @@
+"""The outcome of a delivery: what was handled is settled, what was not is released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections, models
+from django.db.models import Case, F, When
+
+from streams.consume.outcome.failure import Failure
+from streams.database.retrying import retrying
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import execute, later
+from streams.database.transactions import own_transaction
+from streams.errors import LeaseLost, describe
+from streams.models import Delivery, Kind, State
+from streams.models.cursor import Cursor
+from streams.models.dead import DeadMessage, Verdict
+from streams.models.fields import UtcNow
+from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQuerySet
+
+
+def settle(
+    delivery: Delivery,
+    progress: int,
+    failures: Sequence[Failure] = (),
+    *,
+    max_retries: int,
+    missing: int = 0,
+    passed: int = 0,
+    running: timedelta = timedelta(0),
+) -> None:
+    """Record the outcome of all offsets below ``progress``; past the last one, it ends.
+
+    ``running`` is how long ago the first handler call began. Progress passes a failed offset
+    only in the transaction that writes its retry or dead row, so a crash between two
+    statements loses nothing. In an ordered group the one failure is that of the last offset
+    below progress: the delivery ends there, and the cursor goes back to it. Raises LeaseLost.
+    """
+    ordered = delivery.group.ordered
+    last_offset = progress - 1 if ordered and failures else delivery.last_offset
+    ends = progress > last_offset
+    state = State.START
+    if ends:
+        state = State.RETRY if failures or delivery.failed else State.DONE
+    vendor = connections[delivery.using].vendor
+    parameters = (
+        progress,
+        last_offset,
+        state.value,
+        len(failures),
+        missing,
+        passed,
+        describe(failures[-1].error) if failures else None,
+        later(vendor, -running),
+        ends,
+        delivery.pk,
+        delivery.token,
+        delivery.progress,
+    )
+
+    def update() -> bool:
+        if execute(delivery.using, sql.SETTLE_DELIVERY[vendor], parameters):
+            return True
+        return _written_before(delivery, progress=progress, state=state)
+
+    def write() -> None:
+        if not failures and delivery.kind != Kind.RETRY and not (ordered and ends):
+            update()
+            return
+        with own_transaction(delivery.using):
+            cursor = lock_cursor(delivery) if ordered else None
+            if update():
+                write_failures(delivery, failures, max_retries, cursor)
+
+    retrying(write, delivery.using)
+    delivery.progress, delivery.last_offset = progress, last_offset
+    delivery.failed += len(failures)
+    delivery.missing += missing
+
+
+def release(delivery: Delivery) -> None:
+    """Give back what has not been handed to the handler, with its attempt unspent.
+
+    Raises LeaseLost.
+    """
+
+    def write() -> None:
+        with own_transaction(delivery.using):
+            cursor = lock_cursor(delivery) if delivery.group.ordered else None
+            held = delivery.held().filter(progress=delivery.progress)
+            released = held.update(state=State.RELEASED, finished_at=UtcNow())
+            if released or _written_before(delivery, state=State.RELEASED):
+                give_back(delivery, cursor)
+
+    retrying(write, delivery.using)
+
+
+def lock_cursor(delivery: Delivery, *, skip_locked: bool = False) -> Cursor | None:
+    """Lock the cursor of an ordered group that the delivery holds; None if it was reset."""
+    held = _held_cursor(delivery).select_for_update(skip_locked=skip_locked)
+    return held.first()
+
+
+def _held_cursor(delivery: Delivery) -> models.QuerySet[Cursor]:
+    place = {"group": delivery.group_id, "partition": delivery.partition_id}
+    return Cursor.objects.using(delivery.using).filter(**place, open_delivery=delivery.pk)
+
+
+def holds_cursor(delivery: Delivery) -> bool:
+    """Tell whether a cursor of an ordered group waits for the end of the delivery."""
+    return _held_cursor(delivery).exists()
+
+
+def _written_before(delivery: Delivery, **values: Any) -> bool:
+    """False if an earlier try, whose reply was lost, has written this; else raises LeaseLost.
+
+    Only the holder of the token moves progress, and an update waits for the transaction
+    whose outcome is unknown; so a row that shows our token and our values is our write.
+    """
+    row = Delivery.objects.using(delivery.using).filter(pk=delivery.pk, token=delivery.token)
+    if row.filter(**values).exists():
+        return False
+    raise LeaseLost
+
+
+def unsettled(delivery: Delivery) -> range:
+    """Give the offsets whose outcome is not recorded yet."""
+    return range(delivery.progress, delivery.last_offset + 1)
+
+
+def _own_retry(delivery: Delivery) -> RetryMessageQuerySet:
+    """The row that this delivery holds, if it is a retry."""
+    place = {"group": delivery.group_id, "partition": delivery.partition_id}
+    return RetryMessage.objects.using(delivery.using).filter(
+        **place, offset=delivery.first_offset, delivery=delivery.pk
+    )
+
+
+def write_failures(
+    delivery: Delivery, failures: Sequence[Failure], max_retries: int, cursor: Cursor | None = None
+) -> None:
+    """Write the rows of the failed offsets, and end the retry row of a successful one.
+
+    ``cursor`` is that of an ordered group: it goes on, or back to the failed offset.
+    """
+    final = [f for f in failures if f.is_final(delivery.attempt, max_retries)]
+    verdicts = [Verdict.of(f.error, f.offset, delivery.attempt) for f in final]
+    if verdicts:
+        dead = sum(_bury(delivery, verdict) for verdict in verdicts)
+        # A body that has been purged meanwhile leaves nothing to keep: it is counted.
+        Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
+            dead=F("dead") + dead, missing=F("missing") + len(verdicts) - dead
+        )
+    waiting = [f.again(delivery.attempt) for f in failures if f not in final]
+    if cursor:
+        for again in waiting:
+            cursor.return_to(again.offset, again.attempt, again.delay)
+        for verdict in verdicts:
+            cursor.return_to(verdict.offset + 1)
+        if not failures:
+            cursor.return_to(delivery.last_offset + 1)
+    elif waiting:
+        wait_for_retry(delivery, waiting)
+    elif delivery.kind == Kind.RETRY:
+        # Locked whatever it says: a row that a WHERE leaves out is let go at READ COMMITTED,
+        # and a redrive that came before the DELETE would be deleted.
+        held = _own_retry(delivery).select_for_update().values_list("again", flat=True)
+        if any(list(held)):
+            _own_retry(delivery).update(delivery=None, again=False, due_at=UtcNow())
+        else:
+            _own_retry(delivery).delete()
+
+
+def give_back(delivery: Delivery, cursor: Cursor | None = None) -> None:
+    """Have what was not handed over wait again, its attempt unspent; a retry is as it was."""
+    if cursor:
+        attempt = delivery.attempt
+        cursor.return_to(delivery.progress, attempt, alone=cursor.alone and attempt > 1)
+    elif delivery.kind == Kind.RETRY:
+        _own_retry(delivery).update(delivery=None, due_at=UtcNow(), again=False)
+    else:
+        wait_for_retry(
+            delivery, [Again(offset, delivery.attempt) for offset in unsettled(delivery)]
+        )
+
+
+def wait_for_retry(delivery: Delivery, rows: Sequence[Again]) -> None:
+    """Write the retry rows of these offsets; of a retry, change the row that it holds."""
+    if delivery.kind != Kind.RETRY:
+        RetryMessage.objects.using(delivery.using).schedule(
+            delivery.group_id, delivery.partition_id, rows
+        )
+        return
+    (row,) = rows
+    _own_retry(delivery).update(
+        delivery=None,
+        attempt=row.attempt,
+        due_at=Case(When(again=True, then=UtcNow()), default=UtcNow(row.delay)),
+        again=False,
+        alone=row.alone,
+        last_error=row.error[:MAX_ERROR],
+    )
+
+
+def _bury(delivery: Delivery, verdict: Verdict) -> bool:
+    letters = DeadMessage.objects.using(delivery.using)
+    if letters.bury(delivery.group.topic_id, delivery.group_id, delivery.partition_id, verdict):
+        return True
+    # The message has been purged meanwhile; a redriven one is back in its dead letter.
+    redriven = _own_retry(delivery).exclude(dead_letter=None)
+    origins = list(redriven.values_list("dead_letter", flat=True))
+    return bool(letters.filter(pk__in=origins).reopen(verdict))

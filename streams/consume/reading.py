@@ -1,0 +1,111 @@
+"""The messages of a delivery, as its handler gets them, and what is known of those not there."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from streams.api import ReceivedMessage
+from streams.consume.outcome.failure import BodyUnread
+from streams.consume.registry import Registration
+from streams.errors import describe
+from streams.log.bodies import StoredMessage, message_in_dead_letter, stored_messages
+from streams.models import Delivery, Partition, RetryMessage
+
+logger = logging.getLogger("streams.handling")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a delivery has for its handler; the sets hold offsets."""
+
+    messages: list[ReceivedMessage]
+    passed: set[int]  # without a tag that the group wants
+    missing: set[int] = field(default_factory=set)  # gone for good
+    unread: set[int] = field(default_factory=set)  # not there now, to be read once more
+
+
+def read(delivery: Delivery, registration: Registration, retry: RetryMessage | None) -> Reading:
+    """Read the messages of ``delivery``; ``retry`` is the row that it holds, if it is a retry.
+
+    What was purged is missing. Anything else that is absent is read once more, as a retry, before
+    it is: the primary may be another server after a failover, and not have caught up yet.
+    """
+    place = delivery.partition_id, delivery.first_offset, delivery.last_offset + 1
+    rows = stored_messages(*place, delivery.using)
+    if not rows and retry and retry.dead_letter_id:
+        rows = message_in_dead_letter(retry.dead_letter_id, delivery.using)
+    missing: set[int] = set()
+    unread: set[int] = set()
+    if absent := set(delivery.offsets) - {row.offset for row in rows}:
+        missing, unread = _judged(absent, delivery, retry)
+        if delivery.group.ordered and unread:  # what comes after the first of them waits for it
+            rows = [row for row in rows if row.offset < min(unread)]
+    messages, passed = chosen(rows, registration, delivery.partition.number, delivery.attempt)
+    return Reading(messages, passed, missing, unread)
+
+
+def chosen(
+    rows: Iterable[StoredMessage], registration: Registration, partition: int, attempt: int
+) -> tuple[list[ReceivedMessage], set[int]]:
+    """Split ``rows`` by the tags of the group: the messages to hand over, the offsets to pass."""
+    messages: list[ReceivedMessage] = []
+    passed: set[int] = set()
+    for row in rows:
+        if registration.tags and row.tag not in registration.tags:
+            passed.add(row.offset)
+        else:
+            messages.append(_received(row, registration, partition, attempt))
+    return messages, passed
+
+
+def _received(
+    row: StoredMessage, registration: Registration, partition: int, attempt: int
+) -> ReceivedMessage:
+    return ReceivedMessage(
+        message_id=row.message_id,
+        topic=registration.topic,
+        group=registration.group,
+        partition=partition,
+        offset=row.offset,
+        attempt=attempt,
+        key=row.key,
+        tag=row.tag,
+        headers=json.loads(row.headers) if row.headers else {},
+        size=row.size,
+        producer=row.producer,
+        created_at=row.created_at,
+        sequenced_at=row.sequenced_at,
+        body_type=row.body_type,
+        raw_body=row.body,
+    )
+
+
+def _judged(
+    absent: set[int], delivery: Delivery, retry: RetryMessage | None
+) -> tuple[set[int], set[int]]:
+    """Split what is absent into what is missing and what is to be read once more."""
+    partitions = Partition.objects.using(delivery.using).filter(pk=delivery.partition_id)
+    first_kept = partitions.values_list("first_offset", flat=True).get()
+    # Not any retry: one that failed before may now be read for the first time from there.
+    again = _was_unread(delivery, retry)
+    missing = {offset for offset in absent if offset < first_kept or again}
+    unread = absent - missing
+    if unread or again:
+        logger.error("The bodies of %d messages of %s are gone", len(absent), delivery)
+    return missing, unread
+
+
+def _was_unread(delivery: Delivery, retry: RetryMessage | None) -> bool:
+    unread = describe(BodyUnread())
+    if retry or not delivery.group.ordered:
+        return bool(retry and retry.last_error == unread)
+    # Or the message before it was missing, too: one wait is enough for all of a gap.
+    place = delivery.group_id, delivery.partition_id
+    first = delivery.first_offset
+    deliveries = Delivery.objects.using(delivery.using).filter(pk__lt=delivery.pk)
+    before = deliveries.covering(*place, first).order_by("-pk").first()
+    gap = deliveries.covering(*place, first - 1).filter(missing__gt=0)
+    return bool(before and before.error == unread) or gap.exists()

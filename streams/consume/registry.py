@@ -1,0 +1,221 @@
+"""@consumer, and the consumers of the project: found in each app's ``consumers.py``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal, TypeVar, overload
+
+from django.apps import apps
+from django.utils.translation import gettext as _
+
+from streams.api import ReceivedMessage
+from streams.conf import MAX_BATCH
+from streams.errors import InvalidConsumer
+from streams.names import MAX_NAME, MAX_TAG, validated_name
+
+Failures = Mapping[ReceivedMessage, BaseException]
+
+OneHandler = TypeVar("OneHandler", bound=Callable[[ReceivedMessage], object])
+BatchHandler = TypeVar("BatchHandler", bound=Callable[[Sequence[ReceivedMessage]], Failures | None])
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A decorated function and what the decorator was told."""
+
+    handler: Callable[[Any], Any]
+    topic: str
+    group: str
+    batch: int | None
+    threads: int | None
+    mode: str
+    start: str
+    ordered: bool
+    atomic: bool
+    tags: tuple[str, ...]
+    max_retries: int | None
+    consume_timeout: float | None
+
+    @property
+    def name(self) -> str:
+        named: Any = self.handler
+        while isinstance(named, partial):
+            named = named.func
+        if not hasattr(named, "__qualname__"):
+            named = type(named)
+        return f"{named.__module__}.{named.__qualname__}"
+
+
+_registered: dict[tuple[str, str], Registration] = {}
+
+
+@overload
+def consumer(
+    topic: str,
+    *,
+    group: str,
+    batch: None = None,
+    threads: int | None = None,
+    mode: Literal["cluster", "broadcast"] = "cluster",
+    start: Literal["earliest", "latest"] | None = None,
+    ordered: bool = False,
+    atomic: bool = False,
+    tags: Sequence[str] = (),
+    max_retries: int | None = None,
+    consume_timeout: float | None = None,
+) -> Callable[[OneHandler], OneHandler]: ...
+
+
+@overload
+def consumer(
+    topic: str,
+    *,
+    group: str,
+    batch: int,
+    threads: int | None = None,
+    mode: Literal["cluster", "broadcast"] = "cluster",
+    start: Literal["earliest", "latest"] | None = None,
+    ordered: bool = False,
+    atomic: bool = False,
+    tags: Sequence[str] = (),
+    max_retries: int | None = None,
+    consume_timeout: float | None = None,
+) -> Callable[[BatchHandler], BatchHandler]: ...
+
+
+def consumer(
+    topic: str,
+    *,
+    group: str,
+    batch: int | None = None,
+    threads: int | None = None,
+    mode: Literal["cluster", "broadcast"] = "cluster",
+    start: Literal["earliest", "latest"] | None = None,
+    ordered: bool = False,
+    atomic: bool = False,
+    tags: Sequence[str] = (),
+    max_retries: int | None = None,
+    consume_timeout: float | None = None,
+) -> Callable[[Any], Any]:
+    """Register the function below as the handler of ``group`` on ``topic``; returns it unchanged.
+
+    Without ``batch`` the handler takes one :class:`ReceivedMessage`; with ``batch=N`` a sequence
+    of at most N, and it may return ``{message: exception}`` for those that failed. A handler that
+    returns has done its message; raise ``Retry``, ``Reject`` or anything else for the rest.
+
+    ``mode``: "cluster" gives each message to one consumer of the group, "broadcast" to every
+    process, which keeps its own position (docs/guides/broadcast.md). ``ordered``: messages of one
+    key are handled one after the other, in the order of sending; a failed one is repeated before
+    any later one of its partition (docs/guides/ordering.md). Both are fixed when the group is
+    created. ``tags``: only messages with one of these tags; the others are passed over and counted.
+
+    ``threads``: worker threads of each process. ``start``: where a new group begins, by default
+    "earliest", in broadcast mode "latest". ``atomic``: run the handler and the acknowledgement in
+    one transaction, so that what the handler writes to the database of EMS happens exactly once.
+    ``max_retries``: attempts after the first one. ``consume_timeout``: seconds after which a call
+    counts as hung. None leaves each to the run-time settings (docs/reference/settings.md).
+
+    Raises InvalidConsumer, InvalidName.
+    """
+    validated_name(topic, "topic", MAX_NAME)
+    validated_name(group, "group", MAX_NAME)
+    _require(batch is None or _is_count(batch, 1, MAX_BATCH), "batch", f"1 … {MAX_BATCH}")
+    _require(threads is None or _is_count(threads, 1, 1000), "threads", "1 … 1000")
+    _require(max_retries is None or _is_count(max_retries, 0, 10**6), "max_retries", "≥ 0")
+    _require(consume_timeout is None or _is_time(consume_timeout), "consume_timeout", "> 0")
+    _require(mode in ("cluster", "broadcast"), "mode", "'cluster' / 'broadcast'")
+    _require(start in ("earliest", "latest", None), "start", "'earliest' / 'latest'")
+    _require(isinstance(ordered, bool), "ordered", "True / False")
+    _require(isinstance(atomic, bool), "atomic", "True / False")
+    _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")
+    wanted = tuple(validated_name(tag, "tag", MAX_TAG) for tag in tags)
+    if mode == "broadcast" and (ordered or atomic or threads or max_retries is not None):
+        raise InvalidConsumer(
+            _(
+                "A broadcast consumer has one thread, which keeps the order of each partition, and"
+                " no retries: leave out ordered, atomic, threads and max_retries."
+            )
+        )
+    begin = start or ("latest" if mode == "broadcast" else "earliest")
+
+    def register(handler: Any) -> Any:
+        calls = (handler, getattr(handler, "__call__", None))  # noqa: B004 - to look into it
+        if any(map(inspect.iscoroutinefunction, calls)) or any(
+            map(inspect.isasyncgenfunction, calls)
+        ):
+            raise InvalidConsumer(
+                _("%s is async: a handler is a plain function, run in a thread.") % handler
+            )
+        if any(map(inspect.isgeneratorfunction, calls)):
+            raise InvalidConsumer(_("%s is a generator: it would never run.") % handler)
+        if not callable(handler):
+            raise InvalidConsumer(_("%r cannot be called.") % (handler,))
+        new = Registration(
+            handler=handler,
+            topic=topic,
+            group=group,
+            batch=batch,
+            threads=threads,
+            mode=mode,
+            start=begin,
+            ordered=ordered,
+            atomic=atomic,
+            tags=wanted,
+            max_retries=max_retries,
+            consume_timeout=consume_timeout,
+        )
+        known = _registered.get((topic, group))
+        if known and known.handler is not handler:
+            raise InvalidConsumer(
+                _("Group %(group)r of topic %(topic)r has a consumer already: %(name)s.")
+                % {"group": group, "topic": topic, "name": known.name}
+            )
+        _registered[topic, group] = new
+        return handler
+
+    return register
+
+
+def _is_count(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and value is not True and 0 < value <= 10**6
+
+
+def _require(valid: bool, name: str, allowed: str) -> None:
+    if not valid:
+        raise InvalidConsumer(
+            _("%(name)s must be %(allowed)s.") % {"name": name, "allowed": allowed}
+        )
+
+
+def autodiscover() -> None:
+    """Import ``consumers.py`` of every installed app that has one.
+
+    Called by commands, checks and testing, never while the apps are loading. An ImportError
+    inside such a module is raised; other libraries use that file name too.
+    """
+    for config in apps.get_app_configs():
+        module = f"{config.name}.consumers"
+        if find_spec(module) is not None:
+            import_module(module)
+
+
+def registrations(topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Iterator[Registration]:
+    """The registered consumers, all or those of the given topics and groups."""
+    for registration in _registered.values():
+        if (not topics or registration.topic in topics) and (
+            not groups or registration.group in groups
+        ):
+            yield registration
+
+
+def find(topic: str, group: str) -> Registration | None:
+    return _registered.get((topic, group))

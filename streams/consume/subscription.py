@@ -1,0 +1,71 @@
+"""Subscriptions: a registered consumer, its group in the database, and the limits in force."""
+
+from __future__ import annotations
+
+from django.db import IntegrityError
+from django.utils.translation import gettext as _
+
+from streams.consume.registry import Registration
+from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
+from streams.errors import GroupMismatch
+from streams.log.topics import resolve
+from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start, Topic
+
+
+def subscribe(registration: Registration, using: str) -> ConsumerGroup:
+    """The group of a registered consumer, created with its cursors if it is new.
+
+    Raises GroupMismatch if the group exists with another mode.
+    """
+    topic = resolve(registration.topic, using)
+    groups = ConsumerGroup.objects.using(using).select_related("topic")
+
+    def work() -> ConsumerGroup:
+        found = groups.filter(topic=topic.id, name=registration.group).first()
+        if found:
+            return found
+        try:
+            return _create(topic.id, registration, using)
+        except IntegrityError:  # another process was faster
+            return groups.get(topic=topic.id, name=registration.group)
+
+    group = retrying(work, using)
+    if (group.mode, group.ordered) != (registration.mode, registration.ordered):
+        raise GroupMismatch(
+            _("Group %s exists with another mode: mode and ordering are fixed at creation.") % group
+        )
+    return group
+
+
+def _create(topic_id: int, registration: Registration, using: str) -> ConsumerGroup:
+    with own_transaction(using):
+        # Under the topic's lock no partition is added, and under those of the partitions no
+        # offset is given out, and none purged, between the choice of a start and the cursor that
+        # holds it.
+        Topic.objects.using(using).select_for_update().get(pk=topic_id)
+        partitions = list(
+            Partition.objects.using(using)
+            .select_for_update()
+            .filter(topic=topic_id)
+            .order_by("number")
+        )
+        group = ConsumerGroup.objects.using(using).create(
+            topic_id=topic_id,
+            name=registration.group,
+            start=registration.start,
+            mode=registration.mode,
+            ordered=registration.ordered,
+        )
+        if registration.mode == Mode.BROADCAST:
+            return group  # each of its clients has its position on its own disk
+        for partition in partitions:
+            latest = registration.start == Start.LATEST
+            offset = partition.next_offset if latest else partition.first_offset
+            Cursor.objects.using(using).create(
+                group_id=group.pk,  # ids: with objects the project's routers would be asked
+                partition_id=partition.pk,
+                next_offset=offset,
+                start_offset=offset,
+            )
+        return group

@@ -1,0 +1,96 @@
+"""Which database errors pass, and how EMS does its own work again after them."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
+
+from django.db import Error, InterfaceError, OperationalError, connections
+
+from streams.database.transactions import in_transaction
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+logger = logging.getLogger("streams.transactions")
+
+# Server and client error numbers of MySQL and MariaDB.
+# 1412: the table was truncated or altered since the snapshot of a read.
+DEADLOCK_OR_WAIT = {1020, 1205, 1213, 1412, 3101}
+
+# Too many connections, for the moment.
+CANNOT_CONNECT = {1040, 1129, 1203, 1226}
+# The connection is gone, or the server is leaving: connect anew. 1290 and 1836: read-only after a
+# failover. 2026: the end of a TLS connection. 2005: the name of the host is not known, as of a
+# container that is down.
+CONNECTION_LOST = {1047, 1053, 1290, 1836, 1927, 2002, 2003, 2005, 2006, 2013, 2026, 2055, 4031}
+
+MAX_BACKOFF_SECONDS = 1.0
+
+
+def error_number(error: BaseException) -> int | None:
+    number = error.args[0] if error.args else None
+    return number if isinstance(number, int) else None
+
+
+def tables_missing(error: BaseException) -> bool:
+    """Whether the database has no tables of EMS (the host's own may be missing, too)."""
+    text = str(error)
+    return (error_number(error) == 1146 and ".ems_" in text) or "no such table: ems_" in text
+
+
+def connection_lost(error: BaseException) -> bool:
+    """Whether the connection is of no use any more; what it was doing may or may not be done."""
+    if isinstance(error, InterfaceError):
+        return True
+    return isinstance(error, Error) and error_number(error) in CONNECTION_LOST
+
+
+def held_by_others(error: BaseException, using: str) -> bool:
+    """Whether EMS's own work has failed because of locks, so that it may do other work first.
+
+    Inside an open transaction it may not: the error is its owner's.
+    """
+    return error_number(error) in DEADLOCK_OR_WAIT and not in_transaction(using)
+
+
+def transient(error: BaseException) -> bool:
+    """Whether EMS may do its own work again after this error."""
+    if connection_lost(error):
+        return True
+    if not isinstance(error, Error):
+        return False
+    if error_number(error) in CANNOT_CONNECT:
+        return True
+    locked = isinstance(error, OperationalError) and "database is locked" in str(error)
+    return locked or error_number(error) in DEADLOCK_OR_WAIT
+
+
+def retrying(work: Callable[[*Ts], T], using: str, *args: *Ts, patience: float = 30.0) -> T:
+    """Do EMS's own ``work(*args)``, again after a deadlock, a lock wait or a lost connection.
+
+    ``work`` must be safe to repeat after a commit whose reply was lost. Inside an open
+    transaction nothing is repeated: it is the owner's. After ``patience`` seconds of failures
+    the last error is raised.
+    """
+    connection = connections[using]
+    # By hand, too: without a connection, nothing is open yet.
+    by_hand = connection.connection is not None and not connection.autocommit
+    owned = connection.in_atomic_block or by_hand
+    started = time.monotonic()
+    pause = 0.01
+    while True:
+        try:
+            return work(*args)
+        except Error as error:
+            waited = time.monotonic() - started
+            if owned or not transient(error) or waited > patience:
+                raise
+            if connection_lost(error):
+                connection.close()
+            logger.info("EMS repeats %s after %s", getattr(work, "__qualname__", work), error)
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+            pause = min(pause * 2, MAX_BACKOFF_SECONDS)

@@ -1,0 +1,1 @@
+"""The raw statements, one drawer a step; dialect.py says how they are run."""

@@ -1,0 +1,51 @@
+"""The statements of the purge."""
+
+from __future__ import annotations
+
+from streams.database.sql.dialect import MYSQL, USE_INBOX, for_each_vendor
+from streams.database.sql.read import USE_LOG
+
+# What each group of a topic still needs of one partition: by cursor (a replay has one of its own),
+# the next offset to be claimed, the first that is not settled in an open delivery, and the first
+# that waits to be retried. One statement, so one snapshot: a claim moves the cursor and opens the
+# delivery in one transaction, and two reads could see neither. What was redriven has its body in
+# the dead letter, and so has a retry below first_offset. Parameters: partition, first_offset,
+# partition, first_offset, partition, topic. Indexes: ems_group_name, ems_cursor_place; ems_log_open
+# and ems_retry_place once a cursor.
+HOLDERS = for_each_vendor(
+    "SELECT g.`id`, c.`id`, c.`replay`,"
+    " CASE WHEN c.`stop_offset` IS NULL OR c.`next_offset` < c.`stop_offset`"
+    " THEN c.`next_offset` END,"
+    " (SELECT MIN(d.`progress`) FROM `ems_topic_group_log` d {open} WHERE d.`state` = 'START'"
+    " AND d.`group_id` = g.`id` AND d.`partition_id` = %s AND d.`progress` >= %s),"
+    " (SELECT r.`offset` FROM `ems_retry_msg` r {retries} WHERE r.`group_id` = g.`id`"
+    " AND r.`partition_id` = %s AND r.`offset` >= %s AND r.`dead_letter_id` IS NULL"
+    " ORDER BY r.`group_id`, r.`partition_id`, r.`offset` LIMIT 1)"
+    " FROM `ems_group` g"
+    " LEFT JOIN `ems_cursor` c ON c.`group_id` = g.`id` AND c.`partition_id` = %s"
+    " WHERE g.`topic_id` = %s"
+)
+
+# The next messages of a partition below its first_offset. Index: ems_msg_log alone. It begins
+# where the last batch ended: from 0, it would step over what that one has delete-marked.
+PURGED_MESSAGES = {
+    vendor: (
+        f"SELECT `id`, `offset` FROM `ems_msg` {hint}"  # noqa: S608
+        " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s"
+        " ORDER BY `offset` LIMIT %s"
+    )
+    for vendor, hint in USE_LOG.items()
+}
+
+# Of a partition, and below this offset: in the log, so never in the inbox.
+BELOW = "`partition_id` = %s AND `offset` < %s"
+
+# How many messages are in the inbox of a partition, also in transactions that are still open: the
+# read fails at once at a row that another one has locked. Index: ems_msg_inbox.
+COUNT_INBOX = {
+    vendor: (
+        f"SELECT COUNT(*) FROM `ems_msg` {hint} WHERE `partition_id` = %s AND `offset` IS NULL"  # noqa: S608
+        + (" FOR UPDATE NOWAIT" if vendor == MYSQL else "")
+    )
+    for vendor, hint in USE_INBOX.items()
+}

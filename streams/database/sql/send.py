@@ -1,0 +1,113 @@
+"""The statements of a send, of its dedup key, and of a cancellation."""
+
+from __future__ import annotations
+
+from streams.database.sql.dialect import IMMEDIATE, LATER, MYSQL, NOW, SQLITE, for_each_vendor
+
+# A new row of the inbox. No offset and no lock but its own: producers never wait for each other.
+# due_at: see DUE_AT.
+MESSAGE_COLUMNS = (
+    "`partition_id`, `due_at`, `key`, `tag`, `headers`, `body`, `body_type`, `size`, `producer`,"
+    " `created_at`"
+)
+
+INSERT_MESSAGES = f"INSERT INTO `ems_msg` ({MESSAGE_COLUMNS}) VALUES "  # noqa: S608
+
+DUE_IMMEDIATELY = f"'{IMMEDIATE}'"
+
+# A time in the past is an immediate message: only such ones keep their order of sending.
+DUE_AT = for_each_vendor("CASE WHEN %s <= {now} THEN {immediate} ELSE %s END")
+
+# A body up to this many bytes stands in the text, in hexadecimal, which needs no escaping by the
+# driver and no unescaping by the server (a message of 1 KB: 4 µs and 3 µs less); a larger one is
+# a parameter, since hexadecimal doubles it.
+HEX_BYTES = 64 * 1024
+
+
+def message_values(
+    vendor: str,
+    partition_id: int,
+    due_at: str,
+    body: bytes,
+    body_type: str,
+    producer: str,
+    *,
+    named: bool,
+) -> str:
+    """One row of INSERT_MESSAGES; due_at and producer are given as SQL.
+
+    Parameters: those of due_at; key, tag and headers if it is ``named`` by any of them; the body
+    if it is larger than HEX_BYTES; that of producer. Each is a call into the driver, and the rest
+    needs none.
+    """
+    names = "%s, %s, %s" if named else "NULL, '', NULL"
+    value = f"x'{body.hex()}'" if len(body) <= HEX_BYTES else "%s"
+    return (
+        f"({partition_id:d}, {due_at}, {names}, {value}, '{body_type}', {len(body):d},"
+        f" {producer}, {NOW[vendor]})"
+    )
+
+
+# The row of a key, see dedup.py. Unique key: ems_dedup_key (topic, key_hash): with it, a lock is
+# on one row and on no gap. A new row is kept for an hour, for whoever is about to lock it.
+# The hash stands in the text, in hexadecimal: as bytes it would make the statement unreadable for
+# whoever looks at what runs (information_schema.INNODB_TRX fails on it).
+_OF_DEDUP = " FROM `ems_dedup` WHERE `topic_id` = %s AND `key_hash` = x'HASH'"
+
+_FIND_DEDUP = "SELECT 1" + _OF_DEDUP
+
+_LOCK_DEDUP = for_each_vendor(
+    "SELECT `id`, `message_id`, `partition`, `expires_at` > {now}" + _OF_DEDUP + " {lock}"
+)
+
+_INSERT_DEDUP = {
+    vendor: (
+        f"INSERT {ignore} INTO `ems_dedup`"  # noqa: S608
+        f" (`topic_id`, `key_hash`, `partition`, `expires_at`) VALUES (%s, x'HASH', 0, {hour})"
+    )
+    for vendor, ignore, hour in (
+        (MYSQL, "IGNORE", f"{NOW[MYSQL]} + INTERVAL 1 HOUR"),
+        (SQLITE, "OR IGNORE", "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', '+1 hour')"),
+    )
+}
+
+
+def find_dedup(key_hash: bytes) -> str:
+    return _FIND_DEDUP.replace("HASH", key_hash.hex())
+
+
+def lock_dedup(vendor: str, key_hash: bytes) -> str:
+    return _LOCK_DEDUP[vendor].replace("HASH", key_hash.hex())
+
+
+def insert_dedup(vendor: str, key_hash: bytes) -> str:
+    return _INSERT_DEDUP[vendor].replace("HASH", key_hash.hex())
+
+
+TAKE_DEDUP = {
+    vendor: (
+        "UPDATE `ems_dedup` SET `message_id` = %s, `partition` = %s,"  # noqa: S608
+        f" `expires_at` = {LATER[vendor]} WHERE `id` = %s"
+    )
+    for vendor in (MYSQL, SQLITE)
+}
+
+# A delayed message that is still in the inbox can be cancelled.
+CANCELLABLE = f"`offset` IS NULL AND `due_at` > '{IMMEDIATE}'"
+
+# Whether a message can be, and the row of its dedup key. Plain: it locks nothing. Indexes: the
+# primary key, and ems_dedup_message.
+FIND_MESSAGE = (
+    f"SELECT {CANCELLABLE}, d.`id` FROM `ems_msg` m"  # noqa: S608
+    " LEFT JOIN `ems_dedup` d ON d.`message_id` = m.`id` WHERE m.`id` = %s"
+)
+
+_MESSAGE = "SELECT 1 FROM `ems_msg` WHERE `id` = %s"
+
+LOCK_MESSAGE = {MYSQL: _MESSAGE + " FOR UPDATE", SQLITE: _MESSAGE}
+
+# The key of a cancelled message is free again. By primary key: by message_id, a caller's REPEATABLE
+# READ would lock the gap beside it, where the next messages with a key are noted.
+FREE_DEDUP = for_each_vendor(
+    "UPDATE `ems_dedup` {primary} SET `message_id` = NULL WHERE `id` = %s AND `message_id` = %s"
+)

@@ -1,0 +1,110 @@
+"""EMS's own transactions: READ COMMITTED, and repeated where the outcome is known or checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import Error, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+def in_test_case(using: str) -> bool:
+    """Whether a Django TestCase wraps this connection: then nothing commits, ever."""
+    return any(
+        getattr(block, "_from_testcase", False) for block in connections[using].atomic_blocks
+    )
+
+
+def manual(using: str) -> bool:
+    """Whether the caller commits by hand (autocommit off): then a transaction is always open."""
+    return not connections[using].in_atomic_block and not connections[using].get_autocommit()
+
+
+def in_transaction(using: str) -> bool:
+    """Whether what is written now can still be rolled back by the caller."""
+    connection = connections[using]
+    return connection.in_atomic_block or not connection.get_autocommit()
+
+
+def sees_the_past(using: str) -> bool:
+    """Whether a plain read shows what was there when the caller's transaction began, and not what
+    others have committed since; at SERIALIZABLE it also locks what it reads."""
+    connection = connections[using]
+    if connection.vendor != "mysql" or not in_transaction(using) or in_test_case(using):
+        return False
+    return getattr(connection, "isolation_level", None) != "read committed"
+
+
+def supports_other_connections(using: str) -> bool:
+    """Whether a second connection could write while this one has a transaction open."""
+    return connections[using].vendor != "sqlite"
+
+
+@contextmanager
+def committing(using: str) -> Iterator[str]:
+    """What is done in here is committed, also where the project has AUTOCOMMIT off; yields the
+    alias.
+
+    For commands and tasks, after which nobody commits. It is done on a connection of its own: what
+    the caller has open stays open, and is the caller's to commit. In an atomic block (a TestCase)
+    it is a part of that one.
+    """
+    given = connections[using]
+    if given.in_atomic_block or given.settings_dict["AUTOCOMMIT"]:
+        yield using
+        return
+    mine = connections.create_connection(using)
+    # For every time that it connects; the dict itself is that of all threads.
+    mine.settings_dict = {**given.settings_dict, "AUTOCOMMIT": True}
+    connections[using] = mine
+    try:
+        yield using
+    finally:
+        mine.close()
+        connections[using] = given
+
+
+@contextmanager
+def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
+    """A transaction at READ COMMITTED, whatever the project's connections are set to.
+
+    Under REPEATABLE READ a claim would block inserts, and a pass of the sequencer would not see
+    what was committed since its snapshot. Inside an open transaction (``atomic=True``, or a
+    TestCase) it is a savepoint.
+    """
+    connection = connections[using]
+    if connection.vendor != "mysql" or in_transaction(using):
+        with transaction.atomic(using=using):
+            yield connection
+        return
+    connection.ensure_connection()
+    if getattr(connection, "isolation_level", None) != "read committed":
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    with transaction.atomic(using=using):
+        yield connection
+
+
+@contextmanager
+def short_lock_waits(using: str, seconds: int) -> Iterator[None]:
+    """Wait no longer for a row that somebody holds: for work that keeps others from theirs.
+
+    Around a transaction, which is rolled back then and may be repeated.
+    """
+    connection = connections[using]
+    if connection.vendor != "mysql":
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@SESSION.innodb_lock_wait_timeout")
+        (before,) = cursor.fetchone()
+        cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", [seconds])
+    try:
+        yield
+    finally:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", [before])
+        except Error:
+            connection.close()  # it is gone, or of an unknown state: the next use opens another

@@ -1,0 +1,89 @@
+"""The messages of a stretch of the log, and how much of it fits into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django.db import connections
+
+from streams.conf import CLAIM_BYTES
+from streams.database.retrying import retrying
+from streams.database.sql import read as sql
+from streams.database.sql.dialect import fetch
+from streams.database.transactions import own_transaction
+
+
+class StoredMessage(NamedTuple):
+    """One row of BODIES: a message as it stands in the log."""
+
+    offset: int
+    message_id: int
+    key: str | None
+    tag: str
+    headers: str | None
+    size: int
+    producer: str
+    created_at: datetime
+    sequenced_at: datetime | None
+    body_type: str
+    body: bytes
+
+
+def stored_messages(partition_id: int, start: int, end: int, using: str) -> list[StoredMessage]:
+    """Read the messages of the offsets ``start`` … ``end`` - 1 that are there.
+
+    If some are not, all are read once more by a locking read: the first may have gone to a replica
+    that is behind.
+    """
+    place = (partition_id, start, end)
+    found = retrying(_read, using, sql.BODIES, place, using)
+    return found if len(found) == end - start else retrying(_read_on_primary, using, place, using)
+
+
+def message_in_dead_letter(letter_id: int, using: str) -> list[StoredMessage]:
+    """Read the copy of the message that a dead letter keeps; [] if the letter is gone."""
+    return [_stored(row) for row in fetch(using, sql.BODY_OF_DEAD, [letter_id])]
+
+
+def _read(
+    statement: Mapping[str, str], place: tuple[int, int, int], using: str
+) -> list[StoredMessage]:
+    return [_stored(row) for row in fetch(using, statement[connections[using].vendor], place)]
+
+
+def _read_on_primary(place: tuple[int, int, int], using: str) -> list[StoredMessage]:
+    with own_transaction(using):
+        return _read(sql.BODIES_ON_PRIMARY, place, using)
+
+
+def _stored(row: tuple[Any, ...]) -> StoredMessage:
+    stored = StoredMessage(*row)
+    return stored._replace(
+        created_at=_instant(stored.created_at),
+        sequenced_at=_instant(stored.sequenced_at) if stored.sequenced_at else None,
+        body=bytes(stored.body),
+    )
+
+
+def _instant(value: Any) -> datetime:
+    if isinstance(value, str):  # SQLite
+        value = datetime.fromisoformat(value)
+    return value.replace(tzinfo=UTC)  # type: ignore[no-any-return]
+
+
+def bounded_in_bytes(partition_id: int, start: int, end: int, using: str) -> int:
+    """Lower ``end`` until the bodies from ``start`` on have at most CLAIM_BYTES.
+
+    One message always fits, however large it is.
+    """
+    if end == start + 1:
+        return end
+    statement = sql.SIZES[connections[using].vendor]
+    total = 0
+    for offset, size in fetch(using, statement, [partition_id, start, end]):
+        total += size
+        if total > CLAIM_BYTES and offset > start:
+            return int(offset)
+    return end

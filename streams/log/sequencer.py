@@ -1,0 +1,112 @@
+"""The sequencer: gives committed messages their offsets, so that the inbox becomes a log.
+
+An offset is given after the commit, never at the INSERT: a cursor over a table loses what
+commits late, a set that is emptied does not (docs/about/architecture.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from django.db import OperationalError, connections
+
+from streams.database.retrying import held_by_others, retrying
+from streams.database.sql import sequence as sql
+from streams.database.sql.dialect import execute, fetch
+from streams.database.transactions import own_transaction
+
+logger = logging.getLogger("streams.sequencer")
+
+# Messages of one pass: so many immediate ones, and delayed ones in a quota of their own, so that
+# neither keeps the other waiting.
+IMMEDIATE_PER_PASS = 10_000
+DUE_PER_PASS = 1_000
+CHUNK = 500
+CANCELLED_AT_MOST = 10
+# A deadlock is repeated for so long; one wait for a lock is as long.
+LOCKED_SECONDS = 2.0
+
+
+class Cancelled(Exception):
+    """A message left the inbox between the read and the update."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass over the partitions did."""
+
+    sequenced: int = 0
+    busy: bool = False  # another process holds a partition: look again within 10 ms
+    more: bool = False  # a quota was used up
+    partitions: frozenset[int] = field(default=frozenset(), compare=False)  # that have grown
+
+
+def sequence(using: str, partitions: Iterable[int] | None = None) -> Pass:
+    """One pass over the given partitions, or over all that have something due in their inbox.
+
+    Safe to run anywhere, at any time, by any number of processes. When idle it costs
+    two short statements.
+    """
+    total = Pass()
+    if partitions is None:
+        partitions = retrying(lambda: _partitions(using), using)
+    for partition_id in partitions:
+        done = _sequence_or_leave(partition_id, using)
+        total = Pass(
+            total.sequenced + done.sequenced,
+            total.busy or done.busy,
+            total.more or done.more,
+            total.partitions | ({partition_id} if done.sequenced else set()),
+        )
+    return total
+
+
+def _partitions(using: str) -> list[int]:
+    ids = [row[0] for row in fetch(using, sql.PARTITIONS)]
+    if not ids:
+        return []
+    statement = sql.partitions_with_inbox(connections[using].vendor, ids)
+    return [partition_id for partition_id, _due_at in fetch(using, statement)]
+
+
+def _sequence_or_leave(partition_id: int, using: str) -> Pass:
+    """Leave a partition in whose inbox somebody has locked a row: others must not wait for it."""
+    try:
+        return retrying(lambda: _sequence(partition_id, using), using, patience=LOCKED_SECONDS)
+    except OperationalError as error:
+        if not held_by_others(error, using):
+            raise
+        logger.warning("Partition %d is not sequenced, it is locked: %s", partition_id, error)
+        return Pass(busy=True)
+
+
+def _sequence(partition_id: int, using: str) -> Pass:
+    for _ in range(CANCELLED_AT_MOST):
+        try:
+            with own_transaction(using):
+                return _sequence_locked(partition_id, using)
+        except Cancelled:
+            continue
+    return Pass(busy=True)  # let others have the partition, and look again
+
+
+def _sequence_locked(partition_id: int, using: str) -> Pass:
+    vendor = connections[using].vendor
+    partition = fetch(using, sql.LOCK_PARTITION[vendor], [partition_id])
+    if not partition:
+        return Pass(busy=True)
+    ((next_offset, now),) = partition
+    due = fetch(using, sql.DUE_INBOX[vendor], [partition_id, DUE_PER_PASS])
+    immediate = fetch(using, sql.IMMEDIATE_INBOX[vendor], [partition_id, IMMEDIATE_PER_PASS])
+    ids = [id_ for (id_,) in (*due, *immediate)]
+    for start in range(0, len(ids), CHUNK):
+        chunk = ids[start : start + CHUNK]
+        statement = sql.assign_offsets(vendor, chunk, next_offset + start)
+        if execute(using, statement, [now]) != len(chunk):
+            raise Cancelled
+    if ids:
+        execute(using, sql.ADVANCE_PARTITION, [next_offset + len(ids), now, partition_id])
+    full = len(due) == DUE_PER_PASS or len(immediate) == IMMEDIATE_PER_PASS
+    return Pass(len(ids), more=full)

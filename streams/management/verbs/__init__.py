@@ -1,0 +1,1 @@
+"""Verbs of commands that take a plan, show it, and carry it out."""

@@ -1,0 +1,86 @@
+"""The verb reset of ems_groups."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from streams.management.base import StreamsCommand, add_dry_run
+from streams.operate.reset import Move, Reset, towards
+from streams.operate.target import Target
+
+
+class ResetVerb(StreamsCommand):
+    """Reset one group, or say what a reset would do."""
+
+    def add_reset_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("group", help=_("name of the group"))
+        parser.add_argument("--topic", help=_("its topic, if it is on several"))
+        parser.add_argument("--partition", type=int, metavar="N", help=_("only this partition"))
+        where = parser.add_mutually_exclusive_group(required=True)
+        where.add_argument(
+            "--to",
+            metavar="WHERE",
+            help=_("earliest, latest, an offset, a time (2026-11-20T10:00Z), +N or -N messages"),
+        )
+        where.add_argument(
+            "--undo", action="store_true", help=_("back to where it was before the last reset")
+        )
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help=_("although it has live consumers: what they hold there is lost to them"),
+        )
+        add_dry_run(parser)
+
+    def do_reset(
+        self,
+        *,
+        group: str,
+        topic: str | None,
+        partition: int | None,
+        to: str | None,
+        undo: bool,
+        force: bool,
+        dry_run: bool,
+        **options: Any,
+    ) -> None:
+        row = self.group(group, topic)
+        goal = None if to is None else towards(Target.parse(to))
+        reset = Reset(row, goal, self.using, number=partition, force=force)
+        moves = reset.preview() if dry_run else reset.run()
+        live = row.clients.using(self.using).live().count()
+        if self.as_json:
+            described = [_described(move) for move in moves]
+            self.write_json(
+                {"group": row.name, "topic": row.topic.name, "consumers": live}
+                | {"reset": not dry_run, "partitions": described}
+            )
+            return
+        self.stdout.write((_("would reset %s:") if dry_run else _("reset %s:")) % row)
+        for move in moves:
+            self.stdout.write(f"  {move}")
+        if dry_run and live and not force:
+            text = ngettext(
+                "It has %d live consumer: stop it first, or use --force.",
+                "It has %d live consumers: stop them first, or use --force.",
+                live,
+            )
+            self.stdout.write(text % live)
+
+
+def _described(move: Move) -> dict[str, Any]:
+    return {
+        "partition": move.partition.number,
+        "position": move.position,
+        "target": move.target,
+        "again": move.again,
+        "skipped": move.skipped,
+        "fenced": len(move.fenced),
+        "retries": move.retries,
+        "given_back": move.given_back,
+        "restored": move.restored,
+    }

@@ -1,0 +1,31 @@
+"""The names of topics, groups, tags and keys: how long each may be, and what may stand in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from streams.errors import InvalidName
+
+# In characters: what the columns of these names hold.
+MAX_NAME, MAX_KEY, MAX_TAG, MAX_PRODUCER = 127, 255, 64, 190
+
+
+def validated_name(name: Any, what: str, max_length: int) -> str:
+    """The name itself; raises InvalidName if it could not be stored and found again as it is.
+
+    ``what`` is translated here: decorators call this before the apps are ready.
+    """
+    if not isinstance(name, str):
+        raise InvalidName(_("The %s must be a string, not %r.") % (_(what), name))
+    if not name or name != name.strip():
+        raise InvalidName(_("The %s %r is empty or has blanks around it.") % (_(what), name))
+    if len(name) > max_length:
+        raise InvalidName(
+            _("The %(what)s is longer than %(max)d characters: %(name)r…")
+            % {"what": _(what), "max": max_length, "name": name[:40]}
+        )
+    if not name.isprintable():
+        raise InvalidName(_("The %s %r has characters that cannot be printed.") % (_(what), name))
+    return name

@@ -1,0 +1,119 @@
+"""What an audit has found, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from django.utils.translation import gettext as _
+
+from streams.errors import StreamsError
+
+FindingKind = Literal[
+    "no partition",
+    "orphan",
+    "hole",
+    "repeat",
+    "outside the log",
+    "uncovered",
+    "unended",
+    "lost failure",
+    "stuck retry",
+    "retry without body",
+]
+STAGES = ("inbox", "log", "groups", "open", "retries")
+
+
+class BadPosition(StreamsError, ValueError):
+    """An audit cannot go on there: give it what one has printed."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One broken promise. ``offsets``: the stretch of the log that it is about, if it is one."""
+
+    kind: FindingKind
+    where: str
+    detail: str
+    offsets: range | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.where}: {self.detail}"
+
+    @classmethod
+    def stretch(cls, kind: FindingKind, where: str, offsets: range) -> Finding:
+        detail = _("offsets %(first)d … %(last)d (%(count)d)")
+        values = {"first": offsets.start, "last": offsets.stop - 1, "count": len(offsets)}
+        return cls(kind, where, detail % values, offsets)
+
+    def joined_with(self, other: Finding) -> Finding | None:
+        """Both as one, if the other is the same and begins where this one ends."""
+        if (self.kind, self.where) != (other.kind, other.where):
+            return None
+        if not self.offsets or not other.offsets or self.offsets.stop != other.offsets.start:
+            return None
+        return self.stretch(self.kind, self.where, range(self.offsets.start, other.offsets.stop))
+
+
+@dataclass(frozen=True)
+class AuditPosition:
+    """How far an audit is: all before it has been looked at.
+
+    ``row`` is the partition, cursor or retry to go on with, ``offset`` the place in it, and
+    ``covered`` how far the deliveries reach that were read so far.
+    """
+
+    stage: str = STAGES[0]
+    row: int = 0
+    offset: int = 0
+    covered: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.stage}:{self.row}:{self.offset}:{self.covered}"
+
+    @classmethod
+    def parse(cls, text: str) -> AuditPosition:
+        """The position of this text; raises BadPosition."""
+        stage, *numbers = text.split(":")
+        try:
+            row, offset, covered = map(int, numbers)
+        except ValueError:
+            raise BadPosition from None
+        if stage not in STAGES:
+            raise BadPosition
+        return cls(stage, row, offset, covered)
+
+    def at(self, offset: int, covered: int = 0) -> AuditPosition:
+        """Further on in the same row."""
+        return replace(self, offset=offset, covered=covered)
+
+    def next_row(self) -> AuditPosition:
+        return AuditPosition(self.stage, self.row + 1)
+
+    def next_stage(self) -> AuditPosition | None:
+        following = STAGES[STAGES.index(self.stage) + 1 :]
+        return AuditPosition(following[0]) if following else None
+
+
+@dataclass(frozen=True)
+class Window:
+    """What one look has shown, and where the next one begins; None: the audit is over."""
+
+    findings: Sequence[Finding]
+    then: AuditPosition | None
+    about: str = ""
+
+
+def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings; a stretch that windows have cut in pieces is one again."""
+    held: Finding | None = None
+    for finding in findings:
+        if held and (whole := held.joined_with(finding)):
+            held = whole
+            continue
+        if held:
+            yield held
+        held = finding
+    if held:
+        yield held

@@ -1,0 +1,214 @@
+"""The audit: does the database hold what EMS promises? It reads, and changes nothing.
+
+It goes through the tables in windows of at most WINDOW offsets or rows, each in a snapshot of its
+own. So it may run beside producers and consumers and holds up nobody, and it can be broken off
+after any window and go on there. docs/reference/doctor.md says what each finding means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, QuerySet
+from django.utils.translation import gettext as _
+
+from streams.database.retrying import retrying
+from streams.database.snapshot import snapshot
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Kind,
+    Message,
+    Partition,
+    RetryMessage,
+    UtcNow,
+)
+from streams.models.message import MessageQuerySet
+from streams.observe.audit.coverage import Coverage
+from streams.observe.audit.finding import AuditPosition, Finding, Window, joined
+from streams.observe.audit.finding import FindingKind as FindingKind
+
+# Some hundredths of a second: no snapshot is open for longer.
+WINDOW = 10_000
+# So long after its deadline a delivery has been ended by a sweep, if anybody sweeps.
+OVERDUE = timedelta(minutes=1)
+
+
+def audit(using: str) -> list[Finding]:
+    """All findings on this database; an empty list if every promise holds."""
+    return list(joined(finding for window in walk(using) for finding in window.findings))
+
+
+def walk(using: str, start: AuditPosition | None = None) -> Iterator[Window]:
+    """The windows of an audit, from ``start`` to the end."""
+    position: AuditPosition | None = start or AuditPosition()
+    while position:
+        window = retrying(lambda here=position: _look(here, using), using)  # type: ignore[misc]
+        yield window
+        position = window.then
+
+
+def _look(position: AuditPosition, using: str) -> Window:
+    with snapshot(using):
+        return _LOOKS[position.stage](position, using)
+
+
+def _inbox(position: AuditPosition, using: str) -> Window:
+    """Messages that no sequencer will ever see, and no consumer."""
+    known = set(Partition.objects.using(using).values_list("id", flat=True))
+    # The servers jump through the index from partition to partition.
+    named = Message.objects.using(using).order_by().values_list("partition", flat=True).distinct()
+    findings = []
+    for partition in sorted(set(named) - known):
+        rows = Message.objects.using(using).filter(partition=partition)[:WINDOW].count()
+        detail = _("%d messages or more") % rows
+        findings.append(Finding("no partition", f"ems_msg of partition {partition}", detail))
+    return Window(findings, position.next_stage(), _("inbox"))
+
+
+def _log(position: AuditPosition, using: str) -> Window:
+    """Invariant 2: the offsets first_offset … next_offset - 1 are there, once, and no others."""
+    partitions = Partition.objects.using(using).select_related("topic")
+    position = _next_row(position, partitions)
+    if not position.row:
+        return Window([], position.next_stage())
+    partition = partitions.filter(pk=position.row).first()
+    if partition is None:  # deleted meanwhile
+        return Window([], position.next_row())
+    start = max(position.offset, partition.first_offset)
+    end = min(start + WINDOW, partition.next_offset)
+    log = Message.objects.using(using).filter(partition=partition.pk)
+    findings = [*_irregular(log, str(partition), start, end)]
+    about = f"{partition}: {end} / {partition.next_offset}"
+    if end < partition.next_offset:
+        return Window(findings, position.at(end), about)
+    for outside in (log.filter(offset__lt=0), log.filter(offset__gte=partition.next_offset)):
+        if found := list(outside.order_by("offset").values_list("offset", flat=True)[:WINDOW]):
+            detail = _("%(count)d messages from offset %(first)d on; the log ends before %(end)d")
+            values = {"count": len(found), "first": found[0], "end": partition.next_offset}
+            findings.append(Finding("outside the log", str(partition), detail % values))
+    return Window(findings, position.next_row(), about)
+
+
+def _next_row(position: AuditPosition, rows: QuerySet[Any]) -> AuditPosition:
+    """The same position, or the beginning of the next row if that one is gone or done."""
+    # By itself: ordered and joined in one statement, MariaDB sorts the table for one row.
+    ids = rows.filter(pk__gte=position.row).order_by("pk").values_list("pk", flat=True)
+    first = ids.first() or 0
+    return position if first == position.row else AuditPosition(position.stage, first)
+
+
+def _irregular(log: MessageQuerySet, where: str, start: int, end: int) -> Iterator[Finding]:
+    if start >= end:
+        return
+    inside = log.filter(offset__gte=start, offset__lt=end)
+    counted = inside.aggregate(rows=Count("pk"), offsets=Count("offset", distinct=True))
+    if counted["rows"] == counted["offsets"] == end - start:
+        return
+    expected = start
+    offsets = inside.order_by("offset").values_list("offset", flat=True)
+    for offset in [offset for offset in offsets if offset is not None] + [end]:
+        if offset < expected:
+            yield Finding("repeat", where, _("offset %d is there more than once") % offset)
+        if offset > expected:
+            yield Finding.stretch("hole", where, range(expected, offset))
+        expected = offset + 1
+
+
+def _group(position: AuditPosition, using: str) -> Window:
+    """Invariants 3 and 4: what a group has passed is covered, and what has failed is kept."""
+    cursors = Cursor.objects.using(using).select_related("group", "partition__topic")
+    position = _next_row(position, cursors)
+    if not position.row:
+        return Window([], position.next_stage())
+    cursor = cursors.filter(pk=position.row).first()
+    if cursor is None:
+        # By itself: the row is there, but what it belongs to is not; or it was deleted meanwhile.
+        orphan = Cursor.objects.using(using).filter(pk=position.row).exists()
+        detail = _("its group, partition or topic is not there")
+        findings = [Finding("orphan", f"ems_cursor {position.row}", detail)] * orphan
+        return Window(findings, position.next_row())
+    floor = max(cursor.start_offset, cursor.partition.first_offset, cursor.log_offset)
+    start = max(position.offset, floor)
+    end = min(start + WINDOW, cursor.next_offset)
+    account = Coverage(cursor, position.offset, end, position.covered, using)
+    findings = list(account.findings())
+    then = position.at(end, account.covered) if end < cursor.next_offset else position.next_row()
+    return Window(findings, then, f"{cursor.group.name}, {cursor.partition}: {end}")
+
+
+def _open(position: AuditPosition, using: str) -> Window:
+    """Deliveries in hand: every one ends, and a retry has its row to end with."""
+    row = RetryMessage.objects.using(using).filter(
+        group=OuterRef("group"),
+        partition=OuterRef("partition"),
+        offset=OuterRef("first_offset"),
+        delivery=OuterRef("pk"),
+    )
+    deliveries = Delivery.objects.using(using).open().order_by("deadline")
+    overdue = deliveries.filter(deadline__lt=UtcNow(-OVERDUE))
+    rowless = deliveries.filter(~Exists(row), kind=Kind.RETRY)
+    bad: list[Bad] = [
+        ("unended", d.group_id, d.partition_id, d.first_offset, _("delivery %d") % d.pk)
+        for d in overdue[:WINDOW]
+    ]
+    bad += [
+        ("lost failure", d.group_id, d.partition_id, d.first_offset, _("no retry row for it"))
+        for d in rowless[:WINDOW]
+    ]
+    return Window(_named(bad, using), position.next_stage(), _("open deliveries"))
+
+
+def _retries(position: AuditPosition, using: str) -> Window:
+    """Retry rows that can never be delivered."""
+    holder = Delivery.objects.using(using).open().filter(pk=OuterRef("delivery"))
+    body = Message.objects.using(using).filter(
+        partition=OuterRef("partition"), offset=OuterRef("offset")
+    )
+    letter = DeadMessage.objects.using(using).filter(pk=OuterRef("dead_letter"))
+    rows = RetryMessage.objects.using(using).filter(pk__gte=position.row).order_by("pk")
+    rows = rows.annotate(is_held=Exists(holder), has_body=Exists(body) | Exists(letter))
+    columns = ("pk", "group", "partition", "offset", "delivery", "is_held", "has_body")
+    then = position.next_stage()
+    bad: list[Bad] = []
+    for row in rows.values_list(*columns)[:WINDOW]:
+        pk, group, partition, offset, delivery, is_held, has_body = row
+        then = AuditPosition(position.stage, pk + 1)
+        if delivery and not is_held:
+            detail = _("held by delivery %d, which has ended") % delivery
+            bad.append(("stuck retry", group, partition, offset, detail))
+        if not has_body:
+            bad.append(("retry without body", group, partition, offset, _("its message is gone")))
+    return Window(_named(bad, using), then, _("retries"))
+
+
+# Kind, ids of group and partition, offset, detail.
+Bad = tuple[FindingKind, int, int, int, str]
+
+
+def _named(bad: list[Bad], using: str) -> list[Finding]:
+    """Findings with the names of groups and partitions.
+
+    Not joined to the rows: the servers might begin with the other table, and sort the large one.
+    """
+    if not bad:
+        return []
+    groups = dict(ConsumerGroup.objects.using(using).values_list("pk", "name"))
+    partitions = Partition.objects.using(using).select_related("topic").in_bulk()
+    return [
+        Finding(kind, f"{groups.get(group)} on {partitions.get(partition)} at {offset}", detail)
+        for kind, group, partition, offset, detail in bad
+    ]
+
+
+_LOOKS: dict[str, Callable[[AuditPosition, str], Window]] = {
+    "inbox": _inbox,
+    "log": _log,
+    "groups": _group,
+    "open": _open,
+    "retries": _retries,
+}

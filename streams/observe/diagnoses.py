@@ -1,0 +1,261 @@
+"""What the doctor looks at: one function a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.core import checks
+from django.db import DatabaseError, connections
+from django.db.migrations.executor import MigrationExecutor
+from django.utils.translation import gettext as _
+
+from streams.conf import KEEPER_CONNECTIONS, settings
+from streams.consume.limits import Overrides, threads
+from streams.consume.registry import autodiscover, registrations
+from streams.database.sql import sequence as sql
+from streams.database.sql.dialect import NOW, fetch
+from streams.log.lag import lags
+from streams.models import Consumer, ConsumerGroup, Delivery, Message, Partition, Step, UtcNow, step
+from streams.models.consumer import LEASE
+from streams.observe.mysql_server import Server, missing_tables
+from streams.retain.abandoned_groups import abandoned
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+
+# A step that has not run for so long has nobody to run it.
+SILENT = LEASE
+
+LONG_TRANSACTION = timedelta(minutes=5)
+
+# Undo of so many changes makes scans over hot tables several times slower (measured: design §1).
+LONG_HISTORY = 100_000
+
+SKEW = timedelta(seconds=2)
+
+# The purge is due every night.
+NOT_PURGED = timedelta(days=3)
+
+# What is counted for people is not counted beyond.
+COUNT_AT_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One thing that was looked at."""
+
+    level: str
+    name: str
+    text: str
+    hint: str = ""
+
+
+def schema(using: str) -> Iterator[Diagnosis]:
+    executor = MigrationExecutor(connections[using])
+    targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == "ems"]
+    missing = [str(migration) for migration, _back in executor.migration_plan(targets)]
+    hint = _("Run “manage.py migrate --database %s”.") % using
+    if missing:
+        yield Diagnosis(ERROR, "schema", _("Not applied: %s") % ", ".join(missing), hint)
+        return
+    if absent := missing_tables(using):
+        hint = _("A router keeps them from this database: see DATABASE_ROUTERS.")
+        yield Diagnosis(ERROR, "schema", _("There is no %s.") % ", ".join(absent), hint)
+        return
+    applied = {name for app, name in executor.loader.applied_migrations if app == "ems"}
+    known = {name for app, name in executor.loader.graph.nodes if app == "ems"}
+    if newer := sorted(applied - known):
+        hint = _("Fine while a new version is rolled out; otherwise this host runs an old one.")
+        text = _("The database is newer than this code: %s") % ", ".join(newer)
+        yield Diagnosis(WARNING, "schema", text, hint)
+    else:
+        yield Diagnosis(OK, "schema", _("All migrations are applied."))
+
+
+def system_checks(using: str) -> Iterator[Diagnosis]:
+    messages = checks.run_checks(tags=["ems"], databases=[using])
+    spoken = [message for message in messages if not message.is_silenced()]
+    for message in spoken:
+        level = ERROR if message.level >= checks.ERROR else WARNING
+        yield Diagnosis(level, str(message.id), str(message.msg), str(message.hint or ""))
+    if not spoken:
+        yield Diagnosis(OK, "checks", _("Settings and server are as they should be."))
+
+
+def silence(name: str, using: str) -> timedelta | None:
+    """How long ago the step last ran; None if it never has."""
+    step = Step.objects.using(using).filter(name=name).annotate(now=UtcNow())
+    row = step.values_list("now", "last_run_at").first()
+    return None if row is None else row[0] - row[1]
+
+
+def steps(using: str) -> Iterator[Diagnosis]:
+    hint = _("Run ems_consume, or Celery beat with streams.schedule.SCHEDULE.")
+    for name in (step.SEQUENCE, step.SWEEP):
+        since = silence(name, using)
+        if since is None:
+            yield Diagnosis(ERROR, name, _("This step has never run."), hint)
+        elif since > SILENT:
+            text = _("This step has not run for %d s.") % since.total_seconds()
+            yield Diagnosis(ERROR, name, text, hint)
+        else:
+            yield Diagnosis(OK, name, _("ran %.1f s ago") % since.total_seconds())
+
+
+def inbox(using: str) -> Iterator[Diagnosis]:
+    """Messages that are due, and have no offset yet."""
+    partitions = [row[0] for row in fetch(using, sql.PARTITIONS)]
+    due = Message.objects.using(using).inbox().filter(due_at__lte=UtcNow())
+    count = due.filter(partition__in=partitions)[:COUNT_AT_MOST].count()
+    if not count:
+        yield Diagnosis(OK, "inbox", _("empty"))
+        return
+    waiting = _("%d messages wait for an offset") % count
+    since = silence(step.SEQUENCE, using)
+    if since is not None and since <= SILENT:
+        yield Diagnosis(OK, "inbox", waiting)
+    else:
+        yield Diagnosis(ERROR, "inbox", waiting, _("Nothing sequences: see above."))
+
+
+def consumers(using: str) -> Iterator[Diagnosis]:
+    live = Consumer.objects.using(using).live().values("client_id").distinct().count()
+    used = Partition.objects.using(using).filter(next_offset__gt=0).exists()
+    if not live and used:
+        yield Diagnosis(WARNING, "consumers", _("No consumer is running."), _("Run ems_consume."))
+    else:
+        yield Diagnosis(OK, "consumers", _("%d live") % live)
+    late = Delivery.objects.using(using).open().filter(deadline__lt=UtcNow(-2 * LEASE)).count()
+    if late:
+        text = _("%d deliveries are past their deadline and have not been swept.") % late
+        hint = _("See whether the step “sweep” runs, and its log (streams.maintenance).")
+        yield Diagnosis(ERROR, "leases", text, hint)
+    else:
+        yield Diagnosis(OK, "leases", _("No delivery is past its deadline."))
+
+
+def groups(using: str) -> Iterator[Diagnosis]:
+    groups = ConsumerGroup.objects.using(using).select_related("topic").order_by("name")
+    dead = 0
+    for lag in lags(groups, using):
+        dead += lag.dead
+        waiting = (lag.behind or 0) + lag.waiting
+        if waiting and lag.group.paused:
+            hint = _("ems_groups resume %s") % lag.group.name
+            text = _("%(group)s is paused, and %(count)d messages wait")
+        elif waiting and not lag.consumers:
+            hint = _("Does an ems_consume run that has this group?")
+            text = _("%(group)s has no consumer, and %(count)d messages wait")
+        else:
+            continue
+        values = {"group": lag.group, "count": waiting}
+        yield Diagnosis(WARNING, "group", text % values, hint)
+    if dead:
+        hint = _("ems_dead list; then redrive or discard.")
+        yield Diagnosis(WARNING, "dead letters", _("%d wait for a decision") % dead, hint)
+    else:
+        yield Diagnosis(OK, "dead letters", _("none"))
+
+
+def retention(using: str) -> Iterator[Diagnosis]:
+    """Who keeps messages that should be gone; and whether anybody purges."""
+    held = list(abandoned(using))
+    for group in held:
+        hint = _("Run its consumer; or ems_groups delete; or ems_purge --force.")
+        yield Diagnosis(WARNING, "retention", str(group), hint)
+    since = silence(step.PURGE, using)
+    if since is not None and since > NOT_PURGED:
+        hint = _("Run ems_consume, or Celery beat; or ems_purge.")
+        text = _("Nothing has been purged for %d days.") % since.days
+        yield Diagnosis(WARNING, "retention", text, hint)
+    elif not held:
+        yield Diagnosis(OK, "retention", _("No abandoned group holds it back."))
+
+
+def redis() -> Iterator[Diagnosis]:
+    if settings().REDIS is None:
+        return
+    try:
+        from django_redis import get_redis_connection
+
+        get_redis_connection(settings().REDIS).ping()
+    except Exception as error:  # noqa: BLE001 - whatever keeps Redis away
+        text = _("Redis is not to be had: %s") % error
+        hint = _("Nothing is lost: consumers poll, every %g s when idle.") % settings().POLL_SECONDS
+        yield Diagnosis(WARNING, "redis", text, hint)
+    else:
+        yield Diagnosis(OK, "redis", _("answers"))
+
+
+def clock(using: str) -> Diagnosis:
+    vendor = connections[using].vendor
+    ((now,),) = fetch(using, f"SELECT {NOW[vendor]}")
+    if isinstance(now, str):  # SQLite
+        now = datetime.fromisoformat(now)
+    skew = now.replace(tzinfo=UTC) - datetime.now(UTC)
+    text = _("The database's clock is %+.1f s from this host's.") % skew.total_seconds()
+    if abs(skew) > SKEW:
+        hint = _("EMS uses only the database's; run NTP on both, or times in logs mislead.")
+        return Diagnosis(WARNING, "clock", text, hint)
+    return Diagnosis(OK, "clock", text)
+
+
+def server(using: str) -> Iterator[Diagnosis]:
+    connection = connections[using]
+    if connection.vendor != "mysql":
+        yield Diagnosis(OK, "server", connection.display_name)
+        return
+    server = Server(using)
+    zone = f"{server.variable('time_zone')} ({server.variable('system_time_zone')})"
+    yield Diagnosis(OK, "server", server.name)
+    yield Diagnosis(OK, "isolation", server.isolation)
+    yield Diagnosis(OK, "binlog", server.binlog_format or _("off"))
+    yield Diagnosis(OK, "time zone", zone)
+    yield Diagnosis(OK, "collation", str(server.variable("collation_database")))
+    yield Diagnosis(OK, "packet", _("%d bytes") % server.variable("max_allowed_packet"))
+    yield _connections(server)
+    try:
+        yield _transactions(server)
+    except DatabaseError:
+        text = _("Open transactions are not to be seen.")
+        yield Diagnosis(WARNING, "transactions", text, _("Grant PROCESS to this account."))
+
+
+def _connections(server: Server) -> Diagnosis:
+    autodiscover()
+    budget = KEEPER_CONNECTIONS + sum(
+        threads(registration, server.alias, Overrides()) for registration in registrations()
+    )
+    limit, used = int(server.variable("max_connections")), server.status("Threads_connected") or 0
+    text = _(
+        "A consumer of all groups uses up to %(budget)d connections;"
+        " %(used)d of %(limit)d are in use."
+    ) % {"budget": budget, "used": used, "limit": limit}
+    if used + budget <= limit:
+        return Diagnosis(OK, "connections", text)
+    hint = _("One more would not fit: fewer threads (--threads), or a higher max_connections.")
+    return Diagnosis(WARNING, "connections", text, hint)
+
+
+def _transactions(server: Server) -> Diagnosis:
+    """Old snapshots make the server keep, and scans step over, what was changed since."""
+    # trx_started is in the zone of the server's host, whatever that of the session is.
+    oldest = server.rows(
+        "SELECT TIMESTAMPDIFF(SECOND, CONVERT_TZ(`trx_started`, 'SYSTEM', '+00:00'),"
+        " UTC_TIMESTAMP()), `trx_mysql_thread_id`"
+        " FROM information_schema.INNODB_TRX ORDER BY `trx_started` LIMIT 1"
+    )
+    ((length,),) = server.rows(
+        "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'"
+    )
+    age, thread = oldest[0] if oldest else (0, 0)
+    text = _("The oldest open transaction is %(age)d s old; history list: %(length)d.")
+    text %= {"age": age, "length": length}
+    if age > LONG_TRANSACTION.total_seconds():
+        hint = _("End it: KILL %d, and see to what left it open.") % thread
+        return Diagnosis(WARNING, "transactions", text, hint)
+    if length > LONG_HISTORY:
+        hint = _("The server's purge is behind: long transactions, or more changes than it can.")
+        return Diagnosis(WARNING, "transactions", text, hint)
+    return Diagnosis(OK, "transactions", text)

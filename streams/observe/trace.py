@@ -1,0 +1,115 @@
+"""The whole way of one message: who sent it, and what each group has done with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.utils.translation import gettext as _
+
+from streams.conf import database
+from streams.database.snapshot import snapshot
+from streams.log.skips import skips
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Message,
+    Mode,
+    RetryMessage,
+    State,
+)
+
+
+@dataclass(frozen=True)
+class GroupTrace:
+    """One group's deliveries of the message, and what comes next."""
+
+    group: ConsumerGroup
+    deliveries: list[Delivery] = field(default_factory=list)
+    retry: RetryMessage | None = None
+    dead: list[DeadMessage] = field(default_factory=list)
+    state: str = ""
+
+
+def trace(message: Message) -> list[GroupTrace]:
+    """What every group of the topic has done with the message, in order of their names."""
+    using = message._state.db or database()
+    with snapshot(using):  # what moves from table to table meanwhile must not seem to be lost
+        groups = ConsumerGroup.objects.using(using).filter(topic=message.partition.topic_id)
+        return [_trace(group, message, using) for group in groups.order_by("name")]
+
+
+def _trace(group: ConsumerGroup, message: Message, using: str) -> GroupTrace:
+    offset = message.offset
+    if offset is None:
+        return GroupTrace(group, state=_("not sequenced yet"))
+    if group.mode == Mode.BROADCAST:
+        return GroupTrace(group, state=_("read by each client for itself"))
+    place = {"group": group.pk, "partition": message.partition_id}
+    claims = Delivery.objects.using(using).covering(group.pk, message.partition_id, offset)
+    passed = skips(group.pk, message.partition_id, offset, offset, using)
+    deliveries = sorted({*claims, *passed}, key=lambda delivery: delivery.pk)
+    retry = RetryMessage.objects.using(using).filter(**place, offset=offset).first()
+    letters = DeadMessage.objects.using(using).filter(**place, offset=offset)
+    dead = list(letters.defer("body", "traceback").order_by("id"))
+    cursors = list(Cursor.objects.using(using).filter(**place).order_by("replay"))
+    return GroupTrace(
+        group, deliveries, retry, dead, _state(offset, cursors, deliveries, retry, dead)
+    )
+
+
+def _state(
+    offset: int,
+    cursors: list[Cursor],
+    deliveries: list[Delivery],
+    retry: RetryMessage | None,
+    dead: list[DeadMessage],
+) -> str:
+    """What the group is about to do with the message, or has done last."""
+    if retry and retry.delivery_id is None:
+        return _due(retry.attempt, retry.due_at)
+    last = deliveries[-1] if deliveries else None
+    if last and last.state == State.START and offset >= last.progress:
+        return _("being handled")
+    cursor = next((cursor for cursor in cursors if not cursor.replay), None)
+    if cursor and offset >= cursor.next_offset:
+        if cursor.blocked_until and offset == cursor.next_offset:  # of an ordered group
+            return _due(cursor.attempt, cursor.blocked_until)
+        # Also what was done before a reset.
+        return _("waiting to be claimed again") if last else _("waiting to be claimed")
+    for replay in cursors:
+        if replay.stop_offset and replay.next_offset <= offset < replay.stop_offset:
+            return _("waiting to be claimed by replay %d") % replay.replay
+    if any(letter.redriven_at is None for letter in dead):
+        return _("dead")
+    if last:
+        return _outcome(offset, last, was_redriven=bool(dead))
+    if cursor is None or offset < cursor.start_offset:
+        return _("before the start of the group")
+    if offset < cursor.log_offset:
+        return _("finished: its log was purged")
+    return _("unknown: its log is gone")
+
+
+def _due(attempt: int, at: datetime) -> str:
+    values = {"attempt": attempt, "at": f"{at:%Y-%m-%d %H:%M:%S}"}
+    return _("attempt %(attempt)d due at %(at)s UTC") % values
+
+
+def _outcome(offset: int, last: Delivery, *, was_redriven: bool) -> str:
+    """How the last delivery of an offset ended that is in no other table now."""
+    if last.state == State.SKIPPED:
+        return _("skipped")
+    if offset < last.progress and last.first_offset < last.last_offset:
+        # It is counted how many were given up, not which.
+        given_up = last.dead or last.missing
+        return _("done, or given up") if given_up else _("done")
+    if last.missing:
+        return _("missing: its body was gone")
+    if offset < last.progress and not last.failed:
+        return _("done")
+    if last.dead and not was_redriven:
+        return _("discarded")
+    return _("lost: see ems_doctor --audit")

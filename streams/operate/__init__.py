@@ -1,0 +1,1 @@
+"""What an operator does: topics, groups, resets and replays."""

@@ -1,0 +1,69 @@
+"""Deleting a consumer group with all that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import models
+from django.utils.translation import gettext as _
+
+from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
+from streams.errors import GroupActive
+from streams.models import ConsumerGroup, Topic
+
+DELETE_BATCH = 1000
+
+
+def contents(group: ConsumerGroup) -> dict[str, int]:
+    """Count the rows of each kind that the group has: what its deletion would delete."""
+    return {str(rows.model._meta.verbose_name_plural): rows.count() for rows in belongings(group)}
+
+
+def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows: None) -> None:
+    """Delete the group with its position, retries, dead letters and log.
+
+    In batches, and at last, in one transaction, the position with the group: a run that is
+    broken off can be repeated, and leaves a group that reads on from where it was. ``say`` is
+    told the number of rows so far. Raises GroupActive while it has a live consumer.
+    """
+    _refuse_while_live(group)
+    deleted = 0
+    ended = group.deliveries.using(group._state.db).filter(group=group.pk).ended()
+    for rows in (ended, *_of_group(group, group.dead_letters, group.retries)):
+        # In the order of the group's index: by key, each batch would step over other groups.
+        while batch := list(rows.order_by().values_list("pk", flat=True)[:DELETE_BATCH]):
+            rows.filter(pk__in=batch).delete()
+            deleted += len(batch)
+            say(deleted)
+    retrying(_end, str(group._state.db), group)
+
+
+def _end(group: ConsumerGroup) -> None:
+    with own_transaction(str(group._state.db)):
+        # Under the topic's lock it gets no cursor, and without its cursors it claims nothing.
+        list(Topic.objects.using(group._state.db).select_for_update().filter(pk=group.topic_id))
+        cursors, *others = belongings(group)
+        cursors.delete()
+        _refuse_while_live(group)
+        for rows in others:
+            rows.delete()
+        ConsumerGroup.objects.using(group._state.db).filter(pk=group.pk).delete()
+
+
+def _refuse_while_live(group: ConsumerGroup) -> None:
+    if group.clients.using(group._state.db).filter(group=group.pk).live().exists():
+        raise GroupActive(_("The group %s has live consumers: stop them first.") % group.name)
+
+
+def belongings(group: ConsumerGroup) -> list[models.QuerySet[Any]]:
+    """Give the rows of each kind that belong to the group; its cursors come first."""
+    return _of_group(
+        group, group.cursors, group.retries, group.dead_letters, group.deliveries, group.clients
+    )
+
+
+def _of_group(group: ConsumerGroup, *related: Any) -> list[models.QuerySet[Any]]:
+    # A router must not send any of this to another database.
+    return [manager.using(group._state.db).filter(group=group.pk) for manager in related]

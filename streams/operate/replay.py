@@ -1,0 +1,282 @@
+"""Replays: a group sees a part of the log again, beside what it reads.
+
+A replay is a cursor of its own with a number (1, 2, …) and an end, in each partition that it is
+about. The group's consumers claim from it as from the group's own cursor, which is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db.models import F, Max, QuerySet, Sum
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
+from streams.errors import GroupMismatch, OffsetOutOfRange, UnknownPartition, UnknownReplay
+from streams.log.skips import cover_skipped
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    Delivery,
+    Kind,
+    Message,
+    Mode,
+    Partition,
+    Topic,
+    UtcNow,
+)
+from streams.operate.revoke import fence, held_by
+from streams.operate.target import Target
+from streams.wakeup import announce
+
+STATES = {
+    "running": gettext_lazy("running"),
+    "finishing": gettext_lazy("finishing"),  # all is given out, and not all settled
+    "done": gettext_lazy("done"),
+    "cancelled": gettext_lazy("cancelled"),
+}
+
+
+@dataclass(frozen=True)
+class Span:
+    """The offsets first … end - 1 of a partition."""
+
+    partition: Partition
+    first: int
+    end: int
+
+    def __len__(self) -> int:
+        return max(0, self.end - self.first)
+
+    def __str__(self) -> str:
+        last = f"-{self.end - 1}" if self.end - 1 > self.first else ""
+        return f"{self.partition}@{self.first}{last}"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How far a replay is in one partition."""
+
+    cursor: Cursor
+    open: int  # claimed and not settled yet
+
+    def __str__(self) -> str:
+        values = {"number": self.number, "span": self.span, "state": self.state_text}
+        return _("%(number)d: %(span)s, %(done)d of %(all)d given out, %(state)s") % {
+            **values,
+            "done": self.given_out,
+            "all": len(self.span),
+        }
+
+    @property
+    def number(self) -> int:
+        return self.cursor.replay
+
+    @property
+    def span(self) -> Span:
+        end = self.cursor.stop_offset or 0
+        return Span(self.cursor.partition, self.cursor.start_offset, end)
+
+    @property
+    def given_out(self) -> int:
+        """Messages that were claimed; what failed again is among the group's retries."""
+        reached = self.cursor.previous_offset  # where it was cancelled
+        return (self.cursor.next_offset if reached is None else reached) - self.cursor.start_offset
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is something left to give out."""
+        return self.cursor.previous_offset is None and self.given_out < len(self.span)
+
+    @property
+    def state(self) -> str:
+        """One of STATES."""
+        if self.cursor.previous_offset is not None:
+            return "cancelled"
+        if self.is_running:
+            return "running"
+        return "finishing" if self.open else "done"
+
+    @property
+    def state_text(self) -> str:
+        return str(STATES[self.state])
+
+
+def spans(
+    group: ConsumerGroup, start: Target, end: Target, using: str, *, number: int | None = None
+) -> list[Span]:
+    """What a replay from ``start`` up to, and without, ``end`` is about, as the log is now.
+
+    In every partition of the topic, or the one with this ``number``. Raises UnknownPartition,
+    and OffsetOutOfRange if there is nothing in it.
+    """
+    rows = Partition.objects.using(using).filter(topic=group.topic_id).select_related("topic")
+    if number is not None:
+        rows = rows.filter(number=number)
+    partitions = retrying(lambda: list(rows.order_by("number")), using)
+    if not partitions:
+        raise UnknownPartition(_("%s has no such partition.") % group)
+    found = [Span(one, start.offset(one), end.offset(one)) for one in partitions]
+    found = [span for span in found if span]
+    if not found:
+        raise OffsetOutOfRange(_("There is no message from there to there."))
+    for span in found:
+        _check(span)
+    return found
+
+
+def span_of(group: ConsumerGroup, message_id: int, using: str) -> list[Span]:
+    """The one message. Raises OffsetOutOfRange if it is not in the log of the group's topic."""
+    rows = Message.objects.using(using).filter(pk=message_id)
+    message = retrying(lambda: rows.select_related("partition__topic").first(), using)
+    if message is None or message.partition.topic_id != group.topic_id:
+        raise OffsetOutOfRange(
+            _("There is no message %(id)d on %(topic)s.")
+            % {"id": message_id, "topic": group.topic.name}
+        )
+    if message.offset is None:
+        raise OffsetOutOfRange(
+            _("Message %d has not been sequenced yet: the group will see it.") % message_id
+        )
+    span = Span(message.partition, message.offset, message.offset + 1)
+    _check(span)
+    return [span]
+
+
+def start(group: ConsumerGroup, wanted: Sequence[Span], using: str) -> int:
+    """Begin a replay of these spans, one a partition; returns its number.
+
+    Replays of the group that have ended are forgotten. Raises OffsetOutOfRange if a part has been
+    purged, and GroupMismatch for a broadcast group.
+    """
+    if group.mode == Mode.BROADCAST:
+        raise GroupMismatch(_("%s is a broadcast group: nothing can be replayed to it.") % group)
+    tried: list[int] = []
+
+    def work() -> int:
+        with own_transaction(using):
+            # Two replays at once must not take the same number.
+            Topic.objects.using(using).select_for_update().get(pk=group.topic_id)
+            keys = {span.partition.pk for span in wanted}
+            rows = Partition.objects.using(using).filter(pk__in=keys)
+            list(rows.select_for_update().order_by("number"))
+            now = rows.select_related("topic").in_bulk()
+            cursors = Cursor.objects.using(using).filter(group=group.pk)
+            if tried and _is_about(cursors.filter(replay=tried[-1]), wanted):
+                return tried[-1]  # committed: only the reply was lost
+            number: int = (cursors.aggregate(last=Max("replay"))["last"] or 0) + 1
+            _forget_ended(group, using)
+            for span in wanted:
+                _check(Span(now[span.partition.pk], span.first, span.end))
+                Cursor.objects.using(using).create(
+                    group_id=group.pk,  # ids: with objects the project's routers would be asked
+                    partition_id=span.partition.pk,
+                    replay=number,
+                    start_offset=span.first,
+                    next_offset=span.first,
+                    stop_offset=span.end,
+                )
+            tried.append(number)
+            return number
+
+    number = retrying(work, using)
+    announce(using)
+    return number
+
+
+def cancel(group: ConsumerGroup, number: int, using: str) -> int:
+    """End a replay; returns how many of its messages were not given out.
+
+    What is in hand is finished, but for ordered groups, where its holder loses it. Raises
+    UnknownReplay if it has ended, or never was.
+    """
+
+    tried: list[int] = []
+
+    def work() -> int:
+        with own_transaction(using):
+            rows = Cursor.objects.using(using).filter(group=group.pk, replay=number)
+            running = rows.filter(next_offset__lt=F("stop_offset"))
+            keys = list((running | rows.exclude(open_delivery=None)).values_list("pk", flat=True))
+            locked = Cursor.objects.using(using).filter(pk__in=keys).select_for_update()
+            cursors = list(locked.annotate(now=UtcNow()).order_by("pk"))
+            if tried and not cursors:
+                return tried[-1]  # committed: only the reply was lost
+            if number < 1 or not cursors:
+                raise UnknownReplay(
+                    _("%(group)s has no replay %(number)d that is running.")
+                    % {"group": group, "number": number}
+                )
+            tried.append(sum(_cancel(cursor, using) for cursor in cursors))
+            return tried[-1]
+
+    return retrying(work, using)
+
+
+def replays(groups: Iterable[ConsumerGroup], using: str) -> list[Replay]:
+    """The replays of these groups, the newest first, also those that have ended."""
+    ids = [group.pk for group in groups]
+    rows = Cursor.objects.using(using).filter(group__in=ids, replay__gt=0)
+    rows = rows.select_related("group__topic", "partition__topic")
+    cursors = retrying(lambda: list(rows), using)
+    cursors.sort(key=lambda one: (one.group_id, -one.replay, one.partition.number))
+    return [Replay(cursor, _open(cursor, using)) for cursor in cursors]
+
+
+def _cancel(cursor: Cursor, using: str) -> int:
+    at = cursor.now  # type: ignore[attr-defined]
+    held = held_by(cursor, using, lock=True)
+    if held:
+        fence([held], at, using)
+    position = held.progress if held else cursor.next_offset
+    end = cursor.stop_offset or position
+    cover_skipped(cursor, position, end, Kind.REPLAY, at, using)
+    Cursor.objects.using(using).filter(pk=cursor.pk).update(
+        next_offset=end, previous_offset=position, open_delivery=None, blocked_until=None
+    )
+    return end - position
+
+
+def _is_about(cursors: QuerySet[Cursor], wanted: Sequence[Span]) -> bool:
+    found = cursors.values_list("partition", "start_offset", "stop_offset")
+    return set(found) == {(span.partition.pk, span.first, span.end) for span in wanted}
+
+
+def _forget_ended(group: ConsumerGroup, using: str) -> None:
+    rows = Cursor.objects.using(using)
+    ended = rows.filter(
+        group=group.pk, replay__gt=0, next_offset__gte=F("stop_offset"), open_delivery=None
+    )
+    rows.filter(pk__in=list(ended.values_list("pk", flat=True))).delete()
+
+
+def _open(cursor: Cursor, using: str) -> int:
+    rows = (
+        Delivery.objects.using(using)
+        .open()
+        .filter(
+            group=cursor.group_id,
+            partition=cursor.partition_id,
+            kind=Kind.REPLAY,
+            first_offset__gte=cursor.start_offset,
+            first_offset__lt=cursor.stop_offset,
+        )
+    )
+    total = rows.aggregate(n=Sum(F("last_offset") + 1 - F("progress")))["n"]
+    return int(total or 0)
+
+
+def _check(span: Span) -> None:
+    """Raises OffsetOutOfRange unless all of it is in the log."""
+    partition = span.partition
+    if span.first < partition.first_offset:
+        text = _("%(partition)s begins at offset %(first)d: %(span)s is not there any more.")
+    elif span.end > partition.next_offset:
+        text = _("%(partition)s ends before offset %(next)d: %(span)s is not all there yet.")
+    else:
+        return
+    values = {"first": partition.first_offset, "next": partition.next_offset, "span": span}
+    raise OffsetOutOfRange(text % {"partition": partition, **values})

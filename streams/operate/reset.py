@@ -1,0 +1,294 @@
+"""Reset: a group goes on from another place in the log.
+
+Back, and its messages are delivered again; on, and those in between are skipped, which a delivery
+in state SKIPPED says. All partitions in one transaction, under the locks of the partitions (no
+offset is given out, none purged meanwhile), then of the cursors, deliveries and retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F
+from django.db.models.functions import Least
+from django.utils.translation import gettext as _
+
+from streams.database.retrying import retrying
+from streams.database.snapshot import snapshot
+from streams.database.transactions import own_transaction, short_lock_waits
+from streams.errors import (
+    GroupActive,
+    GroupMismatch,
+    NothingToUndo,
+    OffsetOutOfRange,
+    UnknownPartition,
+)
+from streams.log.skips import cover_skipped
+from streams.models import (
+    Again,
+    ConsumerGroup,
+    Cursor,
+    Delivery,
+    Kind,
+    Mode,
+    Partition,
+    RetryMessage,
+    UtcNow,
+)
+from streams.operate.revoke import (
+    Raced,
+    count_retries,
+    fence,
+    held_by,
+    open_from,
+    retry_below,
+    revoke_retries,
+    revoked,
+)
+from streams.operate.target import Target
+from streams.wakeup import announce
+
+RACES_AT_MOST = 20
+# While it waits for a row that a frozen process may hold, nothing is sequenced.
+LOCK_SECONDS = 3
+
+# Where to go from a cursor, at which the group is at this position.
+Goal = Callable[[Cursor, int], int]
+
+
+def towards(target: Target) -> Goal:
+    """The same target in every partition."""
+    return lambda cursor, position: target.offset(cursor.partition, position)
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a reset does in one partition; in a preview, what it would do. Counts of messages."""
+
+    cursor: Cursor  # as it was
+    position: int  # the next offset that the group would have seen
+    target: int
+    fenced: list[Delivery]  # open deliveries that are lost to their holders
+    retries: int = 0  # waiting, and given out by the cursor instead
+    given_back: int = 0  # of the fenced, below the target: they become retries
+    restored: int = 0  # by undo: taken back by the reset, and retries again
+
+    @property
+    def partition(self) -> Partition:
+        return self.cursor.partition
+
+    @property
+    def again(self) -> int:
+        """To be delivered again."""
+        return max(0, self.position - self.target)
+
+    @property
+    def skipped(self) -> int:
+        return max(0, self.target - self.position)
+
+    def __str__(self) -> str:
+        where = _("%(partition)s from %(from)d to %(to)d") % {
+            "partition": self.partition,
+            "from": self.position,
+            "to": self.target,
+        }
+        return ", ".join([where, *self.effects])
+
+    @property
+    def effects(self) -> list[str]:
+        """What it does, for people."""
+        counted = (
+            (self.again, _("%d delivered again")),
+            (self.skipped, _("%d skipped")),
+            (len(self.fenced), _("open deliveries taken from consumers: %d")),
+            (self.retries, _("retries that begin anew: %d")),
+            (self.given_back, _("retries of what was in hand: %d")),
+            (self.restored, _("retries as before: %d")),
+        )
+        return [text % count for count, text in counted if count] or [_("nothing to do")]
+
+    @property
+    def is_nothing(self) -> bool:
+        """Nothing changes, not even an attempt that a message of an ordered group waits for."""
+        waits = self.cursor.blocked_until or self.cursor.attempt > 1
+        return self.target == self.position and not self.fenced and not waits
+
+
+class Reset:
+    """One reset of a group; ``goal`` says where to, None: back to where it was before the last.
+
+    ``preview()`` and ``run()`` return a move for each partition that has a cursor (of ``number``
+    only, if given). Both raise OffsetOutOfRange, UnknownPartition, NothingToUndo, and
+    GroupMismatch for a broadcast group; ``run()`` also GroupActive, unless ``force``.
+    """
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        goal: Goal | None,
+        using: str,
+        *,
+        number: int | None = None,
+        force: bool = False,
+    ) -> None:
+        if group.mode == Mode.BROADCAST:
+            raise GroupMismatch(
+                _(
+                    "%s is a broadcast group: each of its clients has its position on its own"
+                    " disk. Stop the client, and delete that file."
+                )
+                % group
+            )
+        self.group = group
+        self.using = using
+        self._goal = goal
+        self._number = number
+        self._force = force
+        self._tried: dict[datetime, list[Move]] = {}
+
+    def preview(self) -> list[Move]:
+        """What it would do now; changes nothing."""
+
+        def look() -> list[Move]:
+            with snapshot(self.using):
+                return [self._move(cursor, lock=False) for cursor in self._cursors()]
+
+        return retrying(look, self.using)
+
+    def run(self) -> list[Move]:
+        """Do it, in all partitions or none."""
+        live = self.group.clients.using(self.using).live()
+        if not self._force and retrying(live.exists, self.using):
+            raise GroupActive(_("The group %s has live consumers: stop them first.") % self.group)
+        for _race in range(RACES_AT_MOST):
+            try:
+                moves = retrying(self._run, self.using)
+            except Raced:
+                continue
+            announce(self.using)
+            return moves
+        raise GroupActive(
+            _("The consumers of %s claim its retries all the time: stop them first.") % self.group
+        )
+
+    def _run(self) -> list[Move]:
+        with short_lock_waits(self.using, LOCK_SECONDS), own_transaction(self.using):
+            cursors = self._cursors(lock=True)
+            for cursor in cursors:
+                if cursor.reset_at in self._tried:
+                    return self._tried[cursor.reset_at]  # committed: only the reply was lost
+            moves = [self._move(cursor, lock=True) for cursor in cursors]
+            at: datetime = cursors[0].now  # type: ignore[attr-defined]
+            done = [self._apply(move, at) for move in moves]
+            self._tried[at] = done
+            return done
+
+    def _cursors(self, *, lock: bool = False) -> list[Cursor]:
+        """Those that are to move, in the order of their partitions."""
+        places = Partition.objects.using(self.using).filter(topic=self.group.topic_id)
+        if self._number is not None:
+            places = places.filter(number=self._number)
+        partitions = list((places.select_for_update() if lock else places).order_by("number"))
+        rows = Cursor.objects.using(self.using).filter(group=self.group.pk, replay=0)
+        found = {}
+        if partitions:
+            keys = list(rows.filter(partition__in=partitions).values_list("pk", flat=True))
+            # By key; and as they are now, even if the caller's transaction has an older snapshot.
+            rows = Cursor.objects.using(self.using).filter(pk__in=keys).annotate(now=UtcNow())
+            rows = rows.order_by("pk")
+            found = {c.partition_id: c for c in (rows.select_for_update() if lock else rows)}
+        for partition in partitions:
+            Partition._meta.get_field("topic").set_cached_value(partition, self.group.topic)
+            if cursor := found.get(partition.pk):
+                Cursor._meta.get_field("partition").set_cached_value(cursor, partition)
+        if not found:
+            raise UnknownPartition(_("%s has no such partition.") % self.group)
+        cursors = [found[partition.pk] for partition in partitions if partition.pk in found]
+        return cursors if self._goal else self._moved_last(cursors)
+
+    def _moved_last(self, cursors: list[Cursor]) -> list[Cursor]:
+        """Those that the last reset has moved."""
+        times = [cursor.reset_at for cursor in cursors if cursor.reset_at]
+        if not times:
+            raise NothingToUndo(_("%s has not been reset.") % self.group)
+        return [cursor for cursor in cursors if cursor.reset_at == max(times)]
+
+    def _move(self, cursor: Cursor, *, lock: bool) -> Move:
+        held = held_by(cursor, self.using, lock=lock)
+        # What an ordered group holds it will see again, unless it is done.
+        position = held.progress if held else cursor.next_offset
+        goal = self._goal or _back
+        target = goal(cursor, position)
+        _check(cursor.partition, target)
+        fenced = [held] if held else []
+        retries = given_back = restored = 0
+        if target < position:
+            reached = open_from(cursor, target, self.using, lock=lock)
+            fenced += [delivery for delivery in reached if delivery.pk != cursor.open_delivery]
+            retries = count_retries(cursor, target, self.using)
+            given_back = sum(max(0, target - delivery.progress) for delivery in fenced)
+        elif self._goal is None and not lock:
+            restored = _messages(self._restorable(cursor, position, target))
+        return Move(cursor, position, target, fenced, retries, given_back, restored)
+
+    def _apply(self, move: Move, at: datetime) -> Move:
+        """Under all the locks; returns what was done indeed."""
+        if move.is_nothing:
+            return move
+        cursor, using = move.cursor, self.using
+        fence(move.fenced, at, using)
+        if move.target < move.position:
+            retry_below(move.fenced, move.target, using)
+            move = replace(
+                move, retries=revoke_retries(cursor, move.target, move.fenced, at, using)
+            )
+        elif self._goal is None:
+            rows = list(self._restorable(cursor, move.position, move.target))
+            retries = RetryMessage.objects.using(using)
+            retries.schedule(cursor.group_id, cursor.partition_id, rows)
+            move = replace(move, restored=_messages(rows))
+        cover_skipped(cursor, move.position, move.target, Kind.NEW, at, using)
+        # From the target on all is owed to the group, and will be covered.
+        changes: dict[str, Any] = {
+            name: Least(F(name), move.target) for name in ("start_offset", "log_offset")
+        }
+        if move.target != move.position:
+            changes |= {"previous_offset": move.position, "reset_at": at}
+        rows_of_cursor = Cursor.objects.using(using).filter(pk=cursor.pk)
+        rows_of_cursor.update(
+            next_offset=move.target,
+            open_delivery=None,
+            attempt=1,
+            blocked_until=None,
+            alone=False,
+            **changes,
+        )
+        return move
+
+    def _restorable(self, cursor: Cursor, start: int, end: int) -> Iterator[Again]:
+        now: datetime = cursor.now  # type: ignore[attr-defined]
+        return revoked(cursor, start, end, now, self.using)
+
+
+def _messages(rows: Iterable[Again]) -> int:
+    """One may have been in hand and a retry."""
+    return len({row.offset for row in rows})
+
+
+def _back(cursor: Cursor, position: int) -> int:
+    """Undo: where it was before the last reset."""
+    return position if cursor.previous_offset is None else cursor.previous_offset
+
+
+def _check(partition: Partition, target: int) -> None:
+    if target < partition.first_offset:
+        text = _("%(partition)s begins at offset %(first)d: there is no %(target)d any more.")
+    elif target > partition.next_offset:
+        text = _("%(partition)s ends before offset %(next)d: there is no %(target)d yet.")
+    else:
+        return
+    values = {"first": partition.first_offset, "next": partition.next_offset, "target": target}
+    raise OffsetOutOfRange(text % {"partition": partition, **values})

@@ -1,0 +1,217 @@
+"""The end of a topic: nobody sends to it, nobody waits for it, then all of it is deleted.
+
+A message must not vanish with it. Whoever sends has looked the topic up, at most FRESH_SECONDS ago;
+a send that has taken longer than SURE_SECONDS since then looks again after its INSERT, and takes
+the message back. So when the topic is closed and both times are over, every message that will ever
+come is in ems_msg, if only in a transaction that is still open; and those a locking read finds.
+
+Deleted is in small batches, and each can be the last: the same command goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django.db import OperationalError, connections
+from django.db.models import F, QuerySet, Sum
+from django.utils.translation import gettext as _
+
+from streams.conf import FRESH_SECONDS, SURE_SECONDS
+from streams.database.retrying import error_number, retrying
+from streams.database.sql import retain as sql
+from streams.database.sql.dialect import delete_by_id, execute, fetch
+from streams.database.transactions import own_transaction
+from streams.errors import TopicInUse, UnknownTopic
+from streams.log.lag import lags
+from streams.log.topics import forget
+from streams.models import (
+    Access,
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    DedupKey,
+    Delivery,
+    Message,
+    Partition,
+    RetryMessage,
+    Topic,
+)
+from streams.operate.group_deletion import delete_group
+from streams.retain.purge import Purge
+
+BATCH = 500
+# After so long a closed topic has every message that will ever come.
+SETTLED_SECONDS = FRESH_SECONDS + SURE_SECONDS + 1
+# A row is locked: MySQL, MariaDB.
+LOCKED = {3572, 1205}
+
+Say = Callable[[str, int], None]
+
+
+class TopicDeletion:
+    """The deletion of one topic."""
+
+    def __init__(self, topic: Topic, using: str, *, force: bool = False) -> None:
+        self.topic = topic
+        self.using = using
+        self.force = force
+
+    def contents(self) -> dict[str, int]:
+        """How many rows of each kind would be deleted."""
+        return {str(rows.model._meta.verbose_name_plural): rows.count() for rows in self._all()}
+
+    def obstacles(self) -> list[str]:
+        """Why it should not be deleted, in words; ``force`` goes past these."""
+        return [*self._open(), *self._used()]
+
+    def close(self) -> None:
+        """Refuse producers from now on, and with ``force`` consumers too.
+
+        Raises TopicInUse if there are obstacles, unless forced, and UnknownTopic.
+        """
+        if not self.force and (obstacles := self.obstacles()):
+            raise TopicInUse(" ".join(obstacles))
+        if self.force:
+            rows = Topic.objects.using(self.using).filter(pk=self.topic.pk)
+            retrying(lambda: rows.update(access=Access.DENIED), self.using)
+            forget()
+
+    def wait(self, pause: Callable[[float], None] = time.sleep) -> None:
+        """Wait until every message that will ever come is there."""
+        pause(SETTLED_SECONDS)
+
+    def finish(self, say: Say = lambda name, rows: None) -> None:
+        """Delete it, once it was closed for SETTLED_SECONDS; raises TopicInUse, UnknownTopic.
+
+        It may be broken off and repeated. ``say`` is told the rows so far of each kind.
+        """
+        partitions = retrying(self._verify, self.using)
+        # First, and by first_offset: a run that goes on later sees what was finished, and what came
+        # since.
+        for partition in partitions:
+            self._empty(partition, say)
+        clients = Consumer.objects.using(self.using).filter(group__topic=self.topic.pk)
+        if self.force:
+            retrying(clients.delete, self.using)
+        for group in ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk):
+            delete_group(
+                group, lambda rows: say(str(ConsumerGroup._meta.verbose_name_plural), rows)
+            )
+        for rows in self._by_topic():
+            self._delete(rows, say)
+        retrying(self._end, self.using)
+        forget()
+
+    # -- what is in the way --
+
+    def _open(self) -> Iterator[str]:
+        topic = Topic.objects.using(self.using).filter(pk=self.topic.pk).first()
+        if topic is None:  # somebody else has deleted it
+            raise UnknownTopic(_("There is no topic %s.") % self.topic)
+        if topic.access in (Access.READ_WRITE, Access.WRITE_ONLY):
+            yield _("%s is not retired: producers may send to it.") % self.topic
+
+    def _used(self) -> Iterator[str]:
+        groups = ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk)
+        for lag in lags(groups.select_related("topic"), self.using):
+            if lag.consumers:
+                yield _("%s has live consumers: stop them first.") % lag.group
+            if unfinished := (lag.behind or 0) + lag.open + lag.waiting:
+                values = {"group": lag.group, "count": unfinished}
+                yield _("%(group)s has not finished %(count)d messages.") % values
+        if not groups.exists() and (unread := self._kept()):
+            yield _("%d messages are there, and no group has read them.") % unread
+        inbox = Message.objects.using(self.using).inbox().filter(partition__in=self._partitions())
+        if waiting := inbox.count():
+            yield _("%d messages are in the inbox, delayed ones too.") % waiting
+
+    def _kept(self) -> int:
+        rows = Partition.objects.using(self.using).filter(topic=self.topic.pk)
+        kept = rows.aggregate(n=Sum(F("next_offset") - F("first_offset")))["n"]
+        return int(kept or 0)
+
+    def _verify(self) -> list[Partition]:
+        """The partitions: nothing is in the way, and nothing is coming any more."""
+        with own_transaction(self.using):
+            partitions = self._lock()
+            for partition in partitions:
+                self._count_inbox(partition)
+            obstacles = [*self._open()] if self.force else self.obstacles()
+            if obstacles:
+                raise TopicInUse(" ".join(obstacles))
+            return partitions
+
+    def _lock(self) -> list[Partition]:
+        list(Topic.objects.using(self.using).select_for_update().filter(pk=self.topic.pk))
+        rows = Partition.objects.using(self.using).filter(topic=self.topic.pk)
+        return list(rows.select_for_update().order_by("number"))
+
+    def _count_inbox(self, partition: Partition) -> int:
+        """How much is in the inbox; raises TopicInUse if some of it is not committed."""
+        statement = sql.COUNT_INBOX[connections[self.using].vendor]
+        try:
+            ((count,),) = fetch(self.using, statement, [partition.pk])
+        except OperationalError as error:
+            if error_number(error) not in LOCKED:
+                raise
+            raise TopicInUse(
+                _("A transaction that has sent to %s is still open: end it, and try again.")
+                % self.topic
+            ) from error
+        return int(count)
+
+    # -- what is deleted --
+
+    def _partitions(self) -> list[int]:
+        rows = Partition.objects.using(self.using).filter(topic=self.topic.pk)
+        return list(rows.values_list("pk", flat=True))
+
+    def _all(self) -> list[QuerySet[Any]]:
+        by_group = (Cursor, RetryMessage, Delivery, Consumer)
+        groups = ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk)
+        ids = list(groups.values_list("pk", flat=True))
+        messages = Message.objects.using(self.using).filter(partition__in=self._partitions())
+        of_groups = [m._default_manager.using(self.using).filter(group__in=ids) for m in by_group]
+        partitions = Partition.objects.using(self.using).filter(topic=self.topic.pk)
+        return [messages, groups, *of_groups, *self._by_topic(), partitions]
+
+    def _by_topic(self) -> list[QuerySet[Any]]:
+        models: tuple[Any, ...] = (DeadMessage, DedupKey)
+        return [m._default_manager.using(self.using).filter(topic=self.topic.pk) for m in models]
+
+    def _empty(self, partition: Partition, say: Say) -> None:
+        """Delete what it had when that was verified; forced, whatever is there by now."""
+        if self.force:
+            mine = Message.objects.using(self.using).filter(partition=partition.pk)
+            self._delete(mine.inbox(), say, f"`partition_id` = {partition.pk:d}")
+        row = Partition.objects.using(self.using).filter(pk=partition.pk)
+        end = F("next_offset") if self.force else partition.next_offset
+        retrying(lambda: row.update(first_offset=end), self.using)
+        Purge(self.using, say=say).delete_below(partition)
+
+    def _delete(self, rows: QuerySet[Any], say: Say, condition: str = "1 = 1") -> None:
+        model, vendor, deleted = rows.model, connections[self.using].vendor, 0
+        while ids := retrying(
+            lambda: list(rows.order_by().values_list("pk", flat=True)[:BATCH]), self.using
+        ):
+            statement = delete_by_id(vendor, model._meta.db_table, ids, condition)
+            retrying(lambda text=statement: execute(self.using, text), self.using)  # type: ignore[misc]
+            deleted += len(ids)
+            say(str(model._meta.verbose_name_plural), deleted)
+
+    def _end(self) -> None:
+        with own_transaction(self.using):
+            partitions = self._lock()
+            ids = [partition.pk for partition in partitions]
+            left = sum(self._count_inbox(partition) for partition in partitions)
+            in_log = Message.objects.using(self.using).filter(partition__in=ids)
+            groups = ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk)
+            if left or in_log.exists() or groups.exists():
+                raise TopicInUse(
+                    _("Messages or a consumer came to %s meanwhile: try again.") % self.topic
+                )
+            Partition.objects.using(self.using).filter(pk__in=ids).delete()
+            Topic.objects.using(self.using).filter(pk=self.topic.pk).delete()

@@ -1,0 +1,91 @@
+"""The life of a topic: created, grown, retired. How it ends is in operate/topic_deletion.py."""
+
+from __future__ import annotations
+
+from django.db import IntegrityError
+from django.utils.translation import gettext as _
+
+from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
+from streams.errors import InvalidPartitions, TopicExists, UnknownTopic
+from streams.log.topics import forget
+from streams.models import Access, ConsumerGroup, Cursor, Mode, Partition, Topic
+from streams.names import MAX_NAME, validated_name
+
+# Each is a row that every pass of the sequencer and every claim looks at.
+MAX_PARTITIONS = 1000
+
+
+def topic_of(name: str, using: str) -> Topic:
+    """The topic of this name; raises UnknownTopic."""
+    found = Topic.objects.using(using).filter(name=name).first()
+    if found is None:
+        raise UnknownTopic(_("There is no topic %s.") % name)
+    return found
+
+
+def create(name: str, partitions: int, using: str) -> Topic:
+    """A new topic; raises InvalidName, InvalidPartitions, TopicExists."""
+    validated_name(name, "topic", MAX_NAME)
+    _check(partitions, 1)
+
+    def work() -> Topic:
+        with own_transaction(using):
+            topic = Topic(name=name)
+            topic.save(using=using)
+            _add(topic, 1, partitions, using)
+        return topic
+
+    try:
+        return retrying(work, using)
+    except IntegrityError:
+        raise TopicExists(_("There is a topic %s already.") % name) from None
+
+
+def grow(topic: Topic, partitions: int, using: str) -> int:
+    """Have this many partitions; returns how many are new. Raises InvalidPartitions.
+
+    Producers use them within FRESH_SECONDS. The messages of one key stay in order up to then, and
+    from then on: a key may go to another partition than before.
+    """
+
+    def work() -> int:
+        with own_transaction(using):
+            # As a new group does it: under this lock each group gets a cursor of each partition.
+            list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))
+            now = Partition.objects.using(using).filter(topic=topic.pk).count()
+            _check(partitions, now)
+            _add(topic, now, partitions, using)
+        return partitions - now
+
+    new = retrying(work, using)
+    forget()
+    return new
+
+
+def retire(topic: Topic, using: str) -> bool:
+    """Refuse producers, and let consumers finish; False if producers were refused before."""
+    open_ = Topic.objects.using(using).filter(
+        pk=topic.pk, access__in=(Access.READ_WRITE, Access.WRITE_ONLY)
+    )
+    retired = bool(retrying(lambda: open_.update(access=Access.READ_ONLY), using))
+    forget()
+    return retired
+
+
+def _check(partitions: int, now: int) -> None:
+    if not now <= partitions <= MAX_PARTITIONS:
+        text = _("The topic can have %(now)d … %(most)d partitions: they only grow.")
+        raise InvalidPartitions(text % {"now": now, "most": MAX_PARTITIONS})
+
+
+def _add(topic: Topic, start: int, end: int, using: str) -> None:
+    """The partitions start … end - 1, each from its first message for every group."""
+    groups = ConsumerGroup.objects.using(using).filter(topic=topic.pk, mode=Mode.CLUSTER)
+    ids = list(groups.values_list("pk", flat=True))
+    for number in range(start, end):
+        # Ids: with objects the project's routers would be asked.
+        partition = Partition.objects.using(using).create(topic_id=topic.pk, number=number)
+        Cursor.objects.using(using).bulk_create(
+            Cursor(group_id=group, partition_id=partition.pk) for group in ids
+        )

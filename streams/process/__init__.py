@@ -1,0 +1,1 @@
+"""The consumer process: its supervisor, workers and keepers."""

@@ -1,0 +1,193 @@
+"""The file in which a client of a broadcast group keeps its positions: one for each (database,
+topic, group, name), in EMS["STATE_DIR"]."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from django.utils.translation import gettext as _
+
+from streams.errors import NameTaken, PositionDamaged, StateUnusable
+from streams.process.broadcast.position import Position, Positions
+
+# Not the host's name: a container has another one after each deployment, and the client would
+# begin anew, having missed what came in between. A second process of a host is told to take
+# another name, which nobody can overlook.
+DEFAULT_NAME = "default"
+
+VERSION = 1
+LEGIBLE = 24  # characters of each name that a file's name shows
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose positions they are. ``database``: its name, which outlives hosts and aliases."""
+
+    database: str
+    topic: str
+    group: str
+    name: str
+
+    def stem(self) -> str:
+        """A file's name: names may have any length and character, and are told apart by a hash."""
+        digest = sha256("\0".join(astuple(self)).encode("utf-8", "surrogatepass")).hexdigest()
+        parts = (self.group, self.topic, self.name)
+        return "-".join([*map(_legible, parts), digest[:16]])
+
+
+def _legible(name: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name[:LEGIBLE])
+
+
+class PositionFile(Positions):
+    """Positions on the disk, this process's alone from the moment it is opened until ``close``.
+
+    Replaced as a whole and forced to the disk, so a crash leaves the old ones or the new ones.
+    Raises StateUnusable, NameTaken, PositionDamaged.
+    """
+
+    def __init__(self, directory: Path, place: Place) -> None:
+        self._place = place
+        self.path = directory / f"{place.stem()}.json"
+        self._lock = Lock(self.path.with_suffix(".lock"), place)
+        try:
+            super().__init__(self._load())
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def close(self) -> None:
+        self._lock.release()
+
+    def save(self) -> None:
+        partitions = {
+            str(number): {
+                "offset": position.offset,
+                "message_id": position.message_id,
+                "sequenced_at": position.sequenced_at and position.sequenced_at.isoformat(),
+            }
+            for number, position in sorted(self.known.items())
+        }
+        content = {"version": VERSION, **vars(self._place), "partitions": partitions}
+        new = self.path.with_suffix(".new")
+        with _usable(new):
+            with new.open("w", encoding="utf-8") as file:
+                json.dump(content, file, ensure_ascii=True, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+            _sync(self.path.parent)
+        self.taken = True
+
+    def _load(self) -> dict[int, Position] | None:
+        with _usable(self.path):
+            if not self.path.exists():
+                return None
+            text = self.path.read_bytes()
+        try:
+            content = json.loads(text)
+            if content["version"] != VERSION:
+                raise ValueError(_("version %s") % content["version"])
+            if Place(*(content[key] for key in vars(self._place))) != self._place:
+                raise ValueError(_("it belongs to another client"))
+            return {
+                int(number): _position(values) for number, values in content["partitions"].items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise PositionDamaged(
+                _(
+                    "The positions in %(path)s cannot be read (%(error)s). Move the file away, and"
+                    " the client begins as a new one; or put back a copy."
+                )
+                % {"path": self.path, "error": f"{type(error).__name__}: {error}"}
+            ) from error
+
+
+def _position(values: Any) -> Position:
+    offset, message_id, instant = (values[k] for k in ("offset", "message_id", "sequenced_at"))
+    for number in (offset, 0 if message_id is None else message_id):
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise ValueError(_("%r is not a number") % (number,))
+    sequenced_at = None if instant is None else datetime.fromisoformat(instant)
+    if sequenced_at and sequenced_at.tzinfo is None:
+        raise ValueError(_("%s has no time zone") % instant)
+    return Position(offset, message_id, sequenced_at)
+
+
+class Lock:
+    """Held by one process, and let go by the system when it dies, in whatever way."""
+
+    def __init__(self, path: Path, place: Place) -> None:
+        self._fd = -1
+        with _usable(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                holder = f"{os.uname().nodename} {os.getpid()}"
+                os.ftruncate(fd, 0)
+                os.write(fd, holder.encode())
+            except BlockingIOError as error:
+                holder = os.pread(fd, 200, 0).decode(errors="replace")
+                os.close(fd)
+                raise NameTaken(_taken(place, holder)) from error
+            except BaseException:
+                os.close(fd)
+                raise
+        self._fd = fd
+        _locks.add(self)
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+_locks: WeakSet[Lock] = WeakSet()
+
+
+def _forget_locks() -> None:
+    """A child that a handler forks would hold the lock for as long as it lives."""
+    for lock in _locks:
+        with suppress(OSError):
+            lock.release()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
+
+
+def _taken(place: Place, holder: str) -> str:
+    return _(
+        "Another process (%(holder)s) is the client %(name)r of %(group)s on %(topic)s. Processes"
+        " that share EMS['STATE_DIR'] need names of their own: ems_consume --name NAME."
+    ) % {"holder": holder or "?", **vars(place)}
+
+
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateUnusable(
+            _("EMS['STATE_DIR'] is not to be used, for %(path)s: %(error)s.")
+            % {"path": path, "error": error.strerror or error}
+        ) from error
+
+
+def _sync(directory: Path) -> None:
+    """The replaced name, too, has to be on the disk."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

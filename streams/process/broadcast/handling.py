@@ -1,0 +1,127 @@
+"""From a stretch of the log to a new position: read, call, move on. Shared with testing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from streams.api import ReceivedMessage
+from streams.consume.calling import Calls
+from streams.consume.handling import Outcome
+from streams.consume.limits import Limits
+from streams.consume.outcome.failure import Failure
+from streams.consume.reading import chosen
+from streams.consume.registry import Registration
+from streams.errors import describe
+from streams.log.bodies import StoredMessage, stored_messages
+from streams.process.broadcast.reader import Reader, Stretch
+
+logger = logging.getLogger("streams.broadcast")
+
+# A stretch ends after so long, one call apart: other partitions want their turn, and the group may
+# have been paused.
+TURN_SECONDS = 1.0
+
+
+class BroadcastHandling:
+    """One stretch in the hands of the client's one thread; it settles in the client's file.
+
+    There is no lease to lose, and nothing to give back. A message whose handler raises is logged,
+    and passed like the others.
+    """
+
+    def __init__(
+        self,
+        stretch: Stretch,
+        registration: Registration,
+        limits: Limits,
+        reader: Reader,
+        *,
+        may_go_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.stretch = stretch
+        self.registration = registration
+        self.outcome = Outcome()
+        self.lost = False
+        self._reader = reader
+        self._may_go_on = may_go_on
+        self._rows: dict[int, StoredMessage] = {}
+        self._passed: set[int] = set()
+        self._began: float | None = None
+        self._calls = Calls(
+            registration, stretch, self, timeout=limits.consume_timeout, using=reader.using
+        )
+
+    def time_left(self) -> timedelta:
+        """Until the running call is overdue; negative when it is."""
+        return self._calls.time_left()
+
+    def renew(self, left: timedelta) -> None:
+        """Nothing: a position on the disk has no lease."""
+
+    def run(self) -> Outcome:
+        """Read, call the handler, move the position."""
+        stretch = self.stretch
+        messages, cut = self._read()
+        self._calls.run(messages)
+        if stretch.progress <= stretch.last_offset and not self.outcome.released:
+            self.settle(stretch.last_offset + 1, [])  # what was passed over
+        if cut and stretch.progress > stretch.last_offset:
+            self._reader.note_absent(stretch.partition)
+        return self.outcome
+
+    def _read(self) -> tuple[list[ReceivedMessage], bool]:
+        """The messages before the first that is not there, and whether there is such a one."""
+        stretch = self.stretch
+        place = stretch.partition.pk, stretch.first_offset, stretch.last_offset + 1
+        rows = stored_messages(*place, self._reader.using)
+        if not self._reader.sure:  # a connection was lost: this may be of another log
+            stretch.last_offset = stretch.first_offset - 1
+            return [], False
+        self._rows = {row.offset: row for row in rows}
+        absent = set(range(stretch.first_offset, stretch.last_offset + 1)) - set(self._rows)
+        if absent:
+            stretch.last_offset = min(absent) - 1
+        rows = [row for row in rows if row.offset <= stretch.last_offset]
+        messages, self._passed = chosen(rows, self.registration, stretch.partition.number, 1)
+        return messages, bool(absent)
+
+    # -- what its calls ask of it: see Settler --
+
+    ordered = False
+
+    def may_begin(self) -> bool:
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now
+        return now - self._began <= TURN_SECONDS and self._may_go_on()
+
+    def settle(self, progress: int, failures: Sequence[Failure]) -> None:
+        span = range(self.stretch.progress, progress)
+        passed = len(self._passed.intersection(span))
+        self.outcome.passed += passed
+        self.outcome.failed += len(failures)
+        self.outcome.done += len(span) - passed - len(failures)
+        for failure in failures:
+            self.outcome.errors.append(failure.error)
+            logger.error(
+                "%s failed on %s/%d@%d, and goes on: %s",
+                self.registration.name,
+                self.registration.topic,
+                self.stretch.partition.number,
+                failure.offset,
+                describe(failure.error),
+                exc_info=failure.error,
+            )
+        last = self._rows[progress - 1]
+        self._reader.move(self.stretch, progress, last.message_id, last.sequenced_at)
+
+    def release(self) -> None:
+        self.outcome.released = self.stretch.last_offset + 1 - self.stretch.progress
+
+    def settle_atomically(
+        self, call: Callable[[], list[Failure]], messages: Sequence[ReceivedMessage], after: int
+    ) -> None:
+        raise NotImplementedError  # refused at decoration: a file is in no transaction

@@ -1,0 +1,216 @@
+"""How one client of a broadcast group reads its topic: from its own positions, without a lock."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import connections
+
+from streams.database.retrying import retrying
+from streams.log.bodies import bounded_in_bytes
+from streams.log.offsets import offset_at
+from streams.models import ConsumerGroup, Partition, Start
+from streams.process.broadcast.log import Log
+from streams.process.broadcast.position import Position, Positions
+
+logger = logging.getLogger("streams.broadcast")
+
+# Bodies that are not there, though not purged, are looked for again for so long: after a failover
+# they may yet come. The same as the first retry of a cluster group.
+ABSENT_SECONDS = 10.0
+# While there is enough to read, the partitions are looked at so often, for new ones and for an
+# even turn.
+REFRESH_SECONDS = 1.0
+# After a restore, messages that were sequenced so much before the last one read are read again:
+# the clock of the new server may be behind that of the old one.
+CLOCK_MARGIN = timedelta(minutes=1)
+
+
+@dataclass
+class Stretch:
+    """A range of offsets of one partition in hand; ``progress`` is the next to be settled."""
+
+    partition: Partition
+    first_offset: int
+    last_offset: int
+    progress: int
+
+
+class Reader:
+    """Gives out stretches of the log, and moves the positions of the client.
+
+    Used by one thread; ``behind`` by any.
+    """
+
+    def __init__(self, group: ConsumerGroup, topic: str, positions: Positions, using: str) -> None:
+        self.missed = 0  # messages that were gone before they were read
+        self._group = group
+        self._topic = topic
+        self._positions = positions
+        self.using = using
+        self._log = Log(group.topic_id, using)
+        self._partitions: dict[int, Partition] = {}  # by id
+        self._absent: dict[int, tuple[int, float]] = {}  # by number: the offset, and since when
+        self._checked_on: object = None
+        self._refreshed = 0.0
+        self._turn = 0
+
+    def begin(self) -> None:
+        """Take the positions, or check them, and keep them, before anything is read.
+
+        Written even when they are what they were: a disk that is full says so now.
+        """
+        if not self._positions.taken:
+            for row in self._log.partitions():
+                self._positions.known[row.number] = self._start(row)
+        self._look()
+        self._positions.save()
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is still the log that the positions were compared with.
+
+        Another connection may be to another server, or to what was restored meanwhile.
+        """
+        return connections[self.using].connection is self._checked_on
+
+    def behind(self, ends: Mapping[int, int]) -> bool:
+        """Whether there is something to read, or to be noticed, if partitions end there (by id)."""
+        partitions = self._partitions
+        for partition_id, end in ends.items():
+            row = partitions.get(partition_id)
+            if row is None:
+                return True  # a new one
+            if self._positions.known[row.number].offset != end and not self._waits(row):
+                return True
+        return False
+
+    def take(self, batch: int) -> Stretch | None:
+        """The next stretch of at most ``batch`` messages; None if there is nothing to read."""
+        old = time.monotonic() - self._refreshed > REFRESH_SECONDS
+        if old or not self.sure or not self._readable():
+            self._look()
+        readable = self._readable()
+        if not readable:
+            return None
+        self._turn += 1
+        row = readable[self._turn % len(readable)]
+        start = self._positions.known[row.number].offset
+        end = min(row.next_offset, start + batch)
+        end = retrying(bounded_in_bytes, self.using, row.pk, start, end, self.using)
+        return Stretch(row, start, end - 1, progress=start)
+
+    def move(
+        self, stretch: Stretch, progress: int, message_id: int, instant: datetime | None
+    ) -> None:
+        """What is below ``progress`` is done; the rest describes the message just before it."""
+        position = Position(progress, message_id, instant)
+        self._positions.known[stretch.partition.number] = position
+        self._positions.save()
+        stretch.progress = progress
+
+    def note_absent(self, row: Partition) -> None:
+        """The next message of this partition was not to be read: purged meanwhile, or gone."""
+        row = self._log.on_primary(row)
+        offset = self._positions.known[row.number].offset
+        self._partitions[row.pk] = row = self._agreed(row, anew=False)
+        if self._positions.known[row.number].offset != offset:
+            self._positions.save()
+            return  # purged, and told
+        known, since = self._absent.get(row.number, (None, 0.0))
+        if known != offset:
+            logger.error(
+                "%s: the message %s/%d@%d cannot be read; looking again for %d s",
+                *(self._group.name, self._topic, row.number, offset, ABSENT_SECONDS),
+            )
+            self._absent[row.number] = (offset, time.monotonic())
+        elif time.monotonic() - since >= ABSENT_SECONDS:
+            self._pass_over(
+                row, self._log.next_kept(row, offset), "are gone (deleted or truncated)"
+            )
+            self._positions.save()
+
+    # -- positions --
+
+    def _look(self) -> None:
+        """Bring the positions into agreement with what the log holds now."""
+        before = dict(self._positions.known)
+        rows = self._log.partitions()
+        anew = not self.sure
+        self._checked_on = connections[self.using].connection
+        self._partitions = {row.pk: self._agreed(row, anew=anew) for row in rows}
+        self._refreshed = time.monotonic()
+        if self._positions.known != before:
+            self._positions.save()
+
+    def _agreed(self, row: Partition, *, anew: bool) -> Partition:
+        # What grew after the positions were taken is read from its beginning.
+        position = self._positions.known.setdefault(row.number, Position(0))
+        if position.offset > row.next_offset:
+            row = self._log.on_primary(row)  # a replica may only be late
+        if position.offset > row.next_offset or (anew and self._contradicts(row, position)):
+            self._go_back(row, position)
+        if self._positions.known[row.number].offset < row.first_offset:
+            self._pass_over(row, row.first_offset, "have been purged")
+        return row
+
+    def _start(self, row: Partition) -> Position:
+        if self._group.start == Start.EARLIEST:
+            return Position(row.first_offset)
+        newest = self._log.message_before(row, row.next_offset)
+        return Position(row.next_offset, *(newest or (None, row.last_sequenced_at)))
+
+    def _contradicts(self, row: Partition, position: Position) -> bool:
+        """Whether the message before the position is another one than it was."""
+        if position.message_id is None:
+            return False
+        found = self._log.message_before(row, position.offset)
+        return found is not None and found != (position.message_id, position.sequenced_at)
+
+    def _go_back(self, row: Partition, position: Position) -> None:
+        """The log is not the one that was read: go on with what was sequenced since.
+
+        What this client had read was sequenced at or before the instant that it has noted; what
+        came into the log after the restore, later. No message is left out, few come again.
+        """
+        offset = row.first_offset
+        if position.sequenced_at:
+            offset = retrying(offset_at, self.using, row, position.sequenced_at - CLOCK_MARGIN)
+        logger.error(
+            "%s: %s/%d is not the log that was read up to offset %d: the database was restored,"
+            " or replaced. Going on at offset %d (the log has %d … %d): see to what this client"
+            " has made of messages that are lost",
+            *(self._group.name, self._topic, row.number, position.offset),
+            *(offset, row.first_offset, row.next_offset - 1),
+        )
+        before = self._log.message_before(row, offset) or (None, position.sequenced_at)
+        self._positions.known[row.number] = Position(offset, *before)
+        self._absent.pop(row.number, None)
+
+    def _pass_over(self, row: Partition, to: int, why: str) -> None:
+        position = self._positions.known[row.number]
+        self.missed += to - position.offset
+        logger.error(
+            "%s has missed %d messages of %s/%d: offsets %d … %d %s",
+            *(self._group.name, to - position.offset, self._topic, row.number),
+            *(position.offset, to - 1, why),
+        )
+        self._positions.known[row.number] = Position(to, None, position.sequenced_at)
+        self._absent.pop(row.number, None)
+
+    # -- what there is to read --
+
+    def _readable(self) -> list[Partition]:
+        return [
+            row
+            for row in self._partitions.values()
+            if self._positions.known[row.number].offset < row.next_offset and not self._waits(row)
+        ]
+
+    def _waits(self, row: Partition) -> bool:
+        absent = self._absent.get(row.number)
+        return absent is not None and time.monotonic() - absent[1] < ABSENT_SECONDS

@@ -1,0 +1,54 @@
+"""The thread of a broadcast consumer: take a stretch → handle → move the position."""
+
+from __future__ import annotations
+
+from streams.consume.limits import Limits
+from streams.process.broadcast.handling import BroadcastHandling
+from streams.process.broadcast.reader import Stretch
+from streams.process.broadcast.running_group import RunningBroadcastGroup
+from streams.process.worker import LOOK_SECONDS, Worker
+
+# Messages that are read at once for a quick handler. To force a position to the disk takes
+# milliseconds: longer than ten quick calls.
+READ_AHEAD = 500
+
+
+class BroadcastWorker(Worker):
+    """There is one for each broadcast consumer: a second one would break the order."""
+
+    _feed: RunningBroadcastGroup
+    _ahead = 0
+
+    def _step(self) -> float:
+        limits = self._feed.limits()
+        if limits is None:
+            return LOOK_SECONDS
+        self._idle_limit.allow(limits.consume_timeout)
+        with self._gate.together():
+            stretch = self._feed.reader.take(self._size(limits))
+            if stretch is None:
+                return LOOK_SECONDS
+            self._deliver(stretch, limits)
+        return 0.0
+
+    def _size(self, limits: Limits) -> int:
+        # A batch handler is given what it asked for; for any other it is a matter of speed.
+        ahead = self._ahead if self._feed.registration.batch is None else 0
+        return max(limits.batch, ahead)
+
+    def _deliver(self, stretch: Stretch, limits: Limits) -> None:
+        handling = BroadcastHandling(
+            stretch,
+            self._feed.registration,
+            limits,
+            self._feed.reader,
+            may_go_on=self._may_go_on,
+        )
+        self._held.add(handling)
+        try:
+            outcome = handling.run()
+            # Not all of it in a turn: its messages were read in vain.
+            self._ahead = 0 if outcome.released else min(READ_AHEAD, 2 * self._size(limits))
+        finally:
+            self._held.discard(handling)
+            self._feed.add(handling.outcome)

@@ -1,0 +1,63 @@
+"""The outlook of a consumer process: what there is to do now, and when the next thing is due.
+
+One statement tells all, whatever the number of groups, so that an idle process costs little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from django.db import connections
+
+from streams.database.retrying import retrying
+from streams.database.sql import claim as sql
+from streams.database.sql import sequence as sequence_sql
+from streams.database.sql.dialect import fetch
+
+
+@dataclass(frozen=True)
+class Due:
+    """What was seen in one look."""
+
+    inbox: frozenset[int] = frozenset()  # partitions with messages that are due
+    groups: frozenset[int] = frozenset()  # groups with something to claim
+    # Where the partitions end: topic → partition → next offset.
+    ends: dict[int, dict[int, int]] = field(default_factory=dict)
+    # Seconds until the next message, retry or blocked cursor is due; None: nothing waits.
+    next_in: float | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a process looks: its groups, and the partitions of all topics, as (topic, id)."""
+
+    groups: Sequence[int]
+    partitions: Sequence[tuple[int, int]]
+
+
+def partitions(using: str) -> list[tuple[int, int]]:
+    """All partitions, as (topic, id): a consumer sequences also what is for others."""
+    rows = retrying(lambda: fetch(using, sequence_sql.PARTITIONS), using)
+    return [(topic_id, id_) for id_, topic_id in rows]
+
+
+def what_is_due(places: Places, using: str) -> Due:
+    """One look. It waits for nobody, and locks nothing."""
+    if not places.partitions:
+        return Due()
+    topics = {id_: topic_id for topic_id, id_ in places.partitions}
+    statement = sql.due(connections[using].vendor, topics, places.groups)
+    inbox, groups = set(), set()
+    ends: dict[int, dict[int, int]] = {}
+    waits: list[float] = []
+    for kind, id_, value in retrying(lambda: fetch(using, statement), using):
+        if kind == sql.END:
+            ends.setdefault(topics[id_], {})[id_] = int(value)
+        elif value > 0:  # microseconds from now
+            waits.append(int(value) / 1e6)
+        elif kind == sql.INBOX:
+            inbox.add(id_)
+        else:
+            groups.add(id_)
+    return Due(frozenset(inbox), frozenset(groups), ends, min(waits, default=None))

@@ -1,0 +1,63 @@
+"""The heartbeat: renews the lease of this client and of what it holds, and notices hung calls."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db import OperationalError
+
+from streams.conf import RENEW_SECONDS
+from streams.database.retrying import connection_lost, transient
+from streams.process.running_group import RunningGroup
+from streams.process.shared.client import Client
+from streams.process.shared.in_flight import Held, InFlight
+from streams.process.shared.stopping import Stopping
+
+logger = logging.getLogger("streams.heartbeat")
+
+# How far past its consume_timeout a call may be before the process is given up.
+HUNG_GRACE = timedelta(seconds=10)
+
+
+class Heartbeat:
+    """One step renews everything once."""
+
+    def __init__(
+        self, client: Client, held: InFlight, lifecycle: Stopping, feeds: Sequence[RunningGroup]
+    ) -> None:
+        self._client = client
+        self._held = held
+        self._lifecycle = lifecycle
+        self._feeds = feeds
+
+    def step(self) -> float:
+        handlings = self._held.all()
+        if not self._client.renew():
+            for handling in handlings:
+                handling.lost = True
+            logger.warning("The lease of %s had ended: starting anew", self._client.client_id)
+            self._client.register()
+            return self._pause()
+        for handling in handlings:
+            left = handling.time_left()
+            if left > timedelta(0):
+                self._renew(handling, left)
+            elif left < -HUNG_GRACE:
+                # The call cannot be interrupted, only left behind with its process.
+                self._lifecycle.fail(f"a call of {handling.registration.name} hangs")
+        return self._pause()
+
+    def _renew(self, handling: Held, left: timedelta) -> None:
+        try:
+            handling.renew(left)
+        except OperationalError as error:
+            # Somebody holds this row: the other leases cannot wait. The next beat tries again.
+            if connection_lost(error) or not transient(error):
+                raise
+
+    def _pause(self) -> float:
+        # A delivery must not expire between two beats while its calls are in time.
+        shortest = min(feed.consume_timeout() for feed in self._feeds)
+        return min(RENEW_SECONDS, shortest.total_seconds() / 4)

@@ -1,0 +1,75 @@
+"""A keeper: a thread that runs one ``step() -> delay`` after the other until it is told to end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from django.db import Error, close_old_connections, connections, reset_queries
+
+from streams.database.retrying import transient
+from streams.process.shared.connections import KEEPER_PREFIX
+from streams.process.shared.stopping import Stopping
+
+logger = logging.getLogger("streams.keeper")
+
+AFTER_ERROR_SECONDS = 1.0
+
+
+class Keeper(threading.Thread):
+    """Runs on while the workers drain: a slow drain must keep its leases."""
+
+    def __init__(self, name: str, step: Callable[[], float], lifecycle: Stopping) -> None:
+        super().__init__(name=f"{KEEPER_PREFIX}{name}", daemon=True)
+        self._step = step
+        self._lifecycle = lifecycle
+        self._condition = threading.Condition()
+        self._woken = False
+        self._ended = False
+        self._steps = 0
+        self._at_work = False
+
+    @property
+    def step_at_work(self) -> int | None:
+        """The number of the step that is at work, None between two."""
+        return self._steps if self._at_work else None
+
+    def run(self) -> None:
+        try:
+            while not self._ended:
+                delay = self._guarded_step()
+                with self._condition:
+                    self._condition.wait_for(lambda: self._woken or self._ended, delay)
+                    self._woken = False
+        except BaseException as error:
+            logger.exception("The keeper %s failed", self.name)
+            self._lifecycle.fail(f"keeper {self.name}: {error!r}")
+        finally:
+            connections.close_all()
+
+    def wake(self) -> None:
+        with self._condition:
+            self._woken = True
+            self._condition.notify()
+
+    def end(self) -> None:
+        with self._condition:
+            self._ended = True
+            self._condition.notify()
+
+    def _guarded_step(self) -> float:
+        close_old_connections()
+        reset_queries()
+        self._steps += 1
+        self._at_work = True
+        try:
+            return self._step()
+        except Error as error:
+            if not transient(error):
+                raise
+            logger.warning("%s: the database is not to be had: %s", self.name, error)
+            connections.close_all()
+            return AFTER_ERROR_SECONDS
+        finally:
+            self._at_work = False

@@ -1,0 +1,110 @@
+"""The poller: moves the inbox into the log and wakes the groups that have something to claim."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from streams.conf import FRESH_SECONDS, settings
+from streams.log.sequencer import Pass, sequence
+from streams.process.due import Due, Places, partitions, what_is_due
+from streams.process.running_group import RunningGroup
+from streams.process.shared.in_flight import InFlight
+from streams.process.shared.stopping import Stopping
+from streams.steps.sequence import NOTE_EVERY, note_sequencing
+
+# Another process holds a partition: look again so soon, in seconds.
+BUSY_SECONDS = 0.01
+# After something was found, polling starts over at this pace and slows down to POLL_SECONDS.
+QUICK_SECONDS = 0.02
+# Who was woken looks for new partitions, too, but no oftener than this.
+REFRESH_SECONDS = 0.2
+
+
+class Poller:
+    """One step is one look at all partitions and groups, and a pass of the sequencer if needed.
+
+    Between two steps it is held until a wake-up comes, until the next thing that waits for its
+    time is due, and for POLL_SECONDS at most.
+    """
+
+    def __init__(
+        self,
+        feeds: Sequence[RunningGroup],
+        held: InFlight,
+        lifecycle: Stopping,
+        using: str,
+        *,
+        drain: bool,
+    ) -> None:
+        self._feeds = feeds
+        self._held = held
+        self._lifecycle = lifecycle
+        self._using = using
+        self._drain = drain
+        self._pause = QUICK_SECONDS
+        self._note_at = 0.0
+        self._places = Places([feed.group.pk for feed in feeds], [])
+        self._refreshed = -FRESH_SECONDS
+        self._woken = False
+
+    def wake(self) -> None:
+        """Something was sent, perhaps to a topic that is new. Called by other threads."""
+        self._woken = True
+
+    def step(self) -> float:
+        started = time.monotonic()
+        activity = self._held.activity()
+        self._refresh(started)
+        outlook = what_is_due(self._places, self._using)
+        done = sequence(self._using, outlook.inbox)
+        self._note(started)
+        ready = self._ready(outlook, done)
+        # Busy workers look by themselves when they are done: only idle ones are worth a hurry.
+        woken = [feed for feed in ready if feed.wake()]
+        if done.more:
+            return 0.0
+        if done.busy:
+            return BUSY_SECONDS
+        if done.sequenced or woken:
+            self._pause = QUICK_SECONDS
+        else:
+            # Nothing was to be had, and no worker was at it before, after or in between.
+            resting = not activity[0] and activity == self._held.activity()
+            if self._drain and resting and not ready:
+                self._lifecycle.stop()
+            self._pause = min(self._pause * 2, settings().POLL_SECONDS)
+        pause = self._pause
+        if outlook.next_in is not None:
+            pause = min(pause, max(outlook.next_in, QUICK_SECONDS))
+        # A look costs more the more there is to step over: spend at most half the time on it.
+        return max(pause, time.monotonic() - started)
+
+    def _refresh(self, now: float) -> None:
+        patience = REFRESH_SECONDS if self._woken else FRESH_SECONDS
+        if now >= self._refreshed + patience:
+            self._woken = False
+            self._places = Places(self._places.groups, partitions(self._using))
+            self._refreshed = now
+
+    def _ready(self, outlook: Due, done: Pass) -> list[RunningGroup]:
+        """The feeds that have something to claim, or to read."""
+        grown = {
+            topic for topic, partition in self._places.partitions if partition in done.partitions
+        }
+        return [
+            feed
+            for feed in self._feeds
+            if (
+                feed.group.topic_id in grown
+                or feed.group.pk in outlook.groups
+                or feed.behind(outlook.ends)
+            )
+            and feed.limits()
+        ]
+
+    def _note(self, now: float) -> None:
+        """Leave a sign of life for those who watch, once in NOTE_EVERY."""
+        if now >= self._note_at:
+            note_sequencing(self._using)
+            self._note_at = now + NOTE_EVERY.total_seconds()

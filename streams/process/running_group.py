@@ -1,0 +1,87 @@
+"""A feed: one registered consumer in this process, and the wake-ups of its worker threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+
+from streams.conf import FRESH_SECONDS
+from streams.consume.limits import Limits, Overrides, limits, threads
+from streams.consume.registry import Registration
+from streams.consume.subscription import subscribe
+from streams.database.retrying import retrying
+from streams.models import ConsumerGroup
+
+
+class RunningGroup:
+    """What a worker needs to know of its group, at most FRESH_SECONDS old."""
+
+    def __init__(self, registration: Registration, using: str, overrides: Overrides) -> None:
+        self.registration = registration
+        self.group = subscribe(registration, using)
+        self.threads = threads(registration, using, overrides)
+        self._using = using
+        self._overrides = overrides
+        self._condition = threading.Condition()
+        self._woken = True  # the first look needs no wake-up
+        self._stopping = False
+        self._idle = 0
+        self._fresh_until = 0.0
+        self._limits: Limits | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.registration.group} on {self.registration.topic}"
+
+    def limits(self) -> Limits | None:
+        """The limits in force; None while the group is paused, or its topic not to be read."""
+        if time.monotonic() >= self._fresh_until:
+            groups = ConsumerGroup.objects.using(self._using).select_related("topic")
+            group = retrying(lambda: groups.filter(pk=self.group.pk).first(), self._using)
+            readable = group and not group.paused and group.topic.readable
+            # Assigned at once: other threads read it, and None would have them wait.
+            self._limits = self._in_force(group) if group and readable else None
+            self._fresh_until = time.monotonic() + FRESH_SECONDS
+        return self._limits
+
+    def behind(self, ends: Mapping[int, Mapping[int, int]]) -> bool:
+        """Whether there is something to read that no cursor tells of (see broadcast.feed).
+
+        ``ends``: topic → partition → next offset.
+        """
+        return False
+
+    def consume_timeout(self) -> timedelta:
+        """Of the calls that may be running now."""
+        return (self._limits or self._in_force(self.group)).consume_timeout
+
+    def _in_force(self, group: ConsumerGroup) -> Limits:
+        return limits(group, self.registration, self._using, self._overrides)
+
+    def wake(self) -> bool:
+        """There is something to claim. Wakes one worker, who wakes the next when it finds work.
+
+        Returns whether one was idle: the others look by themselves when they are done.
+        """
+        with self._condition:
+            self._woken = True
+            self._condition.notify()
+            return self._idle > 0
+
+    def wait(self, seconds: float) -> None:
+        """Until woken, stopped, or ``seconds`` have passed."""
+        with self._condition:
+            self._idle += 1
+            self._condition.wait_for(lambda: self._woken or self._stopping, seconds)
+            self._idle -= 1
+            self._woken = False
+
+    def describe(self) -> str:
+        return f"{self.name}: {self.registration.name}, {self.threads} threads"
+
+    def stop(self) -> None:
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()

@@ -1,0 +1,1 @@
+"""What the threads of a consumer process share."""

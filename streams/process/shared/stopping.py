@@ -1,0 +1,38 @@
+"""How a consumer process goes from running to stopped, seen by all of its threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Stopping:
+    """Running, then stopping (claim nothing more, finish what runs), with a reason if it failed."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+        self._callbacks: list[Callable[[], None]] = []
+        self.failure: str | None = None
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def on_stop(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when stopping begins, from the thread that begins it."""
+        self._callbacks.append(callback)
+
+    def stop(self) -> None:
+        if not self._stopping.is_set():
+            self._stopping.set()
+            for callback in self._callbacks:
+                callback()
+
+    def fail(self, reason: str) -> None:
+        """Stop with exit status 1: the process manager starts a fresh process."""
+        self.failure = self.failure or reason
+        self.stop()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, unless stopping begins; returns whether it has."""
+        return self._stopping.wait(seconds)

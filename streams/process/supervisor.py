@@ -1,0 +1,222 @@
+"""The supervisor: the main thread of a consumer process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from threading import Thread
+
+from django.db import connections
+
+from streams.conf import KEEPER_CONNECTIONS, settings
+from streams.consume.limits import Overrides
+from streams.consume.registry import Registration
+from streams.errors import ConfigurationError
+from streams.models import Mode
+from streams.process.broadcast.file import DEFAULT_NAME
+from streams.process.broadcast.running_group import RunningBroadcastGroup
+from streams.process.broadcast.worker import BroadcastWorker
+from streams.process.heartbeat import Heartbeat
+from streams.process.keeper import Keeper
+from streams.process.poller import Poller
+from streams.process.running_group import RunningGroup
+from streams.process.shared.client import Client
+from streams.process.shared.connections import KEEPER_PREFIX, IdleLimit
+from streams.process.shared.gate import Gate
+from streams.process.shared.in_flight import InFlight
+from streams.process.shared.signals import Signals
+from streams.process.shared.stopping import Stopping
+from streams.process.worker import Worker
+from streams.steps.nightly_purge import purge_if_due
+from streams.steps.sweep import SWEEP_EVERY, sweep_if_due
+from streams.wakeup import Listener
+
+logger = logging.getLogger("streams.supervisor")
+
+LOOK_SECONDS = 0.5
+# A heartbeat that is answered by nobody, without an error: the network has swallowed it, and only a
+# fresh process gets fresh connections. Counted in our own looks, so not while we are frozen.
+SILENT_SECONDS = 60.0
+LEAVE_SECONDS = 5.0
+# How often to look whether the purge of the night is due, and how long to keep at it between two
+# sweeps.
+PURGE_LOOK_SECONDS = 60.0
+PURGE_SECONDS = 2.0
+
+
+class Supervisor:
+    """Starts workers and keepers, waits for a signal or a failure, and stops them in order."""
+
+    def __init__(
+        self,
+        registrations: Sequence[Registration],
+        using: str,
+        *,
+        overrides: Overrides = Overrides(),  # noqa: B008 - immutable
+        drain: bool = False,
+        client: str = DEFAULT_NAME,
+        say: Callable[[str], None] = logger.info,
+    ) -> None:
+        if not registrations:
+            raise ConfigurationError("There is no consumer to run.")
+        self._using = using
+        self._say = say
+        self._lifecycle = Stopping()
+        self._signals = Signals()
+        self._idle_limit = IdleLimit(using)
+        # First: with the project's AUTOCOMMIT off, the groups would never be committed.
+        self._idle_limit.install()
+        self._feeds = _feeds(registrations, using, overrides, client)
+        for feed in self._feeds:
+            self._idle_limit.allow(feed.consume_timeout())
+        self._client = Client([feed.group.pk for feed in self._feeds], using)
+        self._held = InFlight()
+        heartbeat = Heartbeat(self._client, self._held, self._lifecycle, self._feeds)
+        poller = Poller(self._feeds, self._held, self._lifecycle, using, drain=drain)
+        self._poller = Keeper("poller", poller.step, self._lifecycle)
+        self._heartbeat = Keeper("heartbeat", heartbeat.step, self._lifecycle)
+        self._keepers = [
+            self._poller,
+            self._heartbeat,
+            Keeper("maintenance", self._maintain, self._lifecycle),
+        ]
+
+        def wake() -> None:
+            poller.wake()
+            self._poller.wake()
+
+        self._listener = Listener(using, wake)
+        self._workers: list[Worker] = []
+        self._purge_at = 0.0
+        self._step: int | None = None
+        self._silent = 0.0
+
+    def run(self) -> int:
+        """Run until stopped; returns the exit status: 0, or 1 after a failure or a hurried end."""
+        self._signals.install()
+        try:
+            return self._run()
+        finally:
+            self._signals.restore()
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether a thread still runs that would keep the process from ending."""
+        return any(thread.is_alive() for thread in (*self._workers, *self._keepers))
+
+    def budget(self) -> int:
+        """Database connections that this process uses at most."""
+        return sum(feed.threads for feed in self._feeds) + KEEPER_CONNECTIONS
+
+    def _run(self) -> int:
+        self._client.register()
+        self._start()
+        while not self._lifecycle.stopping:
+            if self._signals.wait(LOOK_SECONDS):
+                self._say("Stopping: finishing what runs.")
+                self._lifecycle.stop()
+            self._watch()
+        drained = self._drain()
+        self._end()
+        if self._lifecycle.failure:
+            self._say(f"Stopped after a failure: {self._lifecycle.failure}")
+        return 0 if drained and not self._lifecycle.failure else 1
+
+    def _start(self) -> None:
+        gate = Gate()
+        for feed in self._feeds:
+            self._lifecycle.on_stop(feed.stop)
+            for number in range(feed.threads):
+                kind = BroadcastWorker if isinstance(feed, RunningBroadcastGroup) else Worker
+                worker = kind(
+                    feed,
+                    number,
+                    client=self._client,
+                    gate=gate,
+                    held=self._held,
+                    lifecycle=self._lifecycle,
+                    idle_limit=self._idle_limit,
+                    using=self._using,
+                )
+                self._workers.append(worker)
+            self._say(f"  {feed.describe()}")
+        self._say(f"Consumer {self._client.client_id}: up to {self.budget()} database connections.")
+        for thread in (*self._keepers, *self._workers):
+            thread.start()
+        self._listener.start()
+
+    def _watch(self) -> None:
+        """Give up when one and the same step of the heartbeat is at work for SILENT_SECONDS."""
+        step = self._heartbeat.step_at_work
+        self._silent = self._silent + LOOK_SECONDS if step and step == self._step else 0.0
+        self._step = step
+        if self._silent >= SILENT_SECONDS:
+            self._lifecycle.fail(f"the database has not answered for {SILENT_SECONDS:.0f} s")
+
+    def _maintain(self) -> float:
+        sweep_if_due(self._using)
+        if time.monotonic() >= self._purge_at:
+            more = purge_if_due(self._using, PURGE_SECONDS)
+            self._purge_at = time.monotonic() + (0.0 if more else PURGE_LOOK_SECONDS)
+        return SWEEP_EVERY.total_seconds()
+
+    def _drain(self) -> bool:
+        """Wait for the workers; False if a second signal or DRAIN_SECONDS came first."""
+        limit = time.monotonic() + settings().DRAIN_SECONDS
+        while any(worker.is_alive() for worker in self._workers):
+            if self._signals.wait(0.05):
+                self._say("A signal while stopping: leaving at once. The sweep retries the rest.")
+                return False
+            if time.monotonic() > limit:
+                self._say("Handlers still run after DRAIN_SECONDS: leaving them behind.")
+                return False
+        return True
+
+    def _end(self) -> None:
+        """Keepers last: until here the leases of what drained had to be kept."""
+        self._listener.stop()
+        for keeper in self._keepers:
+            keeper.end()
+        # In a thread, and for so long only: without a network this would never return.
+        leave = Thread(target=self._deregister, name=f"{KEEPER_PREFIX}leave", daemon=True)
+        leave.start()
+        limit = time.monotonic() + LEAVE_SECONDS
+        for thread in (*self._keepers, leave):
+            thread.join(timeout=max(0.0, limit - time.monotonic()))
+        self._close_broadcasts()
+
+    def _close_broadcasts(self) -> None:
+        """Say what they did; a name is free when its thread has ended, or else with the process."""
+        for feed in self._feeds:
+            if isinstance(feed, RunningBroadcastGroup):
+                self._say(f"  {feed.report()}")
+                if not any(worker.is_alive() for worker in self._workers):
+                    feed.close()
+
+    def _deregister(self) -> None:
+        try:
+            self._client.deregister()
+        except Exception:
+            logger.exception("Could not deregister; the lease will end by itself")
+        finally:
+            connections.close_all()
+
+
+def _feeds(
+    registrations: Sequence[Registration], using: str, overrides: Overrides, client: str
+) -> list[RunningGroup]:
+    """Their feeds; none keeps a client's name if another one cannot be had."""
+    feeds: list[RunningGroup] = []
+    try:
+        for registration in registrations:
+            if registration.mode == Mode.BROADCAST:
+                feeds.append(RunningBroadcastGroup(registration, using, overrides, client))
+            else:
+                feeds.append(RunningGroup(registration, using, overrides))
+    except BaseException:
+        for feed in feeds:
+            if isinstance(feed, RunningBroadcastGroup):
+                feed.close()
+        raise
+    return feeds

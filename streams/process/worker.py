@@ -1,0 +1,146 @@
+"""The worker thread: claim → handle → settle."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from django.db import Error, close_old_connections, connections, reset_queries
+
+from streams.consume.claim import Claimer
+from streams.consume.handling import Handling
+from streams.consume.limits import Limits
+from streams.database.retrying import transient
+from streams.errors import LeaseLost
+from streams.models import Delivery, RetryMessage
+from streams.process.running_group import RunningGroup
+from streams.process.shared.client import Client
+from streams.process.shared.connections import IdleLimit
+from streams.process.shared.gate import Gate
+from streams.process.shared.in_flight import InFlight
+from streams.process.shared.stopping import Stopping
+
+logger = logging.getLogger("streams.worker")
+
+# The poller wakes a worker when there is something. It looks by itself only this often, in seconds:
+# what idle threads ask would add up.
+LOOK_SECONDS = 300.0
+NOT_ALIVE_SECONDS = 0.2
+AFTER_ERROR_SECONDS = 1.0
+
+
+class Worker(threading.Thread):
+    """One thread of one feed."""
+
+    def __init__(
+        self,
+        feed: RunningGroup,
+        number: int,
+        *,
+        client: Client,
+        gate: Gate,
+        held: InFlight,
+        lifecycle: Stopping,
+        idle_limit: IdleLimit,
+        using: str,
+    ) -> None:
+        super().__init__(name=f"{feed.registration.group}-{number}", daemon=True)
+        self._feed = feed
+        self._client = client
+        self._gate = gate
+        self._held = held
+        self._lifecycle = lifecycle
+        self._idle_limit = idle_limit
+        self._using = using
+        self._claimer = Claimer(feed.group, client.client_id, self.name, using)
+        self._last_was_retry = False
+
+    def run(self) -> None:
+        try:
+            while not self._lifecycle.stopping:
+                delay = self.step()
+                if delay:
+                    self._feed.wait(delay)
+        except BaseException as error:
+            logger.exception("The worker %s failed", self.name)
+            self._lifecycle.fail(f"worker {self.name}: {error!r}")
+        finally:
+            connections.close_all()
+
+    def step(self) -> float:
+        """Claim and handle one delivery; returns how long to wait for a wake-up after it."""
+        close_old_connections()
+        reset_queries()
+        if not self._client.alive:
+            return NOT_ALIVE_SECONDS
+        try:
+            with self._held.busy():
+                return self._step()
+        except LeaseLost:
+            logger.warning("%s lost a lease: its result changes nothing", self.name)
+            return 0.0
+        except Error as error:
+            if not transient(error):
+                raise
+            logger.warning("%s: the database is not to be had: %s", self.name, error)
+            connections[self._using].close()
+            return AFTER_ERROR_SECONDS
+
+    def _step(self) -> float:
+        limits = self._feed.limits()
+        if limits is None:
+            return LOOK_SECONDS
+        self._idle_limit.allow(limits.consume_timeout)
+        with self._gate.together():
+            if self._lifecycle.stopping:
+                return LOOK_SECONDS
+            claimed = self._claim(limits)
+            if claimed is None:
+                return LOOK_SECONDS
+            self._feed.wake()
+            delivery, retry = claimed
+            if not (delivery.alone or (retry and retry.alone)):
+                self._hand_over(delivery, retry, limits, nullcontext(), self._may_go_on)
+                return 0.0
+        self._hand_over(delivery, retry, limits, self._gate.alone(), self._may_go_on_alone)
+        return 0.0
+
+    def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
+        """A due retry or new messages, in turn while there are both, so that none starves."""
+        self._claimer.client_id = self._client.client_id
+        for retry_first in (not self._last_was_retry, self._last_was_retry):
+            if retry_first:
+                if retry := self._claimer.claim_retry(limits.consume_timeout):
+                    self._last_was_retry = True
+                    return retry
+            elif new := self._claimer.claim(limits.batch, limits.consume_timeout):
+                self._last_was_retry = False
+                return new, None
+        self._last_was_retry = False
+        return None
+
+    def _hand_over(
+        self,
+        delivery: Delivery,
+        retry: RetryMessage | None,
+        limits: Limits,
+        beside: AbstractContextManager[None],
+        may_go_on: Callable[[], bool],
+    ) -> None:
+        handling = Handling(
+            delivery, self._feed.registration, limits, retry=retry, may_go_on=may_go_on
+        )
+        self._held.add(handling)
+        try:
+            with beside:
+                handling.run()
+        finally:
+            self._held.discard(handling)
+
+    def _may_go_on(self) -> bool:
+        return self._may_go_on_alone() and not self._gate.wanted_alone
+
+    def _may_go_on_alone(self) -> bool:
+        return self._client.alive and not self._lifecycle.stopping

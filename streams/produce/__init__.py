@@ -1,0 +1,1 @@
+"""Producing: from send() to the row in the inbox, and cancelling it."""

@@ -1,0 +1,74 @@
+"""Which topics a send may write to, before its INSERT and again after a long one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from django.db import connections, transaction
+from django.utils.translation import gettext as _
+
+from streams.api import Outgoing
+from streams.database.sql.dialect import delete_by_id, execute
+from streams.errors import TopicDenied, UnknownTopic
+from streams.log.topics import TopicInfo, forget, look_again, resolve
+from streams.produce.partitioning import choose
+
+WRITABLE = frozenset({"read-write", "write-only"})
+
+# A topic that is created by a send has one partition.
+NEW_TOPIC = ((0, 0),)
+
+
+def writable(topic: str, alias: str, *, create: bool | None = None) -> TopicInfo:
+    info = resolve(topic, alias, create=create)
+    if info.access not in WRITABLE:
+        raise TopicDenied(
+            _("The topic %(topic)r is %(access)s: it takes no messages at present.")
+            % {"topic": topic, "access": info.access}
+        )
+    return info
+
+
+def all_writable(messages: Iterable[Outgoing], alias: str) -> dict[str, TopicInfo]:
+    """The topics of these. Missing ones are created when nothing can be wrong any more."""
+    found: dict[str, TopicInfo | None] = {}
+    for message in messages:
+        if message.topic not in found:
+            found[message.topic] = None
+            with suppress(UnknownTopic):
+                found[message.topic] = writable(message.topic, alias, create=False)
+        info = found[message.topic]
+        if message.partition is not None:  # nothing else can be wrong, and a turn be taken for it
+            choose(info.partitions if info else NEW_TOPIC, None, message.partition)
+    return {topic: info or writable(topic, alias) for topic, info in found.items()}
+
+
+def make_sure(topics: Iterable[TopicInfo], ids: Sequence[int], alias: str) -> None:
+    """The send has taken long since it looked its topics up: frozen, or it waited for a lock.
+
+    If one of them is deleted or denied by now, take the messages back and raise; a topic is not
+    deleted before all who may still send to it have either been seen or come here
+    (streams/operate/topic_deletion.py). What is sequenced already is in a log, and is left there.
+    """
+    for info in topics:
+        now = look_again(info, alias)
+        if now and now.id == info.id and now.access in WRITABLE:
+            continue
+        if not _withdraw(ids, alias):
+            continue
+        forget()
+        writable(info.name, alias, create=False)
+        raise UnknownTopic(
+            _("The topic %r was changed while the message was sent: send it again.") % info.name
+        )
+
+
+def _withdraw(ids: Sequence[int], alias: str) -> bool:
+    """Delete the new messages; False, and none of them, if one has left the inbox."""
+    statement = delete_by_id(connections[alias].vendor, "ems_msg", ids, "`offset` IS NULL")
+    with transaction.atomic(using=alias):
+        if execute(alias, statement) == len(ids):
+            return True
+        transaction.set_rollback(True, using=alias)
+    return False

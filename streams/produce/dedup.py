@@ -1,0 +1,129 @@
+"""The dedup window: of all sends with one key to one topic, the first in the window wins.
+
+Two transactions that insert the same unique key end in a deadlock. So the row of a key is
+committed first, by another connection and without a message; then it is locked in the caller's
+transaction, where whoever comes second waits until the first has committed, or has freed the key
+by a rollback.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections
+from django.utils.translation import gettext as _
+
+from streams import runtime_settings
+from streams.database.elsewhere import elsewhere
+from streams.database.sql import send as sql
+from streams.database.sql.dialect import execute, fetch, later
+from streams.database.transactions import (
+    in_test_case,
+    in_transaction,
+    sees_the_past,
+    supports_other_connections,
+)
+from streams.errors import InvalidMessage
+from streams.names import validated_name
+
+MAX_DEDUP_KEY = 255
+MAX_WINDOW = timedelta(days=366)
+# A purge may take the row away between its commit and our lock; hardly twice.
+TRIES = 5
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class DedupSlot:
+    """A key of a topic; slots are locked in their order, or two callers wait for each other."""
+
+    topic_id: int
+    key_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The locked row of a slot: free, or held by a message."""
+
+    pk: int
+    message_id: int | None
+    partition: int
+
+
+def window_of(key: Any, window: Any, using: str) -> timedelta | None:
+    """The checked window, or the default one; None without a key. Raises InvalidMessage."""
+    if key is None:
+        if window is not None:
+            raise InvalidMessage(_("dedup_window is of no use without a dedup_key."))
+        return None
+    validated_name(key, "dedup key", MAX_DEDUP_KEY)
+    if window is None:
+        return timedelta(seconds=runtime_settings.system("dedupWindowSeconds", using))
+    if isinstance(window, int | float) and not isinstance(window, bool):
+        try:
+            window = timedelta(seconds=window)
+        except (OverflowError, ValueError):
+            raise InvalidMessage(_("The dedup_window is too long, or no number.")) from None
+    if not isinstance(window, timedelta):
+        raise InvalidMessage(_("dedup_window must be a timedelta or seconds, not %r.") % (window,))
+    if not timedelta(0) < window <= MAX_WINDOW:
+        raise InvalidMessage(
+            _("dedup_window must be longer than nothing, and at most %s.") % MAX_WINDOW
+        )
+    return window
+
+
+def slot_of(topic_id: int, key: str) -> DedupSlot:
+    return DedupSlot(topic_id, hashlib.sha256(key.encode()).digest())
+
+
+def prepare(slots: Iterable[DedupSlot], using: str) -> None:
+    """Have the rows there; before a transaction of our own begins: then this connection can."""
+    for one in sorted(slots):
+        _make_sure(one, using)
+
+
+def hold(slots: Iterable[DedupSlot], using: str) -> dict[DedupSlot, Holder]:
+    """Lock the prepared slots until the end of the open transaction; says who holds each."""
+    return {one: _hold(one, using) for one in sorted(slots)}
+
+
+def _hold(slot: DedupSlot, using: str) -> Holder:
+    statement = sql.lock_dedup(connections[using].vendor, slot.key_hash)
+    for _try in range(TRIES):
+        for pk, message_id, partition, valid in fetch(using, statement, [slot.topic_id]):
+            return Holder(pk, message_id if valid else None, partition)
+        # Purged while we waited for it, and its place may be locked by us now: another connection
+        # would wait for this one.
+        _insert(slot, using)
+    raise RuntimeError("the row of a dedup key is deleted as soon as it is written")
+
+
+def _make_sure(slot: DedupSlot, using: str) -> None:
+    """Have the row of the slot there, committed if others could wait for it."""
+    find = sql.find_dedup(slot.key_hash)
+
+    def insert() -> None:
+        # Looked up first: an INSERT would wait for whoever has locked the row.
+        if not fetch(using, find, [slot.topic_id]):
+            _insert(slot, using)
+
+    if not supports_other_connections(using) or in_test_case(using) or not in_transaction(using):
+        insert()
+    elif sees_the_past(using) or not fetch(using, find, [slot.topic_id]):
+        elsewhere(using, insert)
+
+
+def _insert(slot: DedupSlot, using: str) -> None:
+    statement = sql.insert_dedup(connections[using].vendor, slot.key_hash)
+    execute(using, statement, [slot.topic_id])
+
+
+def take(holder: Holder, message_id: int, partition: int, window: timedelta, using: str) -> None:
+    """The message holds the slot for ``window`` from now on, if the transaction commits."""
+    vendor = connections[using].vendor
+    values = [message_id, partition, later(vendor, window), holder.pk]
+    execute(using, sql.TAKE_DEDUP[vendor], values)

@@ -1,0 +1,45 @@
+"""Who sends: the address of the host, the process and the thread, as a message tells it."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+
+from streams.names import MAX_PRODUCER
+
+_identity = threading.local()
+# A forked process is another producer.
+os.register_at_fork(after_in_child=lambda: _identity.__dict__.clear())
+
+
+def producer() -> tuple[str, tuple[str, ...]]:
+    """Name this thread as a producer, ``ip@pid@thread``: as SQL, and its parameter if any."""
+    try:
+        return _identity.sql  # type: ignore[no-any-return]
+    except AttributeError:
+        text = f"{host()}@{os.getpid()}@{threading.current_thread().name}"[:MAX_PRODUCER]
+        plain = re.fullmatch(r"[\w.:@ ()-]*", text, re.ASCII)
+        _identity.sql = (f"'{text}'", ()) if plain else ("%s", (text,))
+        return producer()
+
+
+_host: str | None = None
+
+
+def host() -> str:
+    """The address that this machine sends from, or its name if it has none.
+
+    Asked of the routing table, by a datagram socket that sends nothing (192.0.2.1 is for
+    documentation, RFC 5737): a name server that does not answer must not hold up a send.
+    """
+    global _host
+    if _host is None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(("192.0.2.1", 9))
+                _host = str(probe.getsockname()[0])
+            except OSError:
+                _host = socket.gethostname()
+    return _host

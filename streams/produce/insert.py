@@ -1,0 +1,100 @@
+"""The INSERT of messages into the inbox: in chunks, and without those whose dedup key is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from django.db import connections
+
+from streams.api import SendResult
+from streams.database.sql import send as sql
+from streams.produce.dedup import DedupSlot, Holder, take
+from streams.produce.outgoing import Placed
+
+# A multi-row INSERT holds at most this many rows and bytes: well below max_allowed_packet.
+CHUNK_ROWS = 500
+
+CHUNK_BYTES = 1024 * 1024
+
+
+def insert_new(
+    alias: str, placed: list[Placed], holders: dict[DedupSlot, Holder]
+) -> list[SendResult]:
+    """Insert what no other message has the dedup key of, under the locks of the slots."""
+    taken = {
+        slot: SendResult(holder.message_id, "", holder.partition, duplicate=True)
+        for slot, holder in holders.items()
+        if holder.message_id is not None
+    }
+    new: list[Placed] = []
+    claimed: set[DedupSlot | None] = set(taken)
+    for one in placed:
+        if one.slot not in claimed:
+            new.append(one)
+        if one.slot is not None:
+            claimed.add(one.slot)
+    ids = iter([id_ for chunk in in_chunks(new) for id_ in insert_chunk(alias, chunk)])
+    results = []
+    for one in placed:
+        if one.slot is not None and one.slot in taken:
+            results.append(replace(taken[one.slot], topic=one.topic))
+            continue
+        result = one.result(next(ids))
+        if one.slot is not None and one.window is not None:
+            take(holders[one.slot], result.message_id, one.partition, one.window, alias)
+            taken[one.slot] = replace(result, duplicate=True)
+        results.append(result)
+    return results
+
+
+def in_chunks(rows: list[Placed]) -> Iterator[list[Placed]]:
+    chunk: list[Placed] = []
+    size = 0
+    for row in rows:
+        if chunk and (len(chunk) == CHUNK_ROWS or size + row.size > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(row)
+        size += row.size
+    if chunk:
+        yield chunk
+
+
+def insert_chunk(alias: str, chunk: list[Placed]) -> list[int]:
+    """One multi-row INSERT; the new ids in the order of the rows."""
+    connection = connections[alias]
+    statement = sql.INSERT_MESSAGES + ", ".join(row.values for row in chunk)
+    parameters = [value for row in chunk for value in row.parameters]
+    returning = connection.features.can_return_rows_from_bulk_insert
+    with connection.cursor() as cursor:
+        cursor.execute(statement + (" RETURNING `id`" if returning else ""), parameters)
+        if returning:
+            return sorted(id_ for (id_,) in cursor.fetchall())
+        first = cursor.lastrowid
+        if len(chunk) == 1:
+            return [first]
+        # MySQL: the ids of one multi-row VALUES are contiguous, in steps of the increment, which
+        # a cluster sets to the number of its primaries.
+        cursor.execute("SELECT @@SESSION.auto_increment_increment")
+        (step,) = cursor.fetchone()
+        return list(range(first, first + step * len(chunk), step))
+
+
+def kept_cursor(connection: Any) -> Any:
+    """A cursor of this connection, open and kept for the next send.
+
+    Django's ``cursor()`` and the closing of what it returns cost more than all the rest of a send
+    (docs/about/benchmarks/core.md). Its checks are made here each time; whoever logs queries gets a
+    cursor that does, and execute() itself is Django's.
+    """
+    connection.close_if_health_check_failed()
+    connection.ensure_connection()
+    connection.validate_thread_sharing()
+    if connection.queries_logged:
+        return connection.cursor()
+    kept = connection.__dict__.get("_ems_cursor")
+    if kept is None or kept[0] is not connection.connection:
+        kept = connection._ems_cursor = (connection.connection, connection.cursor())
+    return kept[1]

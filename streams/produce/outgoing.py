@@ -1,0 +1,166 @@
+"""A message on its way out: checked, given its partition and its time, and put as SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.utils.translation import gettext as _
+
+from streams import runtime_settings
+from streams.api import Outgoing, SendResult
+from streams.body import encode
+from streams.database.sql import send as sql
+from streams.database.sql.dialect import LATER, later
+from streams.errors import InvalidMessage, MessageTooLarge, NaiveDatetime
+from streams.log.topics import TopicInfo
+from streams.names import MAX_KEY, MAX_NAME, MAX_TAG, validated_name
+from streams.produce.dedup import DedupSlot, slot_of
+from streams.produce.identity import producer
+from streams.produce.partitioning import choose
+
+
+class Row(NamedTuple):
+    """A message that has been checked, but for its topic."""
+
+    key: str | None
+    tag: str
+    headers: str | None
+    body: bytes
+    body_type: str
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + len(self.headers or "")
+
+    def values(
+        self, vendor: str, partition_id: int, due_at: timedelta | datetime | None
+    ) -> tuple[str, tuple[Any, ...]]:
+        """One row of INSERT_MESSAGES, and its parameters."""
+        key, tag, headers, body, body_type = self
+        due_sql, parameters = _due_sql(vendor, due_at)
+        named = key is not None or tag != "" or headers is not None
+        if named:
+            parameters += key, tag, headers
+        if len(body) > sql.HEX_BYTES:
+            parameters += (body,)
+        sender, its_parameter = producer()
+        values = sql.message_values(
+            vendor, partition_id, due_sql, body, body_type, sender, named=named
+        )
+        return values, parameters + its_parameter
+
+
+def checked_row(
+    alias: str,
+    topic: str,
+    body: Any,
+    key: str | None,
+    tag: str,
+    headers: Mapping[str, str] | None,
+) -> Row:
+    """Check everything but the topic's existence and access."""
+    validated_name(topic, "topic", MAX_NAME)
+    if key is not None:
+        validated_name(key, "key", MAX_KEY)
+    if tag != "":
+        validated_name(tag, "tag", MAX_TAG)
+    raw, body_type = encode(body)
+    limit = runtime_settings.system("msgMaxSizeInBytes", alias)
+    headers_json = None if headers is None else _headers(headers)
+    size = len(raw) + len(headers_json or "")
+    if size > limit:
+        raise MessageTooLarge(
+            _("Body and headers have %(size)d bytes; msgMaxSizeInBytes is %(limit)d.")
+            % {"size": size, "limit": limit}
+        )
+    return Row(key, tag, headers_json, raw, body_type)
+
+
+def _headers(headers: Any) -> str:
+    if not isinstance(headers, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, str) for name, value in headers.items()
+    ):
+        raise InvalidMessage(_("headers must map strings to strings."))
+    try:
+        "".join((*headers, *headers.values())).encode()
+    except UnicodeEncodeError as error:  # MySQL refuses it, and it could not be read back
+        raise InvalidMessage(_("headers must be valid text: %s") % error) from error
+    return json.dumps(dict(headers))
+
+
+def checked_due(delay: Any, deliver_at: Any) -> timedelta | datetime | None:
+    """The one that is given, checked; None: at once."""
+    if deliver_at is not None:
+        if delay is not None:
+            raise InvalidMessage(_("Give delay or deliver_at, not both."))
+        if not isinstance(deliver_at, datetime):
+            raise InvalidMessage(_("deliver_at must be a datetime, not %r.") % (deliver_at,))
+        if deliver_at.utcoffset() is None:
+            raise NaiveDatetime
+        try:
+            return deliver_at.astimezone(UTC)
+        except OverflowError:
+            raise InvalidMessage(_("deliver_at is out of range: %s.") % deliver_at) from None
+    if delay is None:
+        return None
+    if isinstance(delay, timedelta):
+        duration = delay
+    elif isinstance(delay, int | float) and not isinstance(delay, bool):
+        try:
+            duration = timedelta(seconds=delay)
+        except (OverflowError, ValueError):  # too large, or not a number
+            raise InvalidMessage(_("The delay is too long, or no number.")) from None
+    else:
+        raise InvalidMessage(_("delay must be a timedelta or seconds, not %r.") % (delay,))
+    if duration < timedelta(0):
+        raise InvalidMessage(_("A delay cannot be negative."))
+    if duration > MAX_DELAY:
+        raise InvalidMessage(_("The delay %s is too long.") % duration)
+    return duration or None
+
+
+# A century: beyond it, dates leave the range of a server's DATETIME sooner or later.
+MAX_DELAY = timedelta(days=36525)
+
+
+def _due_sql(vendor: str, due_at: timedelta | datetime | None) -> tuple[str, tuple[Any, ...]]:
+    if due_at is None:
+        return sql.DUE_IMMEDIATELY, ()
+    if isinstance(due_at, timedelta):
+        return LATER[vendor], (later(vendor, due_at),)
+    text = str(due_at.replace(tzinfo=None))
+    return sql.DUE_AT[vendor], (text, text)
+
+
+class Placed(NamedTuple):
+    """A message that is ready to be inserted."""
+
+    topic: str
+    partition: int
+    slot: DedupSlot | None
+    window: timedelta | None
+    size: int
+    values: str
+    parameters: tuple[Any, ...]
+
+    def result(self, message_id: int) -> SendResult:
+        return SendResult(message_id, self.topic, self.partition)
+
+
+class Checked(NamedTuple):
+    """A message whose arguments are right."""
+
+    message: Outgoing
+    due_at: timedelta | datetime | None
+    window: timedelta | None
+    row: Row
+
+    def placed(self, topic: TopicInfo, vendor: str) -> Placed:
+        message = self.message
+        partition_id, number = choose(topic.partitions, message.key, message.partition)
+        slot = None if message.dedup_key is None else slot_of(topic.id, message.dedup_key)
+        values = self.row.values(vendor, partition_id, self.due_at)
+        return Placed(topic.name, number, slot, self.window, self.row.size, *values)

@@ -1,0 +1,219 @@
+"""send(): one INSERT into the inbox, in the caller's transaction. Nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.utils.translation import gettext as _
+
+from streams import conf
+from streams.api import Outgoing, SendResult
+from streams.database.retrying import error_number, tables_missing
+from streams.database.sql import send as sql
+from streams.database.transactions import manual
+from streams.errors import (
+    InvalidMessage,
+    NotMigrated,
+    SendOutcomeUnknown,
+    WrongDatabase,
+)
+from streams.produce.access import all_writable, make_sure, writable
+from streams.produce.dedup import hold, prepare, window_of
+from streams.produce.insert import in_chunks, insert_chunk, insert_new, kept_cursor
+from streams.produce.outgoing import Checked, checked_due, checked_row
+from streams.produce.partitioning import choose
+from streams.wakeup import announce
+
+# The connection broke while the server may have been at work. 2006 is not among them: the
+# statement did not leave this process. 2026 is what a broken TLS connection says.
+REPLY_LOST = {1053, 1927, 2013, 2026, 2055}
+
+
+def send(
+    topic: str,
+    body: Any = None,
+    *,
+    key: str | None = None,
+    tag: str = "",
+    headers: Mapping[str, str] | None = None,
+    delay: timedelta | float | None = None,
+    deliver_at: datetime | None = None,
+    partition: int | None = None,
+    dedup_key: str | None = None,
+    dedup_window: timedelta | float | None = None,
+    using: str | None = None,
+) -> SendResult:
+    """Send one message as part of the transaction that is open, or at once if there is none.
+
+    It is delivered to every consumer group after the commit; after a rollback, never.
+
+    ``body`` is anything that DjangoJSONEncoder can write, or a str or bytes, and arrives as it
+    was sent. ``key`` (at most 255 characters) and ``tag`` (64) are kept with it; ``headers`` maps
+    strings to strings. ``delay`` (a timedelta, or seconds) or ``deliver_at`` (an aware datetime)
+    keeps it back; a time in the past means at once. ``using`` names the database alias,
+    ``EMS["DATABASE"]`` by default.
+
+    Messages of one ``key`` go to one partition; ``partition`` chooses another one by its number.
+    Of all sends to the topic with one ``dedup_key`` the first in ``dedup_window`` (a timedelta, or
+    seconds; dedupWindowSeconds by default) is sent; for the others the result says ``duplicate``.
+    A rollback of the first frees the key. The others wait for its transaction to end.
+
+    Returns a :class:`SendResult`. Raises a :class:`StreamsError` before anything is written:
+    UnknownTopic, TopicDenied, InvalidName, InvalidMessage, UnknownPartition, NotSerializable,
+    MessageTooLarge, NaiveDatetime, WrongDatabase, NotMigrated. Outside a transaction it raises
+    SendOutcomeUnknown if the connection breaks before the server has answered.
+    """
+    if dedup_key is not None or dedup_window is not None:
+        message = Outgoing(
+            topic, body, key, tag, headers, delay, deliver_at, partition, dedup_key, dedup_window
+        )
+        return send_many([message], using=using)[0]
+    alias = _alias(using)
+    due_at = None if delay is None and deliver_at is None else checked_due(delay, deliver_at)
+    connection = connections[alias]
+    in_doubt = False
+    try:
+        row = checked_row(alias, topic, body, key, tag, headers)
+        looked_up = monotonic()
+        if partition is not None:
+            all_writable([Outgoing(topic, partition=partition)], alias)
+        info = writable(topic, alias)
+        partition_id, number = choose(info.partitions, key, partition)
+        values, parameters = row.values(connection.vendor, partition_id, due_at)
+        # A kept cursor remembers its last statement: not one with a large body.
+        small = len(row.body) <= sql.HEX_BYTES
+        cursor = kept_cursor(connection) if small else connection.cursor()
+        in_doubt = connection.autocommit
+        cursor.execute(sql.INSERT_MESSAGES + values, parameters)
+        message_id = cursor.lastrowid
+        if monotonic() - looked_up > conf.SURE_SECONDS:
+            make_sure([info], [message_id], alias)
+    except (DatabaseError, InterfaceError) as error:
+        raise _translated(error, alias, in_doubt) from error
+    _announce(alias)
+    return SendResult(message_id, info.name, number)
+
+
+def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list[SendResult]:
+    """Send all messages or none; the arguments and errors are those of :func:`send`.
+
+    Returns the results in the order of ``messages``. Of several with one ``dedup_key`` the first
+    is sent, if none was before.
+    """
+    alias = _alias(using)
+    connection = connections[alias]
+    checked: list[Checked] = []
+    in_doubt = False
+    try:
+        for message in messages:
+            if not isinstance(message, Outgoing):
+                raise InvalidMessage(_("send_many() takes Outgoing(…), not %r.") % type(message))
+            due_at = checked_due(message.delay, message.deliver_at)
+            window = window_of(message.dedup_key, message.dedup_window, alias)
+            row = checked_row(
+                alias, message.topic, message.body, message.key, message.tag, message.headers
+            )
+            checked.append(Checked(message, due_at, window, row))
+        if not checked:
+            return []
+        looked_up = monotonic()
+        topics = all_writable([one.message for one in checked], alias)
+        placed = [one.placed(topics[one.message.topic], connection.vendor) for one in checked]
+        slots = {one.slot for one in placed if one.slot}
+        prepare(slots, alias)
+        in_doubt = connection.get_autocommit()
+        if not slots and len(chunks := list(in_chunks(placed))) == 1:
+            ids = insert_chunk(alias, chunks[0])
+            results = [one.result(id_) for one, id_ in zip(placed, ids, strict=True)]
+            if monotonic() - looked_up > conf.SURE_SECONDS:
+                make_sure(topics.values(), ids, alias)
+        else:
+            with transaction.atomic(using=alias):
+                results = insert_new(alias, placed, hold(slots, alias))
+                if monotonic() - looked_up > conf.SURE_SECONDS:
+                    ours = [one.message_id for one in results if not one.duplicate]
+                    make_sure(topics.values(), ours, alias)
+    except (DatabaseError, InterfaceError) as error:
+        raise _translated(error, alias, in_doubt) from error
+    _announce(alias)
+    return results
+
+
+async def asend(
+    topic: str,
+    body: Any = None,
+    *,
+    key: str | None = None,
+    tag: str = "",
+    headers: Mapping[str, str] | None = None,
+    delay: timedelta | float | None = None,
+    deliver_at: datetime | None = None,
+    partition: int | None = None,
+    dedup_key: str | None = None,
+    dedup_window: timedelta | float | None = None,
+    using: str | None = None,
+) -> SendResult:
+    """:func:`send` for async code.
+
+    It joins no transaction of async code, which has none; under ``async_to_sync`` inside
+    ``atomic()`` it joins that of the sync thread that waits for it.
+    """
+    return await sync_to_async(send)(
+        topic,
+        body,
+        key=key,
+        tag=tag,
+        headers=headers,
+        delay=delay,
+        deliver_at=deliver_at,
+        partition=partition,
+        dedup_key=dedup_key,
+        dedup_window=dedup_window,
+        using=using,
+    )
+
+
+def _alias(using: str | None) -> str:
+    """The alias to send on; raises WrongDatabase if the open transaction is on another one."""
+    if using is not None:
+        return using
+    alias = conf.settings().DATABASE
+    if len(connections.settings) > 1 and not connections[alias].in_atomic_block:
+        for other in connections.all(initialized_only=True):
+            if other.in_atomic_block and other.alias != alias:
+                raise WrongDatabase(
+                    _(
+                        "The open transaction is on %(other)r, but EMS is on %(alias)r: a rollback"
+                        " would not take the message back. Pass using=%(alias)r to send anyway."
+                    )
+                    % {"other": other.alias, "alias": alias}
+                )
+    return alias
+
+
+def _translated(error: Exception, alias: str, in_doubt: bool) -> Exception:
+    """The error to raise in place of one that the database gave."""
+    if tables_missing(error):
+        return NotMigrated.on(alias)
+    if in_doubt and _reply_lost(error):
+        return SendOutcomeUnknown()
+    return error
+
+
+def _reply_lost(error: BaseException | None) -> bool:
+    """Also if the server was away right after: at the end of a transaction Django reconnects."""
+    while error and error_number(error) not in REPLY_LOST:
+        error = error.__context__
+    return error is not None
+
+
+def _announce(alias: str) -> None:
+    """Wake the consumers after the commit. Without Redis they find out by polling."""
+    # Without autocommit Django offers no on_commit: they find out by polling then, too.
+    if conf.settings().REDIS is not None and not manual(alias):
+        transaction.on_commit(lambda: announce(alias), using=alias, robust=True)

@@ -1,0 +1,1 @@
+"""Retention: what may be purged, and the purge."""

@@ -1,0 +1,195 @@
+"""A forced purge: groups are taken past messages that they have not finished, on the record.
+
+Every offset that a cursor passes is covered by a delivery, here by a skipped one, and so is every
+retry that is given up; open deliveries end, and their holders find that they have lost the lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+
+from streams.database.transactions import own_transaction
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    Delivery,
+    Kind,
+    Partition,
+    RetryMessage,
+    State,
+    UtcNow,
+)
+from streams.models.retry import Again
+
+# Retries or deliveries of one step: the partition is locked meanwhile, for some hundredths of a
+# second.
+STEP = 500
+CLIENT = "purge"
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """What groups have not finished and never will; messages count once for each group."""
+
+    messages: int = 0
+    deliveries: int = 0
+    retries: int = 0
+
+    def __add__(self, other: Skipped) -> Skipped:
+        return Skipped(
+            self.messages + other.messages,
+            self.deliveries + other.deliveries,
+            self.retries + other.retries,
+        )
+
+    def __str__(self) -> str:
+        return _("%(m)d unread, %(d)d deliveries ended, %(r)d retries given up") % {
+            "m": self.messages,
+            "d": self.deliveries,
+            "r": self.retries,
+        }
+
+    @property
+    def rows(self) -> int:
+        return self.messages + self.deliveries + self.retries
+
+
+def skip_groups(partition: Partition, target: int, using: str) -> Skipped:
+    """Take everybody past the offsets below ``target``, or past the first STEP of what is in the
+    way: 0 rows when nothing is left. What others have locked is left in the way.
+    """
+    with own_transaction(using):
+        return _Skip(partition, target, using).run()
+
+
+class _Skip:
+    """One step. The locks are taken in the order partition, cursors, deliveries, retries."""
+
+    def __init__(self, partition: Partition, target: int, using: str) -> None:
+        rows = Partition.objects.using(using).filter(pk=partition.pk)
+        locked = rows.select_for_update().get()
+        self._using = using
+        self._partition = locked
+        self._target = min(target, locked.next_offset)
+        if partition.topic.archive:
+            self._target = min(self._target, locked.archived_offset)
+        groups = ConsumerGroup.objects.using(using).filter(topic=locked.topic_id)
+        self._groups = {group.pk: group for group in groups.order_by("pk")}
+
+    def run(self) -> Skipped:
+        # All of them: under their locks nothing more is claimed here.
+        cursors = list(self._rows(Cursor).select_for_update().order_by("pk"))
+        deliveries = self._lock_deliveries()
+        retries = self._lock_retries({delivery.pk for delivery in deliveries})
+        deliveries = [one for one in deliveries if one.progress < self._target]
+        retries = [one for one in retries if one.offset < self._target]
+        for delivery in deliveries:
+            self._end(delivery, cursors)
+        self._give_up(retries)
+        messages = sum(self._move(cursor) for cursor in cursors)
+        return Skipped(messages, len(deliveries), len(retries))
+
+    def _rows(self, model: Any) -> QuerySet[Any]:
+        rows = model.objects.using(self._using)
+        return rows.filter(partition=self._partition.pk, group__in=self._groups)  # type: ignore[no-any-return]
+
+    def _stop_at(self, offsets: Iterable[int]) -> None:
+        self._target = min([self._target, *offsets])
+
+    def _lock_deliveries(self) -> list[Delivery]:
+        first = self._partition.first_offset
+        open_ = self._rows(Delivery).filter(
+            state=State.START, progress__gte=first, progress__lt=self._target
+        )
+        some = list(open_.order_by("progress", "pk").values_list("pk", "progress")[: STEP + 1])
+        self._stop_at(progress for _pk, progress in some[STEP:])
+        ids = [pk for pk, _progress in some[:STEP]]
+        mine = Delivery.objects.using(self._using).filter(pk__in=ids, state=State.START)
+        locked = list(mine.select_for_update(skip_locked=True).order_by("pk"))
+        # An atomic handler holds its delivery to its end: it is not waited for.
+        got = {delivery.pk for delivery in locked}
+        left = open_.exclude(pk__in=got).values_list("progress", flat=True)
+        self._stop_at(left)
+        return locked
+
+    def _lock_retries(self, ended: set[int]) -> list[RetryMessage]:
+        waiting: list[RetryMessage] = []
+        # What was redriven has its body in the dead letter, and is no matter of the purge.
+        below = {"offset__gte": self._partition.first_offset, "dead_letter": None}
+        for group in self._groups:
+            rows = self._rows(RetryMessage).filter(group=group, **below).order_by("offset")
+            some = list(rows.filter(offset__lt=self._target)[: STEP + 1])
+            self._stop_at(row.offset for row in some[STEP:])
+            ids = [row.pk for row in some[:STEP]]
+            mine = RetryMessage.objects.using(self._using).filter(pk__in=ids)
+            locked = {row.pk: row for row in mine.select_for_update(skip_locked=True)}
+            for row in some[:STEP]:
+                now = locked.get(row.pk)
+                if now is not None and now.delivery_id is None:
+                    waiting.append(now)
+                elif now is None or now.delivery_id not in ended:
+                    self._stop_at([row.offset])
+        return waiting
+
+    def _end(self, delivery: Delivery, cursors: list[Cursor]) -> None:
+        """The token goes with it: what its holder does in a transaction is rolled back."""
+        rows = Delivery.objects.using(self._using).filter(pk=delivery.pk)
+        rows.update(
+            state=State.SKIPPED, token="", finished_at=UtcNow(), error=_("skipped by a purge")
+        )
+        if delivery.kind == Kind.RETRY:
+            place = {"group": delivery.group_id, "offset": delivery.first_offset}
+            own = self._rows(RetryMessage).filter(**place, delivery=delivery.pk)
+            own.exclude(dead_letter=None).update(delivery=None, due_at=UtcNow())
+            own.filter(dead_letter=None).delete()
+            return
+        again = max(delivery.progress, self._target)
+        if self._groups[delivery.group_id].ordered:
+            for cursor in cursors:
+                if cursor.open_delivery == delivery.pk:
+                    cursor.return_to(again)
+                    cursor.next_offset = again
+            return
+        rest = [
+            Again(offset, delivery.attempt) for offset in range(again, delivery.last_offset + 1)
+        ]
+        retries = RetryMessage.objects.using(self._using)
+        retries.schedule(delivery.group_id, self._partition.pk, rest)
+
+    def _give_up(self, retries: list[RetryMessage]) -> None:
+        for row in retries:
+            self._note(row.group_id, Kind.RETRY, row.offset, row.offset, row.attempt)
+        given_up = RetryMessage.objects.using(self._using).filter(pk__in=[r.pk for r in retries])
+        given_up.delete()
+
+    def _move(self, cursor: Cursor) -> int:
+        start, end = cursor.next_offset, self._target
+        if cursor.stop_offset is not None:
+            end = min(end, cursor.stop_offset)
+        if start >= end:
+            return 0
+        kind = Kind.REPLAY if cursor.replay else Kind.NEW
+        self._note(cursor.group_id, kind, start, end - 1, 1)
+        cursor.return_to(end)
+        return end - start
+
+    def _note(self, group: int, kind: Kind, first: int, last: int, attempt: int) -> None:
+        Delivery.objects.using(self._using).create(
+            group_id=group,  # ids: with objects the project's routers would be asked
+            partition_id=self._partition.pk,
+            first_offset=first,
+            last_offset=last,
+            progress=first,
+            kind=kind,
+            attempt=attempt,
+            client_id=CLIENT,
+            state=State.SKIPPED,
+            deadline=UtcNow(),
+            finished_at=UtcNow(),
+            error=_("skipped by a purge"),
+        )

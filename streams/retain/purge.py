@@ -1,0 +1,186 @@
+"""The purge: messages that retention does not keep and nobody needs are deleted.
+
+First the floor: under the lock of the partition it is worked out and written to first_offset, and
+committed. From then on all that read the log know that nothing is below; only then are the messages
+deleted, in small batches. A run that is killed anywhere leaves messages below first_offset,
+which the next run deletes. docs/guides/retention.md says what is kept for whom.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from django.db import OperationalError, connections
+
+from streams.database.retrying import held_by_others, retrying
+from streams.database.sql import retain as sql
+from streams.database.sql.dialect import delete_by_id, execute, fetch
+from streams.database.transactions import own_transaction
+from streams.models import Partition, Topic
+from streams.retain import old_rows
+from streams.retain.forced_purge import Skipped, skip_groups
+from streams.retain.purge_floor import ARCHIVE, Hold, Kept, PurgeFloor, kept_from, purge_floor
+
+logger = logging.getLogger("streams.purge")
+
+# Messages of one transaction: some milliseconds.
+BATCH = 500
+
+
+@dataclass(frozen=True)
+class Purged:
+    """What a purge has done, or would do, in one partition."""
+
+    floor: PurgeFloor
+    deleted: int = 0
+    skipped: Skipped = field(default_factory=Skipped)
+    past: tuple[Hold, ...] = ()  # of a preview: who would be skipped
+
+
+@dataclass
+class Purge:
+    """One run. It may be ended and repeated anywhere, and run twice at the same time.
+
+    ``seconds`` bounds it: then it is not ``finished``, and the next one goes on behind the
+    partition ``after``, their ids rising. Such a run leaves a partition that somebody has locked
+    for long, and has then ``failed``. ``force`` goes as far as age and count say, past groups,
+    deliveries and retries, which are told by skipped deliveries. ``say`` hears the name of a
+    partition or table, and the rows deleted from it so far.
+    """
+
+    using: str
+    force: bool = False
+    seconds: float | None = None
+    after: int = 0
+    say: Callable[[str, int], None] = lambda name, rows: None
+    finished: bool = field(default=True, init=False)
+    failed: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._ends = None if self.seconds is None else time.monotonic() + self.seconds
+
+    def run(self, topic: Topic | None = None) -> list[Purged]:
+        """Purge the messages of one topic, or of all."""
+        found = []
+        for partition in self._partitions(topic):
+            try:
+                found.append(self._partition(partition))
+            except Partition.DoesNotExist:
+                logger.info("%s was deleted before it was purged", partition)
+            except OperationalError as error:
+                if self.seconds is None or not held_by_others(error, self.using):
+                    raise
+                logger.warning("%s is not purged, somebody has locked it: %s", partition, error)
+                self.failed = True
+            if not self.finished:
+                break
+            if self.seconds is not None:
+                self.after = partition.pk
+            if self._is_over():
+                break
+        return found
+
+    def preview(self, topic: Topic | None = None) -> list[Purged]:
+        """What run() would do with the messages as they are; nothing is changed."""
+        found = []
+        for partition in self._partitions(topic):
+            with suppress(Partition.DoesNotExist):  # deleted meanwhile
+                wanted = kept_from(partition, partition.topic, self.using)
+                now = purge_floor(partition, partition.topic, wanted, self.using)
+                found.append(self._forced(now, wanted.due) if self.force else Purged(now))
+        return found
+
+    def _forced(self, now: PurgeFloor, due: int) -> Purged:
+        archive = tuple(hold for hold in now.holds if hold.what == ARCHIVE)
+        new = PurgeFloor(now.partition, due, archive)
+        if new.offset <= now.offset:
+            return Purged(now)
+        past = (hold for hold in now.holds if hold not in archive and hold.offset < new.offset)
+        return Purged(new, past=tuple(past))
+
+    def expire(self) -> dict[str, int]:
+        """Delete what has outlived its time beside the messages; the rows deleted, by table."""
+        deleted = dict.fromkeys(old_rows.OLD_ROWS, 0)
+        for name, step in old_rows.OLD_ROWS.items():
+            for rows in step(self.using):
+                deleted[name] += rows
+                self.say(name, deleted[name])
+                if self._is_over():
+                    return deleted
+        return deleted
+
+    def delete_below(self, partition: Partition) -> int:
+        """Delete the messages below first_offset, which is committed; returns how many."""
+        rows = Partition.objects.using(self.using).filter(pk=partition.pk)
+        first = retrying(lambda: rows.values_list("first_offset", flat=True).get(), self.using)
+        deleted, start = 0, 0
+        while start < first and not self._is_over():
+            count, start = retrying(
+                lambda at=start: self._delete_batch(partition.pk, at, first),  # type: ignore[misc]
+                self.using,
+            )
+            deleted += count
+            self.say(str(partition), deleted)
+        return deleted
+
+    def _partitions(self, topic: Topic | None) -> list[Partition]:
+        rows = Partition.objects.using(self.using).select_related("topic")
+        if topic is not None:
+            rows = rows.filter(topic=topic.pk)
+        order = ["topic__name", "number"] if self.seconds is None else ["pk"]
+        return retrying(lambda: list(rows.filter(pk__gt=self.after).order_by(*order)), self.using)
+
+    def _partition(self, partition: Partition) -> Purged:
+        wanted = retrying(lambda: kept_from(partition, partition.topic, self.using), self.using)
+        raised = retrying(lambda: self._raise(partition, wanted), self.using)
+        skipped = Skipped()
+        if self.force and wanted.due > raised.offset:
+            skipped, raised = self._force(partition, wanted)
+        return Purged(raised, self.delete_below(partition), skipped)
+
+    def _raise(self, partition: Partition, wanted: Kept) -> PurgeFloor:
+        """Write the new first_offset, if it is higher; says where it is, and who holds it."""
+        if wanted.wanted <= partition.first_offset:
+            return PurgeFloor(partition, wanted.wanted, ())
+        with own_transaction(self.using):
+            rows = Partition.objects.using(self.using).filter(pk=partition.pk)
+            locked = rows.select_for_update().get()
+            locked.topic = partition.topic
+            new = purge_floor(locked, partition.topic, wanted, self.using)
+            if new.messages:
+                rows.update(first_offset=new.offset)
+        return new
+
+    def _force(self, partition: Partition, wanted: Kept) -> tuple[Skipped, PurgeFloor]:
+        """In steps, since each holds the partition: as far as age and count say, or as it goes."""
+        total = Skipped()
+        while True:
+            step = retrying(lambda: skip_groups(partition, wanted.due, self.using), self.using)
+            total += step
+            new = retrying(lambda: self._raise(partition, wanted), self.using)
+            if not step.rows or self._is_over():
+                break
+        if total.rows:
+            logger.warning("A forced purge of %s: %s", partition, total)
+        return total, new
+
+    def _delete_batch(self, partition: int, start: int, first: int) -> tuple[int, int]:
+        """Delete up to BATCH messages from ``start`` on; how many, and where to go on."""
+        vendor = connections[self.using].vendor
+        statement = sql.PURGED_MESSAGES[vendor]
+        found = fetch(self.using, statement, [partition, start, first, BATCH])
+        if not found:
+            return 0, first
+        delete = delete_by_id(vendor, "ems_msg", [id_ for id_, _offset in found], sql.BELOW)
+        with own_transaction(self.using):
+            deleted = execute(self.using, delete, [partition, first])
+        return deleted, found[-1][1] + 1
+
+    def _is_over(self) -> bool:
+        if self._ends is not None and time.monotonic() > self._ends:
+            self.finished = False
+        return not self.finished

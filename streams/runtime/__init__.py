@@ -1,1 +1,0 @@
-"""What runs the consumers. streams.models never imports it."""

@@ -1,0 +1,83 @@
+"""The step that purges once a night, a slice at a time."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from django.db import Error
+from django.utils import timezone
+
+from streams.database.retrying import retrying
+from streams.models import Step, UtcNow
+from streams.models.step import PURGE
+from streams.retain.purge import Purge
+
+# Who purges has this row until a slice has ended, or was killed so long ago, in seconds.
+PURGE_SLICE = "purge slice"
+
+SLICE_GRACE = 60.0
+
+# The purge is due once a day, from this hour on, in the project's TIME_ZONE.
+PURGE_HOUR = 3
+
+DAY = timedelta(days=1)
+
+# Where the next slice goes on in this process, by alias.
+_purged: dict[str, int] = {}
+
+
+def purge_if_due(using: str, seconds: float) -> bool:
+    """Purge for so long, unless that was finished since the last night; whether there is more.
+
+    Then the next call goes on, wherever it is made; also after a kill or an error.
+    """
+    if not retrying(lambda: _purge_is_due(using), using):
+        return False
+    lease = timedelta(seconds=seconds + SLICE_GRACE)
+    if not retrying(lambda: Step.objects.using(using).win(PURGE_SLICE, lease), using):
+        return False
+    try:
+        # Whoever had the slice before may have finished meanwhile.
+        return retrying(lambda: _purge_is_due(using), using) and _purge_slice(using, seconds)
+    finally:
+        with suppress(Error):  # then it is free after the lease
+            Step.objects.using(using).filter(name=PURGE_SLICE).delete()
+
+
+def _purge_slice(using: str, seconds: float) -> bool:
+    work = Purge(using, seconds=seconds, after=_purged.pop(using, 0))
+    work.run()
+    if work.finished:
+        work.expire()
+    if not work.finished:
+        _purged[using] = work.after
+        return True
+    if not work.failed:
+        note_purge(using)
+    return False
+
+
+def note_purge(using: str) -> None:
+    """All has been purged: the next time is the next night."""
+    steps, now = Step.objects.using(using), {"last_run_at": UtcNow()}
+    retrying(lambda: steps.update_or_create(name=PURGE, defaults=now), using)
+
+
+def _purge_is_due(using: str) -> bool:
+    steps = Step.objects.using(using).filter(name=PURGE)
+    row = steps.annotate(now=UtcNow()).values_list("now", "last_run_at").first()
+    if row is None:
+        # Of a new installation there is nothing to purge before the next night.
+        Step.objects.using(using).get_or_create(name=PURGE, defaults={"last_run_at": UtcNow()})
+        return False
+    now, last = row
+    # In the future: the clock was set back.
+    return last < _last_night(now) or last > now + DAY
+
+
+def _last_night(now: datetime) -> datetime:
+    """The last time that it was PURGE_HOUR."""
+    local = now.astimezone(timezone.get_default_timezone())
+    night = local.replace(hour=PURGE_HOUR, minute=0, second=0, microsecond=0)
+    return night if night <= local else night - DAY

@@ -1,0 +1,54 @@
+"""The step that wakes groups for due retries, and gives up on those without an attempt left."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from streams.consume.claim import groups_with_due_retries
+from streams.consume.limits import known_max_retries
+from streams.consume.outcome import backoff
+from streams.consume.outcome.dead_letter import give_up
+from streams.consume.outcome.failure import AttemptsExhausted
+from streams.database.retrying import retrying
+from streams.models import ConsumerGroup, RetryMessage, Step
+from streams.models.step import RETRIES
+from streams.wakeup import announce
+
+RETRIES_EVERY = timedelta(seconds=1)
+# Retries of a group that one run gives up on; what is left is for the next.
+BATCH = 500
+
+
+def step_retries(using: str) -> int:
+    """Wake the consumers for retries that are due; bury those that have no attempt left.
+
+    Returns the number of dead letters written.
+    """
+    every = ConsumerGroup.objects.using(using).select_related("topic")
+    groups = retrying(lambda: {group.pk: group for group in every}, using)
+    due = groups_with_due_retries(list(groups), using)
+    buried = sum(_bury_exhausted(groups[group], using) for group in due)
+    if due:
+        announce(using)
+    return buried
+
+
+def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
+    max_retries = known_max_retries(group, using)
+    if max_retries is None:
+        return 0
+    due = RetryMessage.objects.using(using).due().filter(group=group.pk).order_by("due_at")
+    rows = retrying(lambda: list(due[:BATCH]), using)
+    buried = 0
+    for row in rows:
+        if backoff.exhausted(row.attempt - 1, max_retries):
+            row.group = group
+            spent = AttemptsExhausted(row.last_error)
+            buried += retrying(give_up, using, row, spent)
+    return buried
+
+
+def step_retries_if_due(using: str) -> int:
+    """Run it unless somebody has in the last RETRIES_EVERY."""
+    won = retrying(lambda: Step.objects.using(using).win(RETRIES, RETRIES_EVERY), using)
+    return step_retries(using) if won else 0

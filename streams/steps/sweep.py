@@ -1,0 +1,108 @@
+"""The step that takes expired deliveries from dead clients and from calls that hang."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import nullcontext
+from datetime import timedelta
+
+from django.db import OperationalError
+from django.db.models import F
+from django.db.models.functions import Greatest
+
+from streams.conf import LEASE_SECONDS, settings
+from streams.consume.limits import known_max_retries
+from streams.consume.outcome.expire import expire
+from streams.database.retrying import held_by_others, retrying
+from streams.database.transactions import own_transaction, short_lock_waits
+from streams.models import Consumer, Delivery, Step, UtcNow
+from streams.models.consumer import LEASE
+from streams.models.step import SWEEP
+
+logger = logging.getLogger("streams.maintenance")
+
+SWEEP_EVERY = timedelta(seconds=5)
+# A locked row keeps the sweep from the other deliveries for so long.
+LOCK_WAIT_SECONDS = 2
+# Deliveries of one run; what is left is for the next.
+BATCH = 500
+
+
+def sweep_if_due(using: str) -> int:
+    """Run the sweep unless somebody has in the last SWEEP_EVERY; returns deliveries expired."""
+
+    def win() -> bool:
+        steps = Step.objects.using(using)
+        if not steps.filter(name=SWEEP, last_run_at__lt=UtcNow(-LEASE)).exists():
+            return steps.win(SWEEP, SWEEP_EVERY)
+        # One transaction: nobody can end the outage without having given the grace.
+        with own_transaction(using):
+            if steps.win(SWEEP, SWEEP_EVERY):
+                _grace(using)
+        return False
+
+    if not retrying(win, using):
+        return 0
+    started = time.monotonic()
+    taken = sweep(using)
+    if time.monotonic() - started > SWEEP_EVERY.total_seconds():
+        # It was long, and no outage: nobody is owed a grace for it.
+        retrying(
+            lambda: Step.objects.using(using).filter(name=SWEEP).update(last_run_at=UtcNow()), using
+        )
+    return taken
+
+
+def sweep(using: str) -> int:
+    """Turn expired deliveries, one a transaction, into retries; forget dead clients.
+
+    Returns the number of deliveries that were taken.
+    """
+    # The first step of the ladder: 10 s unless the project has another one.
+    delay = timedelta(seconds=settings().RETRY_DELAYS[0])
+    expired = Delivery.objects.using(using).expired().select_related("group__topic")
+    rows = retrying(lambda: list(expired.order_by("deadline")[:BATCH]), using)
+    taken = 0
+    with short_lock_waits(using, LOCK_WAIT_SECONDS) if rows else nullcontext():
+        for delivery in rows:
+            if _expire(delivery, known_max_retries(delivery.group, using), delay, using):
+                taken += 1
+                logger.warning(
+                    "Delivery %d of %s (client %s) has expired: its messages will be retried",
+                    delivery.pk,
+                    delivery.group,
+                    delivery.client_id,
+                )
+    _forget_dead_clients(using)
+    return taken
+
+
+def _expire(delivery: Delivery, max_retries: int | None, delay: timedelta, using: str) -> bool:
+    """Expire one; False if it has ended, or if somebody holds what that would write."""
+
+    def work() -> bool:
+        return expire(delivery, max_retries, delay)
+
+    try:
+        return retrying(work, using, patience=LOCK_WAIT_SECONDS)
+    except OperationalError as error:
+        if not held_by_others(error, using):
+            raise
+        logger.warning("Delivery %d has expired, but its rows are locked: %s", delivery.pk, error)
+        return False
+
+
+def _grace(using: str) -> None:
+    """Nobody has swept for longer than a lease: the database was away, not its clients.
+
+    So everyone who could have renewed gets one lease to do it before anything expires.
+    """
+    logger.warning("First sweep after an outage: all leases are extended by %d s", LEASE_SECONDS)
+    Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))
+    Delivery.objects.using(using).open().update(deadline=Greatest(F("deadline"), UtcNow(LEASE)))
+
+
+def _forget_dead_clients(using: str) -> None:
+    dead = Consumer.objects.using(using).filter(lease_until__lt=UtcNow(-LEASE))
+    retrying(dead.delete, using)
