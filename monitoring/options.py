@@ -45,17 +45,22 @@ def options_of(using: str) -> str:
     given = connection.get_connection_params()
     if connection.vendor == "sqlite":
         path = Path(given["database"]).resolve()
-        return _section("ems", {"vendor": "sqlite", "path": path, "archive": _archive()})
+        return _section("ems", {"vendor": "sqlite", "path": path, **_of_the_project()})
     client = {option: given.get(name) for name, option in CLIENT.items()}
     client |= {f"ssl-{name}": value for name, value in given.get("ssl", {}).items()}
     quoted = {name: _quoted(value) for name, value in client.items() if value is not None}
     default = given.get("read_default_file")
     return (
-        _section("ems", {"vendor": "mysql", "archive": _archive()})
+        _section("ems", {"vendor": "mysql", **_of_the_project()})
         # Before what is named here, which wins.
         + (f"!include {Path(default).resolve()}\n" if default else "")
         + _section("client", quoted)
     )
+
+
+def _of_the_project() -> dict[str, Any]:
+    """What the setting EMS says that a job needs."""
+    return {"archive": _archive(), "partitioner": settings().PARTITIONER}
 
 
 def _archive() -> str | None:

@@ -32,13 +32,15 @@ MYSQL, SQLITE = "mysql", "sqlite"
 class Config:
     """What stands in the option file, but for the part of the MySQL client, which reads it itself.
 
-    ``path`` is the file, ``database`` the path of SQLite's file, ``archive`` a folder or URL.
+    ``path`` is the file, ``database`` the path of SQLite's file, ``archive`` a folder or URL,
+    ``partitioner`` the dotted path of the project's own, if it has one.
     """
 
     path: str
     vendor: str
     database: str = ""
     archive: str = ""
+    partitioner: str = ""
 
     @classmethod
     def load(cls, path: str = "") -> Config:
@@ -59,4 +61,7 @@ class Config:
         database = parser.get("ems", "path", fallback="") or ""
         if vendor == SQLITE and not database:
             raise BadConfig(f"{path}: [ems] path must name the SQLite file")
-        return cls(path, vendor, database, parser.get("ems", "archive", fallback="") or "")
+        archive, partitioner = (
+            parser.get("ems", name, fallback="") or "" for name in ("archive", "partitioner")
+        )
+        return cls(path, vendor, database, archive, partitioner)

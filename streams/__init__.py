@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streams.api import Outgoing, ReceivedMessage, SendResult
+    from streams.consume.outcome.backoff import Exponential
     from streams.consume.registry import consumer
     from streams.errors import Reject, Retry, SendOutcomeUnknown, StreamsError
     from streams.produce.cancel import cancel
     from streams.produce.send import asend, send, send_many
 
 _HOME = {
+    "Exponential": "streams.consume.outcome.backoff",
     "Outgoing": "streams.api",
     "ReceivedMessage": "streams.api",
     "Reject": "streams.errors",
@@ -30,6 +32,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Exponential",
     "Outgoing",
     "ReceivedMessage",
     "Reject",

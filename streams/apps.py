@@ -13,7 +13,10 @@ class StreamsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from streams import runtime_settings
+        from streams import (
+            checks,  # noqa: F401 - registers the system checks
+            runtime_settings,
+        )
         from streams.log import topics
 
         # A flush (TransactionTestCase) deletes the rows that these caches remember.

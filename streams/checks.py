@@ -18,7 +18,8 @@ from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A
 from django.db import connections, router
 from django.utils.translation import gettext as _
 
-from streams.conf import DEFAULTS, settings
+from streams.conf import DEFAULTS, load, settings
+from streams.consume.middleware import middleware
 from streams.consume.registry import autodiscover, registrations
 from streams.errors import StreamsError
 from streams.models import Mode, Topic
@@ -36,7 +37,10 @@ SAFE = {"json", "application/json"}
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """What can be seen without a connection."""
     try:
-        settings()
+        partitioner = settings().PARTITIONER
+        if partitioner is not None:
+            load(partitioner, "PARTITIONER")
+        middleware()
         autodiscover()
     except (StreamsError, TypeError) as error:
         hint = _("See docs/reference/settings.md, and the consumers.py of your apps.")

@@ -7,14 +7,15 @@ SystemConfig that overrides a default below, so that it can be changed while all
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
 from streams.errors import ConfigurationError
@@ -68,6 +69,8 @@ class Settings:
     DRAIN_SECONDS: float = 30.0
     STATE_DIR: str | Path = "ems-state"
     ARCHIVE: str | Path | None = None
+    MIDDLEWARE: Sequence[str] = ()
+    PARTITIONER: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
@@ -78,6 +81,11 @@ class Settings:
             raise ConfigurationError(
                 _("EMS['RETRY_DELAYS'] must be a list of one or more numbers of seconds > 0.")
             )
+        middleware: Any = self.MIDDLEWARE
+        if not isinstance(middleware, list | tuple) or not all(map(_is_path, middleware)):
+            raise ConfigurationError(_("EMS['MIDDLEWARE'] must be a list of dotted paths."))
+        if self.PARTITIONER is not None and not _is_path(self.PARTITIONER):
+            raise ConfigurationError(_("EMS['PARTITIONER'] must be a dotted path, or None."))
         state_dir: Any = self.STATE_DIR
         if not isinstance(state_dir, str | Path) or not str(state_dir):
             raise ConfigurationError(_("EMS['STATE_DIR'] must be the path of a folder."))
@@ -91,6 +99,30 @@ def _positive(value: Any) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return math.isfinite(value) and value > 0
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and "." in value
+
+
+def load(path: str, setting: str) -> Callable[..., Any]:
+    """Import what the dotted ``path`` of a setting names; raises ConfigurationError.
+
+    An ImportError inside the module that it names is one of these, too.
+    """
+    try:
+        found = import_string(path)
+    except ImportError as error:
+        raise ConfigurationError(
+            _("EMS[%(setting)r] names %(path)s, which cannot be imported: %(error)s")
+            % {"setting": setting, "path": path, "error": error}
+        ) from error
+    if not callable(found):
+        raise ConfigurationError(
+            _("EMS[%(setting)r] names %(path)s, which cannot be called.")
+            % {"setting": setting, "path": path}
+        )
+    return cast("Callable[..., Any]", found)
 
 
 _settings: Settings | None = None

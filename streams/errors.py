@@ -97,6 +97,14 @@ class InvalidConsumer(StreamsError, TypeError):
     """The consumer cannot be registered like this."""
 
 
+class InvalidRetryPolicy(StreamsError, ValueError):
+    """This is no retry policy."""
+
+
+class InvalidDuration(StreamsError, ValueError):
+    """This is no duration: write a number and a unit, such as 10s, 5m, 2h or 1d."""
+
+
 class GroupMismatch(StreamsError):
     """The group exists with another mode: mode and ordering are fixed when it is created."""
 

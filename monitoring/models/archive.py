@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import NameField, UtcDateTimeField, UtcNow
+from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
 from streams.models.message import BodyType
 from streams.names import MAX_KEY, MAX_NAME, MAX_TAG
 
@@ -16,14 +16,7 @@ class ArchivedDay(models.Model):
     Names the topic too: the archive outlives it.
     """
 
-    partition = models.ForeignKey(
-        "ems.Partition",
-        models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("partition"),
-    )
+    partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))
     day = models.DateField(_("day"), help_text=_("In UTC, in which the messages were sequenced."))
     topic = NameField(_("topic"), max_length=MAX_NAME)
     number = models.PositiveIntegerField(_("number"))

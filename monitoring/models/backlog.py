@@ -5,20 +5,13 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import UtcDateTimeField
+from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class Backlog(models.Model):
     """How far behind a group was when it was looked at in this minute."""
 
-    group = models.ForeignKey(
-        "ems.ConsumerGroup",
-        models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("group"),
-    )
+    group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))
     minute = UtcDateTimeField(_("minute"))
     behind = models.BigIntegerField(
         _("behind"), null=True, blank=True, help_text=_("In the log, and not claimed yet.")

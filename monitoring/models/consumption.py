@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import UtcDateTimeField
+from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class Consumption(models.Model):
@@ -14,14 +14,7 @@ class Consumption(models.Model):
     A message that is retried is counted once for each attempt: failed, failed, consumed.
     """
 
-    group = models.ForeignKey(
-        "ems.ConsumerGroup",
-        models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("group"),
-    )
+    group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))
     minute = UtcDateTimeField(_("minute"), help_text=_("In which the deliveries finished."))
     client_id = models.CharField(_("client id"), max_length=190)
     thread = models.CharField(_("thread"), max_length=64)

@@ -5,20 +5,13 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import UtcDateTimeField
+from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class ErrorClass(models.Model):
     """How often a group failed with one class of error in one minute."""
 
-    group = models.ForeignKey(
-        "ems.ConsumerGroup",
-        models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("group"),
-    )
+    group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))
     minute = UtcDateTimeField(_("minute"))
     error_class = models.CharField(_("error class"), max_length=255)
     failed = models.BigIntegerField(

@@ -5,21 +5,14 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import NameField, UtcDateTimeField
+from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField
 from streams.names import MAX_KEY
 
 
 class HotKey(models.Model):
     """One of the keys that had most messages of a topic in an hour."""
 
-    topic = models.ForeignKey(
-        "ems.Topic",
-        models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("topic"),
-    )
+    topic = LooseForeignKey("ems.Topic", verbose_name=_("topic"))
     hour = UtcDateTimeField(_("hour"))
     place = models.PositiveIntegerField(_("place"))
     key = NameField(_("key"), max_length=MAX_KEY)

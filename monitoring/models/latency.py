@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import UtcDateTimeField
+from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class Leg(models.TextChoices):
@@ -22,14 +22,7 @@ class Latency(models.Model):
     without delayed messages, which wait as they were told to. What was purged is in none.
     """
 
-    group = models.ForeignKey(
-        "ems.ConsumerGroup",
-        models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("group"),
-    )
+    group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))
     minute = UtcDateTimeField(_("minute"))
     leg = models.CharField(_("leg"), max_length=9, choices=Leg.choices)
     messages = models.BigIntegerField(_("messages"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import UtcDateTimeField
+from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class Traffic(models.Model):
@@ -15,14 +15,7 @@ class Traffic(models.Model):
     than one row only where it had to be read in parts: its beginning was purged, or it was long.
     """
 
-    partition = models.ForeignKey(
-        "ems.Partition",
-        models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("partition"),
-    )
+    partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))
     minute = UtcDateTimeField(_("minute"))
     first_offset = models.BigIntegerField(_("first offset"))
     end_offset = models.BigIntegerField(_("end offset"))

@@ -9,11 +9,14 @@ producer says where each was: ``replay@flights/0@17``.
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +39,46 @@ STAGED = (
 STATEMENT_ROWS = 500
 STATEMENT_BYTES = 2 * 1024 * 1024
 DELETE_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which partition of ``topic`` a message goes to: the one that live messages like it go to.
+
+    ``path`` is the project's own partitioner, ``EMS["PARTITIONER"]``, or "".
+    """
+
+    topic: str
+    count: int
+    path: str
+
+    def partitioner(self) -> Callable[[str | None, str | None, int], int]:
+        """Return a function of key, headers (JSON) and the partition that the message was in.
+
+        Raises BadOption if the project's own cannot be imported here: another one would break the
+        order by key.
+        """
+        if not self.path or self.count == 1:
+            return self._by_key
+        module, _, name = self.path.rpartition(".")
+        try:
+            found = getattr(import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise BadOption(
+                f"EMS['PARTITIONER'] {self.path} cannot be imported where the job runs: {error}"
+            ) from error
+
+        def chosen(key: str | None, headers: str | None, source: int) -> int:
+            number = found(self.topic, key, json.loads(headers) if headers else {}, self.count)
+            if type(number) is not int or not 0 <= number < self.count:
+                raise BadOption(f"{self.path} gave {number!r}, no number below {self.count}")
+            return number
+
+        return chosen
+
+    def _by_key(self, key: str | None, headers: str | None, source: int) -> int:
+        # As streams/produce/partitioning.py does.
+        return (source if key is None else zlib.crc32(key.encode())) % self.count
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -73,6 +116,8 @@ def replay(
             if _is_done(connection, name):
                 return f"{name}: was done before"
             partitions = _partitions(connection, target)
+            placement = Placement(target, len(partitions), config.partitioner)
+            placement.partitioner()  # before anything is read: it may not be here
             parts = recorded(connection, topic, since, until)
             _check_archived(connection, topic, since, until)
             if not parts:
@@ -89,7 +134,7 @@ def replay(
             if fingerprints(in_archive(spark, config, [topic], [day])) != of_day:
                 raise ArchiveDiffers(f"the files of {topic} {day} are not what was archived")
         expected = sum(found.messages for found in parts.values())
-        if (staged := stage(messages, config, mark, len(partitions))) != expected:
+        if (staged := stage(messages, config, mark, placement)) != expected:
             raise ArchiveDiffers(f"{expected:,} messages were archived, {staged:,} are there")
         with connected(config) as connection:
             with transaction(connection):
@@ -98,9 +143,9 @@ def replay(
     return f"{name}: {done:,} messages sent" if done else f"{name}: was done before"
 
 
-def stage(messages: DataFrame, config: Config, mark: str, partitions: int) -> int:
+def stage(messages: DataFrame, config: Config, mark: str, placement: Placement) -> int:
     """Gather the messages in the staging table, each once, however often a task runs."""
-    staging = partial(stage_batches, config=config, mark=mark, partitions=partitions)
+    staging = partial(stage_batches, config=config, mark=mark, placement=placement)
     messages.mapInArrow(staging, "rows long").write.format("noop").mode("overwrite").save()
     with connected(config) as connection:
         count = "SELECT COUNT(*) FROM `ems_monitoring_replay` WHERE `replay` = %s"
@@ -108,13 +153,13 @@ def stage(messages: DataFrame, config: Config, mark: str, partitions: int) -> in
 
 
 def stage_batches(
-    batches: Iterator[pa.RecordBatch], config: Config, mark: str, partitions: int
+    batches: Iterator[pa.RecordBatch], config: Config, mark: str, placement: Placement
 ) -> Iterator[pa.RecordBatch]:
     """What a task does."""
     with connected(config) as connection:
         rows = 0
         for batch in batches:
-            for chunk in _chunks(_staged(batch, mark, partitions)):
+            for chunk in _chunks(_staged(batch, mark, placement)):
                 values = ", ".join(["(" + ", ".join(["%s"] * len(STAGED)) + ")"] * len(chunk))
                 names = ", ".join(f"`{name}`" for name in STAGED)
                 execute(
@@ -126,13 +171,12 @@ def stage_batches(
         yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
 
 
-def _staged(batch: pa.RecordBatch, mark: str, partitions: int) -> Iterator[Sequence[Any]]:
+def _staged(batch: pa.RecordBatch, mark: str, placement: Placement) -> Iterator[Sequence[Any]]:
+    partition_of = placement.partitioner()
     for row in batch.to_pylist():
-        key, source = row["key"], row["partition"]
-        # As streams.partitions does: one key goes where live messages with this key go.
-        target = (source if key is None else zlib.crc32(key.encode())) % partitions
+        target = partition_of(row["key"], row["headers"], row["partition"])
         message = (row[name] for name in STAGED[4:])
-        yield mark, source, row["offset"], target, *message
+        yield mark, row["partition"], row["offset"], target, *message
 
 
 def _chunks(rows: Iterator[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:

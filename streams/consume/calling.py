@@ -6,11 +6,13 @@ import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from django.db import connections
 
 from streams.api import ReceivedMessage
+from streams.consume.middleware import wrapped
 from streams.consume.outcome.failure import Failure
 from streams.consume.registry import Registration
 
@@ -64,6 +66,7 @@ class Calls:
         self._registration = registration
         self._stretch = stretch
         self._settler = settler
+        self._handler = wrapped(registration.handler)
         self._timeout = timeout.total_seconds()
         self._using = using
         self._call_started: float | None = None
@@ -96,7 +99,7 @@ class Calls:
                 return
             after = message.offset + 1
             if self._registration.atomic:
-                self._settler.settle_atomically(lambda m=message: self._one(m), (message,), after)  # type: ignore[misc]
+                self._settler.settle_atomically(partial(self._one, message), (message,), after)
             else:
                 try:
                     self._one(message)
@@ -156,7 +159,7 @@ class Calls:
     def _timed(self, argument: Any) -> Any:
         self._call_started = time.monotonic()
         try:
-            returned = self._registration.handler(argument)
+            returned = self._handler(argument)
         finally:
             self._call_started = None
             left_open = self._left_open()

@@ -50,7 +50,7 @@ class Claimer:
         if delivery is None:
             return None
         held = self._retries().filter(delivery=delivery.pk, offset=delivery.first_offset)
-        rows = retrying(lambda: list(held), self.using)
+        rows = retrying(list, self.using, held)
         if not rows:  # this process was frozen meanwhile, and a sweep has taken it
             raise LeaseLost
         return delivery, rows[0]
@@ -217,4 +217,4 @@ def groups_with_due_retries(group_ids: Sequence[int], using: str) -> set[int]:
         return set()
     vendor = connections[using].vendor
     statement = sql.GROUPS_WITH_DUE_RETRIES[vendor] % placeholders(group_ids)
-    return {row[0] for row in retrying(lambda: fetch(using, statement, group_ids), using)}
+    return {row[0] for row in retrying(fetch, using, using, statement, group_ids)}

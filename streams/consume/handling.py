@@ -7,20 +7,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 from django.db import connections, transaction
 
 from streams.api import ReceivedMessage
 from streams.consume.calling import Calls
 from streams.consume.limits import Limits
-from streams.consume.outcome import backoff
+from streams.consume.outcome import backoff, notices
 from streams.consume.outcome.failure import AttemptsExhausted, BodyUnread, Failure
-from streams.consume.outcome.settle import release, settle
+from streams.consume.outcome.settle import Settlement, release, settle
 from streams.consume.reading import Reading, read
 from streams.consume.registry import Registration
 from streams.database.retrying import connection_lost, retrying
 from streams.database.transactions import own_transaction
-from streams.errors import LeaseLost, describe
+from streams.errors import LeaseLost
 from streams.models import Delivery, Kind, RetryMessage
 
 logger = logging.getLogger("streams.handling")
@@ -68,6 +69,8 @@ class Handling:
             registration, delivery, self, timeout=limits.consume_timeout, using=delivery.using
         )
         self._extended = self._ran_since = time.monotonic()
+        self._atomic = False  # whether a transaction of the handler is open
+        self._told: list[Callable[[], None]] = []
 
     def time_left(self) -> timedelta:
         """Until the running call, or the next one, is overdue; negative when it is."""
@@ -125,13 +128,15 @@ class Handling:
             span = range(self.delivery.progress, progress)
             failures = [failure for failure in failures if failure is first]
             unread = [failure for failure in unread if failure is first]
-        missing = len(self._reading.missing.intersection(span))
+        gone = self._reading.missing.intersection(span)
+        missing = len(gone)
         passed = len(self._reading.passed.intersection(span))
-        settle(
+        settlement = settle(
             self.delivery,
             progress,
             [*failures, *unread],
             max_retries=self.limits.max_retries,
+            retry=self.limits.retry,
             missing=missing,
             passed=passed,
             running=timedelta(seconds=time.monotonic() - self._ran_since),
@@ -140,22 +145,32 @@ class Handling:
         self.outcome.passed += passed
         self.outcome.failed += len(failures)
         self.outcome.done += len(span) - missing - passed - len(failures) - len(unread)
-        for failure in failures:
-            self._note(failure)
+        for one in settlement.judged:
+            if one.failure in failures:
+                self.outcome.dead += one.verdict is not None
+                self.outcome.errors.append(one.failure.error)
+        self._told.append(partial(self._tell, settlement, sorted(gone)))
+        if not self._atomic:
+            self._tell_all()
 
-    def _note(self, failure: Failure) -> None:
-        self.outcome.dead += failure.is_final(self.delivery.attempt, self.limits.max_retries)
-        self.outcome.errors.append(failure.error)
-        logger.warning(
-            "%s failed on %s/%d@%d, attempt %d: %s",
-            self.registration.name,
-            self.registration.topic,
-            self.delivery.partition.number,
-            failure.offset,
-            self.delivery.attempt,
-            describe(failure.error),
-            exc_info=failure.error,
-        )
+    def _tell(self, settlement: Settlement, gone: list[int]) -> None:
+        dead = settlement.dead
+        for one in settlement.judged:
+            error = one.failure.error
+            tried = notices.Attempt.of(self.delivery, one.failure.offset, self.registration.topic)
+            if one in dead:
+                notices.died(tried, error, self.registration.name, self._using)
+            elif one.again and not isinstance(error, BodyUnread):
+                delay = one.again.delay
+                notices.failed(tried, error, delay, self.registration.name, self._using)
+        if missing := sorted([*gone, *settlement.gone]):
+            notices.missing(self.delivery, missing, self.registration.topic)
+
+    def _tell_all(self) -> None:
+        """Tell what is committed by now: a receiver must not run while EMS holds a lock."""
+        told, self._told = self._told, []
+        for tell in told:
+            tell()
 
     def release(self) -> None:
         self.outcome.released = self.delivery.last_offset + 1 - self.delivery.progress
@@ -169,6 +184,7 @@ class Handling:
         before = delivery.progress, delivery.last_offset, delivery.failed, delivery.missing
         counted = replace(self.outcome, errors=list(self.outcome.errors))
         try:
+            self._atomic = True
             with transaction.atomic(using=self._using):
                 self.settle(after, call())
         except (LeaseLost, KeyboardInterrupt):
@@ -181,10 +197,17 @@ class Handling:
             if written > before[0] and self._was_committed(written):
                 # The reply to the commit was lost, or a callback after it has failed.
                 logger.warning("%s raised after its commit", self.registration.name, exc_info=error)
+                self._tell_all()
                 return
+            self._told.clear()
             delivery.progress, delivery.last_offset, delivery.failed, delivery.missing = before
             self.outcome = counted
+            self._atomic = False
             self.settle(after, [Failure(message.offset, error) for message in messages])
+        else:
+            self._tell_all()
+        finally:
+            self._atomic = False
 
     def _was_committed(self, progress: int) -> bool:
         """Whether the transaction that moves progress so far was committed, whatever was raised."""

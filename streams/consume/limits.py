@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from streams import runtime_settings
-from streams.conf import MAX_BATCH
+from streams.conf import MAX_BATCH, settings
+from streams.consume.outcome.backoff import (
+    RetryPolicy,
+    default_policy,
+    delay_after,
+    parse_retry_policy,
+)
+from streams.consume.outcome.failure import ProcessDied
 from streams.consume.registry import Registration, find
+from streams.errors import InvalidRetryPolicy
 from streams.models import ConsumerGroup, Mode
+
+logger = logging.getLogger("streams.retries")
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,7 @@ class Limits:
     batch: int
     max_retries: int
     consume_timeout: timedelta
+    retry: RetryPolicy = field(default_factory=default_policy)
 
 
 def limits(
@@ -58,7 +70,29 @@ def limits(
                 runtime_settings.system("consumeTimeoutSeconds", using),
             )
         ),
+        retry=_own_policy(group, registration) or default_policy(),
     )
+
+
+def _own_policy(group: ConsumerGroup, registration: Registration | None) -> RetryPolicy | None:
+    if group.retry_policy:
+        try:
+            return parse_retry_policy(group.retry_policy)
+        except InvalidRetryPolicy as error:  # the admin refuses it: it was written past it
+            logger.error("The retry policy of %s is ignored: %s", group, error)
+    return registration.retry if registration else None
+
+
+def delay_after_expiry(group: ConsumerGroup, attempt: int) -> timedelta | None:
+    """Return how long a message waits whose process died in its attempt ``attempt``.
+
+    That is the first step of ``EMS["RETRY_DELAYS"]``, unless the group has a policy of its own:
+    the process that died has cost it time already. None: the policy gives up.
+    """
+    policy = _own_policy(group, find(group.topic.name, group.name))
+    if policy is None:
+        return timedelta(seconds=settings().RETRY_DELAYS[0])
+    return delay_after(policy, attempt, ProcessDied())
 
 
 def threads(registration: Registration, using: str, overrides: Overrides) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH
+from streams.consume.outcome.backoff import RetryPolicy, retry_policy
 from streams.errors import InvalidConsumer
 from streams.names import MAX_NAME, MAX_TAG, validated_name
 
@@ -39,6 +41,7 @@ class Registration:
     atomic: bool
     tags: tuple[str, ...]
     max_retries: int | None
+    retry: RetryPolicy | None
     consume_timeout: float | None
 
     @property
@@ -67,6 +70,7 @@ def consumer(
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
+    retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
 ) -> Callable[[OneHandler], OneHandler]: ...
 
@@ -84,6 +88,7 @@ def consumer(
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
+    retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
 ) -> Callable[[BatchHandler], BatchHandler]: ...
 
@@ -100,6 +105,7 @@ def consumer(
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
+    retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
 ) -> Callable[[Any], Any]:
     """Register the function below as the handler of ``group`` on ``topic``; returns it unchanged.
@@ -117,10 +123,13 @@ def consumer(
     ``threads``: worker threads of each process. ``start``: where a new group begins, by default
     "earliest", in broadcast mode "latest". ``atomic``: run the handler and the acknowledgement in
     one transaction, so that what the handler writes to the database of EMS happens exactly once.
-    ``max_retries``: attempts after the first one. ``consume_timeout``: seconds after which a call
-    counts as hung. None leaves each to the run-time settings (docs/reference/settings.md).
+    ``max_retries``: attempts after the first one. ``retry``: how long a failed message waits, as a
+    sequence of delays (timedeltas or seconds), as :class:`Exponential` or as any object with
+    ``delay_after(attempt, error) -> timedelta | None``, where None gives up at once; by default
+    ``EMS["RETRY_DELAYS"]``. ``consume_timeout``: seconds after which a call counts as hung. None
+    leaves each of the others to the run-time settings (docs/reference/settings.md).
 
-    Raises InvalidConsumer, InvalidName.
+    Raises InvalidConsumer, InvalidName, InvalidRetryPolicy.
     """
     validated_name(topic, "topic", MAX_NAME)
     validated_name(group, "group", MAX_NAME)
@@ -134,13 +143,15 @@ def consumer(
     _require(isinstance(atomic, bool), "atomic", "True / False")
     _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")
     wanted = tuple(validated_name(tag, "tag", MAX_TAG) for tag in tags)
-    if mode == "broadcast" and (ordered or atomic or threads or max_retries is not None):
+    retries = max_retries is not None or retry is not None
+    if mode == "broadcast" and (ordered or atomic or threads or retries):
         raise InvalidConsumer(
             _(
                 "A broadcast consumer has one thread, which keeps the order of each partition, and"
-                " no retries: leave out ordered, atomic, threads and max_retries."
+                " no retries: leave out ordered, atomic, threads, max_retries and retry."
             )
         )
+    policy = None if retry is None else retry_policy(retry)
     begin = start or ("latest" if mode == "broadcast" else "earliest")
 
     def register(handler: Any) -> Any:
@@ -167,6 +178,7 @@ def consumer(
             atomic=atomic,
             tags=wanted,
             max_retries=max_retries,
+            retry=policy,
             consume_timeout=consume_timeout,
         )
         known = _registered.get((topic, group))

@@ -74,7 +74,8 @@ def retrying(work: Callable[[*Ts], T], using: str, *args: *Ts, patience: float =
 
     ``work`` must be safe to repeat after a commit whose reply was lost. Inside an open
     transaction nothing is repeated: it is the owner's. After ``patience`` seconds of failures
-    the last error is raised.
+    the last error is raised. What needs keywords is a lambda: a ``partial`` of a queryset's method
+    would be written to the log with the rows, read for it.
     """
     connection = connections[using]
     # By hand, too: without a connection, nothing is open yet.

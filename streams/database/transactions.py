@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from django.db import Error, connections, transaction
@@ -63,6 +63,18 @@ def committing(using: str) -> Iterator[str]:
     finally:
         mine.close()
         connections[using] = given
+
+
+def after_commit(work: Callable[[], object], using: str) -> None:
+    """Run ``work`` when the open transaction is committed; at once if none is open.
+
+    After a rollback it is not run. Where the caller commits by hand Django cannot tell: then it is
+    run at once. What it raises is logged, and nothing more.
+    """
+    if manual(using):
+        work()
+    else:
+        transaction.on_commit(work, using=using, robust=True)
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def sequence(using: str, partitions: Iterable[int] | None = None) -> Pass:
     """
     total = Pass()
     if partitions is None:
-        partitions = retrying(lambda: _partitions(using), using)
+        partitions = retrying(_partitions, using, using)
     for partition_id in partitions:
         done = _sequence_or_leave(partition_id, using)
         total = Pass(
@@ -74,7 +74,7 @@ def _partitions(using: str) -> list[int]:
 def _sequence_or_leave(partition_id: int, using: str) -> Pass:
     """Leave a partition in whose inbox somebody has locked a row: others must not wait for it."""
     try:
-        return retrying(lambda: _sequence(partition_id, using), using, patience=LOCKED_SECONDS)
+        return retrying(_sequence, using, partition_id, using, patience=LOCKED_SECONDS)
     except OperationalError as error:
         if not held_by_others(error, using):
             raise

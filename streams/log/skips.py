@@ -6,31 +6,46 @@ Of any length, unlike claims, so they are looked for by their state, of which th
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from streams.models import Cursor, Delivery, Kind, State
+from streams.models import Cursor, Delivery, Kind, State, UtcNow
 from streams.models.delivery import DeliveryQuerySet
 
 THREAD = "reset"
 
 
-def cover_skipped(
-    cursor: Cursor, start: int, end: int, kind: Kind, at: datetime, using: str
-) -> Delivery | None:
-    """Cover the offsets start … end - 1; None if there are none."""
-    if start >= end:
-        return None
-    return Delivery.objects.using(using).create(
-        group_id=cursor.group_id,  # ids: with objects the project's routers would be asked
-        partition_id=cursor.partition_id,
-        first_offset=start,
-        last_offset=end - 1,
-        progress=start,
+def cover_skipped(cursor: Cursor, start: int, end: int, at: datetime, using: str) -> None:
+    """Cover the offsets start … end - 1, which the cursor is taken past at this instant."""
+    if start < end:
+        place = cursor.group_id, cursor.partition_id
+        write_skipped(place, range(start, end), cursor.kind, at, using, thread=THREAD)
+
+
+def write_skipped(
+    place: tuple[int, int],
+    offsets: range,
+    kind: Kind,
+    at: datetime | UtcNow,
+    using: str,
+    **told: Any,
+) -> None:
+    """Write the delivery that covers ``offsets`` at a ``place``, a group's id and a partition's.
+
+    ``told``: more of its columns, such as who has skipped them.
+    """
+    group_id, partition_id = place  # ids: with objects the project's routers would be asked
+    Delivery.objects.using(using).create(
+        group_id=group_id,
+        partition_id=partition_id,
+        first_offset=offsets[0],
+        last_offset=offsets[-1],
+        progress=offsets[0],
         kind=kind,
-        thread=THREAD,
         state=State.SKIPPED,
         claimed_at=at,
         deadline=at,
         finished_at=at,
+        **told,
     )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
-from streams import conf, runtime_settings
+from streams import conf, runtime_settings, signals
 from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying
 from streams.database.transactions import (
+    after_commit,
     in_test_case,
     in_transaction,
     manual,
@@ -119,6 +121,14 @@ def _read(name: str, using: str) -> TopicInfo | None:
     return TopicInfo(topic_id, name, access, tuple((row[0], row[1]) for row in rows))
 
 
+def announce_topic(name: str, using: str) -> None:
+    """Send the signal topic_created, once the transaction that creates the topic is committed."""
+    from streams.models import Topic
+
+    created = partial(signals.topic_created.send_robust, Topic, topic=name, using=using)
+    after_commit(created, using)
+
+
 def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
     from streams.models import Topic
 
@@ -131,6 +141,7 @@ def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
         try:
             with own_transaction(using):
                 Topic.objects.using(using).create(name=name)
+                announce_topic(name, using)
         except IntegrityError:
             # Somebody else has created it at the same time, unless it cannot be created at all.
             if info := _read(name, using):

@@ -5,16 +5,28 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.db import models
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
+from streams.models.delivery import Kind
 from streams.models.fields import UtcDateTimeField, UtcNow
+
+# Of a replay: it has given out all, and, of an ordered group, nothing of it is in hand.
+ENDED = Q(next_offset__gte=F("stop_offset"), open_delivery=None)
 
 
 class CursorQuerySet(models.QuerySet["Cursor"]):
     def behind(self) -> CursorQuerySet:
         """The cursors that have not reached the end of their partition."""
         return self.filter(next_offset__lt=F("partition__next_offset"))
+
+    def ended(self) -> CursorQuerySet:
+        """Replays that have given out all, and, of ordered groups, hold nothing."""
+        return self.filter(ENDED, replay__gt=0)
+
+    def unended(self) -> CursorQuerySet:
+        """The replays that have not ended."""
+        return self.filter(~ENDED, replay__gt=0)
 
 
 class Cursor(models.Model):
@@ -80,6 +92,15 @@ class Cursor(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition_id}@{self.next_offset}"
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of what it gives out."""
+        return Kind.REPLAY if self.replay else Kind.NEW
+
+    def limited(self, offset: int) -> int:
+        """How far it goes on its way to ``offset``: a replay to its end."""
+        return offset if self.stop_offset is None else min(offset, self.stop_offset)
 
     def return_to(
         self,

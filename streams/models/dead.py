@@ -13,7 +13,7 @@ from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute
 from streams.errors import storable, text_of
-from streams.models.fields import NameField, UtcDateTimeField, UtcNow
+from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
 from streams.models.message import BodyType
 from streams.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
 
@@ -80,22 +80,10 @@ class DeadMessage(models.Model):
     topic = models.ForeignKey(
         "ems.Topic", models.PROTECT, related_name="+", db_constraint=False, verbose_name=_("topic")
     )
-    group = models.ForeignKey(
-        "ems.ConsumerGroup",
-        models.PROTECT,
-        related_name="dead_letters",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("group"),
+    group = LooseForeignKey(
+        "ems.ConsumerGroup", models.PROTECT, related_name="dead_letters", verbose_name=_("group")
     )
-    partition = models.ForeignKey(
-        "ems.Partition",
-        models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("partition"),
-    )
+    partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))
     offset = models.BigIntegerField(_("offset"))
     message_id = models.BigIntegerField(_("message id"))
     body = models.BinaryField(_("body"))

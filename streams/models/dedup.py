@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import HashField, UtcDateTimeField
+from streams.models.fields import HashField, LooseForeignKey, UtcDateTimeField
 
 
 class DedupKey(models.Model):
@@ -15,14 +15,7 @@ class DedupKey(models.Model):
     for each other, and one of them be ended as a deadlock.
     """
 
-    topic = models.ForeignKey(
-        "ems.Topic",
-        models.CASCADE,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("topic"),
-    )
+    topic = LooseForeignKey("ems.Topic", models.CASCADE, verbose_name=_("topic"))
     key_hash = HashField(_("SHA-256 of the key"))
     message_id = models.BigIntegerField(_("message id"), null=True)
     partition = models.PositiveIntegerField(_("partition"), default=0)

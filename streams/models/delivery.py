@@ -12,7 +12,7 @@ from streams.conf import MAX_BATCH, database
 from streams.database.retrying import retrying
 from streams.errors import LeaseLost
 from streams.models.consumer import Consumer
-from streams.models.fields import UtcDateTimeField, UtcNow
+from streams.models.fields import LooseForeignKey, UtcDateTimeField, UtcNow
 from streams.models.retry import MAX_ERROR
 
 
@@ -62,22 +62,8 @@ class Delivery(models.Model):
     and end it. ``progress`` is the first offset that is not settled yet.
     """
 
-    group = models.ForeignKey(
-        "ems.ConsumerGroup",
-        models.DO_NOTHING,
-        related_name="deliveries",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("group"),
-    )
-    partition = models.ForeignKey(
-        "ems.Partition",
-        models.DO_NOTHING,
-        related_name="+",
-        db_constraint=False,
-        db_index=False,
-        verbose_name=_("partition"),
-    )
+    group = LooseForeignKey("ems.ConsumerGroup", related_name="deliveries", verbose_name=_("group"))
+    partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))
     first_offset = models.BigIntegerField(_("first offset"))
     last_offset = models.BigIntegerField(_("last offset"))
     progress = models.BigIntegerField(_("progress"))

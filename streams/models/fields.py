@@ -1,14 +1,18 @@
-"""Fields that mean the same on every server: instants in UTC, names byte for byte."""
+"""Fields of the models: instants in UTC, names byte for byte, references without a constraint."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.translation import gettext_lazy as _
+
+# What can be set to a foreign key, and what it gives, as the type checker has it.
+_ST = TypeVar("_ST")
+_GT = TypeVar("_GT")
 
 
 class UtcNow(models.Func):
@@ -67,6 +71,23 @@ class UtcDateTimeField(models.DateTimeField):  # type: ignore[type-arg]  # gener
 def to_db(value: datetime) -> str:
     """An aware datetime as the text that EMS stores."""
     return str(value.astimezone(UTC).replace(tzinfo=None))
+
+
+class LooseForeignKey(models.ForeignKey[_ST, _GT]):
+    """A reference by number alone, as the hot tables have them: no constraint and no index.
+
+    With a constraint each INSERT would lock the row that it names, and wait for the sequencer that
+    holds a partition; and the indexes of these tables are made for their statements. Nothing leads
+    back unless it is named, and migrations have it as a ForeignKey.
+    """
+
+    def __init__(self, to: Any, on_delete: Any = models.DO_NOTHING, **options: Any) -> None:
+        loose = {"related_name": "+", "db_constraint": False, "db_index": False}
+        super().__init__(to, on_delete, **{**loose, **options})
+
+    def deconstruct(self) -> Any:
+        name, _path, args, options = super().deconstruct()
+        return name, "django.db.models.ForeignKey", args, options
 
 
 class HashField(models.BinaryField):  # type: ignore[type-arg]  # generic only in stubs

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from streams import signals
 from streams.conf import MAX_BATCH
+from streams.database.transactions import after_commit
 from streams.models.fields import NameField, UtcDateTimeField, UtcNow
 from streams.names import MAX_NAME
 
@@ -23,8 +27,18 @@ class Start(models.TextChoices):
 
 class ConsumerGroupQuerySet(models.QuerySet["ConsumerGroup"]):
     def pause(self) -> int:
-        """Claim nothing more, in all consumers within seconds; what runs is finished."""
-        return self.update(paused=True)
+        """Claim nothing more, in all consumers within seconds; what runs is finished.
+
+        Returns how many groups there are; the signal group_paused is sent for those that were not
+        paused before.
+        """
+        running = list(self.filter(paused=False).select_related("topic"))
+        count = self.update(paused=True)
+        for group in running:
+            names = {"topic": group.topic.name, "group": group.name, "using": self.db}
+            announce = partial(signals.group_paused.send_robust, ConsumerGroup, **names)
+            after_commit(announce, self.db)
+        return count
 
     def resume(self) -> int:
         return self.update(paused=False)
@@ -53,6 +67,17 @@ class ConsumerGroup(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(MAX_BATCH)],
+    )
+    retry_policy = models.CharField(
+        _("retry policy"),
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=_(
+            "How long a failed message waits: “10s, 1m, 1h” (the last one repeats), or"
+            " “exponential(first=10s, factor=2, at_most=1h, jitter=0.2)”."
+        ),
     )
     paused = models.BooleanField(_("paused"), default=False)
     created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)

@@ -8,7 +8,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from streams import body
-from streams.models.fields import NameField, UtcDateTimeField, UtcNow
+from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
 from streams.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
 
 # The due_at of a message that is due at once. A constant, so that the inbox index gives such
@@ -30,13 +30,8 @@ class MessageQuerySet(models.QuerySet["Message"]):
 class Message(models.Model):
     """A message: in the inbox while it has no offset, in the log of its partition after."""
 
-    partition = models.ForeignKey(
-        "ems.Partition",
-        models.DO_NOTHING,
-        related_name="messages",
-        db_constraint=False,  # an INSERT would lock the partition row that the sequencer holds
-        db_index=False,
-        verbose_name=_("partition"),
+    partition = LooseForeignKey(
+        "ems.Partition", related_name="messages", verbose_name=_("partition")
     )
     offset = models.BigIntegerField(_("offset"), null=True, editable=False)
     due_at = UtcDateTimeField(

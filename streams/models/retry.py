@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute, later
-from streams.models.fields import UtcDateTimeField, UtcNow
+from streams.models.fields import LooseForeignKey, UtcDateTimeField, UtcNow
 
 MAX_ERROR = 1000
 CHUNK = 500
@@ -60,37 +60,14 @@ class RetryMessage(models.Model):
     It waits while ``delivery`` is empty, and is held by that delivery otherwise.
     """
 
-    group = models.ForeignKey(
-        "ems.ConsumerGroup",
-        models.DO_NOTHING,
-        db_constraint=False,
-        db_index=False,
-        related_name="retries",
-        verbose_name=_("group"),
-    )
-    partition = models.ForeignKey(
-        "ems.Partition",
-        models.DO_NOTHING,
-        db_constraint=False,
-        db_index=False,
-        related_name="+",
-        verbose_name=_("partition"),
-    )
+    group = LooseForeignKey("ems.ConsumerGroup", related_name="retries", verbose_name=_("group"))
+    partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))
     offset = models.BigIntegerField(_("offset"))
     attempt = models.PositiveIntegerField(
         _("attempt"), default=1, help_text=_("The attempt that comes next, from 1.")
     )
     due_at = UtcDateTimeField(_("due at"))
-    delivery = models.ForeignKey(
-        "ems.Delivery",
-        models.DO_NOTHING,
-        null=True,
-        blank=True,
-        db_constraint=False,
-        db_index=False,
-        related_name="+",
-        verbose_name=_("delivery"),
-    )
+    delivery = LooseForeignKey("ems.Delivery", null=True, blank=True, verbose_name=_("delivery"))
     again = models.BooleanField(
         _("again"), default=False, help_text=_("Asked for once more while a delivery held it.")
     )
@@ -99,15 +76,8 @@ class RetryMessage(models.Model):
         default=False,
         help_text=_("Its process died: it runs with nothing beside it, so it takes none along."),
     )
-    dead_letter = models.ForeignKey(
-        "ems.DeadMessage",
-        models.DO_NOTHING,
-        null=True,
-        blank=True,
-        db_constraint=False,
-        db_index=False,
-        related_name="+",
-        verbose_name=_("dead letter that it came from"),
+    dead_letter = LooseForeignKey(
+        "ems.DeadMessage", null=True, blank=True, verbose_name=_("dead letter that it came from")
     )
     last_error = models.CharField(_("last error"), max_length=MAX_ERROR, default="", blank=True)
 

@@ -8,12 +8,11 @@ from typing import Any
 from django.db import models
 from django.utils.translation import gettext as _
 
+from streams.database.batches import delete_all
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import GroupActive
 from streams.models import ConsumerGroup, Topic
-
-DELETE_BATCH = 1000
 
 
 def contents(group: ConsumerGroup) -> dict[str, int]:
@@ -29,15 +28,20 @@ def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows:
     told the number of rows so far. Raises GroupActive while it has a live consumer.
     """
     _refuse_while_live(group)
-    deleted = 0
+    using, deleted = str(group._state.db), 0
     ended = group.deliveries.using(group._state.db).filter(group=group.pk).ended()
-    for rows in (ended, *_of_group(group, group.dead_letters, group.retries)):
+    dead_letters, retries = _of_group(group, group.dead_letters, group.retries)
+    of_group = f"`group_id` = {group.pk:d}"
+    for rows, condition in (
+        (ended, f"{of_group} AND `state` <> 'START'"),
+        (dead_letters, of_group),
+        (retries, of_group),
+    ):
         # In the order of the group's index: by key, each batch would step over other groups.
-        while batch := list(rows.order_by().values_list("pk", flat=True)[:DELETE_BATCH]):
-            rows.filter(pk__in=batch).delete()
-            deleted += len(batch)
+        for count in delete_all(rows.order_by(), using, condition):
+            deleted += count
             say(deleted)
-    retrying(_end, str(group._state.db), group)
+    retrying(_end, using, group)
 
 
 def _end(group: ConsumerGroup) -> None:

@@ -116,7 +116,7 @@ def spans(
     rows = Partition.objects.using(using).filter(topic=group.topic_id).select_related("topic")
     if number is not None:
         rows = rows.filter(number=number)
-    partitions = retrying(lambda: list(rows.order_by("number")), using)
+    partitions = retrying(list, using, rows.order_by("number"))
     if not partitions:
         raise UnknownPartition(_("%s has no such partition.") % group)
     found = [Span(one, start.offset(one), end.offset(one)) for one in partitions]
@@ -131,7 +131,7 @@ def spans(
 def span_of(group: ConsumerGroup, message_id: int, using: str) -> list[Span]:
     """The one message. Raises OffsetOutOfRange if it is not in the log of the group's topic."""
     rows = Message.objects.using(using).filter(pk=message_id)
-    message = retrying(lambda: rows.select_related("partition__topic").first(), using)
+    message = retrying(rows.select_related("partition__topic").first, using)
     if message is None or message.partition.topic_id != group.topic_id:
         raise OffsetOutOfRange(
             _("There is no message %(id)d on %(topic)s.")
@@ -199,13 +199,12 @@ def cancel(group: ConsumerGroup, number: int, using: str) -> int:
     def work() -> int:
         with own_transaction(using):
             rows = Cursor.objects.using(using).filter(group=group.pk, replay=number)
-            running = rows.filter(next_offset__lt=F("stop_offset"))
-            keys = list((running | rows.exclude(open_delivery=None)).values_list("pk", flat=True))
+            keys = list(rows.unended().values_list("pk", flat=True))
             locked = Cursor.objects.using(using).filter(pk__in=keys).select_for_update()
             cursors = list(locked.annotate(now=UtcNow()).order_by("pk"))
             if tried and not cursors:
                 return tried[-1]  # committed: only the reply was lost
-            if number < 1 or not cursors:
+            if not cursors:
                 raise UnknownReplay(
                     _("%(group)s has no replay %(number)d that is running.")
                     % {"group": group, "number": number}
@@ -221,7 +220,7 @@ def replays(groups: Iterable[ConsumerGroup], using: str) -> list[Replay]:
     ids = [group.pk for group in groups]
     rows = Cursor.objects.using(using).filter(group__in=ids, replay__gt=0)
     rows = rows.select_related("group__topic", "partition__topic")
-    cursors = retrying(lambda: list(rows), using)
+    cursors = retrying(list, using, rows)
     cursors.sort(key=lambda one: (one.group_id, -one.replay, one.partition.number))
     return [Replay(cursor, _open(cursor, using)) for cursor in cursors]
 
@@ -233,7 +232,7 @@ def _cancel(cursor: Cursor, using: str) -> int:
         fence([held], at, using)
     position = held.progress if held else cursor.next_offset
     end = cursor.stop_offset or position
-    cover_skipped(cursor, position, end, Kind.REPLAY, at, using)
+    cover_skipped(cursor, position, end, at, using)
     Cursor.objects.using(using).filter(pk=cursor.pk).update(
         next_offset=end, previous_offset=position, open_delivery=None, blocked_until=None
     )
@@ -247,9 +246,7 @@ def _is_about(cursors: QuerySet[Cursor], wanted: Sequence[Span]) -> bool:
 
 def _forget_ended(group: ConsumerGroup, using: str) -> None:
     rows = Cursor.objects.using(using)
-    ended = rows.filter(
-        group=group.pk, replay__gt=0, next_offset__gte=F("stop_offset"), open_delivery=None
-    )
+    ended = rows.filter(group=group.pk).ended()
     rows.filter(pk__in=list(ended.values_list("pk", flat=True))).delete()
 
 

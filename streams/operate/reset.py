@@ -32,7 +32,6 @@ from streams.models import (
     ConsumerGroup,
     Cursor,
     Delivery,
-    Kind,
     Mode,
     Partition,
     RetryMessage,
@@ -250,7 +249,7 @@ class Reset:
             retries = RetryMessage.objects.using(using)
             retries.schedule(cursor.group_id, cursor.partition_id, rows)
             move = replace(move, restored=_messages(rows))
-        cover_skipped(cursor, move.position, move.target, Kind.NEW, at, using)
+        cover_skipped(cursor, move.position, move.target, at, using)
         # From the target on all is owed to the group, and will be covered.
         changes: dict[str, Any] = {
             name: Least(F(name), move.target) for name in ("start_offset", "log_offset")

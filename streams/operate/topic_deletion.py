@@ -19,9 +19,10 @@ from django.db.models import F, QuerySet, Sum
 from django.utils.translation import gettext as _
 
 from streams.conf import FRESH_SECONDS, SURE_SECONDS
+from streams.database.batches import delete_all
 from streams.database.retrying import error_number, retrying
 from streams.database.sql import retain as sql
-from streams.database.sql.dialect import delete_by_id, execute, fetch
+from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
 from streams.errors import TopicInUse, UnknownTopic
 from streams.log.lag import lags
@@ -42,7 +43,6 @@ from streams.models import (
 from streams.operate.group_deletion import delete_group
 from streams.retain.purge import Purge
 
-BATCH = 500
 # After so long a closed topic has every message that will ever come.
 SETTLED_SECONDS = FRESH_SECONDS + SURE_SECONDS + 1
 # A row is locked: MySQL, MariaDB.
@@ -193,14 +193,10 @@ class TopicDeletion:
         Purge(self.using, say=say).delete_below(partition)
 
     def _delete(self, rows: QuerySet[Any], say: Say, condition: str = "1 = 1") -> None:
-        model, vendor, deleted = rows.model, connections[self.using].vendor, 0
-        while ids := retrying(
-            lambda: list(rows.order_by().values_list("pk", flat=True)[:BATCH]), self.using
-        ):
-            statement = delete_by_id(vendor, model._meta.db_table, ids, condition)
-            retrying(lambda text=statement: execute(self.using, text), self.using)  # type: ignore[misc]
-            deleted += len(ids)
-            say(str(model._meta.verbose_name_plural), deleted)
+        deleted = 0
+        for count in delete_all(rows.order_by(), self.using, condition):
+            deleted += count
+            say(str(rows.model._meta.verbose_name_plural), deleted)
 
     def _end(self) -> None:
         with own_transaction(self.using):

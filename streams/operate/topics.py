@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import InvalidPartitions, TopicExists, UnknownTopic
-from streams.log.topics import forget
+from streams.log.topics import announce_topic, forget
 from streams.models import Access, ConsumerGroup, Cursor, Mode, Partition, Topic
 from streams.names import MAX_NAME, validated_name
 
@@ -34,6 +34,7 @@ def create(name: str, partitions: int, using: str) -> Topic:
             topic = Topic(name=name)
             topic.save(using=using)
             _add(topic, 1, partitions, using)
+            announce_topic(name, using)
         return topic
 
     try:

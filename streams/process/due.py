@@ -38,7 +38,7 @@ class Places:
 
 def partitions(using: str) -> list[tuple[int, int]]:
     """All partitions, as (topic, id): a consumer sequences also what is for others."""
-    rows = retrying(lambda: fetch(using, sequence_sql.PARTITIONS), using)
+    rows = retrying(fetch, using, using, sequence_sql.PARTITIONS)
     return [(topic_id, id_) for id_, topic_id in rows]
 
 
@@ -51,7 +51,7 @@ def what_is_due(places: Places, using: str) -> Due:
     inbox, groups = set(), set()
     ends: dict[int, dict[int, int]] = {}
     waits: list[float] = []
-    for kind, id_, value in retrying(lambda: fetch(using, statement), using):
+    for kind, id_, value in retrying(fetch, using, using, statement):
         if kind == sql.END:
             ends.setdefault(topics[id_], {})[id_] = int(value)
         elif value > 0:  # microseconds from now

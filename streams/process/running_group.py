@@ -39,7 +39,7 @@ class RunningGroup:
         """The limits in force; None while the group is paused, or its topic not to be read."""
         if time.monotonic() >= self._fresh_until:
             groups = ConsumerGroup.objects.using(self._using).select_related("topic")
-            group = retrying(lambda: groups.filter(pk=self.group.pk).first(), self._using)
+            group = retrying(groups.filter(pk=self.group.pk).first, self._using)
             readable = group and not group.paused and group.topic.readable
             # Assigned at once: other threads read it, and None would have them wait.
             self._limits = self._in_force(group) if group and readable else None

@@ -12,7 +12,7 @@ from streams.api import Outgoing
 from streams.database.sql.dialect import delete_by_id, execute
 from streams.errors import TopicDenied, UnknownTopic
 from streams.log.topics import TopicInfo, forget, look_again, resolve
-from streams.produce.partitioning import choose
+from streams.produce.partitioning import wanted
 
 WRITABLE = frozenset({"read-write", "write-only"})
 
@@ -40,7 +40,7 @@ def all_writable(messages: Iterable[Outgoing], alias: str) -> dict[str, TopicInf
                 found[message.topic] = writable(message.topic, alias, create=False)
         info = found[message.topic]
         if message.partition is not None:  # nothing else can be wrong, and a turn be taken for it
-            choose(info.partitions if info else NEW_TOPIC, None, message.partition)
+            wanted(info.partitions if info else NEW_TOPIC, message.partition)
     return {topic: info or writable(topic, alias) for topic, info in found.items()}
 
 

@@ -160,7 +160,9 @@ class Checked(NamedTuple):
 
     def placed(self, topic: TopicInfo, vendor: str) -> Placed:
         message = self.message
-        partition_id, number = choose(topic.partitions, message.key, message.partition)
+        partition_id, number = choose(
+            topic.name, topic.partitions, message.key, message.headers, message.partition
+        )
         slot = None if message.dedup_key is None else slot_of(topic.id, message.dedup_key)
         values = self.row.values(vendor, partition_id, self.due_at)
         return Placed(topic.name, number, slot, self.window, self.row.size, *values)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
 
-from streams.errors import UnknownPartition
+from streams.conf import load, settings
+from streams.errors import InvalidMessage, UnknownPartition, describe
 
 # Where this process goes on with messages that have no key; begun anywhere, so that many short
 # processes do not all fill partition 0.
@@ -26,23 +28,55 @@ def partition_of(key: str, count: int) -> int:
 
 
 def choose(
-    partitions: tuple[tuple[int, int], ...], key: str | None, number: Any
+    topic: str,
+    partitions: tuple[tuple[int, int], ...],
+    key: str | None,
+    headers: Mapping[str, str] | None,
+    number: Any,
 ) -> tuple[int, int]:
     """One of the (id, number) of a topic: the wanted one, that of the key, or the next in turn.
 
-    Raises UnknownPartition.
+    ``EMS["PARTITIONER"]`` decides where the topic has several and none is wanted. Raises
+    UnknownPartition, and InvalidMessage for a partitioner that fails.
     """
     if number is not None:
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise UnknownPartition(_("partition must be a number, not %r.") % (number,))
-        if not 0 <= number < len(partitions):
-            raise UnknownPartition(
-                _("There is no partition %(number)d: the topic has %(count)d, from 0 on.")
-                % {"number": number, "count": len(partitions)}
-            )
-        return partitions[number]
+        return wanted(partitions, number)
     if len(partitions) == 1:
         return partitions[0]
+    if (path := settings().PARTITIONER) is not None:
+        return partitions[_partitioned(path, topic, key, headers or {}, len(partitions))]
     if key is not None:
         return partitions[partition_of(key, len(partitions))]
     return partitions[next(_turn) % len(partitions)]
+
+
+def wanted(partitions: tuple[tuple[int, int], ...], number: Any) -> tuple[int, int]:
+    """The partition of this number; raises UnknownPartition."""
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise UnknownPartition(_("partition must be a number, not %r.") % (number,))
+    if not 0 <= number < len(partitions):
+        raise UnknownPartition(
+            _("There is no partition %(number)d: the topic has %(count)d, from 0 on.")
+            % {"number": number, "count": len(partitions)}
+        )
+    return partitions[number]
+
+
+def _partitioned(
+    path: str, topic: str, key: str | None, headers: Mapping[str, str], count: int
+) -> int:
+    """What the project's partitioner says; raises InvalidMessage."""
+    partitioner = load(path, "PARTITIONER")
+    try:
+        number = partitioner(topic, key, headers, count)
+    except Exception as error:
+        raise InvalidMessage(
+            _("The partitioner %(path)s failed: %(error)s")
+            % {"path": path, "error": describe(error)}
+        ) from error
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
+        raise InvalidMessage(
+            _("The partitioner %(path)s gave %(number)r, which is no number from 0 to %(last)d.")
+            % {"path": path, "number": number, "last": count - 1}
+        )
+    return number

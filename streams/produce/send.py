@@ -83,7 +83,7 @@ def send(
         if partition is not None:
             all_writable([Outgoing(topic, partition=partition)], alias)
         info = writable(topic, alias)
-        partition_id, number = choose(info.partitions, key, partition)
+        partition_id, number = choose(topic, info.partitions, key, headers, partition)
         values, parameters = row.values(connection.vendor, partition_id, due_at)
         # A kept cursor remembers its last statement: not one with a large body.
         small = len(row.body) <= sql.HEX_BYTES

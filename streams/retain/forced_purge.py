@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from streams.database.transactions import own_transaction
+from streams.log.skips import write_skipped
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -163,33 +164,19 @@ class _Skip:
 
     def _give_up(self, retries: list[RetryMessage]) -> None:
         for row in retries:
-            self._note(row.group_id, Kind.RETRY, row.offset, row.offset, row.attempt)
+            self._note(row.group_id, range(row.offset, row.offset + 1), Kind.RETRY, row.attempt)
         given_up = RetryMessage.objects.using(self._using).filter(pk__in=[r.pk for r in retries])
         given_up.delete()
 
     def _move(self, cursor: Cursor) -> int:
-        start, end = cursor.next_offset, self._target
-        if cursor.stop_offset is not None:
-            end = min(end, cursor.stop_offset)
+        start, end = cursor.next_offset, cursor.limited(self._target)
         if start >= end:
             return 0
-        kind = Kind.REPLAY if cursor.replay else Kind.NEW
-        self._note(cursor.group_id, kind, start, end - 1, 1)
+        self._note(cursor.group_id, range(start, end), cursor.kind)
         cursor.return_to(end)
         return end - start
 
-    def _note(self, group: int, kind: Kind, first: int, last: int, attempt: int) -> None:
-        Delivery.objects.using(self._using).create(
-            group_id=group,  # ids: with objects the project's routers would be asked
-            partition_id=self._partition.pk,
-            first_offset=first,
-            last_offset=last,
-            progress=first,
-            kind=kind,
-            attempt=attempt,
-            client_id=CLIENT,
-            state=State.SKIPPED,
-            deadline=UtcNow(),
-            finished_at=UtcNow(),
-            error=_("skipped by a purge"),
-        )
+    def _note(self, group: int, offsets: range, kind: Kind, attempt: int = 1) -> None:
+        place, why = (group, self._partition.pk), _("skipped by a purge")
+        told = {"attempt": attempt, "client_id": CLIENT, "error": why}
+        write_skipped(place, offsets, kind, UtcNow(), self._using, **told)

@@ -6,17 +6,18 @@ and begun again anywhere. What others have locked is left for another night.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from itertools import takewhile
 from typing import Any
 
-from django.db import connections
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from streams import runtime_settings
+from streams.database import batches
+from streams.database.batches import delete_rows, in_batches
 from streams.database.retrying import retrying
-from streams.database.sql.dialect import delete_by_id, execute
 from streams.database.transactions import own_transaction
 from streams.models import (
     Cursor,
@@ -30,7 +31,6 @@ from streams.models import (
 )
 from streams.retain.purge_floor import finished_below
 
-BATCH = 500
 # A sender that has seen an expired key may be about to take it.
 KEY_GRACE = timedelta(hours=1)
 
@@ -63,36 +63,20 @@ def replays(using: str) -> Iterator[int]:
         group=OuterRef("group"),
         partition=OuterRef("partition"),
     )
-    ended = Cursor.objects.using(using).filter(
-        ~Exists(in_hand), replay__gt=0, next_offset__gte=F("stop_offset"), open_delivery=None
-    )
+    ended = Cursor.objects.using(using).ended().filter(~Exists(in_hand))
     yield from _batches(ended, "pk", using)
 
 
 def _batches(rows: QuerySet[Any], order: str, using: str) -> Iterator[int]:
-    while ids := retrying(lambda: list(rows.order_by(order).values_list("pk")[:BATCH]), using):
-        deleted = retrying(lambda these=ids: _delete(rows, these, using), using)  # type: ignore[misc]
-        if not deleted:
-            return
-        yield deleted
+    def delete(ids: list[int]) -> int:
+        with own_transaction(using):
+            these = rows.model._default_manager.using(using).filter(pk__in=ids)
+            locked = list(these.select_for_update(skip_locked=True).values_list("pk", flat=True))
+            # Looked at again under the lock: a letter may have been redriven meanwhile.
+            still = list(rows.filter(pk__in=locked).values_list("pk", flat=True))
+            return delete_rows(rows.model, still, using)
 
-
-def _delete(rows: QuerySet[Any], ids: list[tuple[int]], using: str) -> int:
-    model = rows.model
-    with own_transaction(using):
-        these = model._default_manager.using(using).filter(pk__in=[pk for (pk,) in ids])
-        locked = list(these.select_for_update(skip_locked=True).values_list("pk", flat=True))
-        # Looked at again under the lock: a letter may have been redriven meanwhile.
-        still = list(rows.filter(pk__in=locked).values_list("pk", flat=True))
-        return _delete_ids(model, still, using)
-
-
-def _delete_ids(model: Any, ids: Collection[int], using: str, condition: str = "1 = 1") -> int:
-    if not ids:
-        return 0
-    vendor = connections[using].vendor
-    table = model._meta.db_table
-    return execute(using, delete_by_id(vendor, table, ids, condition))
+    return takewhile(bool, in_batches(rows.order_by(order), delete, using))
 
 
 def deliveries(using: str) -> Iterator[int]:
@@ -106,7 +90,7 @@ def deliveries(using: str) -> Iterator[int]:
     if not days:
         return
     cursors = Cursor.objects.using(using).filter(replay=0).select_related("partition__topic")
-    for cursor in retrying(lambda: list(cursors.order_by("pk")), using):
+    for cursor in retrying(list, using, cursors.order_by("pk")):
         yield from _Log(cursor, timedelta(days=days), using).purge()
 
 
@@ -119,10 +103,10 @@ class _Log:
         self._using = using
 
     def purge(self) -> Iterator[int]:
-        limit = retrying(lambda: finished_below(self._cursor, self._using), self._using)
+        limit = retrying(finished_below, self._using, self._cursor, self._using)
         place = (-1, 0)
-        while rows := retrying(lambda after=place: self._rows(after), self._using):  # type: ignore[misc]
-            edge = limit if len(rows) < BATCH else min(limit, rows[-1][1])
+        while rows := retrying(self._rows, self._using, place):
+            edge = limit if len(rows) < batches.BATCH else min(limit, rows[-1][1])
             for _pk, first, last, is_old in rows:
                 if not is_old and last >= self._cursor.log_offset:
                     edge = min(edge, first)  # nothing beyond it is touched before it is old
@@ -130,8 +114,10 @@ class _Log:
             self._move_to(edge)
             kept_from = self._cursor.log_offset
             old = [pk for pk, _first, last, is_old in rows if is_old and last < kept_from]
-            yield self._delete(old)
-            if edge < rows[-1][1] or len(rows) < BATCH:
+            yield retrying(
+                delete_rows, self._using, Delivery, old, self._using, "`state` <> 'START'"
+            )
+            if edge < rows[-1][1] or len(rows) < batches.BATCH:
                 return
             # Those that begin at the edge are looked at again: they may end above it.
             below = [row for row in rows if row[1] < edge] or rows
@@ -148,9 +134,10 @@ class _Log:
             ended=Coalesce("finished_at", "claimed_at"), limit=UtcNow(-self._age)
         ).order_by("first_offset", "pk")
         columns = ("pk", "first_offset", "last_offset", "state", "ended", "limit")
+        some = rows.values_list(*columns)[: batches.BATCH]
         return [
             (row_pk, first, last, state != State.START and ended < limit)
-            for row_pk, first, last, state, ended, limit in rows.values_list(*columns)[:BATCH]
+            for row_pk, first, last, state, ended, limit in some
         ]
 
     def _move_to(self, offset: int) -> None:
@@ -161,13 +148,6 @@ class _Log:
         )
         retrying(lambda: mine.update(log_offset=offset), self._using)
         self._cursor.log_offset = offset
-
-    def _delete(self, ids: list[int]) -> int:
-        def work() -> int:
-            with own_transaction(self._using):
-                return _delete_ids(Delivery, ids, self._using, "`state` <> 'START'")
-
-        return retrying(work, self._using)
 
 
 # Letters before deliveries: what a letter was redriven for is told by deliveries.

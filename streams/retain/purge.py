@@ -16,19 +16,18 @@ from dataclasses import dataclass, field
 
 from django.db import OperationalError, connections
 
+from streams.database import batches
+from streams.database.batches import delete_rows
 from streams.database.retrying import held_by_others, retrying
 from streams.database.sql import retain as sql
-from streams.database.sql.dialect import delete_by_id, execute, fetch
+from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
-from streams.models import Partition, Topic
+from streams.models import Message, Partition, Topic
 from streams.retain import old_rows
 from streams.retain.forced_purge import Skipped, skip_groups
 from streams.retain.purge_floor import ARCHIVE, Hold, Kept, PurgeFloor, kept_from, purge_floor
 
 logger = logging.getLogger("streams.purge")
-
-# Messages of one transaction: some milliseconds.
-BATCH = 500
 
 
 @dataclass(frozen=True)
@@ -116,13 +115,10 @@ class Purge:
     def delete_below(self, partition: Partition) -> int:
         """Delete the messages below first_offset, which is committed; returns how many."""
         rows = Partition.objects.using(self.using).filter(pk=partition.pk)
-        first = retrying(lambda: rows.values_list("first_offset", flat=True).get(), self.using)
+        first = retrying(rows.values_list("first_offset", flat=True).get, self.using)
         deleted, start = 0, 0
         while start < first and not self._is_over():
-            count, start = retrying(
-                lambda at=start: self._delete_batch(partition.pk, at, first),  # type: ignore[misc]
-                self.using,
-            )
+            count, start = retrying(self._delete_batch, self.using, partition.pk, start, first)
             deleted += count
             self.say(str(partition), deleted)
         return deleted
@@ -132,11 +128,11 @@ class Purge:
         if topic is not None:
             rows = rows.filter(topic=topic.pk)
         order = ["topic__name", "number"] if self.seconds is None else ["pk"]
-        return retrying(lambda: list(rows.filter(pk__gt=self.after).order_by(*order)), self.using)
+        return retrying(list, self.using, rows.filter(pk__gt=self.after).order_by(*order))
 
     def _partition(self, partition: Partition) -> Purged:
-        wanted = retrying(lambda: kept_from(partition, partition.topic, self.using), self.using)
-        raised = retrying(lambda: self._raise(partition, wanted), self.using)
+        wanted = retrying(kept_from, self.using, partition, partition.topic, self.using)
+        raised = retrying(self._raise, self.using, partition, wanted)
         skipped = Skipped()
         if self.force and wanted.due > raised.offset:
             skipped, raised = self._force(partition, wanted)
@@ -159,9 +155,9 @@ class Purge:
         """In steps, since each holds the partition: as far as age and count say, or as it goes."""
         total = Skipped()
         while True:
-            step = retrying(lambda: skip_groups(partition, wanted.due, self.using), self.using)
+            step = retrying(skip_groups, self.using, partition, wanted.due, self.using)
             total += step
-            new = retrying(lambda: self._raise(partition, wanted), self.using)
+            new = retrying(self._raise, self.using, partition, wanted)
             if not step.rows or self._is_over():
                 break
         if total.rows:
@@ -169,15 +165,13 @@ class Purge:
         return total, new
 
     def _delete_batch(self, partition: int, start: int, first: int) -> tuple[int, int]:
-        """Delete up to BATCH messages from ``start`` on; how many, and where to go on."""
-        vendor = connections[self.using].vendor
-        statement = sql.PURGED_MESSAGES[vendor]
-        found = fetch(self.using, statement, [partition, start, first, BATCH])
+        """Delete a batch of messages from ``start`` on; how many, and where to go on."""
+        statement = sql.PURGED_MESSAGES[connections[self.using].vendor]
+        found = fetch(self.using, statement, [partition, start, first, batches.BATCH])
         if not found:
             return 0, first
-        delete = delete_by_id(vendor, "ems_msg", [id_ for id_, _offset in found], sql.BELOW)
-        with own_transaction(self.using):
-            deleted = execute(self.using, delete, [partition, first])
+        ids = [id_ for id_, _offset in found]
+        deleted = delete_rows(Message, ids, self.using, sql.BELOW, [partition, first])
         return deleted, found[-1][1] + 1
 
     def _is_over(self) -> bool:

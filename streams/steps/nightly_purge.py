@@ -32,14 +32,14 @@ def purge_if_due(using: str, seconds: float) -> bool:
 
     Then the next call goes on, wherever it is made; also after a kill or an error.
     """
-    if not retrying(lambda: _purge_is_due(using), using):
+    if not retrying(_purge_is_due, using, using):
         return False
     lease = timedelta(seconds=seconds + SLICE_GRACE)
-    if not retrying(lambda: Step.objects.using(using).win(PURGE_SLICE, lease), using):
+    if not retrying(Step.objects.using(using).win, using, PURGE_SLICE, lease):
         return False
     try:
         # Whoever had the slice before may have finished meanwhile.
-        return retrying(lambda: _purge_is_due(using), using) and _purge_slice(using, seconds)
+        return retrying(_purge_is_due, using, using) and _purge_slice(using, seconds)
     finally:
         with suppress(Error):  # then it is free after the lease
             Step.objects.using(using).filter(name=PURGE_SLICE).delete()

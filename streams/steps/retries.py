@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from streams.consume.claim import groups_with_due_retries
 from streams.consume.limits import known_max_retries
-from streams.consume.outcome import backoff
+from streams.consume.outcome import backoff, notices
 from streams.consume.outcome.dead_letter import give_up
 from streams.consume.outcome.failure import AttemptsExhausted
 from streams.database.retrying import retrying
@@ -25,7 +25,7 @@ def step_retries(using: str) -> int:
     Returns the number of dead letters written.
     """
     every = ConsumerGroup.objects.using(using).select_related("topic")
-    groups = retrying(lambda: {group.pk: group for group in every}, using)
+    groups = {group.pk: group for group in retrying(list, using, every)}
     due = groups_with_due_retries(list(groups), using)
     buried = sum(_bury_exhausted(groups[group], using) for group in due)
     if due:
@@ -38,17 +38,22 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
     if max_retries is None:
         return 0
     due = RetryMessage.objects.using(using).due().filter(group=group.pk).order_by("due_at")
-    rows = retrying(lambda: list(due[:BATCH]), using)
+    due = due.select_related("partition")
+    rows = retrying(list, using, due[:BATCH])
     buried = 0
     for row in rows:
         if backoff.exhausted(row.attempt - 1, max_retries):
             row.group = group
             spent = AttemptsExhausted(row.last_error)
-            buried += retrying(give_up, using, row, spent)
+            if retrying(give_up, using, row, spent):
+                buried += 1
+                place = group.topic.name, row.partition.number, row.offset
+                tried = notices.Attempt(*place, group.name, row.attempt - 1)
+                notices.died(tried, spent, group.name, using)
     return buried
 
 
 def step_retries_if_due(using: str) -> int:
     """Run it unless somebody has in the last RETRIES_EVERY."""
-    won = retrying(lambda: Step.objects.using(using).win(RETRIES, RETRIES_EVERY), using)
+    won = retrying(Step.objects.using(using).win, using, RETRIES, RETRIES_EVERY)
     return step_retries(using) if won else 0

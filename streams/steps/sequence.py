@@ -32,4 +32,4 @@ def sequence_all(using: str) -> int:
 
 
 def note_sequencing(using: str) -> None:
-    retrying(lambda: Step.objects.using(using).win(SEQUENCE, NOTE_EVERY), using)
+    retrying(Step.objects.using(using).win, using, SEQUENCE, NOTE_EVERY)

@@ -11,9 +11,11 @@ from django.db import OperationalError
 from django.db.models import F
 from django.db.models.functions import Greatest
 
-from streams.conf import LEASE_SECONDS, settings
-from streams.consume.limits import known_max_retries
+from streams.conf import LEASE_SECONDS
+from streams.consume.limits import delay_after_expiry, known_max_retries
+from streams.consume.outcome import notices
 from streams.consume.outcome.expire import expire
+from streams.consume.outcome.settle import Settlement
 from streams.database.retrying import held_by_others, retrying
 from streams.database.transactions import own_transaction, short_lock_waits
 from streams.models import Consumer, Delivery, Step, UtcNow
@@ -59,38 +61,41 @@ def sweep(using: str) -> int:
 
     Returns the number of deliveries that were taken.
     """
-    # The first step of the ladder: 10 s unless the project has another one.
-    delay = timedelta(seconds=settings().RETRY_DELAYS[0])
-    expired = Delivery.objects.using(using).expired().select_related("group__topic")
-    rows = retrying(lambda: list(expired.order_by("deadline")[:BATCH]), using)
+    expired = Delivery.objects.using(using).expired().select_related("group__topic", "partition")
+    rows = retrying(list, using, expired.order_by("deadline")[:BATCH])
     taken = 0
     with short_lock_waits(using, LOCK_WAIT_SECONDS) if rows else nullcontext():
         for delivery in rows:
-            if _expire(delivery, known_max_retries(delivery.group, using), delay, using):
-                taken += 1
-                logger.warning(
-                    "Delivery %d of %s (client %s) has expired: its messages will be retried",
-                    delivery.pk,
-                    delivery.group,
-                    delivery.client_id,
-                )
+            settlement = _expire(delivery, using)
+            if settlement is None:
+                continue
+            taken += 1
+            logger.warning(
+                "Delivery %d of %s (client %s) has expired: its messages will be retried",
+                delivery.pk,
+                delivery.group,
+                delivery.client_id,
+            )
+            notices.expired(delivery)
+            for one in settlement.dead:
+                topic = delivery.group.topic.name
+                tried = notices.Attempt.of(delivery, one.failure.offset, topic)
+                notices.died(tried, one.failure.error, delivery.group.name, using)
     _forget_dead_clients(using)
     return taken
 
 
-def _expire(delivery: Delivery, max_retries: int | None, delay: timedelta, using: str) -> bool:
-    """Expire one; False if it has ended, or if somebody holds what that would write."""
-
-    def work() -> bool:
-        return expire(delivery, max_retries, delay)
-
+def _expire(delivery: Delivery, using: str) -> Settlement | None:
+    """Expire one; None if it has ended, or if somebody holds what that would write."""
+    max_retries = known_max_retries(delivery.group, using)
+    delay = delay_after_expiry(delivery.group, delivery.attempt)
     try:
-        return retrying(work, using, patience=LOCK_WAIT_SECONDS)
+        return retrying(expire, using, delivery, max_retries, delay, patience=LOCK_WAIT_SECONDS)
     except OperationalError as error:
         if not held_by_others(error, using):
             raise
         logger.warning("Delivery %d has expired, but its rows are locked: %s", delivery.pk, error)
-        return False
+        return None
 
 
 def _grace(using: str) -> None:

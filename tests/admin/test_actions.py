@@ -142,7 +142,7 @@ def test_what_was_redriven_meanwhile_is_left_out_and_counted(world, as_role):
 def test_a_plan_is_only_good_for_its_user_its_verb_and_its_list(world, as_role):
     client = as_role("operator")
     shown = preview(client, "redrive", *letters())
-    (token,) = re.findall(r'name="plan" value="([^"]*)"', shown.text)
+    (token,) = re.findall(r'name="offer" value="([^"]*)"', shown.text)
     before = snapshot()
     stranger = as_role("staff", "ems.view_deadmessage", "ems.redrive_deadmessage")
     tries = (
@@ -153,7 +153,7 @@ def test_a_plan_is_only_good_for_its_user_its_verb_and_its_list(world, as_role):
         (client, LETTERS, "redrive", ""),
     )
     for who, url, name, text in tries:
-        response = who.post(url, action(name, 0, select_across="1", plan=text, typed="3"))
+        response = who.post(url, action(name, 0, select_across="1", offer=text, typed="3"))
         assert messages(who, response) == ["This preview is not valid any more: begin again."]
     assert snapshot() == before
 

@@ -27,7 +27,7 @@ DELETABLE = {SystemConfig}
 EVERY_ANSWER = {
     "typed": "3",
     "post": "yes",
-    "plan": "yes",
+    "offer": "yes",
     "to": "2",
     "from": "0",
     "message": "",

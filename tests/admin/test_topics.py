@@ -86,7 +86,7 @@ def test_a_topic_is_retired_after_a_confirmation(client, topic):
     preview = do(client, "retire", topic)
     topic.refresh_from_db()
     assert topic.access == "read-write"
-    assert do(client, "retire", topic, plan=preview.context["plan"]).status_code == 302
+    assert do(client, "retire", topic, offer=preview.context["offer"]).status_code == 302
     topic.refresh_from_db()
     assert topic.access == "read-only"
     assert LogEntry.objects.get().change_message == "Retired"
@@ -98,16 +98,16 @@ def test_a_topic_is_deleted_after_its_name_was_typed_and_sends_have_settled(
     retire(topic, "default")
     preview = do(client, "remove", topic)
     assert preview.context["contents"]["messages"] == 5
-    plan = preview.context["plan"]
+    plan = preview.context["offer"]
     before = snapshot()
-    assert "not its name" in do(client, "remove", topic, typed="mail", plan=plan).text
-    assert "Sends may be under way" in do(client, "remove", topic, typed="mails", plan=plan).text
+    assert "not its name" in do(client, "remove", topic, typed="mail", offer=plan).text
+    assert "Sends may be under way" in do(client, "remove", topic, typed="mails", offer=plan).text
     assert snapshot() == before
     monkeypatch.setattr(topic_deletion, "SETTLED_SECONDS", 0.0)
-    forged = do(client, "remove", topic, typed="mails", plan="forged")
+    forged = do(client, "remove", topic, typed="mails", offer="forged")
     assert forged.context["contents"] == preview.context["contents"]
     assert snapshot() == before
-    assert do(client, "remove", topic, typed="mails", plan=plan).status_code == 302
+    assert do(client, "remove", topic, typed="mails", offer=plan).status_code == 302
     assert not Topic.objects.exists()
     assert not Message.objects.exists()
     entry = LogEntry.objects.get()
@@ -121,11 +121,11 @@ def test_the_preview_of_one_topic_or_user_deletes_nothing_of_another(
     monkeypatch.setattr(topic_deletion, "SETTLED_SECONDS", 0.0)
     retire(topic, "default")
     other = Topic.objects.create(name="other", access="read-only")
-    plan = do(client, "remove", other).context["plan"]
-    assert do(client, "remove", topic, typed="mails", plan=plan).status_code == 200
+    plan = do(client, "remove", other).context["offer"]
+    assert do(client, "remove", topic, typed="mails", offer=plan).status_code == 200
     somebody = as_role("staff", "ems.view_topic", "ems.delete_topic")
-    plan = do(client, "remove", topic).context["plan"]
-    assert do(somebody, "remove", topic, typed="mails", plan=plan).status_code == 200
+    plan = do(client, "remove", topic).context["offer"]
+    assert do(somebody, "remove", topic, typed="mails", offer=plan).status_code == 200
     assert Topic.objects.count() == 2
 
 
@@ -158,9 +158,9 @@ def test_a_topic_in_use_or_a_large_one_is_not_deleted_here(client, topic, monkey
 def test_what_comes_between_preview_and_confirmation_keeps_the_topic(client, topic, monkeypatch):
     monkeypatch.setattr(topic_deletion, "SETTLED_SECONDS", 0.0)
     retire(topic, "default")
-    plan = do(client, "remove", topic).context["plan"]
+    plan = do(client, "remove", topic).context["offer"]
     Message.objects.create(partition=Partition.objects.get(), body=b"1", body_type="json", size=1)
-    response = do(client, "remove", topic, typed="mails", plan=plan)
+    response = do(client, "remove", topic, typed="mails", offer=plan)
     assert "inbox" in said(response)
     assert Topic.objects.count() == 1
 

@@ -14,6 +14,7 @@ from streams import Outgoing, Retry, consumer, send, send_many
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import settle
 from streams.consume.subscription import subscribe
+from streams.database import batches
 from streams.database.sql import retain as sql
 from streams.errors import OffsetOutOfRange
 from streams.log.sequencer import sequence
@@ -53,7 +54,7 @@ def test_producers_wait_for_no_lock_while_it_runs(
     stream: Stream, in_thread: Threads, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the server's own counter. Of other work on this server it can only show more."""
-    monkeypatch.setattr(purging, "BATCH", 50)
+    monkeypatch.setattr(batches, "BATCH", 50)
     keep(0)
     waits = []
     for _ in range(TRIES):

@@ -63,8 +63,8 @@ def test_a_worker_that_gets_none_for_long_pauses_and_does_not_end(full, number, 
     process = Process("mail")
     process.feed.limits()
 
-    def impatient(work, using):
-        return retrying(work, using, patience=0)
+    def impatient(work, using, *args):
+        return retrying(work, using, *args, patience=0)
 
     monkeypatch.setattr("streams.process.running_group.retrying", impatient)
     process.feed._fresh_until = 0.0

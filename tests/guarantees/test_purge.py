@@ -11,6 +11,7 @@ import pytest
 from streams import Outgoing, Retry, consumer, send, send_many
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
+from streams.database import batches
 from streams.errors import LeaseLost
 from streams.log.sequencer import sequence
 from streams.models import (
@@ -367,7 +368,7 @@ def test_what_was_redriven_reads_its_letter_after_the_message_is_purged():
 
 @strides(5)
 def test_a_purge_may_be_killed_between_any_two_statements(monkeypatch, stride):
-    monkeypatch.setattr(purging, "BATCH", 3)
+    monkeypatch.setattr(batches, "BATCH", 3)
     for point in count(1, stride):
         name = f"orders-{point}"
         log(10, name)
@@ -427,7 +428,7 @@ def force_until_killed(topic, point):
 
 
 def test_a_purge_is_bounded_and_the_next_one_goes_on(monkeypatch):
-    monkeypatch.setattr(purging, "BATCH", 2)
+    monkeypatch.setattr(batches, "BATCH", 2)
     log(20)
     keep(retention_count=0)
     work = Purge("default", seconds=0.0)

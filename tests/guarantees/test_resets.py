@@ -262,6 +262,12 @@ def test_consumers_that_run_and_die_lose_nothing_to_resets(
     consumers = [spawn(CONSUMER.format(ordered=ordered)) for _ in range(2)]
     for child in consumers:
         child.expect("connections")
+
+    def went_on(before: int) -> bool:
+        if Handled.objects.count() > before + 5:
+            return True
+        return Cursor.objects.filter(next_offset=300).exists()
+
     for round_, to in enumerate(
         ("40", "-30", None, "earliest", "100", None, "250", "5", "60", "0")
     ):
@@ -270,12 +276,7 @@ def test_consumers_that_run_and_die_lose_nothing_to_resets(
         if round_ == 6:
             consumers[0].kill()
         # They may have handled all of it before they are looked at: an undo then leaves nothing.
-        wait_for(
-            lambda before=before: (  # type: ignore[misc]
-                Handled.objects.count() > before + 5
-                or Cursor.objects.filter(next_offset=300).exists()
-            )
-        )
+        wait_for(partial(went_on, before))
         assert [str(f) for f in audit("default") if f.kind != "unended"] == []
     consumers[1].terminate()
     consumers[1].wait()

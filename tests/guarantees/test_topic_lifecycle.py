@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from streams import Outgoing, conf, consumer, runtime_settings, send, send_many
 from streams.consume import registry
 from streams.consume.subscription import subscribe
+from streams.database import batches
 from streams.errors import (
     InvalidName,
     InvalidPartitions,
@@ -373,7 +374,7 @@ def stale(seconds):
 
 
 def test_a_removal_may_be_killed_between_any_two_statements(monkeypatch):
-    monkeypatch.setattr(removing, "BATCH", 2)
+    monkeypatch.setattr(batches, "BATCH", 2)
     for point in count(1, 11):
         name = f"orders-{point}"
         registry._registered.clear()

@@ -225,13 +225,13 @@ SETTLE = [
         with own_transaction(delivery.using):
             cursor = lock_cursor(delivery) if ordered else None
             if update():
-                write_failures(delivery, failures, max_retries, cursor)
+                settlement.gone = write_failures(delivery, settlement.judged, cursor)
 """,
         """\
         if update():
             with own_transaction(delivery.using):
                 cursor = lock_cursor(delivery) if ordered else None
-                write_failures(delivery, failures, max_retries, cursor)
+                settlement.gone = write_failures(delivery, settlement.judged, cursor)
 """,
         f"{ACKNOWLEDGING}::test_progress_never_passes_a_failure_that_is_not_written",
     ),
@@ -358,8 +358,8 @@ ORDERED = [
     Mutant(
         "expired-in-order-waits-as-a-retry",
         "streams/consume/outcome/expire.py",
-        "        elif cursor:\n            _expire_in_order(",
-        "        elif None:\n            _expire_in_order(",
+        "        elif cursor:\n            # The first",
+        "        elif None:\n            # The first",
         f"{ORDER}::test_a_dead_consumers_partition_is_taken_over_at_the_message_it_was_at",
     ),
 ]
@@ -458,8 +458,8 @@ PURGE = [
     Mutant(
         "purge-by-id-alone",
         "streams/retain/purge.py",
-        "[id_ for id_, _offset in found], sql.BELOW)",
-        '[id_ for id_, _offset in found], "%s > %s - 10000")',
+        "ids, self.using, sql.BELOW, [",
+        'ids, self.using, "%s > %s - 10000", [',
         "tests/guarantees/test_truncate.py"
         "::test_a_purge_that_is_overtaken_by_a_truncate_leaves_the_new_messages",
     ),
@@ -491,4 +491,55 @@ PURGE = [
     ),
 ]
 
-MUTANTS = [*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM, *SETTLE, *LEASES, *BROADCAST, *PURGE]
+SEAMS = [
+    Mutant(
+        "policy-that-fails-gives-up",
+        "streams/consume/outcome/backoff.py",
+        "        return default_policy().delay_after(attempt, error)\n",
+        "        return None\n",
+        "tests/streams/test_retry_policies.py"
+        "::test_a_policy_that_fails_leaves_it_to_the_ladder_and_loses_nothing",
+    ),
+    Mutant(
+        "policy-of-the-admin-ignored",
+        "streams/consume/limits.py",
+        "    if group.retry_policy:\n",
+        "    if False:\n",
+        "tests/streams/test_retry_policies.py"
+        "::test_the_text_of_the_group_is_stronger_than_the_decorator",
+    ),
+    Mutant(
+        "told-inside-the-transaction",
+        "streams/consume/handling.py",
+        "        if not self._atomic:\n            self._tell_all()\n",
+        "        self._tell_all()\n",
+        "tests/streams/test_signals.py::test_what_a_batch_says_has_failed_is_told_one_by_one",
+    ),
+    Mutant(
+        "told-though-rolled-back",
+        "streams/consume/handling.py",
+        "            self._told.clear()\n",
+        "",
+        "tests/streams/test_signals.py::test_what_was_rolled_back_is_not_told",
+    ),
+    Mutant(
+        "any-partition-taken",
+        "streams/produce/partitioning.py",
+        " or not 0 <= number < count:\n",
+        ":\n",
+        "tests/streams/test_partitioner.py"
+        "::test_a_wrong_answer_is_an_invalid_message_and_nothing_is_written",
+    ),
+    Mutant(
+        "checks-not-registered",
+        "streams/apps.py",
+        "            checks,  # noqa: F401 - registers the system checks\n",
+        "",
+        "tests/streams/test_checks.py::test_a_project_that_only_installs_the_app_has_the_checks",
+    ),
+]
+
+MUTANTS = [
+    *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
+    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS),
+]

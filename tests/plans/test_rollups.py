@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from sparkjobs.rollup import lag, windows
+from sparkjobs import instants
+from sparkjobs.rollup import lag
 from tests.plans.seed import Seed
 from tests.plans.statements import explained
 
@@ -27,7 +28,7 @@ def test_the_lag_is_read_from_the_open_deliveries_and_single_messages(
     seeded: Seed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag, "fetch", fetch)
-    monkeypatch.setattr(windows, "fetch", fetch)
+    monkeypatch.setattr(instants, "fetch", fetch)
     with explained() as statements:
         found = lag.lags(None)
     assert {one.group_id for one in found} >= {group.pk for group in seeded.groups}

@@ -373,3 +373,11 @@ class TestServer:
         finally:
             del options["isolation_level"]
             connections["other"].close()
+
+
+def test_a_project_that_only_installs_the_app_has_the_checks(spawn) -> None:
+    code = """
+from django.core.checks.registry import registry
+print(sorted({check.__module__ for check in registry.registered_checks} & {"streams.checks"}))
+"""
+    assert spawn(code).succeed().strip() == "['streams.checks']"

@@ -72,10 +72,10 @@ def test_where_all_is_well_nothing_is_said_but_ok() -> None:
 
 
 def test_a_migration_that_has_not_run_is_an_error_and_nothing_more_is_asked() -> None:
-    MigrationRecorder(connection).record_unapplied("ems", "0002_streaming")
+    MigrationRecorder(connection).record_unapplied("ems", "0003_retry_policy")
     (found,) = examine("default")
     assert (found.level, found.name) == (ERROR, "schema")
-    assert "ems.0002_streaming" in found.text
+    assert "ems.0003_retry_policy" in found.text
     assert "manage.py migrate --database default" in found.hint
     assert ready("default") == [found]
 

@@ -12,6 +12,7 @@ from streams import Outgoing, Retry, consumer, runtime_settings, send, send_many
 from streams.consume import registry
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
+from streams.database import batches
 from streams.log import topics
 from streams.log.sequencer import sequence
 from streams.models import (
@@ -184,7 +185,7 @@ def test_a_group_that_is_set_back_below_its_log_is_found_in_order():
 
 
 def test_many_deliveries_are_deleted_in_batches(monkeypatch):
-    monkeypatch.setattr(old_rows, "BATCH", 3)
+    monkeypatch.setattr(batches, "BATCH", 3)
     consumed(20)
     age(Delivery.objects.exclude(first_offset=13))
     assert expire()["deliveries"] == 13
@@ -196,7 +197,7 @@ def test_many_deliveries_are_deleted_in_batches(monkeypatch):
 
 @pytest.mark.django_db(transaction=True)
 def test_deliveries_may_be_purged_by_a_process_that_is_killed_anywhere(monkeypatch):
-    monkeypatch.setattr(old_rows, "BATCH", 3)
+    monkeypatch.setattr(batches, "BATCH", 3)
     for point in count(1, 3):
         Message.objects.all().delete()
         for model in (Delivery, Cursor, ConsumerGroup, Partition, Topic):

@@ -13,6 +13,7 @@ from pytest_django import Settings
 
 from streams import Outgoing, consumer, send_many
 from streams.consume.registry import registrations
+from streams.database import batches
 from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
@@ -71,7 +72,7 @@ def test_a_purge_is_due_once_a_night() -> None:
 
 @pytest.mark.usefixtures("log")
 def test_what_one_run_does_not_finish_the_next_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(purging, "BATCH", 4)
+    monkeypatch.setattr(batches, "BATCH", 4)
     last_ran(DAY)
     assert purge_if_due("default", 0.0)
     while purge_if_due("default", 0.02):
@@ -147,7 +148,8 @@ def test_a_topic_that_is_deleted_meanwhile_stops_no_purge(monkeypatch: pytest.Mo
 def test_one_locked_partition_keeps_no_other_from_its_purge(
     second_connection: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(purging, "retrying", lambda work, using: work())  # 30 s in the real one
+    # 30 s in the real one
+    monkeypatch.setattr(purging, "retrying", lambda work, using, *args: work(*args))
     send_many([Outgoing("others", n) for n in range(3)])
     sequence("default")
     Topic.objects.update(retention_count=0)

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_public_names_are_these():
     assert streams.__all__ == [
+        "Exponential",
         "Outgoing",
         "ReceivedMessage",
         "Reject",
@@ -74,6 +75,7 @@ def test_the_signatures_are_these():
         "atomic",
         "tags",
         "max_retries",
+        "retry",
         "consume_timeout",
     ]
 

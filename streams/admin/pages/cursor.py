@@ -44,5 +44,4 @@ class CursorAdmin(ReadOnly):
     @admin.display(description=_("behind"))
     def behind(self, row: Cursor) -> int:
         """Messages that are in the log, up to the end of a replay, and not claimed yet."""
-        end = row.partition.next_offset if row.stop_offset is None else row.stop_offset
-        return end - row.next_offset
+        return row.limited(row.partition.next_offset) - row.next_offset

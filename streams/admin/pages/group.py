@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import flatten
 from django.db.models import Model, QuerySet
@@ -15,7 +16,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from streams.admin.base import StreamsAdmin, count_upto
+from streams.admin.base import StreamsAdmin, StreamsForm, count_upto
 from streams.admin.parts import journal
 from streams.admin.parts.columns import UNKNOWN, at, duration, flag, linked, list_url
 from streams.admin.parts.filters import FixedFilter
@@ -23,7 +24,8 @@ from streams.admin.parts.listing import StreamsChangeList
 from streams.admin.verbs.replay import replay
 from streams.admin.verbs.reset import reset
 from streams.conf import database
-from streams.errors import GroupActive
+from streams.consume.outcome.backoff import parse_retry_policy
+from streams.errors import GroupActive, InvalidRetryPolicy
 from streams.log.lag import lags
 from streams.models import (
     Consumer,
@@ -61,6 +63,19 @@ def with_lag(groups: Any) -> list[Any]:
     return chosen
 
 
+class GroupForm(StreamsForm):
+    """What may be overridden for a group."""
+
+    def clean_retry_policy(self) -> str:
+        text: str = self.cleaned_data["retry_policy"].strip()
+        try:
+            if text:
+                parse_retry_policy(text)
+        except InvalidRetryPolicy as error:
+            raise forms.ValidationError(str(error)) from error
+        return text
+
+
 @admin.register(ConsumerGroup)
 class ConsumerGroupAdmin(StreamsAdmin):
     """Groups with their lag, as it is now. Pause and resume are in force within 5 seconds."""
@@ -90,7 +105,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
         "replays",
         ("mode", flag("ordered", _("ordered")), "start"),
     )
-    overrides = ("max_retries", "consume_timeout", "batch")
+    overrides = ("max_retries", "retry_policy", "consume_timeout", "batch")
     fieldsets = (
         (None, {"fields": facts}),
         (
@@ -101,6 +116,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
             },
         ),
     )
+    form = GroupForm
     readonly_fields = flatten(facts)
     actions = ("pause", "resume", "reset", "replay", "forget")
     verbs = {

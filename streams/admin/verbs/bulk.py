@@ -15,11 +15,12 @@ from django.utils.translation import ngettext
 
 from streams.admin.parts import journal
 from streams.admin.parts.listing import UPTO
+from streams.admin.verbs.offer import OFFER
 from streams.admin.verbs.plan import Plan
 from streams.conf import database
 from streams.models import Consumer, ConsumerGroup, DeadMessage
 
-PLAN, TYPED, SELECTED = "plan", "typed", "_selected_action"
+TYPED, SELECTED = "typed", "_selected_action"
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,9 @@ class Bulk:
 
     def respond(self, admin: Any, request: HttpRequest, matching: QuerySet[Any]) -> HttpResponse:
         """The preview, a step of the work, or the way back to the list."""
-        text = request.POST.get(PLAN)
-        if text is None:
+        if OFFER not in request.POST:
             return self._preview(admin, request, matching)
-        plan = Plan.signed(text, self.name, request)
+        plan = Plan.accepted(request, self.name)
         if plan is None:
             admin.message_user(
                 request, _("This preview is not valid any more: begin again."), messages.ERROR
@@ -67,8 +67,6 @@ class Bulk:
             return HttpResponseRedirect(request.get_full_path())
         if plan is None:
             plan = Plan(
-                verb=self.name,
-                user=str(request.user.pk),
                 path=_frozen(admin, request),
                 back=request.get_full_path(),
                 upto=max(group["upto"] for group in groups),
@@ -139,7 +137,7 @@ class Bulk:
                 "opts": admin.opts,
                 "verb": self.name,
                 "plan": plan,
-                "signed": plan.sign(),
+                "offer": plan.offer(request, self.name),
                 # Django asks for a selection, also when it is not used: the plan knows its rows.
                 "selected": plan.ids[0] if plan.ids else 0,
                 "media": admin.media,

@@ -5,23 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from django.core import signing
-from django.db.models import Model
 from django.http import HttpRequest
 
 OFFER = "offer"
 VALID_SECONDS = 3600
 
 
-def offer(request: HttpRequest, verb: str, row: Model, what: Any) -> str:
-    """The text that the page holds; ``what`` must be JSON."""
-    return signing.dumps([str(request.user.pk), row.pk, what], salt=f"ems.admin.{verb}")
+def offer(request: HttpRequest, verb: str, about: int | str, what: Any) -> str:
+    """The text that the page holds, ``about`` a row or a list; ``what`` must be JSON."""
+    values = [str(request.user.pk), about, what]
+    return signing.dumps(values, salt=_salt(verb), compress=True)
 
 
-def accepted(request: HttpRequest, verb: str, row: Model) -> Any:
-    """What was offered to this user for this row; None if it is another offer, or too old."""
+def accepted(request: HttpRequest, verb: str, about: int | str) -> Any:
+    """What was offered to this user about this; None if it is another offer, or too old."""
     text = request.POST.get(OFFER, "")
     try:
-        user, pk, what = signing.loads(text, salt=f"ems.admin.{verb}", max_age=VALID_SECONDS)
+        user, of, what = signing.loads(text, salt=_salt(verb), max_age=VALID_SECONDS)
     except signing.BadSignature:
         return None
-    return what if (user, pk) == (str(request.user.pk), row.pk) else None
+    return what if (user, of) == (str(request.user.pk), about) else None
+
+
+def _salt(verb: str) -> str:
+    return f"ems.admin.{verb}"

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from django.core import signing
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-SALT = "ems.admin.plan"
-VALID_SECONDS = 3600
+from streams.admin.verbs.offer import accepted, offer
+
 BATCH = 200
 # Well below the time limits of web servers.
 STEP_SECONDS = 5.0
@@ -26,8 +25,6 @@ STEP_SECONDS = 5.0
 class Plan:
     """Rows of one list, up to an id: all that match the filters of ``path``, or ``ids``."""
 
-    verb: str
-    user: str
     path: str
     back: str  # the list as it was, when all is done
     upto: int
@@ -38,18 +35,13 @@ class Plan:
     skipped: int = 0
 
     @classmethod
-    def signed(cls, text: str, verb: str, request: HttpRequest) -> Plan | None:
-        """The plan behind this text; None if it is not this user's, for this verb and this list."""
-        try:
-            values = signing.loads(text, salt=SALT, max_age=VALID_SECONDS)
-        except signing.BadSignature:
-            return None
-        plan = cls(**values)
-        mine = (verb, str(request.user.pk), request.get_full_path())
-        return plan if (plan.verb, plan.user, plan.path) == mine else None
+    def accepted(cls, request: HttpRequest, verb: str) -> Plan | None:
+        """The plan that was offered; None if it is not this user's, for this verb and this list."""
+        values = accepted(request, verb, request.get_full_path())
+        return None if values is None else cls(**values)
 
-    def sign(self) -> str:
-        return signing.dumps(asdict(self), salt=SALT, compress=True)
+    def offer(self, request: HttpRequest, verb: str) -> str:
+        return offer(request, verb, self.path, asdict(self))
 
     @property
     def has_begun(self) -> bool:

@@ -47,7 +47,7 @@ def _preview(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResp
         group,
         spans=found,
         messages_in_all=sum(map(len, found)),
-        offer=offer(request, VERB, group, what),
+        offer=offer(request, VERB, group.pk, what),
     )
 
 
@@ -63,7 +63,7 @@ def _asked_for(request: HttpRequest, group: ConsumerGroup) -> list[Span]:
 
 
 def _start(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
-    what = accepted(request, VERB, group)
+    what = accepted(request, VERB, group.pk)
     if what is None:
         raise Refused(_("This preview is not valid any more: begin again."))
     rows = Partition.objects.using(database()).select_related("topic")

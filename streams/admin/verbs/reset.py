@@ -44,11 +44,11 @@ def _preview(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResp
     if all(move.is_nothing for move in moves):
         raise Refused(_("Nothing to do: the group is there."))
     what = {"undo": is_undo, "number": number, "targets": _targets(moves)}
-    return _page(admin, request, group, moves=moves, offer=offer(request, VERB, group, what))
+    return _page(admin, request, group, moves=moves, offer=offer(request, VERB, group.pk, what))
 
 
 def _reset(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
-    what = accepted(request, VERB, group)
+    what = accepted(request, VERB, group.pk)
     if what is None:
         raise Refused(_("This preview is not valid any more: begin again."))
     force = "force" in request.POST

@@ -6,19 +6,18 @@ import time
 from typing import Any
 
 from django.contrib import messages
-from django.core import signing
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from streams.admin.base import count_upto
 from streams.admin.parts import journal
+from streams.admin.verbs.offer import OFFER, accepted, offer
 from streams.conf import database
 from streams.errors import StreamsError
 from streams.models import Topic
 from streams.operate import topic_deletion, topics
 
-SALT = "ems.admin.topic"
 # Deleting more than so many rows takes longer than a web request should.
 DELETE_AT_MOST = 20_000
 
@@ -65,7 +64,7 @@ def retire(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
         % topic,
         "button": _("Retire the topic"),
     }
-    if "plan" not in request.POST:
+    if OFFER not in request.POST:
         return _page(admin, request, topic, "retire", page)
     retired = topics.retire(topic, database())
     return _done(admin, request, topic, _("Retired") if retired else _("It was retired before"))
@@ -99,7 +98,7 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     if since is None:
         return _page(admin, request, topic, "remove", page)
     left = since + topic_deletion.SETTLED_SECONDS - time.time()
-    page |= {"plan": request.POST["plan"], "typed": request.POST.get("typed", "")}
+    page |= {OFFER: request.POST[OFFER], "typed": request.POST.get("typed", "")}
     if request.POST.get("typed") != topic.name:
         page["error"] = _("That is not its name. Nothing was done.")
     elif left > 0:
@@ -135,26 +134,21 @@ def _contents(work: topic_deletion.TopicDeletion) -> dict[str, int]:
 
 def _since(request: HttpRequest, topic: Topic) -> float | None:
     """When this user was shown the preview of this topic, which was retired by then."""
-    try:
-        shown = signing.loads(request.POST.get("plan", ""), salt=SALT, max_age=3600)
-    except signing.BadSignature:
-        return None
-    mine = shown["user"] == str(request.user.pk) and shown["topic"] == topic.pk
-    return float(shown["at"]) if mine else None
+    at: float | None = accepted(request, "remove", topic.pk)
+    return at
 
 
 def _page(
     admin: Any, request: HttpRequest, topic: Topic, verb: str, page: dict[str, Any]
 ) -> HttpResponse:
     request.current_app = admin.admin_site.name
-    plan = {"topic": topic.pk, "user": str(request.user.pk), "at": time.time()}
     context = {
         **admin.admin_site.each_context(request),
         "opts": admin.opts,
         "media": admin.media,
         "topic": topic,
         "verb": verb,
-        "plan": signing.dumps(plan, salt=SALT),
+        OFFER: offer(request, verb, topic.pk, time.time()),
         **page,
     }
     return TemplateResponse(request, "admin/ems/topic_verb.html", context)

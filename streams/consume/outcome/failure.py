@@ -1,4 +1,4 @@
-"""A handler's failure, and the errors that EMS itself gives as the reason of one."""
+"""A handler's failure, what follows from it, and the errors that EMS itself gives as a reason."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from streams.conf import settings
-from streams.consume.outcome import backoff
+from streams.consume.outcome.backoff import RetryPolicy, delay_after, exhausted
 from streams.errors import Reject, Retry, describe
-from streams.models.retry import Again
+from streams.models import Again, Verdict
 
 
 class ProcessDied(Exception):
@@ -36,16 +36,36 @@ class Failure:
     offset: int
     error: BaseException
 
-    def is_final(self, attempt: int, max_retries: int) -> bool:
-        if isinstance(self.error, BodyUnread):
-            return False  # no attempt was made
-        return isinstance(self.error, Reject) or backoff.exhausted(attempt, max_retries)
 
-    def again(self, attempt: int) -> Again:
-        if isinstance(self.error, BodyUnread):
-            soon = timedelta(seconds=settings().RETRY_DELAYS[0])
-            return Again(self.offset, attempt, soon, describe(self.error))
-        delay = self.error.delay if isinstance(self.error, Retry) else None
+@dataclass(frozen=True)
+class Judged:
+    """A failure and what follows from it: another attempt, or the end."""
+
+    failure: Failure
+    follows: Again | Verdict
+
+    @property
+    def again(self) -> Again | None:
+        return self.follows if isinstance(self.follows, Again) else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self.follows if isinstance(self.follows, Verdict) else None
+
+
+def judge(failure: Failure, attempt: int, max_retries: int, policy: RetryPolicy) -> Judged:
+    """Say what follows from the failed attempt ``attempt`` (from 1).
+
+    Asks ``policy``, which may be the project's own code: so not while EMS holds a lock.
+    """
+    offset, error = failure.offset, failure.error
+    if isinstance(error, BodyUnread):  # no attempt was made
+        soon = timedelta(seconds=settings().RETRY_DELAYS[0])
+        return Judged(failure, Again(offset, attempt, soon, describe(error)))
+    if not isinstance(error, Reject) and not exhausted(attempt, max_retries):
+        delay = error.delay if isinstance(error, Retry) else None
         if delay is None:
-            delay = backoff.delay_after(attempt, settings().RETRY_DELAYS)
-        return Again(self.offset, attempt + 1, delay, describe(self.error))
+            delay = delay_after(policy, attempt, error)
+        if delay is not None:
+            return Judged(failure, Again(offset, attempt + 1, delay, describe(error)))
+    return Judged(failure, Verdict.of(error, offset, attempt))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from django.db import connections, models
 from django.db.models import Case, F, When
 
-from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.backoff import RetryPolicy, default_policy
+from streams.consume.outcome.failure import Failure, Judged, judge
 from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute, later
@@ -22,23 +24,41 @@ from streams.models.fields import UtcNow
 from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQuerySet
 
 
+@dataclass
+class Settlement:
+    """What followed from the failures that were settled."""
+
+    judged: Sequence[Judged]
+    gone: set[int] = field(default_factory=set)  # offsets that nothing was left of to bury
+
+    @property
+    def dead(self) -> list[Judged]:
+        return [one for one in self.judged if one.verdict and one.failure.offset not in self.gone]
+
+
 def settle(
     delivery: Delivery,
     progress: int,
     failures: Sequence[Failure] = (),
     *,
     max_retries: int,
+    retry: RetryPolicy | None = None,
     missing: int = 0,
     passed: int = 0,
     running: timedelta = timedelta(0),
-) -> None:
+) -> Settlement:
     """Record the outcome of all offsets below ``progress``; past the last one, it ends.
 
     ``running`` is how long ago the first handler call began. Progress passes a failed offset
     only in the transaction that writes its retry or dead row, so a crash between two
     statements loses nothing. In an ordered group the one failure is that of the last offset
-    below progress: the delivery ends there, and the cursor goes back to it. Raises LeaseLost.
+    below progress: the delivery ends there, and the cursor goes back to it. ``retry`` is the
+    policy of the group, by default ``EMS["RETRY_DELAYS"]``.
+
+    Returns what followed from the failures. Raises LeaseLost.
     """
+    policy = retry or default_policy()
+    settlement = Settlement([judge(f, delivery.attempt, max_retries, policy) for f in failures])
     ordered = delivery.group.ordered
     last_offset = progress - 1 if ordered and failures else delivery.last_offset
     ends = progress > last_offset
@@ -73,12 +93,13 @@ def settle(
         with own_transaction(delivery.using):
             cursor = lock_cursor(delivery) if ordered else None
             if update():
-                write_failures(delivery, failures, max_retries, cursor)
+                settlement.gone = write_failures(delivery, settlement.judged, cursor)
 
     retrying(write, delivery.using)
     delivery.progress, delivery.last_offset = progress, last_offset
     delivery.failed += len(failures)
     delivery.missing += missing
+    return settlement
 
 
 def release(delivery: Delivery) -> None:
@@ -140,27 +161,27 @@ def _own_retry(delivery: Delivery) -> RetryMessageQuerySet:
 
 
 def write_failures(
-    delivery: Delivery, failures: Sequence[Failure], max_retries: int, cursor: Cursor | None = None
-) -> None:
+    delivery: Delivery, judged: Sequence[Judged], cursor: Cursor | None = None
+) -> set[int]:
     """Write the rows of the failed offsets, and end the retry row of a successful one.
 
-    ``cursor`` is that of an ordered group: it goes on, or back to the failed offset.
+    ``cursor`` is that of an ordered group: it goes on, or back to the failed offset. Returns the
+    offsets that could not be buried: their messages have been purged meanwhile.
     """
-    final = [f for f in failures if f.is_final(delivery.attempt, max_retries)]
-    verdicts = [Verdict.of(f.error, f.offset, delivery.attempt) for f in final]
+    verdicts = [one.verdict for one in judged if one.verdict]
+    gone = {verdict.offset for verdict in verdicts if not _bury(delivery, verdict)}
     if verdicts:
-        dead = sum(_bury(delivery, verdict) for verdict in verdicts)
         # A body that has been purged meanwhile leaves nothing to keep: it is counted.
         Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
-            dead=F("dead") + dead, missing=F("missing") + len(verdicts) - dead
+            dead=F("dead") + len(verdicts) - len(gone), missing=F("missing") + len(gone)
         )
-    waiting = [f.again(delivery.attempt) for f in failures if f not in final]
+    waiting = [one.again for one in judged if one.again]
     if cursor:
         for again in waiting:
             cursor.return_to(again.offset, again.attempt, again.delay)
         for verdict in verdicts:
             cursor.return_to(verdict.offset + 1)
-        if not failures:
+        if not judged:
             cursor.return_to(delivery.last_offset + 1)
     elif waiting:
         wait_for_retry(delivery, waiting)
@@ -172,6 +193,7 @@ def write_failures(
             _own_retry(delivery).update(delivery=None, again=False, due_at=UtcNow())
         else:
             _own_retry(delivery).delete()
+    return gone
 
 
 def give_back(delivery: Delivery, cursor: Cursor | None = None) -> None:

@@ -16,16 +16,19 @@ from streams.database.sql.dialect import (
     numbers,
 )
 
+# Of a cursor and its partition: there is something that it has not given out; a replay has a stop.
+_BEHIND = "c.`next_offset` < {least}(p.`next_offset`, COALESCE(c.`stop_offset`, p.`next_offset`))"
+
 # The cursors of a group that are behind, with what each needs to be claimed: its own and those of
 # replays, which have a stop. A cursor of an ordered group is left while a delivery of it is open,
 # or its next message waits for its time. Plain: it waits for nobody. Index: ems_cursor_place by
 # group, then the partition by its key.
 CURSORS_BEHIND = for_each_vendor(
-    "SELECT c.`id`, c.`partition_id`, p.`number`, p.`next_offset`"
+    "SELECT c.`id`, c.`partition_id`, p.`number`, p.`next_offset`"  # noqa: S608
     " FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
-    " WHERE c.`group_id` = %s AND c.`next_offset` <"
-    " {least}(p.`next_offset`, COALESCE(c.`stop_offset`, p.`next_offset`))"
-    " AND c.`open_delivery` IS NULL AND COALESCE(c.`blocked_until` <= {now}, 1)"
+    " WHERE c.`group_id` = %s AND "
+    + _BEHIND
+    + " AND c.`open_delivery` IS NULL AND COALESCE(c.`blocked_until` <= {now}, 1)"
     " ORDER BY c.`partition_id`, c.`replay`"
 )
 
@@ -95,8 +98,8 @@ def due(vendor: str, partitions: Iterable[int], groups: Iterable[int]) -> str:
         f" AND `offset` IS NULL AND `due_at` >= '{IMMEDIATE}' GROUP BY `partition_id`",
         f"SELECT '{BEHIND}', c.`group_id`, MIN(COALESCE({until('c.`blocked_until`')}, 0))"  # noqa: S608
         f" FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
-        f" WHERE c.`group_id` IN ({of}) AND c.`open_delivery` IS NULL AND c.`next_offset` <"
-        f" {LEAST[vendor]}(p.`next_offset`, COALESCE(c.`stop_offset`, p.`next_offset`))"
+        f" WHERE c.`group_id` IN ({of}) AND c.`open_delivery` IS NULL"
+        f" AND {_BEHIND.format(least=LEAST[vendor])}"
         " GROUP BY c.`group_id`",
         f"SELECT '{RETRY}', `group_id`, {until('MIN(`due_at`)')}"  # noqa: S608
         f" FROM `ems_retry_msg` WHERE `group_id` IN ({of}) AND `delivery_id` IS NULL"

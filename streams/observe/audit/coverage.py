@@ -41,7 +41,7 @@ class Coverage:
         # Below it there is no message, or the deliveries may have been purged.
         self._floor = max(cursor.start_offset, cursor.partition.first_offset, _kept_from(cursor))
         self._next = cursor.next_offset
-        self._kind = Kind.REPLAY if cursor.replay else Kind.NEW
+        self._kind = cursor.kind
         self._where = f"{cursor.group.name} on {cursor.partition}"
         if cursor.replay:
             self._where += f", replay {cursor.replay}"

@@ -47,7 +47,7 @@ def walk(using: str, start: AuditPosition | None = None) -> Iterator[Window]:
     """The windows of an audit, from ``start`` to the end."""
     position: AuditPosition | None = start or AuditPosition()
     while position:
-        window = retrying(lambda here=position: _look(here, using), using)  # type: ignore[misc]
+        window = retrying(_look, using, position, using)
         yield window
         position = window.then
 

@@ -11,10 +11,10 @@ from streams.api import ReceivedMessage
 from streams.consume.calling import Calls
 from streams.consume.handling import Outcome
 from streams.consume.limits import Limits
+from streams.consume.outcome import notices
 from streams.consume.outcome.failure import Failure
 from streams.consume.reading import chosen
 from streams.consume.registry import Registration
-from streams.errors import describe
 from streams.log.bodies import StoredMessage, stored_messages
 from streams.process.broadcast.reader import Reader, Stretch
 
@@ -106,17 +106,15 @@ class BroadcastHandling:
         self.outcome.done += len(span) - passed - len(failures)
         for failure in failures:
             self.outcome.errors.append(failure.error)
-            logger.error(
-                "%s failed on %s/%d@%d, and goes on: %s",
-                self.registration.name,
-                self.registration.topic,
-                self.stretch.partition.number,
-                failure.offset,
-                describe(failure.error),
-                exc_info=failure.error,
-            )
+            self._tell(failure)
         last = self._rows[progress - 1]
         self._reader.move(self.stretch, progress, last.message_id, last.sequenced_at)
+
+    def _tell(self, failure: Failure) -> None:
+        registration, number = self.registration, self.stretch.partition.number
+        place = registration.topic, number, failure.offset, registration.group, 1
+        tried, name = notices.Attempt(*place), registration.name
+        notices.passed(tried, failure.error, name, self._reader.using)
 
     def release(self) -> None:
         self.outcome.released = self.stretch.last_offset + 1 - self.stretch.progress

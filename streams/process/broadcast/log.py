@@ -19,7 +19,7 @@ class Log:
 
     def partitions(self) -> list[Partition]:
         rows = Partition.objects.using(self.using).filter(topic=self.topic_id).order_by("number")
-        return retrying(lambda: list(rows), self.using)
+        return retrying(list, self.using, rows)
 
     def on_primary(self, row: Partition) -> Partition:
         """The partition as it is now, wherever a proxy sends plain reads."""
@@ -35,7 +35,7 @@ class Log:
         """Id and instant of the message just before ``offset``; None if it is not kept."""
         messages = Message.objects.using(self.using).filter(partition=row.pk, offset=offset - 1)
         found = messages.values_list("pk", "sequenced_at")
-        return retrying(lambda: found.first(), self.using)
+        return retrying(found.first, self.using)
 
     def next_kept(self, row: Partition, offset: int) -> int:
         """The first offset from here on that has a message, on the primary; or else the end."""
