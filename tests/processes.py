@@ -11,6 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -143,10 +146,19 @@ class Spawn:
         return self._children[-1]
 
 
-def wait_for(condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
-    """Wait until ``condition`` holds, which other processes make true in the database."""
-    limit = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > limit:
-            raise AssertionError("it never happened")
+def wait_for(
+    condition: Callable[[], T],
+    what: str | Callable[[], object] = "",
+    timeout: float = PATIENCE_SECONDS,
+) -> T:
+    """What the condition gives once it is true: for what other threads and processes do.
+
+    ``what`` it is about is said, or asked for, when it never comes true.
+    """
+    give_up_at = time.monotonic() + timeout
+    while not (found := condition()):
+        if time.monotonic() > give_up_at:
+            about = what() if callable(what) else what
+            raise AssertionError(f"not within {timeout} s: {about or condition}; it is {found!r}")
         time.sleep(0.01)
+    return found

@@ -15,7 +15,6 @@ from streams.produce.outgoing import Placed
 
 # A multi-row INSERT holds at most this many rows and bytes: well below max_allowed_packet.
 CHUNK_ROWS = 500
-
 CHUNK_BYTES = 1024 * 1024
 
 

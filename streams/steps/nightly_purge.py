@@ -16,12 +16,9 @@ from streams.retain.purge import Purge
 # The name of the row in ems_step that lets one process at a time purge, and the seconds after the
 # end of a slice that was killed when another process may take it.
 PURGE_SLICE = "purge slice"
-
 SLICE_GRACE = 60.0
-
 # The purge is due once a day, from this hour on, in the project's TIME_ZONE.
 PURGE_HOUR = 3
-
 DAY = timedelta(days=1)
 
 # By alias: the id of the partition behind which the next slice of this process goes on.

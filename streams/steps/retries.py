@@ -10,7 +10,7 @@ from streams.consume.outcome import backoff, notices
 from streams.consume.outcome.dead_letter import give_up
 from streams.consume.outcome.failure import AttemptsExhausted
 from streams.database.retrying import retrying
-from streams.models import ConsumerGroup, RetryMessage, Step
+from streams.models import ConsumerGroup, Partition, RetryMessage, Step
 from streams.models.step import RETRIES
 from streams.wakeup import announce
 
@@ -38,7 +38,6 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
     if max_retries is None:
         return 0
     due = RetryMessage.objects.using(using).due().filter(group=group.pk).order_by("due_at")
-    due = due.select_related("partition")
     rows = retrying(list, using, due[:BATCH])
     buried = 0
     for row in rows:
@@ -47,7 +46,9 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
             spent = AttemptsExhausted(row.last_error)
             if retrying(give_up, using, row, spent):
                 buried += 1
-                place = group.topic.name, row.partition.number, row.offset
+                partitions = Partition.objects.using(using).filter(pk=row.partition_id)
+                number = retrying(partitions.values_list("number", flat=True).get, using)
+                place = group.topic.name, number, row.offset
                 tried = notices.Attempt(*place, group.name, row.attempt - 1)
                 notices.died(tried, spent, group.name, using)
     return buried

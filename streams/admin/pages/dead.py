@@ -119,14 +119,9 @@ class DeadMessageAdmin(BodyAdmin):
         state_alone = request.GET.get("state") and not request.GET.get("group")
         return Reading(is_bounded=bool(state_alone))
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        search = Search.parse(search_term)
-        if not search.text:
-            return queryset, False
+    def found(self, search: Search) -> Q:
         text = Q(key=search.text) | Q(error_class=search.text)
         if search.pk is not None:
             text |= Q(message_id=search.pk)
         at_place = search.place.of_groups if search.place else None
-        return queryset.filter(search.matches(text, at_place)), False
+        return search.matches(text, at_place)

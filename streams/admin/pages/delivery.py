@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
@@ -95,12 +93,6 @@ class DeliveryAdmin(ReadOnly, LargeAdmin):
             return Reading(("-partition_id", "-first_offset", "-id"))
         return Reading()
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        search = Search.parse(search_term)
-        if not search.text:
-            return queryset, False
+    def found(self, search: Search) -> Q:
         covering = search.place.deliveries if search.place else None
-        found = search.matches(Q(client_id__startswith=search.text), covering)
-        return queryset.filter(found), False
+        return search.matches(Q(client_id__startswith=search.text), covering)

@@ -10,7 +10,6 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import flatten
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
@@ -21,6 +20,7 @@ from streams.admin.parts import journal
 from streams.admin.parts.columns import UNKNOWN, at, duration, flag, linked, list_url
 from streams.admin.parts.filters import FixedFilter
 from streams.admin.parts.listing import StreamsChangeList
+from streams.admin.verbs.page import page
 from streams.admin.verbs.replay import replay
 from streams.admin.verbs.reset import reset
 from streams.conf import database
@@ -271,15 +271,12 @@ class ConsumerGroupAdmin(StreamsAdmin):
         self, request: HttpRequest, group: Any, contents: dict[str, int], *, is_wrong: bool
     ) -> HttpResponse:
         context = {
-            **self.admin_site.each_context(request),
             "title": _t("Forget a group"),
-            "opts": self.opts,
-            "media": self.media,
             "group": group,
             "contents": contents,
             "error": _t("That is not its name. Nothing was done.") if is_wrong else "",
         }
-        return TemplateResponse(request, "admin/ems/forget.html", context)
+        return page(self, request, "forget", context)
 
     def _forget(self, request: HttpRequest, group: Any, contents: dict[str, int]) -> HttpResponse:
         text = ", ".join(f"{count} {name}" for name, count in contents.items())

@@ -178,14 +178,9 @@ class MessageAdmin(BodyAdmin):
                     return HttpResponseRedirect(url(found))
         return super().changelist_view(request, extra_context)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        search = Search.parse(search_term)
-        if not search.text:
-            return queryset, False
+    def found(self, search: Search) -> Q:
         at_place = search.place.messages if search.place else None
-        return queryset.filter(search.matches(Q(key=search.text), at_place)), False
+        return search.matches(Q(key=search.text), at_place)
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any

@@ -71,12 +71,7 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
             return Reading(("delivery_id", "due_at", "id"))
         return Reading(is_bounded=bool(state))
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        search = Search.parse(search_term)
-        if not search.text:
-            return queryset, False
+    def found(self, search: Search) -> Q:
         nothing = Q(pk__in=())
         at_place = search.place.of_groups if search.place else None
-        return queryset.filter(search.matches(nothing, at_place)), False
+        return search.matches(nothing, at_place)

@@ -9,13 +9,13 @@ from typing import Any
 from django.contrib import messages
 from django.db.models import Count, Max, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.admin.parts import journal
 from streams.admin.parts.listing import UPTO
 from streams.admin.verbs.offer import OFFER
+from streams.admin.verbs.page import page
 from streams.admin.verbs.plan import Plan
 from streams.conf import database
 from streams.models import Consumer, ConsumerGroup, DeadMessage
@@ -128,22 +128,14 @@ class Bulk:
     def _page(
         self, admin: Any, request: HttpRequest, name: str, plan: Plan, context: dict[str, Any]
     ) -> HttpResponse:
-        request.current_app = admin.admin_site.name
-        return TemplateResponse(
-            request,
-            f"admin/ems/{name}.html",
-            {
-                **admin.admin_site.each_context(request),
-                "opts": admin.opts,
-                "verb": self.name,
-                "plan": plan,
-                "offer": plan.offer(request, self.name),
-                # Django requires a selection, also when the plan has its own rows.
-                "selected": plan.ids[0] if plan.ids else 0,
-                "media": admin.media,
-                **context,
-            },
-        )
+        ours = {
+            "verb": self.name,
+            "plan": plan,
+            OFFER: plan.offer(request, self.name),
+            # Django asks for a selection, also when it is not used: the plan knows its rows.
+            "selected": plan.ids[0] if plan.ids else 0,
+        }
+        return page(admin, request, name, {**ours, **context})
 
     @staticmethod
     def _groups(matching: QuerySet[Any]) -> list[dict[str, Any]]:

@@ -40,7 +40,6 @@ _CURSOR = (
 )
 
 LOCK_FREE_CURSOR = for_each_vendor(_CURSOR + " {skip_locked}")
-
 LOCK_CURSOR = for_each_vendor(_CURSOR + " {lock}")
 
 PARTITION_END = "SELECT `next_offset` FROM `ems_partition` WHERE `id` = %s"
@@ -69,7 +68,6 @@ _DUE_RETRY = (
 )
 
 ANY_DUE_RETRY = for_each_vendor("SELECT 1" + _DUE_RETRY + " LIMIT 1")
-
 LOCK_DUE_RETRY = for_each_vendor(
     "SELECT `id`" + _DUE_RETRY + " ORDER BY `due_at` LIMIT 1 {skip_locked}"
 )

@@ -10,12 +10,9 @@ MESSAGE_COLUMNS = (
     "`partition_id`, `due_at`, `key`, `tag`, `headers`, `body`, `body_type`, `size`, `producer`,"
     " `created_at`"
 )
-
 INSERT_MESSAGES = f"INSERT INTO `ems_msg` ({MESSAGE_COLUMNS}) VALUES "  # noqa: S608
-
 DUE_IMMEDIATELY = f"'{IMMEDIATE}'"
-
-# A message with a due time in the past is an immediate one: only those keep their order of sending.
+# A time in the past is an immediate message: only such ones keep their order of sending.
 DUE_AT = for_each_vendor("CASE WHEN %s <= {now} THEN {immediate} ELSE %s END")
 
 # A body of at most this many bytes is written into the statement in hexadecimal, which needs no
@@ -103,7 +100,6 @@ FIND_MESSAGE = (
 )
 
 _MESSAGE = "SELECT 1 FROM `ems_msg` WHERE `id` = %s"
-
 LOCK_MESSAGE = {MYSQL: _MESSAGE + " FOR UPDATE", SQLITE: _MESSAGE}
 
 # Frees the key of a cancelled message. By primary key: by message_id, a caller's REPEATABLE READ
