@@ -12,7 +12,7 @@ from streams.wakeup import announce
 
 # How often a sequencer records that it runs; ems_doctor reads it.
 NOTE_EVERY = timedelta(seconds=5)
-# Passes of one run: a task has an end even while the inbox fills faster than it is emptied.
+# The most passes of one run, so that a task ends even if the inbox fills faster than it is emptied.
 PASSES = 20
 
 

@@ -132,7 +132,7 @@ class Bulk:
             "verb": self.name,
             "plan": plan,
             OFFER: plan.offer(request, self.name),
-            # Django asks for a selection, also when it is not used: the plan knows its rows.
+            # Django requires a selection, also when the plan has its own rows.
             "selected": plan.ids[0] if plan.ids else 0,
         }
         return page(admin, request, name, {**ours, **context})

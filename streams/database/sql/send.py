@@ -12,7 +12,7 @@ MESSAGE_COLUMNS = (
 )
 INSERT_MESSAGES = f"INSERT INTO `ems_msg` ({MESSAGE_COLUMNS}) VALUES "  # noqa: S608
 DUE_IMMEDIATELY = f"'{IMMEDIATE}'"
-# A time in the past is an immediate message: only such ones keep their order of sending.
+# A message with a due time in the past is an immediate one: only those keep their order of sending.
 DUE_AT = for_each_vendor("CASE WHEN %s <= {now} THEN {immediate} ELSE %s END")
 
 # A body of at most this many bytes is written into the statement in hexadecimal, which needs no
