@@ -162,7 +162,7 @@ class LargeAdmin(StreamsAdmin):
         return queryset.filter(self.found(search)) if search.text else queryset, False
 
     def found(self, search: Search) -> Q:
-        """The rows that are looked for; all of a list in which nothing is."""
+        """Return the rows that the search finds; without a search, all rows of the list."""
         return Q()
 
 

@@ -1,4 +1,4 @@
-"""The pages of the verbs: what each of them needs, and how one ends."""
+"""Shows the pages of the verbs: what each of them needs, and how one ends."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from streams.admin.parts import journal
 
 
 class Refused(Exception):
-    """Why nothing was done, for the page."""
+    """Says on the page why nothing was done."""
 
 
 def page(admin: Any, request: HttpRequest, name: str, context: dict[str, Any]) -> HttpResponse:
-    """The page of this name, in the frame of the admin."""
+    """Return the page of this name, in the frame of the admin."""
     request.current_app = admin.admin_site.name
     frame = {**admin.admin_site.each_context(request), "opts": admin.opts, "media": admin.media}
     return TemplateResponse(request, f"admin/ems/{name}.html", {**frame, **context})
