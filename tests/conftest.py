@@ -113,7 +113,7 @@ def spawn(process_env: dict[str, str]) -> Iterator[Spawn]:
     """Start real Python processes on the test database; they are killed when the test ends.
 
     ``spawn("from tests.hostapp.models import Order; print(Order.objects.count())")`` runs code,
-    ``spawn.command("ems_consume", "--once")`` a management command. Both return a Child, which is
+    ``spawn.command("ems_consume", "--drain")`` a management command. Both return a Child, which is
     waited for by what it prints (``expect``) or by its end (``succeed``), never by a duration.
     """
     spawn = Spawn(process_env)

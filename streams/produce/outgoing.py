@@ -14,7 +14,7 @@ from streams.api import Outgoing, SendResult
 from streams.body import encode
 from streams.database.sql import send as sql
 from streams.database.sql.dialect import LATER, later
-from streams.errors import InvalidMessage, MessageTooLarge, NaiveDatetime
+from streams.errors import MAX_DELAY, InvalidMessage, MessageTooLarge, NaiveDatetime
 from streams.log.topics import TopicInfo
 from streams.names import MAX_KEY, MAX_NAME, MAX_TAG, validated_name
 from streams.produce.dedup import DedupSlot, slot_of
@@ -126,10 +126,6 @@ def checked_due(delay: Any, deliver_at: Any) -> timedelta | datetime | None:
     if duration > MAX_DELAY:
         raise InvalidMessage(_("The delay %s is too long.") % duration)
     return duration or None
-
-
-# A century. A later due date may be outside the range of a server's DATETIME column.
-MAX_DELAY = timedelta(days=36525)
 
 
 def _due_sql(vendor: str, due_at: timedelta | datetime | None) -> tuple[str, tuple[Any, ...]]:

@@ -101,7 +101,7 @@ class Purge:
         past = (hold for hold in now.holds if hold not in archive and hold.offset < new.offset)
         return Purged(new, past=tuple(past))
 
-    def expire(self) -> dict[str, int]:
+    def delete_old_rows(self) -> dict[str, int]:
         """Delete old rows beside the messages; return how many, by kind."""
         deleted = dict.fromkeys(old_rows.OLD_ROWS, 0)
         for name, step in old_rows.OLD_ROWS.items():

@@ -48,7 +48,7 @@ def _purge_slice(using: str, seconds: float) -> bool:
     work = Purge(using, seconds=seconds, after=_purged.pop(using, 0))
     work.run()
     if work.finished:
-        work.expire()
+        work.delete_old_rows()
     if not work.finished:
         _purged[using] = work.after
         return True

@@ -38,7 +38,7 @@ class Command(StreamsCommand):
         one = self._topic(options["topic"])
         try:
             outcomes = work.preview(one) if dry_run else work.run(one)
-            expired = {} if dry_run or one else work.expire()
+            expired = {} if dry_run or one else work.delete_old_rows()
         finally:
             self.progress("")
         if not (dry_run or one):
