@@ -29,7 +29,7 @@ def parse_duration(text: str) -> timedelta:
     match = DURATION.fullmatch(text.strip().lower())
     if match is None or match["unit"] not in UNITS:
         raise InvalidDuration(
-            _("%r is not a duration: write a number and a unit, such as 10s, 5m, 2h or 1d.") % text
+            _("%r is not a duration: write 10s, 5m, 2h or 1d; a number alone is seconds.") % text
         )
     duration = timedelta(**{UNITS[match["unit"]]: float(match["number"])})
     if duration > MAX_DELAY:

@@ -102,7 +102,7 @@ class InvalidRetryPolicy(StreamsError, ValueError):
 
 
 class InvalidDuration(StreamsError, ValueError):
-    """This is no duration: write a number and a unit, such as 10s, 5m, 2h or 1d."""
+    """This is no duration: write 10s, 5m, 2h or 1d; a number alone is seconds."""
 
 
 class GroupMismatch(StreamsError):

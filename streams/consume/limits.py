@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from streams import runtime_settings
@@ -79,8 +80,13 @@ def _own_policy(group: ConsumerGroup, registration: Registration | None) -> Retr
         try:
             return parse_retry_policy(group.retry_policy)
         except InvalidRetryPolicy as error:  # the admin refuses it: it was written past it
-            logger.error("The retry policy of %s is ignored: %s", group, error)
+            _say_once(group, str(error))
     return registration.retry if registration else None
+
+
+@cache
+def _say_once(group: ConsumerGroup, error: str) -> None:
+    logger.error("The retry policy of %s is ignored: %s", group, error)
 
 
 def delay_after_expiry(group: ConsumerGroup, attempt: int) -> timedelta | None:
