@@ -1,1 +1,1 @@
-"""The Django project that runs EMS on its own: for the demo, and as an example to copy."""
+"""Configures a Django project that runs EMS alone: for the demo, and as an example to copy."""

@@ -1,4 +1,4 @@
-"""The Celery application: ``celery -A emsproject worker -B`` runs the time-driven steps of EMS."""
+"""Makes the Celery application: ``celery -A emsproject worker -B`` runs the steps of EMS."""
 
 import os
 

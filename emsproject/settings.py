@@ -1,4 +1,4 @@
-"""The settings of the EMS project. The environment is read here and nowhere else.
+"""Configures the EMS project. The environment is read here and nowhere else.
 
 DATABASE_URL           mysql://user:password@host:3306/name; default: SQLite in the state folder
 REDIS_URL              redis://host:6379/0; default: none, and consumers poll; also Celery's broker
@@ -31,10 +31,10 @@ STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _kept_secret(path: Path) -> str:
-    """The secret in this file, which only its owner can read; made at the first start."""
+    """Return the secret in this file, which only its owner can read; make it at first."""
     if not path.exists():
-        # Written aside, then linked into place: of several processes that start together one
-        # wins, and none reads half a secret.
+        # Written to another file, then linked to this name: of several processes that start
+        # together one makes the secret, and none reads a part of it.
         descriptor, draft = tempfile.mkstemp(dir=path.parent)  # mode 0600
         with os.fdopen(descriptor, "w") as file:
             file.write(secrets.token_urlsafe(50))
@@ -52,8 +52,8 @@ def _database() -> dict[str, Any]:
     if "DATABASE_URL" in os.environ:
         database = env.db_url("DATABASE_URL")
     options = {
-        # Writers queue for the file from the start of their transaction and wait their turn;
-        # otherwise two that have both read would fail with "database is locked".
+        # Writers wait for the file from the start of their transaction. Otherwise two that have
+        # both read would fail with "database is locked".
         "django.db.backends.sqlite3": {
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
@@ -81,7 +81,7 @@ if REDIS_URL:
     CACHES["redis"] = {
         "BACKEND": "django_redis.cache.RedisCache",
         "LOCATION": REDIS_URL,
-        # Never pickle: whoever can write to Redis could run code here.
+        # Never pickle, with which anyone who can write to Redis could run code here.
         "OPTIONS": {"SERIALIZER": "django_redis.serializers.json.JSONSerializer"},
     }
 
@@ -104,7 +104,7 @@ CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TIMEZONE = "UTC"
-# Its rows come from "manage.py ems_sync_schedules", and can be changed in the admin.
+# The rows of beat come from "manage.py ems_sync_schedules", and can be changed in the admin.
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 
 INSTALLED_APPS = [

@@ -1,3 +1,5 @@
+"""Defines the URLs of the project: the admin."""
+
 from django.contrib import admin
 from django.urls import path
 from django.views.generic import RedirectView

@@ -1,4 +1,4 @@
-"""For a WSGI server: ``emsproject.wsgi:application``."""
+"""Makes the application for a WSGI server: ``emsproject.wsgi:application``."""
 
 import os
 

@@ -1,1 +1,1 @@
-"""Roll-ups, live lag and alarms of EMS, inside the Django admin."""
+"""Shows roll-ups, live lag and alarms of EMS inside the Django admin."""

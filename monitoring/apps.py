@@ -1,4 +1,4 @@
-"""The Django app of the monitoring."""
+"""Configures the Django app of the monitoring."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 class MonitoringConfig(AppConfig):
     name = "monitoring"
-    # A bare label "monitoring" may be taken in the host project, and can never be changed.
+    # The host project may have an app labelled "monitoring", and a label can never be changed.
     label = "ems_monitoring"
     verbose_name = _("Streams monitoring")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ems_schedule(self, using: str | None) -> dict[str, dict[str, Any]]:
-        """What ems_sync_schedules adds."""
+        """Return the entries that ems_sync_schedules adds."""
         from monitoring.schedule import schedule
 
         return schedule(using)
 
     def ems_diagnoses(self, using: str) -> Iterable[Diagnosis]:
-        """What ems_doctor says of the roll-ups."""
+        """Return what ems_doctor says of the roll-ups."""
         from monitoring.doctor import examine
 
         return examine(using)

@@ -1,4 +1,4 @@
-"""What the doctor says of the roll-ups."""
+"""Makes the diagnoses of the roll-ups for ems_doctor."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from monitoring.models import Run, RunState
 from streams.models import UtcNow
 from streams.observe.diagnoses import OK, WARNING, Diagnosis
 
-# A roll-up is due each minute.
+# A roll-up is due each minute: after this long without one, no process makes them.
 SILENT = timedelta(minutes=15)
 
 
 def examine(using: str) -> Iterator[Diagnosis]:
-    """Only a hint, unless somebody has rolled up before and nobody does any more."""
+    """Yield hints, and a warning only if roll-ups were made before and are made no more."""
     if Run._meta.db_table not in connections[using].introspection.table_names():
         hint = _("Run “manage.py migrate --database %s”.") % using
-        yield Diagnosis(WARNING, "rollups", _("Their tables are not there."), hint)
+        yield Diagnosis(WARNING, "rollups", _("Their tables do not exist."), hint)
         return
     if lacking := java.missing():
         yield Diagnosis(OK, "spark", _("This host cannot run Spark jobs. %s") % lacking)

@@ -1,4 +1,4 @@
-"""Whether this host can run the Spark jobs, and what to install if it cannot."""
+"""Tells whether this host can run the Spark jobs, and what to install if it cannot."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pathlib import Path
 from django.utils.translation import gettext as _
 
 JAVA_AT_LEAST = 17
-# Spark's own variable: the Python of the jobs, where it is not that of the project.
+# Spark's own environment variable: the Python of the jobs, if it is not that of the project.
 PYTHON = "PYSPARK_PYTHON"
 PATIENCE_SECONDS = 30
-# It is not there, may not be executed, or does not answer: as good as not installed.
+# A program that is absent, may not be executed or does not answer counts as not installed.
 CANNOT_RUN = (OSError, subprocess.SubprocessError)
 INSTALL = "pip install 'django-ems[spark]'"
 
 
 def missing() -> str:
-    """One line that says what to install; empty where nothing is missing."""
+    """Return one line that says what to install; empty if nothing is missing."""
     absent = []
     if not _has_pyspark():
         absent.append(INSTALL)
@@ -33,7 +33,7 @@ def missing() -> str:
 
 
 def python() -> str:
-    """The Python that runs the jobs."""
+    """Return the path of the Python that runs the jobs."""
     return os.environ.get(PYTHON) or sys.executable
 
 
@@ -49,7 +49,7 @@ def _has_pyspark() -> bool:
 
 
 def java_version() -> int | None:
-    """The main version of the Java that Spark would start; None if there is none."""
+    """Return the main version of the Java that Spark would start; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java:
@@ -60,6 +60,6 @@ def java_version() -> int | None:
         )
     except CANNOT_RUN:
         return None
-    # openjdk version "17.0.15"; before Java 9: "1.8.0"
+    # The output is like: openjdk version "17.0.15"; before Java 9: "1.8.0"
     found = re.search(r'version "(\d+)', done.stderr)
     return int(found[1]) if found else None

@@ -1,4 +1,4 @@
-"""Spark jobs as processes of their own: a Spark session must never cross a fork."""
+"""Runs each Spark job in its own process, since a Spark session must never cross a fork."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def run(
     seconds: int,
     say: Say,
 ) -> int:
-    """Run ``python -m sparkjobs JOB …`` on the alias; returns its exit status, 0 if it is done.
+    """Run ``python -m sparkjobs JOB …`` on the alias; return its exit status, 0 if it is done.
 
-    ``say`` is told each line that it prints. ``seconds`` is how long it may take: it keeps that
-    limit itself, so also when this process is killed. Whatever happens here, it is ended.
+    ``say`` is called with each line that the job prints. The job may take ``seconds``; it keeps
+    this limit itself, also when this process is killed. An error here ends the job, too.
     """
     with option_file(using) as path:
         with subprocess.Popen(  # noqa: S603 - our own module, and words without a shell
@@ -42,7 +42,7 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # Ctrl-C is for us, who then end it; and its JVM goes with it.
+            # Ctrl-C reaches this process only, which then ends the job, and with it its JVM.
             start_new_session=True,
         ) as process:
             try:
@@ -58,7 +58,10 @@ def run(
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """What it prints, until it ends; what it has started may hold the pipe for longer."""
+    """Yield the lines that the job prints until it ends.
+
+    The end of the pipe does not tell the end: processes of the job may hold it for longer.
+    """
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     begun = b""
     while True:
@@ -77,7 +80,7 @@ def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
 
 
 def _python_path() -> str:
-    """The job finds sparkjobs where this process does."""
+    """Return a PYTHONPATH with which the job finds sparkjobs where this process does."""
     spec = find_spec("sparkjobs")
     assert spec is not None and spec.origin is not None  # noqa: S101, PT018 - shipped with us
     ours = str(Path(spec.origin).parent.parent)

@@ -1,5 +1,8 @@
-"""The option file that hands Django's database settings to a Spark job: never an argument or a
-variable, which other users of the machine could read."""
+"""Writes the option file with which a Spark job gets Django's database settings.
+
+They are never in an argument or an environment variable, which other users of the machine could
+read.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from django.db import connections
 
 from streams.conf import settings
 
-# Django's name of a parameter: that of the MySQL client's option.
+# Maps Django's names of connection parameters to the options of the MySQL client.
 CLIENT = {
     "host": "host",
     "port": "port",
@@ -29,7 +32,7 @@ CLIENT = {
 
 @contextmanager
 def option_file(using: str) -> Iterator[Path]:
-    """The path of a file only its owner can read; it is gone at the end."""
+    """Yield the path of a file that only its owner can read; delete the file at the end."""
     descriptor, name = tempfile.mkstemp(prefix="ems-spark-", suffix=".cnf")  # mode 0600
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -40,7 +43,7 @@ def option_file(using: str) -> Iterator[Path]:
 
 
 def options_of(using: str) -> str:
-    """What stands in the option file of this alias."""
+    """Return the content of the option file for this alias."""
     connection: Any = connections[using]
     given = connection.get_connection_params()
     if connection.vendor == "sqlite":
@@ -52,14 +55,14 @@ def options_of(using: str) -> str:
     default = given.get("read_default_file")
     return (
         _section("ems", {"vendor": "mysql", **_of_the_project()})
-        # Before what is named here, which wins.
+        # Included before the client's own section, whose values are stronger.
         + (f"!include {Path(default).resolve()}\n" if default else "")
         + _section("client", quoted)
     )
 
 
 def _of_the_project() -> dict[str, Any]:
-    """What the setting EMS says that a job needs."""
+    """Return what a job needs of the setting EMS."""
     return {"archive": _archive(), "partitioner": settings().PARTITIONER}
 
 
@@ -67,7 +70,7 @@ def _archive() -> str | None:
     archive = settings().ARCHIVE
     if archive is None:
         return None
-    # A URL, or a folder: the job has another working directory.
+    # A URL stays as it is; a folder becomes absolute, since the job has another working directory.
     return str(archive) if "://" in str(archive) else str(Path(archive).resolve())
 
 
@@ -77,6 +80,6 @@ def _section(name: str, values: dict[str, Any]) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """As the client reads it, whatever is in a password: # begins a comment, blanks are cut."""
+    """Quote a value for the client, for which # begins a comment and blanks at the ends are cut."""
     text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'

@@ -1,4 +1,4 @@
-"""What the roll-up tables say: the ranking of topics, the latencies of groups, errors, backlogs."""
+"""Reports what the roll-up tables say: ranking of topics, latencies, backlogs and errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from streams.models import ConsumerGroup
 
 MINUTES = (15, 60, 24 * 60)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-# Rows of one part of the report.
+# The most rows of one section of the report.
 MOST = 20
 
 
 @dataclass(frozen=True)
 class Section:
-    """One table of the report."""
+    """Holds one table of the report."""
 
     name: str
     title: str
@@ -37,7 +37,7 @@ class Section:
 
 
 def sections(using: str) -> Iterator[Section]:
-    """The whole report, of the periods that end now."""
+    """Yield the sections of the report, for periods that end now."""
     now = clock(using)
     yield topics(using, now)
     yield latencies(using, now)
@@ -46,7 +46,7 @@ def sections(using: str) -> Iterator[Section]:
 
 
 def clock(using: str) -> datetime:
-    """The database's."""
+    """Return the time of the database's clock."""
     ((now,),) = fetch(using, f"SELECT {NOW[connections[using].vendor]}")
     if isinstance(now, str):  # SQLite
         now = datetime.fromisoformat(now)
@@ -54,7 +54,7 @@ def clock(using: str) -> datetime:
 
 
 def topics(using: str, now: datetime) -> Section:
-    """The topics with most messages of each period, with their rank by bytes."""
+    """Return the topics with most messages of each period, with their rank by bytes."""
     rows = [row for minutes in MINUTES for row in ranking(using, now, minutes)]
     last = Run.objects.using(using).filter(job="traffic", state=RunState.DONE)
     until = last.aggregate(until=Max("until"))["until"]
@@ -64,7 +64,7 @@ def topics(using: str, now: datetime) -> Section:
 
 
 def ranking(using: str, now: datetime, minutes: int) -> list[tuple[Any, ...]]:
-    """(minutes, rank by messages, rank by bytes, topic, messages, bytes, delayed)."""
+    """Return (minutes, rank by messages, rank by bytes, topic, messages, bytes, delayed) rows."""
     since = _minute(now - timedelta(minutes=minutes))
     of_period = Traffic.objects.using(using).filter(minute__gte=since)
     totals = of_period.values_list("partition__topic__name").annotate(
@@ -79,7 +79,7 @@ def ranking(using: str, now: datetime, minutes: int) -> list[tuple[Any, ...]]:
 
 
 def latencies(using: str, now: datetime) -> Section:
-    """How long the groups took in the last hour, the slowest first; in seconds."""
+    """Return how long the groups took in the last hour, in seconds, the slowest first."""
     rows = [
         (*_names(group), Leg(leg).label, count, *(round(value, 3) for value in figures))
         for group, leg, count, *figures in slowness(using, now - HOUR)
@@ -89,7 +89,7 @@ def latencies(using: str, now: datetime) -> Section:
 
 
 def slowness(using: str, since: datetime) -> list[tuple[Any, ...]]:
-    """(group, leg, messages, mean, p95 of the worst minute, longest), the slowest group first."""
+    """Return (group, leg, messages, mean, p95 of the worst minute, longest), slowest first."""
     found = Latency.objects.using(using).filter(minute__gte=_minute(since))
     totals = found.values_list("group", "leg").annotate(
         n=Sum("messages"),
@@ -105,7 +105,7 @@ def slowness(using: str, since: datetime) -> list[tuple[Any, ...]]:
 
 
 def backlogs(using: str) -> Section:
-    """Every group when it was looked at last."""
+    """Return the backlog of every group when it was looked at last."""
     newest = Backlog.objects.using(using).values("group").annotate(id=Max("id")).values("id")
     found = Backlog.objects.using(using).filter(pk__in=list(newest.values_list("id", flat=True)))
     groups = ConsumerGroup.objects.using(using).select_related("topic").in_bulk()
@@ -128,7 +128,7 @@ def backlogs(using: str) -> Section:
 
 
 def errors(using: str, now: datetime) -> Section:
-    """The most frequent classes of error of the last day."""
+    """Return the most frequent classes of error of the last day."""
     found = ErrorClass.objects.using(using).filter(minute__gte=_minute(now - DAY))
     totals = found.values_list("group", "error_class").annotate(
         Sum("failed"), Sum("dead"), Max("minute")

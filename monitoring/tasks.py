@@ -1,4 +1,4 @@
-"""The roll-ups as a Celery task: for schedule.py, or to be called from anywhere."""
+"""Defines the roll-ups as a Celery task, which schedule.py names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("monitoring.tasks")
 
 @shared_task(name="ems.rollup", ignore_result=True, expires=EVERY["rollup"])
 def rollup(using: str | None = None) -> None:
-    """Roll up the last minute, and what was missed; in a process of its own, one at a time."""
+    """Roll up what was not yet, up to now, in a new process; one runs at a time."""
     if lacking := java.missing():
         logger.warning("%s", lacking)
         return

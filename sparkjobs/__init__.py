@@ -1,1 +1,1 @@
-"""Spark jobs that read EMS's tables and write roll-ups; imports neither streams nor monitoring."""
+"""Reads EMS's tables by Spark and writes roll-ups; imports neither streams nor monitoring."""

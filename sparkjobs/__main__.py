@@ -1,4 +1,4 @@
-"""``python -m sparkjobs JOB``; spark-submit takes this file as well."""
+"""Runs ``python -m sparkjobs JOB``; spark-submit takes this file as well."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ INSTALL = "pyspark is not installed: pip install 'django-ems[spark]', and Java 1
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one job; returns its exit status. What the caller can mend is one line."""
+    """Run one job; return its exit status. An error that the caller can correct is one line."""
     names = sorted(module.name for module in pkgutil.iter_modules(jobs.__path__))
     parser = argparse.ArgumentParser(prog="python -m sparkjobs", allow_abbrev=False)
     parser.add_argument("--config", default="", help=f"the option file, by default ${VARIABLE}")
-    parser.add_argument("--seconds", type=int, default=0, help="end it if it takes longer")
+    parser.add_argument("--seconds", type=int, default=0, help="end the job if it takes longer")
     parser.add_argument("job", choices=names, metavar="JOB", help=" | ".join(names))
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="…", help="of the job")
     options = parser.parse_args(words)
-    # The default action ends the process whatever it waits for, and its JVM ends with it.
+    # The default action of SIGALRM ends the process, whatever it waits for, and with it its JVM.
     signal.alarm(options.seconds)
     if find_spec("pyspark") is None:
         print(INSTALL, file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The option file: how the jobs reach the database, and where the archive is.
+"""Reads the option file, which says how the jobs reach the database, and where the archive is.
 
-Only its path travels to executors, through options and in the environment: passwords never stand
-in a plan, an argument list or Spark's pages. Its first part is what every MySQL client reads::
+Only its path is sent to executors, in options and in the environment: passwords are never in a
+plan, an argument list or Spark's pages. Its first part is what every MySQL client reads::
 
     [client]
     host=db.example.org
@@ -30,7 +30,7 @@ MYSQL, SQLITE = "mysql", "sqlite"
 
 @dataclass(frozen=True)
 class Config:
-    """What stands in the option file, but for the part of the MySQL client, which reads it itself.
+    """Holds the content of the option file, without the part that the MySQL client reads itself.
 
     ``path`` is the file, ``database`` the path of SQLite's file, ``archive`` a folder or URL,
     ``partitioner`` the dotted path of the project's own, if it has one.

@@ -1,4 +1,4 @@
-"""Plain database connections for jobs and executors, which have no Django.
+"""Opens plain database connections for jobs and executors, which have no Django.
 
 Statements are written for both vendors: backticks quote names, ``%s`` stands for a value and
 ``%%`` for a per cent sign.
@@ -18,10 +18,10 @@ from sparkjobs.config import MYSQL, SQLITE, Config
 Connection = Any
 
 LOCK_SECONDS = 20
-# How long the server waits for a reader that is busy with what it has: writing Parquet, say.
+# Seconds that the server waits for a reader that is busy, for example with writing Parquet.
 WRITE_SECONDS = 600
 
-# Rows of one call into the driver: few, since each may be as large as a message may be.
+# Rows of one call into the driver: few, since each may be as large as the largest message.
 FETCH_ROWS = 32
 
 NOW = {MYSQL: "UTC_TIMESTAMP(6)", SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"}
@@ -29,7 +29,7 @@ FOR_UPDATE = {MYSQL: "FOR UPDATE", SQLITE: ""}
 
 
 def connect(config: Config) -> Connection:
-    """A connection in UTC and READ COMMITTED that commits each statement; see transaction()."""
+    """Return a connection in UTC and READ COMMITTED, which commits each statement."""
     if config.vendor == SQLITE:
         # mode=rw: a wrong path is an error, not a new and empty database.
         uri = f"file:{quote(config.database)}?mode=rw"
@@ -41,7 +41,8 @@ def connect(config: Config) -> Connection:
         read_default_file=config.path,
         charset="utf8mb4",
         autocommit=True,
-        # rowcount says how many rows matched, as in Django: what guarded updates rely on.
+        # With this, rowcount is the number of rows that matched, as in Django. Guarded updates
+        # rely on it.
         client_flag=CLIENT.FOUND_ROWS,
     )
     execute(
@@ -56,7 +57,7 @@ def connect(config: Config) -> Connection:
 
 @contextmanager
 def connected(config: Config) -> Iterator[Connection]:
-    """A connection that is closed at the end."""
+    """Yield a connection, and close it at the end."""
     with closing(connect(config)) as connection:
         yield connection
 
@@ -67,7 +68,7 @@ def vendor_of(connection: Connection) -> str:
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """One transaction: committed at the end, rolled back if an exception leaves it."""
+    """Open a transaction; commit it at the end, or roll it back after an exception."""
     sqlite = vendor_of(connection) == SQLITE
     execute(connection, "BEGIN IMMEDIATE" if sqlite else "START TRANSACTION")
     try:
@@ -79,14 +80,14 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 
 def execute(connection: Connection, statement: str, values: Iterable[Any] = ()) -> int:
-    """Run one statement; returns the rows that matched."""
+    """Run one statement; return the number of rows that matched."""
     with closing(connection.cursor()) as cursor:
         cursor.execute(_written_for(connection, statement), tuple(values))
         return int(cursor.rowcount)
 
 
 def fetch(connection: Connection, statement: str, values: Iterable[Any] = ()) -> list[Any]:
-    """All rows of one SELECT."""
+    """Return all rows of one SELECT."""
     with closing(connection.cursor()) as cursor:
         cursor.execute(_written_for(connection, statement), tuple(values))
         return list(cursor.fetchall())
@@ -95,9 +96,9 @@ def fetch(connection: Connection, statement: str, values: Iterable[Any] = ()) ->
 def stream(
     connection: Connection, statement: str, values: Iterable[Any] = ()
 ) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """The rows of one SELECT, a few at a time, as the server sends them.
+    """Yield the rows of one SELECT, a few at a time, as the server sends them.
 
-    Who stops before the last row closes the connection: nothing else can be done with it.
+    A caller that stops before the last row must close the connection, which is not usable then.
     """
     if vendor_of(connection) == SQLITE:
         cursor = connection.cursor()
@@ -114,7 +115,7 @@ def stream(
 def insert(
     connection: Connection, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """INSERT rows with one statement; call it with as many as fit into a packet."""
+    """Insert rows with one statement; give it no more than fit into a packet."""
     if rows:
         names = ", ".join(f"`{column}`" for column in columns)
         places = ", ".join(["(" + ", ".join(["%s"] * len(columns)) + ")"] * len(rows))

@@ -1,10 +1,10 @@
-"""What the Spark jobs raise; each message is one line for whoever runs the job."""
+"""Defines what the Spark jobs raise; each message is one line for the person who runs the job."""
 
 from __future__ import annotations
 
 
 class SparkJobsError(Exception):
-    """Something the caller can mend."""
+    """The base class of errors that the caller can correct."""
 
 
 class BadConfig(SparkJobsError):
@@ -24,4 +24,4 @@ class Busy(SparkJobsError):
 
 
 class ArchiveDiffers(SparkJobsError):
-    """What is in the archive is not what it should be."""
+    """The archive does not hold what it should."""

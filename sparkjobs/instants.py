@@ -1,4 +1,4 @@
-"""Instants: as the databases store them, as Spark takes them, and cut to minutes and hours."""
+"""Converts instants: as databases store them, as Spark takes them, cut to minutes and hours."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sparkjobs.config import MYSQL, SQLITE
 from sparkjobs.database import NOW, Connection, fetch, vendor_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# An instant as microseconds since EPOCH: the driver would build an object for each, in the zone of
-# its session.
+# SQL of an instant as microseconds since EPOCH. Otherwise the driver would build an object for
+# each, in the time zone of its session.
 MICROSECONDS = {
     MYSQL: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {0})",
-    # The text has no fraction, three digits of one or six.
+    # The text has no fraction, or one of three or six digits.
     SQLITE: (
         "(STRFTIME('%%s', SUBSTR({0}, 1, 19)) * 1000000"
         " + CAST(SUBSTR(SUBSTR({0}, 21) || '000000', 1, 6) AS INTEGER))"
@@ -22,7 +22,7 @@ MICROSECONDS = {
 
 
 def now(connection: Connection) -> datetime:
-    """The database's clock in UTC."""
+    """Return the time of the database's clock in UTC."""
     ((value,),) = fetch(connection, f"SELECT {NOW[vendor_of(connection)]}")
     read = instant(value)
     assert read is not None  # noqa: S101 - a clock always answers
@@ -40,14 +40,14 @@ def hour_of(moment: datetime) -> datetime:
 
 
 def stored(value: Any) -> Any:
-    """An instant as the text that Django reads back, whatever the zone of the session."""
+    """Return an instant as the text that Django reads back, in any time zone of the session."""
     if isinstance(value, datetime):
         return str(value.astimezone(UTC).replace(tzinfo=None))
     return value
 
 
 def instant(value: Any) -> datetime | None:
-    """An instant as a database gives it."""
+    """Return an instant that a database gave as an aware datetime."""
     if value is None:
         return None
     if isinstance(value, str):  # SQLite
@@ -56,5 +56,5 @@ def instant(value: Any) -> datetime | None:
 
 
 def microseconds(instant: datetime) -> int:
-    """An instant as MICROSECONDS gives it."""
+    """Return an instant as MICROSECONDS gives it."""
     return (instant - EPOCH) // timedelta(microseconds=1)

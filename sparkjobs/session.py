@@ -1,4 +1,4 @@
-"""The only place that makes a Spark session.
+"""Makes the Spark session of a job, and is the only module that does.
 
 A session must never cross a fork: jobs run in processes of their own.
 """
@@ -16,7 +16,7 @@ from sparkjobs.source.datasource import EmsSource
 
 MASTER = "EMS_SPARK_MASTER"
 
-# The JVM inherits the time zone of Django's process: all that reads clocks is told.
+# The JVM inherits the time zone of Django's process, so every part that reads clocks is set to UTC.
 UTC = "-Duser.timezone=UTC"
 LOGGING = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 
@@ -29,11 +29,11 @@ EVERYWHERE = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Only the days and topics that are written are replaced.
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    # A topic may be called 007: that is a name.
+    # The name of a topic may be 007, which must stay a text.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
 }
 
-# One process on one machine: no page and no port that others reach, few tasks.
+# For one process on one machine: no web page, no port that others reach, and few tasks.
 LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -43,11 +43,11 @@ LOCAL = {
 
 
 def session(app_name: str) -> SparkSession:
-    """The session of this process, with the source "ems".
+    """Return the session of this process, with the source "ems".
 
     The master comes from EMS_SPARK_MASTER, else from spark-submit, else it is local[*].
     """
-    # A source is planned on the driver by another Python process, which needs what we have.
+    # The driver plans a source in another Python process, which needs the packages of this one.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"EMS {app_name}")
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -56,13 +56,14 @@ def session(app_name: str) -> SparkSession:
     if master.startswith("local"):
         settings |= LOCAL
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # Java's share; by the environment, so that whoever needs more can say so.
+        # The memory of the JVM, as the default of an environment variable, so that a user can set
+        # more.
         os.environ.setdefault("SPARK_DRIVER_MEMORY", "2g")
     if master:
         builder = builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # It repeats as JSON what the exception says.
+    # This logger repeats as JSON what the exception says.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     spark = builder.getOrCreate()
     spark.dataSource.register(EmsSource)

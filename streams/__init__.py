@@ -1,4 +1,4 @@
-"""EMS: the MySQL that a Django project already has, as a message stream.
+"""Makes a message stream of the MySQL that a Django project already has: EMS.
 
 The names below are loaded on first use, so that ``from streams import send`` works in any module,
 also before Django's apps are ready.

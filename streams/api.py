@@ -1,4 +1,4 @@
-"""What producers pass and what handlers receive."""
+"""Defines what producers pass and what handlers receive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streams import body as bodies
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One message for :func:`streams.send_many`; the fields are the arguments of ``send()``."""
+    """Holds one message for :func:`streams.send_many`; its fields are arguments of ``send()``."""
 
     topic: str
     body: Any = None
@@ -29,9 +29,9 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """What ``send()`` returns. The message has no offset yet: it gets one after the commit.
+    """Holds what ``send()`` returns. The message has no offset yet: it gets one after the commit.
 
-    ``duplicate``: nothing was sent, and the rest describes the message that was first.
+    If ``duplicate`` is true, nothing was sent, and the rest describes the message that was first.
     """
 
     message_id: int
@@ -42,7 +42,7 @@ class SendResult:
 
 @dataclass(frozen=True)
 class ReceivedMessage:
-    """A message as a handler sees it.
+    """Holds a message as a handler sees it.
 
     ``attempt`` counts from 1. ``offset`` is its place in the partition and, with ``topic`` and
     ``partition``, its identity: use the three as the key when a handler must do a thing once.
@@ -66,7 +66,7 @@ class ReceivedMessage:
 
     @cached_property
     def body(self) -> Any:
-        """The value that was sent."""
+        """Return the value that was sent."""
         return bodies.decode(self.raw_body, self.body_type)
 
     def __hash__(self) -> int:

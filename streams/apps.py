@@ -1,4 +1,4 @@
-"""The Django app of the streams: its label, its checks, and the caches that a flush empties."""
+"""Configures the Django app of the streams: its label, its checks, and its caches."""
 
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 class StreamsConfig(AppConfig):
     name = "streams"
-    # A bare label "streams" may be taken in the host project, and a label can never be changed.
+    # The host project may have an app with the label "streams", and a label can never be changed.
     label = "ems"
     verbose_name = _("Streams")
     default_auto_field = "django.db.models.BigAutoField"
@@ -19,6 +19,6 @@ class StreamsConfig(AppConfig):
         )
         from streams.log import topics
 
-        # A flush (TransactionTestCase) deletes the rows that these caches remember.
+        # A flush (TransactionTestCase) deletes the rows that are in these caches.
         post_migrate.connect(runtime_settings.forget, sender=self)
         post_migrate.connect(topics.forget, sender=self)

@@ -1,4 +1,4 @@
-"""Bodies: JSON, text or bytes in, the same value out. Never pickle."""
+"""Encodes and decodes bodies: JSON, text or bytes, and never pickle."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ JSON, TEXT, BYTES = "json", "text", "bytes"
 
 PREVIEW_BYTES = 1000
 
-# One encoder for all: building one a call costs more than encoding a small body. A circular body
-# ends as a RecursionError.
+# One encoder for all calls: to build one costs more than to encode a small body. A circular body
+# raises RecursionError.
 _to_json = DjangoJSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False
 ).encode
 
 
 def encode(value: Any) -> tuple[bytes, str]:
-    """The bytes to store and the body type; raises NotSerializable."""
+    """Return the bytes to store and the body type; raises NotSerializable."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value), BYTES
     try:
@@ -35,7 +35,7 @@ def encode(value: Any) -> tuple[bytes, str]:
 
 
 def decode(raw: bytes, body_type: str) -> Any:
-    """The value that was sent."""
+    """Return the value that was sent."""
     if body_type == BYTES:
         return raw
     if body_type == TEXT:
@@ -44,14 +44,14 @@ def decode(raw: bytes, body_type: str) -> Any:
 
 
 def preview(raw: bytes | memoryview, body_type: str, size: int, limit: int = PREVIEW_BYTES) -> str:
-    """The beginning of a body for people: text as it is, bytes as they would stand in Python.
+    """Return at most ``limit`` bytes of a body for people: text as it is, bytes as a literal.
 
-    ``raw`` may itself be cut; ``size`` is that of the whole body.
+    ``raw`` may be cut already; ``size`` is that of the whole body in bytes.
     """
     start = bytes(raw)[:limit]
     whole = len(start) >= size
     if body_type == BYTES:
         return repr(start) + ("" if whole else "…")
-    # A decoder that is not at the end leaves out a character that was cut in two.
+    # Unless told that this is the end, the decoder leaves out a character that was cut in two.
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(start, whole)
     return text if whole else text + "…"

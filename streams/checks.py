@@ -1,4 +1,4 @@
-"""System checks: what would make EMS misbehave, said before it does.
+"""Runs the system checks, which report what would make EMS fail before it does.
 
 ``manage.py check --database default`` runs them all; without ``--database`` those that need no
 connection. docs/reference/checks.md says what each means and what to do.
@@ -35,7 +35,7 @@ SAFE = {"json", "application/json"}
 
 @register("ems")
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """What can be seen without a connection."""
+    """Check what needs no connection."""
     try:
         partitioner = settings().PARTITIONER
         if partitioner is not None:
@@ -57,14 +57,14 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
 def check_database(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """What the servers that have tables of EMS, or are to have them, say of themselves."""
+    """Check the servers that have tables of EMS, or will have them."""
     if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
         return []
     found: list[CheckMessage] = []
     for alias in databases or ():
         if connections[alias].vendor != "mysql":
             continue
-        # Before the first migrate there are none.
+        # Before the first migrate there are no tables, and so no run-time settings.
         migrated = not missing_tables(alias)
         if migrated or alias == settings().DATABASE:
             server = Server(alias)
@@ -132,7 +132,7 @@ def _redis(cache: str | None) -> Iterator[CheckMessage]:
 
 
 def _state_dir(directory: Path) -> Iterator[CheckMessage]:
-    """Only warnings: other processes of the project may neither need it nor have it."""
+    """Yield only warnings: other processes of the project may not need the folder or have it."""
     listening = [r for r in registrations() if r.mode == Mode.BROADCAST]
     if not listening:
         return
@@ -141,7 +141,7 @@ def _state_dir(directory: Path) -> Iterator[CheckMessage]:
     there = next(path for path in above if os.access(path, os.F_OK))
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         yield Warning(
-            _("EMS['STATE_DIR'] %(path)s is not to be written; positions of %(groups)s go there.")
+            _("EMS['STATE_DIR'] %(path)s cannot be written; positions of %(groups)s go there.")
             % {"path": directory, "groups": groups},
             hint=_(
                 "A folder on a disk that stays, of the user that runs ems_consume. Nothing is to be"
@@ -166,7 +166,7 @@ def _celery() -> Iterator[CheckMessage]:
         getattr(django_settings, "CELERY_TASK_SERIALIZER", "json"),
         *(getattr(django_settings, "CELERY_ACCEPT_CONTENT", None) or ()),
     }
-    if "celery" in sys.modules:  # its configuration may come from anywhere
+    if "celery" in sys.modules:  # its configuration may not be in Django's settings
         from celery import current_app
 
         named |= {current_app.conf.task_serializer, *current_app.conf.accept_content}
@@ -238,7 +238,7 @@ def _must(server: Server) -> Iterator[CheckMessage]:
 
 def _should(server: Server, limit: int) -> Iterator[CheckMessage]:
     alias = {"alias": server.alias}
-    # Escaped in a statement, a body of bytes may double.
+    # A body of bytes that is escaped in a statement may double in size.
     packet = int(server.variable("max_allowed_packet"))
     if packet < 2 * limit:
         yield Warning(

@@ -1,7 +1,7 @@
-"""The settings: ``EMS`` in Django's settings, and the table SystemConfig.
+"""Defines the settings: ``EMS`` in Django's settings, and the defaults of SystemConfig.
 
 ``EMS`` holds what a process needs before it can read the database. Everything else is a row of
-SystemConfig that overrides a default below, so that it can be changed while all is running.
+SystemConfig that overrides a default below, so that it can be changed while processes run.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from streams.errors import ConfigurationError
 
 MINUTE, HOUR = 60, 3600
 
-# RocketMQ's ladder (messageDelayLevel, from its third level on), in seconds: sixteen steps.
+# The default retry delays in seconds: the sixteen levels of RocketMQ's messageDelayLevel from its
+# third on.
 LADDER = (10, 30, *range(MINUTE, 10 * MINUTE + 1, MINUTE), 1200, 1800, HOUR, 2 * HOUR)
 
 # How long a process may act on what it read from SystemConfig or a topic row, in seconds.
 FRESH_SECONDS = 5.0
 
-# A send that has taken longer since it looked its topic up looks again, after its INSERT.
+# A send that has taken longer than these seconds since it looked its topic up looks again after
+# its INSERT.
 SURE_SECONDS = 5.0
 
-# A client renews its lease every 5 s and is dead after 15 s without (design §3).
+# A client renews its lease every 5 s and is dead after 15 s without (docs/about/architecture.md).
 RENEW_SECONDS = 5.0
 LEASE_SECONDS = 15.0
 
@@ -39,8 +41,8 @@ LEASE_SECONDS = 15.0
 # the heartbeat's and the maintenance's.
 KEEPER_CONNECTIONS = 4
 
-# Bodies of one claim, in bytes: what a worker thread holds in memory at most, save that one
-# message is always handed over however large it is.
+# The most bytes of the bodies of one claim, which a worker thread holds in memory. A single message
+# is handed over however large it is.
 CLAIM_BYTES = 16 * 1024 * 1024
 
 MAX_BATCH = 1000
@@ -60,7 +62,7 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The dict ``EMS`` of Django's settings, with its defaults."""
+    """Holds the dict ``EMS`` of Django's settings, with its defaults; durations are in seconds."""
 
     DATABASE: str = "default"
     REDIS: str | None = None
@@ -129,7 +131,7 @@ _settings: Settings | None = None
 
 
 def settings() -> Settings:
-    """The validated ``EMS`` settings; raises ConfigurationError."""
+    """Return the validated ``EMS`` settings; raises ConfigurationError."""
     global _settings
     if _settings is None:
         given = getattr(django_settings, "EMS", {})
@@ -155,5 +157,5 @@ setting_changed.connect(_reload)
 
 
 def database(using: str | None = None) -> str:
-    """The alias to work on: the given one, or ``EMS["DATABASE"]``."""
+    """Return the alias to work on: ``using``, or ``EMS["DATABASE"]`` without it."""
     return using or settings().DATABASE

@@ -1,4 +1,4 @@
-"""Durations as people write them: ``90``, ``10s``, ``5m``, ``1.5h``, ``2d``."""
+"""Reads durations as people write them: ``90``, ``10s``, ``5m``, ``1.5h``, ``2d``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that EMS raises: one tree under :class:`StreamsError`.
+"""Defines everything that EMS raises: one tree under :class:`StreamsError`.
 
 The docstring of a class is its default message. Errors of ``send()`` are raised before anything
 is written, except :class:`SendOutcomeUnknown`, which says that nobody can know.
@@ -110,11 +110,11 @@ class GroupMismatch(StreamsError):
 
 
 class GroupActive(StreamsError):
-    """The group has live consumers, which this would pull the ground from under."""
+    """The group has live consumers: stop them before this change."""
 
 
 class OffsetOutOfRange(StreamsError, ValueError):
-    """There is no such offset in the log: it has been purged, or is yet to come."""
+    """There is no such offset in the log: it has been purged, or does not exist yet."""
 
 
 class InvalidTarget(StreamsError, ValueError):
@@ -130,7 +130,7 @@ class UnknownReplay(StreamsError):
 
 
 class StateUnusable(StreamsError):
-    """EMS["STATE_DIR"] is not to be used, and broadcast consumers keep their positions there."""
+    """EMS["STATE_DIR"] cannot be used, and broadcast consumers keep their positions there."""
 
 
 class NameTaken(StreamsError):
@@ -138,21 +138,22 @@ class NameTaken(StreamsError):
 
 
 class PositionDamaged(StreamsError):
-    """The file with the positions of a broadcast consumer cannot be understood."""
+    """The file with the positions of a broadcast consumer cannot be read as one."""
 
 
 class LeaseLost(StreamsError):
-    """The delivery has been given to somebody else: what was done with it here changes nothing."""
+    """The delivery has been given to another consumer: its outcome here is not recorded."""
 
 
-# A century: beyond it, dates leave the range of a server's DATETIME sooner or later.
+# A century. A later due date may be outside the range of a server's DATETIME column.
 MAX_DELAY = timedelta(days=36525)
 
 
 class Retry(Exception):
-    """Raise in a handler: see this message again later. It counts as an attempt.
+    """Raise this in a handler to see the message again later. It counts as an attempt.
 
-    ``delay`` is a timedelta or a number of seconds; without it the ladder decides.
+    ``delay`` is a timedelta or a number of seconds, from 0 to a century; without it the retry
+    delays decide. Raises ValueError for any other delay.
     """
 
     def __init__(self, reason: str = "", *, delay: timedelta | float | None = None) -> None:
@@ -167,26 +168,30 @@ class Retry(Exception):
 
 
 class Reject(Exception):
-    """Raise in a handler: this message can never be handled. It becomes a dead letter at once."""
+    """Raise this in a handler for a message that can never be handled.
+
+    The message becomes a dead letter at once.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
 
 
 def describe(error: Any) -> str:
-    """Class and text of an error on one line, at most 1,000 characters."""
+    """Return the class and the text of ``error`` on one line of at most 1,000 characters."""
     name, text = type(error).__name__, text_of(error)
     return " ".join((f"{name}: {text}" if text else name).split())[:1000]
 
 
 def text_of(error: Any) -> str:
-    """The text of an error as every database can store it, whatever its ``__str__`` does."""
+    """Return the text of ``error`` as any database can store it, whatever its ``__str__`` does."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - it is a handler's own class
-        text = "(its text cannot be had)"
+        text = "(its text cannot be read)"
     return storable(text)
 
 
 def storable(text: str) -> str:
+    """Return ``text`` with what UTF-8 cannot encode (lone surrogates) escaped by a backslash."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""The names of topics, groups, tags and keys: how long each may be, and what may stand in it."""
+"""Validates the names of topics, groups, tags and keys: their length and their characters."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from django.utils.translation import gettext as _
 
 from streams.errors import InvalidName
 
-# In characters: what the columns of these names hold.
+# In characters: the lengths of the columns that hold these names.
 MAX_NAME, MAX_KEY, MAX_TAG, MAX_PRODUCER = 127, 255, 64, 190
 
 
 def validated_name(name: Any, what: str, max_length: int) -> str:
-    """The name itself; raises InvalidName if it could not be stored and found again as it is.
+    """Return ``name``; raises InvalidName if it could not be stored and found again unchanged.
 
-    ``what`` is translated here: decorators call this before the apps are ready.
+    ``what`` is the kind of name. It is translated here, because decorators call this before the
+    apps are ready.
     """
     if not isinstance(name, str):
         raise InvalidName(_("The %s must be a string, not %r.") % (_(what), name))

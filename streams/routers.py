@@ -1,4 +1,4 @@
-"""A database router for projects that keep EMS on an alias other than ``default``."""
+"""Routes the tables of EMS in projects that keep them on an alias other than ``default``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LABELS = frozenset({"ems", "ems_monitoring"})
 class StreamsRouter:
     """Sends the admin pages and the migrations of EMS to ``EMS["DATABASE"]``.
 
-    EMS itself names the alias in every query, and asks no router.
+    EMS itself names the alias in every query, so its own queries do not need the router.
     """
 
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""The run-time settings: rows of SystemConfig that override the defaults of conf.py."""
+"""Reads the run-time settings: rows of SystemConfig override the defaults of conf.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _cache: dict[str, tuple[float, dict[str, Any]]] = {}
 
 
 def system(name: str, using: str) -> Any:
-    """The run-time setting ``name`` on ``using``, at most FRESH_SECONDS old."""
+    """Return the run-time setting ``name`` on ``using``, at most FRESH_SECONDS old."""
     expires, values = _cache.get(using, (0.0, DEFAULTS))
     if time.monotonic() >= expires:
         from streams.models import SystemConfig
@@ -25,7 +25,7 @@ def system(name: str, using: str) -> Any:
 
 
 def forget(**kwargs: Any) -> None:
-    """Drop what was read from SystemConfig."""
+    """Drop all cached settings."""
     _cache.clear()
 
 

@@ -1,4 +1,4 @@
-"""The schedule of the time-driven steps for Celery beat.
+"""Defines the schedule of the time-driven steps for Celery beat.
 
 Either as a setting, ``CELERY_BEAT_SCHEDULE = {**SCHEDULE, …}``, or, for the DatabaseScheduler of
 django-celery-beat, as rows that ``manage.py ems_sync_schedules`` adds. Not both: that scheduler
@@ -11,13 +11,13 @@ from typing import Any
 
 from django.apps import apps
 
-# Seconds from one run of a task to the next. One that could not start within its period is of no
-# use, and expires: the next one is there already.
+# Seconds from one run of a task to the next. A task that could not start within its period expires,
+# since the next one is already queued.
 EVERY = {"sequence": 1.0, "sweep": 5.0, "retries": 1.0, "purge": 60.0}
 
 
 def entries(every: dict[str, float], using: str | None = None) -> dict[str, dict[str, Any]]:
-    """An entry for each task in ``every``, {name: seconds from one run to the next}."""
+    """Return an entry for each task in ``every``, {name: seconds from one run to the next}."""
     name = f"ems-{using}" if using else "ems"
     return {
         f"{name}-{task}": {
@@ -31,7 +31,7 @@ def entries(every: dict[str, float], using: str | None = None) -> dict[str, dict
 
 
 def schedule(using: str | None = None) -> dict[str, dict[str, Any]]:
-    """The entries for the streams on the alias ``using``, by default ``EMS["DATABASE"]``."""
+    """Return the entries for the streams on the alias ``using``, by default ``EMS["DATABASE"]``."""
     return entries(EVERY, using)
 
 
@@ -39,7 +39,7 @@ SCHEDULE = schedule()
 
 
 def of_all_apps(using: str | None = None) -> dict[str, dict[str, Any]]:
-    """These and those of the other apps: what ``ems_schedule`` of their AppConfig says."""
+    """Return the entries of EMS and of other apps: ``ems_schedule`` of their AppConfig."""
     found = schedule(using)
     for config in apps.get_app_configs():
         if hasattr(config, "ems_schedule"):

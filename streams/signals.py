@@ -1,7 +1,7 @@
-"""Signals that a project may listen to. docs/guides/extending.md shows how.
+"""Defines signals that a project may listen to. docs/guides/extending.md shows how.
 
 Each is sent after EMS has committed what it tells, never inside its transaction. A receiver that
-raises is logged (logger ``django.dispatch``) and harms nothing. The sender is the class
+raises is logged (logger ``django.dispatch``), and the work goes on. The sender is the class
 ConsumerGroup, of ``topic_created`` the class Topic.
 """
 

@@ -1,4 +1,4 @@
-"""The time-driven steps as Celery tasks: for schedule.py, or to be called from anywhere."""
+"""Defines the time-driven steps as Celery tasks, which schedule.py names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sequence(using: str | None = None) -> None:
 
 @shared_task(name="ems.sweep", ignore_result=True, expires=EVERY["sweep"])
 def sweep(using: str | None = None) -> None:
-    autodiscover()  # the decorators say how many retries a group has
+    autodiscover()  # @consumer says how many retries a group has
     with committing(database(using)) as alias:
         sweep_if_due(alias)
 
@@ -37,5 +37,6 @@ def retries(using: str | None = None) -> None:
 @shared_task(name="ems.purge", ignore_result=True, expires=EVERY["purge"])
 def purge(using: str | None = None) -> None:
     with committing(database(using)) as alias:
-        # Due once a night: each task of a minute does what it can in that time.
+        # The purge is due once a night, and in slices: each task does a part, and ends before the
+        # next one begins.
         purge_if_due(alias, seconds=EVERY["purge"] - 10)

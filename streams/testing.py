@@ -1,4 +1,4 @@
-"""For the tests of host projects: consume what a test has sent, on its own connection.
+"""Consumes, in tests of host projects, what a test has sent, on the connection of the test.
 
     class OrderTest(TestCase):
         def test_a_paid_order_is_mailed(self):
@@ -46,7 +46,7 @@ from streams.process.broadcast.reader import Reader
 
 @dataclass
 class DrainResult:
-    """What the handlers did: counts of messages, and what was raised, in order."""
+    """Holds what the handlers did: numbers of messages, and what was raised, in order."""
 
     done: int = 0
     failed: int = 0  # of these, `dead` have become dead letters
@@ -65,9 +65,10 @@ class DrainResult:
 
 
 def drain(group: str | None = None, *, using: str | None = None) -> DrainResult:
-    """Deliver everything that is due now, also what handlers send meanwhile; to one group or all.
+    """Deliver all that is due now, and what handlers send meanwhile, to ``group`` or all groups.
 
-    Retries wait for their time: see :func:`advance`. Raises ValueError for an unknown group.
+    Retries are delivered when they are due: see :func:`advance`. Returns what the handlers did.
+    Raises ValueError for an unknown group.
     """
     alias = database(using)
     autodiscover()
@@ -77,7 +78,8 @@ def drain(group: str | None = None, *, using: str | None = None) -> DrainResult:
     result = DrainResult()
     working = True
     while working:
-        # New groups start before the inbox is sequenced, or "latest" would miss what is in it.
+        # New groups are created before the inbox is sequenced: one that starts at "latest" would
+        # otherwise miss the messages in it.
         claimers = [(registration, _claimer(registration, alias)) for registration in chosen]
         sequence(alias)
         working = False
@@ -89,9 +91,9 @@ def drain(group: str | None = None, *, using: str | None = None) -> DrainResult:
 
 
 def advance(by: timedelta, *, using: str | None = None) -> None:
-    """Let time pass: everything that waits for its time waits ``by`` less.
+    """Let ``by`` pass: all that waits for a time becomes due earlier by it.
 
-    Moves delayed messages, retries, leases and deadlines in the rows; the clock stays as it is.
+    It changes delayed messages, retries, leases and deadlines in the rows, and not the clock.
     """
     alias = database(using)
     Message.objects.using(alias).filter(offset=None, due_at__gt=IMMEDIATE).update(
@@ -106,7 +108,7 @@ def advance(by: timedelta, *, using: str | None = None) -> None:
 
 
 def sent(topic: str, *, using: str | None = None, **filters: Any) -> list[Outgoing]:
-    """The messages sent to ``topic``, in order, also those of the open transaction.
+    """Return the messages sent to ``topic``, in order, also those of the open transaction.
 
     ``filters`` are values of :class:`Outgoing`: ``sent("orders", key="7", tag="paid")``.
     """
@@ -155,10 +157,10 @@ def _broadcast(
 
 
 class RowPositions(Positions):
-    """Those of the one client that ``streams.testing`` plays.
+    """Keeps the positions of the one client that ``streams.testing`` simulates in cursors.
 
-    It has listened since before the test, so all that the test sends is for it, whatever the
-    group's ``start`` is. In production a broadcast group has no cursors.
+    The client reads all that the test sends, whatever the group's ``start`` is, as if it had begun
+    before the test. In production a broadcast group has no cursors.
     """
 
     def __init__(self, group: ConsumerGroup, using: str) -> None:
@@ -175,6 +177,6 @@ class RowPositions(Positions):
                     group_id=self._group.pk,
                     partition_id=id_,
                     replay=0,
-                    # No delivery covers what is before it: for the audit it has just begun.
+                    # No delivery covers earlier offsets, so for the audit the cursor starts here.
                     defaults={"next_offset": position.offset, "start_offset": position.offset},
                 )

@@ -1,7 +1,7 @@
-"""Wake-ups through Redis: they make EMS faster, and are never needed for it to be right.
+"""Wakes consumers through Redis, which makes EMS faster. No guarantee depends on it.
 
-A producer's background thread tells Redis after a commit; consumers listen and look at once
-instead of at their next poll. Whatever is lost here is found by polling.
+A producer's background thread publishes to Redis after a commit; consumers listen and look at once
+instead of at their next poll. A message whose wake-up is lost is found by polling.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streams.conf import settings
 
 logger = logging.getLogger("streams.wakeup")
 
-# At most one publication in so many seconds, however many messages are sent.
+# At most one publication in this many seconds, however many messages are sent.
 COALESCE_SECONDS = 0.01
 RECONNECT_SECONDS = 1.0
 LISTEN_SECONDS = 1.0
@@ -28,7 +28,7 @@ LAST_WORD_SECONDS = 0.2
 
 
 def channel(using: str) -> str:
-    """The Redis channel of the streams on this alias."""
+    """Return the Redis channel of the streams on the alias ``using``."""
     return f"ems:wake:{connections[using].settings_dict['NAME']}"
 
 
@@ -39,7 +39,7 @@ def _redis() -> Any:
 
 
 class Announcer:
-    """The background thread of a producer process. ``announce`` never waits."""
+    """Publishes wake-ups from a thread of a producer process. ``announce`` never waits."""
 
     def __init__(self) -> None:
         self._pending: set[str] = set()
@@ -56,7 +56,7 @@ class Announcer:
                 self._thread.start()
 
     def flush(self) -> None:
-        """Give the thread a moment to say its last word, when the process ends."""
+        """Wait at most LAST_WORD_SECONDS until all is published, when the process ends."""
         limit = time.monotonic() + LAST_WORD_SECONDS
         while (self._pending or self._telling) and time.monotonic() < limit:
             time.sleep(COALESCE_SECONDS)
@@ -65,14 +65,14 @@ class Announcer:
         while True:
             with self._condition:
                 self._condition.wait_for(lambda: self._pending)
-                # Taken before they are told: what is announced meanwhile is told again.
+                # Taken before they are published: what is announced meanwhile is published again.
                 self._telling, self._pending = self._pending, set()
             try:
                 for using in self._telling:
                     _redis().publish(channel(using), b"")
                 pause = COALESCE_SECONDS
-            except Exception as error:  # noqa: BLE001 - nothing of Redis may hurt a producer
-                logger.warning("Redis is not to be had (%s): consumers poll", error)
+            except Exception as error:  # noqa: BLE001 - no error of Redis may stop a producer
+                logger.warning("Redis is unavailable (%s): consumers poll", error)
                 pause = RECONNECT_SECONDS
             self._telling = set()
             time.sleep(pause)
@@ -82,7 +82,7 @@ _announcer = Announcer()
 
 
 def _forget_threads() -> None:
-    """Threads do not survive a fork."""
+    """Make a new announcer in a forked process, which does not have the thread."""
     global _announcer
     _announcer = Announcer()
 
@@ -92,13 +92,13 @@ atexit.register(lambda: _announcer.flush())
 
 
 def announce(using: str) -> None:
-    """Tell the consumers that there is something to claim. Never raises, never waits."""
+    """Wake the consumers, because there is something to claim. It never raises and never waits."""
     if settings().REDIS is not None:
         _announcer.announce(using)
 
 
 class Listener:
-    """The thread of a consumer process that waits for announcements."""
+    """Waits for wake-ups in a thread of a consumer process."""
 
     def __init__(self, using: str, wake: Callable[[], None]) -> None:
         self._channel = channel(using)
@@ -118,10 +118,10 @@ class Listener:
             try:
                 with _redis().pubsub(ignore_subscribe_messages=True) as pubsub:
                     pubsub.subscribe(self._channel)
-                    self._wake()  # what was announced before we listened
+                    self._wake()  # for what was announced before this process listened
                     self._listen(pubsub)
-            except Exception as error:  # noqa: BLE001 - nothing of Redis may hurt a consumer
-                logger.warning("Redis is not to be had (%s): polling", error)
+            except Exception as error:  # noqa: BLE001 - no error of Redis may stop a consumer
+                logger.warning("Redis is unavailable (%s): polling", error)
                 self._ended.wait(RECONNECT_SECONDS)
 
     def _listen(self, pubsub: Any) -> None:

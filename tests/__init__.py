@@ -1,1 +1,1 @@
-"""The tests of EMS, and the set-up that brings its own servers (see dev.py)."""
+"""Tests EMS, with a set-up that starts its own servers (see dev.py)."""

@@ -1,4 +1,4 @@
-"""A client of a broadcast group whose parts a test moves by hand, on its own thread."""
+"""Runs the parts of a client of a broadcast group step by step, on the thread of a test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.consuming import NONE
 
 
 class BroadcastProcess:
-    """What ``ems_consume --name NAME`` runs for one broadcast consumer, without its threads."""
+    """Has what ``ems_consume --name NAME`` runs for one broadcast consumer, without its threads."""
 
     def __init__(
         self, group: str, name: str = DEFAULT_NAME, *, using: str = "default", drain: bool = False
@@ -50,7 +50,7 @@ class BroadcastProcess:
         )
 
     def run_until_idle(self) -> None:
-        """Sequence, read and handle until there is nothing to read, or it is told to stop."""
+        """Sequence, read and handle until there is nothing to read, or the process is stopping."""
         sequence(self.using)
         while self.worker.step() == 0.0 and not self.lifecycle.stopping:
             pass
@@ -60,12 +60,12 @@ class BroadcastProcess:
 
 
 def files() -> list[Path]:
-    """The files with positions, of all clients."""
+    """Return the files with positions of all clients."""
     return sorted(Path(settings().STATE_DIR).glob("*.json"))
 
 
 def written() -> dict[str, dict[str, Any]]:
-    """The positions in the one file that there is, by partition."""
+    """Return the positions in the only file, by partition."""
     (file,) = files()
     partitions: dict[str, dict[str, Any]] = json.loads(file.read_text())["partitions"]
     return partitions

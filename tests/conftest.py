@@ -1,4 +1,4 @@
-"""Fixtures for all tests.
+"""Defines the fixtures for all tests.
 
 Which tests a run has is decided in tiers.py; the markers are explained in pyproject.toml. What is
 no part of a run is deselected, which pytest reports, not skipped.
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if asked := report.plugin():
         config.pluginmanager.register(asked)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        # Started in the background: the processes that tests interrupt would inherit it.
+        # pytest was started in the background. Processes that tests interrupt would inherit this.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_emptying() -> Iterator[None]:
-    """What a transactional test has written is deleted by emptying.py, not by Django's flush."""
+    """Delete what a transactional test has written by emptying.py, not by Django's flush."""
     from django.test import TransactionTestCase
 
     from tests.emptying import teardown
@@ -65,7 +65,7 @@ def quick_emptying() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def vendor() -> str:
-    """The database that this run is about: ``sqlite``, ``mariadb`` or ``mysql``."""
+    """Return the database of this run: ``sqlite``, ``mariadb`` or ``mysql``."""
     return os.environ.get("EMS_TEST_DB", "sqlite")
 
 
@@ -85,7 +85,7 @@ def ems_settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Callabl
 
 @pytest.fixture
 def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No consumer is registered but those that this test registers."""
+    """Unregister all consumers, so that there are only those of this test."""
     from streams.consume import registry
 
     monkeypatch.setattr(registry, "_registered", {})
@@ -93,7 +93,7 @@ def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def process_env(transactional_db: None) -> dict[str, str]:
-    """What to add to os.environ so that a child process uses this run's test database.
+    """Return what to add to os.environ so that a child process uses this run's test database.
 
     Depends on ``transactional_db``: a child sees only what is committed.
     """
@@ -113,7 +113,7 @@ def spawn(process_env: dict[str, str]) -> Iterator[Spawn]:
     """Start real Python processes on the test database; they are killed when the test ends.
 
     ``spawn("from tests.hostapp.models import Order; print(Order.objects.count())")`` runs code,
-    ``spawn.command("ems_consume", "--once")`` a management command. Both return a Child, which is
+    ``spawn.command("ems_consume", "--drain")`` a management command. Both return a Child, which is
     waited for by what it prints (``expect``) or by its end (``succeed``), never by a duration.
     """
     spawn = Spawn(process_env)
@@ -142,7 +142,7 @@ def second_connection(transactional_db: None) -> Iterator[Callable[..., Session]
 def in_thread(transactional_db: None) -> Iterator[Threads]:
     """Run a function in a thread with connections of its own: ``in_thread(function, 1).result()``.
 
-    For what blocks: the test goes on while the other session waits for a lock.
+    Use it for what blocks: the test goes on while the other session waits for a lock.
     """
     threads = Threads()
     yield threads
@@ -151,7 +151,7 @@ def in_thread(transactional_db: None) -> Iterator[Threads]:
 
 @pytest.fixture
 def away(transactional_db: None) -> Iterator[None]:
-    """The database cannot be reached."""
+    """Make the database unreachable for this test."""
     from django.db import connection
 
     given = connection.settings_dict
@@ -165,7 +165,7 @@ def away(transactional_db: None) -> Iterator[None]:
 
 @pytest.fixture
 def isolation_level(transactional_db: None) -> Iterator[Callable[[str], None]]:
-    """Connect anew as a host with another isolation level does: ``isolation_level("…")``.
+    """Connect again as a host with another isolation level does: ``isolation_level("…")``.
 
     Here, in other threads and in second connections; not in child processes. Needs ``mysql``.
     """
@@ -186,7 +186,7 @@ def isolation_level(transactional_db: None) -> Iterator[Callable[[str], None]]:
 def proxied(
     request: pytest.FixtureRequest, transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Proxy]:
-    """A proxy that the alias ``default`` connects through, here and in children spawned later.
+    """Connect the alias ``default`` through a proxy, here and in children spawned later.
 
     For another alias: ``@pytest.mark.parametrize("proxied", ["other"], indirect=True)``; children
     use the proxy for all aliases. Mark such tests ``mysql``.
@@ -194,7 +194,7 @@ def proxied(
     from django.db import connections
 
     alias = getattr(request, "param", "default")
-    # The dict that the connections of all threads share.
+    # The connections of all threads share this dict.
     given = connections[alias].settings_dict
     variable = f"EMS_TEST_{os.environ['EMS_TEST_DB'].upper()}_URL"
     url = urlsplit(os.environ[variable])

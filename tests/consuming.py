@@ -1,4 +1,4 @@
-"""A consumer process whose parts a test moves by hand, on its own thread."""
+"""Runs the parts of a consumer process step by step, on the thread of a test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from streams.process.worker import Worker
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 
-# Past every lease and every deadline of a test.
+# Longer than every lease and every deadline of a test.
 LONG_AFTER = max(LEASE, timedelta(seconds=60)) * 2
 
 MINUTE = timedelta(minutes=1)
@@ -32,14 +32,14 @@ NONE = Overrides()
 
 
 def registered(topic: str, group: str) -> Registration:
-    """What was registered for a group: as find(), which may find nothing."""
+    """Return the registered consumer of a group, as find() does, which may return None."""
     registration = find(topic, group)
     assert registration is not None
     return registration
 
 
 class Process:
-    """What ``ems_consume`` runs for one registered group, without its threads.
+    """Has what ``ems_consume`` runs for one registered group, without its threads.
 
     ``process.worker.step()`` claims and handles once, ``process.heartbeat.step()`` is one beat.
     Several of them in one test are several processes.
@@ -78,7 +78,7 @@ class Process:
         )
 
     def claim(self, batch: int = 10, timeout: timedelta = MINUTE) -> Delivery:
-        """Claim new messages and leave it at that."""
+        """Claim new messages, and do nothing with them."""
         delivery = self.worker._claimer.claim(batch, timeout)
         assert delivery is not None
         return delivery
@@ -97,7 +97,7 @@ class Process:
 
 
 def consume_the_rest(group: str) -> None:
-    """Let leases run out and retries come due, in the rows, until the group has nothing left."""
+    """Let leases expire and retries become due, in the rows, until the group has nothing left."""
     for _round in range(20):
         advance(LONG_AFTER)
         sweep("default")
@@ -113,5 +113,5 @@ def consume_the_rest(group: str) -> None:
 
 
 def rows(*models: type[Model]) -> list[dict[str, Any]]:
-    """Everything that is in these tables: to show that something changes nothing."""
+    """Return all rows of these tables, to show that something changes nothing."""
     return [row for model in models for row in model._default_manager.order_by("pk").values()]

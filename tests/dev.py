@@ -1,7 +1,7 @@
-"""Everything that ``make`` does: ``python3 tests/dev.py NAME [ARGUMENTS]``. Standard library only.
+"""Runs the targets of ``make``: ``python3 tests/dev.py NAME [ARGUMENTS]``. Standard library only.
 
-It makes its virtual environments, brings its servers (servers.py) and passes what it does not
-know itself on to the program it runs: ``tests/dev.py test --db mysql tests/test_setup.py -k zone``.
+It makes its virtual environments, starts its servers (servers.py) and passes arguments that it does
+not know to the program it runs: ``tests/dev.py test --db mysql tests/test_setup.py -k zone``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PACKAGES = ["streams", "monitoring", "sparkjobs", "emsproject"]
 SESSION_TIME = re.compile(r"\b((NOW|SYSDATE|LOCALTIME|CURDATE|CURTIME)\(|CURRENT_TIMESTAMP)")
 LONGEST_FIRST = ["mysql", "mariadb", "sqlite"]
 QUICK = ["-m", "not slow and not bench and not exhaustive"]
-# Half of what they do is wait, so three are not too many for two cores.
+# Legs that run at the same time. They wait for half of their time, so two cores can run three.
 AT_A_TIME = int(os.environ.get("EMS_TEST_AT_A_TIME", "3"))
 
 
@@ -67,7 +67,7 @@ def suite(options: argparse.Namespace, tier: str) -> int:
     with servers_for(options, in_memory=True) as env:
         there = [db for db in LONGEST_FIRST if db == "sqlite" or url_variable(db) in env]
         there = [db for db in there if db in options.db]
-        missing += [f"{db}: no server could be had" for db in options.db if db not in there]
+        missing += [f"{db}: no server is available" for db in options.db if db not in there]
         tiers = {"EMS_TEST_TIER": tier, "EMS_TEST_DATABASES": ",".join(there)}
         legs = [
             Leg(db, python, options.rest, {**env, **tiers, "EMS_TEST_DB": db}, bool(options.rest))
@@ -100,7 +100,7 @@ def test_django(options: argparse.Namespace) -> int:
 
 
 def conclude(legs: list[Leg], missing: list[str], *, second_try_counts: bool) -> int:
-    """Print the summary; returns the exit status."""
+    """Print the summary; return the exit status."""
     print("\n".join(summary(legs)))
     for reason in missing:
         print(f"\n*** NOT TESTED on {reason}. ***")
@@ -108,7 +108,7 @@ def conclude(legs: list[Leg], missing: list[str], *, second_try_counts: bool) ->
 
 
 def djangos() -> tuple[list[Leg], list[str]]:
-    """A leg for each version of Django that can be had, and why the others cannot."""
+    """Return a leg for each available version of Django, and why the others are unavailable."""
     legs: list[Leg] = []
     missing: list[str] = []
     for version in environments.DJANGOS:
@@ -139,7 +139,7 @@ def lint(options: argparse.Namespace) -> int:
 
 
 def session_time_in_sql() -> int:
-    """Refuse what ruff's ban of ``Now`` cannot see: the session's local time in raw SQL."""
+    """Find the session's local time in raw SQL, which ruff's ban of ``Now`` cannot see."""
     found = 0
     for path in sorted(p for name in PACKAGES for p in (ROOT / name).rglob("*.py")):
         for number, line in enumerate(path.read_text().splitlines(), start=1):
@@ -198,7 +198,7 @@ def servers(options: argparse.Namespace) -> int:
 def servers_for(
     options: argparse.Namespace, *, in_memory: bool = False
 ) -> Iterator[dict[str, str]]:
-    """Run the servers of --db; gives the variables that name those that could be had."""
+    """Run the servers of --db; yield the variables that name the available ones."""
     kinds = [*(db for db in options.db if db != "sqlite"), "redis"]
     with running(kinds, unavailable=report_unavailable, in_memory=in_memory) as found:
         urls = {url_variable(kind): server.url for kind, server in found.items()}
@@ -206,7 +206,7 @@ def servers_for(
 
 
 def java() -> dict[str, str]:
-    """What a process needs around it to find Java; without it the tests of Spark are left out."""
+    """Return the environment in which a process finds Java; {} leaves the tests of Spark out."""
     try:
         return java_environment()
     except Unavailable as reason:
@@ -228,7 +228,7 @@ def with_servers(module: str, options: argparse.Namespace, *, in_memory: bool = 
 
 
 def run(python: Path, *words: str, env: dict[str, str] | None = None) -> int:
-    """Run Python in the project's folder; returns its exit status.
+    """Run Python in the project's folder; return its exit status.
 
     When this is interrupted the child still ends by itself: subprocess.run() would kill it within
     a quarter of a second, and leave behind what it has started.

@@ -1,4 +1,4 @@
-"""Empties what a test has committed, quicker than Django's flush does.
+"""Deletes what a test has committed, more quickly than Django's flush does.
 
 A flush deletes from 40 tables and makes every content type and permission anew: 43 ms on MySQL
 and MariaDB, 16 ms on SQLite, after each of thousands of tests. Here one statement finds the tables
@@ -11,14 +11,14 @@ from django.core.management.color import no_style
 from django.db import DatabaseError, connections
 from django.test import TransactionTestCase
 
-# What migrate has written, and no test changes for good.
+# Tables that migrate has written, and that no test leaves changed.
 KEPT = {"django_content_type", "auth_permission"}
 
 _tables: dict[str, list[str]] = {}
 
 
 def empty(alias: str) -> None:
-    """Delete every row of the test database but those of KEPT."""
+    """Delete every row of the test database, except in the tables KEPT."""
     connection = connections[alias]
     written = _written(alias)
     if written:
@@ -27,7 +27,7 @@ def empty(alias: str) -> None:
 
 
 def _written(alias: str) -> list[str]:
-    """The tables that have rows."""
+    """Return the tables that have rows."""
     if alias not in _tables:
         _tables[alias] = _existing(alias)
     try:
@@ -54,12 +54,12 @@ def _with_rows(alias: str, tables: list[str]) -> list[str]:
 
 
 def teardown(case: TransactionTestCase) -> None:
-    """Stand in for ``TransactionTestCase._fixture_teardown``."""
+    """Replace ``TransactionTestCase._fixture_teardown``."""
     from streams import runtime_settings
     from streams.log import topics
 
     for alias in case._databases_names(include_mirrors=False):  # type: ignore[attr-defined]
         empty(alias)
-    # They remember rows that are gone now. With Django's flush the signal post_migrate tells them.
+    # These caches have rows that are deleted now. After Django's flush post_migrate empties them.
     runtime_settings.forget()
     topics.forget()

@@ -1,4 +1,4 @@
-"""The virtual environments of the checkout, made when first needed. Standard library only.
+"""Makes the virtual environments of the checkout when first needed. Standard library only.
 
 .venv-demo   what the demo needs: no compiler
 .venv-docs   what builds the documentation
@@ -28,8 +28,8 @@ STAMP = "ems-stamp"  # a file in the environment: for which pyproject.toml it wa
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
-# The versions of Django that EMS is for, and on which Python each is tested: the first that is
-# there. Django 6 needs 3.12; the newest runs on another one, so that all are seen.
+# The versions of Django that EMS supports, and the versions of Python on which each is tested: the
+# first available one. Django 6 needs 3.12; the newest runs on another one, so that all are tested.
 DJANGOS = {
     "5.2": ("3.11", "3.12", "3.13", "3.14"),
     "6.0": ("3.12", "3.13", "3.14"),
@@ -43,30 +43,30 @@ LIGHT = "redis,celery,demo,dev"
 
 
 class Missing(Exception):
-    """Something only the developer can install; the message is the one line that says what."""
+    """Says that something is missing that only the developer can install; the message says what."""
 
 
 def demo() -> Path:
-    """The Python of the demo's environment. The project itself runs from the checkout."""
+    """Return the Python of the demo's environment. The project itself runs from the checkout."""
     project = _project()
     extra = project["optional-dependencies"]["demo"]
     return _filled(".venv-demo", [*project["dependencies"], *extra])
 
 
 def docs() -> Path:
-    """The Python that builds the site of the documentation; it does not import the project."""
+    """Return the Python that builds the documentation; it does not import the project."""
     return _filled(".venv-docs", _project()["optional-dependencies"]["docs"])
 
 
 def light() -> Path:
-    """The Python for what needs no server: that of .venv where it was ever filled."""
+    """Return the Python for what needs no server: that of .venv if it exists."""
     if (ROOT / ".venv" / STAMP).exists():
         return full()
     return _filled(".venv-fast", _editable(LIGHT))
 
 
 def full() -> Path:
-    """The Python for the whole suite."""
+    """Return the Python for the whole suite."""
     requirements = _editable(FULL)
     if _is_current(ROOT / ".venv", requirements):
         return _python(ROOT / ".venv")
@@ -74,7 +74,7 @@ def full() -> Path:
 
 
 def of_django(version: str) -> Path:
-    """The Python of an environment with this version of Django; raises Missing."""
+    """Return the Python of an environment with this version of Django; raises Missing."""
     python = python_for(version)
     requirements = [*_editable(LIGHT), f"Django=={version}.*"]
     if version in WITHOUT_BEAT:
@@ -83,7 +83,7 @@ def of_django(version: str) -> Path:
 
 
 def python_for(django: str) -> str:
-    """A Python on which this version of Django is tested; raises Missing."""
+    """Return a Python on which this version of Django is tested; raises Missing."""
     wanted = DJANGOS[django]
     python = next(filter(None, map(pythons.find, wanted)), None)
     if python is None:
@@ -169,7 +169,7 @@ def _project() -> dict[str, Any]:
 
 
 def _compiler_environment() -> dict[str, str]:
-    """What pip needs around it to compile the MySQL driver: installed by root, or unpacked."""
+    """Return the environment in which pip compiles the MySQL driver: installed, or unpacked."""
     missing = []
     if not shutil.which("gcc"):
         missing += ["gcc", "libc6-dev"]
@@ -197,7 +197,7 @@ def _has_mysql_headers() -> bool:
 
 
 def _root_command() -> list[str] | None:
-    """How to run apt-get as root without asking for a password; None: not at all."""
+    """Return how to run apt-get as root without a password; None if it cannot be run."""
     if not shutil.which("apt-get"):
         return None
     if os.geteuid() == 0:
@@ -219,7 +219,7 @@ def _unpacked_headers() -> dict[str, str]:
 
 
 def driver_environment() -> dict[str, str]:
-    """What a process needs to use the driver, where that was compiled with unpacked headers."""
+    """Return what a process needs to use a driver that was compiled with unpacked headers."""
     # Without its plugins the library cannot log in to MySQL (caching_sha2_password).
     plugins = next(cache_folder().glob("headers/usr/lib/*/libmariadb3/plugin"), None)
     return {"MARIADB_PLUGIN_DIR": str(plugins)} if plugins else {}

@@ -1,4 +1,4 @@
-"""Faults for tests: processes that die at a chosen statement, reads that come back short.
+"""Makes faults for tests: processes that die at a chosen statement, reads that miss rows.
 
 Nothing here needs a hook in the code under test: Django lets a caller wrap each statement, and
 COMMIT is one method of its connections.
@@ -26,10 +26,10 @@ from tests.sessions import Session
 
 
 def strides(some: int, all_: int = 1) -> pytest.MarkDecorator:
-    """The test breaks something at every n-th statement, ``stride``.
+    """Parametrize a test that breaks something at every n-th statement, by ``stride``.
 
-    Some of the statements on each database; all of them, which takes long, when everything is
-    run, and not on MariaDB.
+    The test runs with ``some`` on each database. With ``all_``, which takes long, it runs only when
+    everything is run, and not on MariaDB.
     """
     every = pytest.param(all_, marks=[pytest.mark.exhaustive, pytest.mark.one_server])
     return pytest.mark.parametrize("stride", [some, every])
@@ -72,10 +72,10 @@ class Guillotine:
 
 
 def in_fork(work: Callable[[], object]) -> int:
-    """Run ``work`` in a fork of this process; returns its exit status, as Popen would.
+    """Run ``work`` in a fork of this process; return its exit status, as Popen would.
 
-    0: it came to its end. -9: it was killed. Much quicker than a new process, and it may be
-    killed anywhere.
+    0 means that it came to its end, -9 that it was killed. A fork is much quicker than a new
+    process, and may be killed at any point.
     """
     connections.close_all()  # two processes on one connection would mix up their packets
     with warnings.catch_warnings():
@@ -174,7 +174,7 @@ class Severed:
 
 
 def kill_other_connections(session: Session) -> None:
-    """End every connection to the test database but those of this thread and of ``session``."""
+    """End every connection to the test database, except those of this thread and ``session``."""
     mine = {session.execute("SELECT CONNECTION_ID()")[0][0]}
     mine |= {c.connection.thread_id() for c in connections.all() if c.connection}
     for (id_,) in session.execute(
@@ -186,7 +186,7 @@ def kill_other_connections(session: Session) -> None:
 
 
 class Recorder:
-    """Notes the statements that pass: ``with statements(recorder): …; recorder.seen``."""
+    """Records the statements: ``with statements(recorder): …; recorder.seen``."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -215,7 +215,7 @@ class Once:
 
 
 class Relay:
-    """A TCP relay to ``host``:``port`` that can go away and come back, or fall silent."""
+    """Relays TCP to ``host``:``port``, and can stop, start again, or stop answering."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -231,7 +231,7 @@ class Relay:
         threading.Thread(target=self._accept, args=(server,), daemon=True).start()
 
     def stop(self) -> None:
-        """Refuse connections and end those that there are."""
+        """Refuse new connections and end the existing ones."""
         server, self._server = self._server, None
         for side in (server, *self._links):
             if side:
@@ -241,11 +241,11 @@ class Relay:
         self._links.clear()
 
     def silence(self) -> None:
-        """Take new connections and answer nothing: a host that a firewall has cut off."""
+        """Accept new connections and answer nothing, like a host behind a firewall."""
         self._silent = True
 
     def swallow(self) -> None:
-        """Nothing passes any more on the connections that there are; new ones are served."""
+        """Pass nothing more on the existing connections; new ones are served."""
         self._swallowed.update(self._links)
 
     def _accept(self, server: socket.socket) -> None:

@@ -1,6 +1,6 @@
-"""Where Java comes from, which Spark needs. Standard library only.
+"""Finds the Java that Spark needs. Standard library only.
 
-First what is there (JAVA_HOME, PATH) if it is new enough; otherwise Debian's package, unpacked
+An installed one (JAVA_HOME, PATH) is used if it is new enough; otherwise Debian's package, unpacked
 into the cache like the servers: see packages.py.
 """
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from tests.packages import Unavailable, unpacked
 
 OLDEST = 17
-# What Debian and Ubuntu offer; the first that the machine's release has.
+# The packages of Debian and Ubuntu; the first one that the machine's release has is used.
 KINDS = ("java-17", "java-21", "java-25")
 
 
 def java_environment() -> dict[str, str]:
-    """What a process needs around it to find Java; raises Unavailable."""
+    """Return the environment in which a process finds Java; raises Unavailable."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin/java") if home else shutil.which("java")
     if program and version(program) >= OLDEST:
@@ -40,7 +40,7 @@ def java_environment() -> dict[str, str]:
 
 
 def version(program: str) -> int:
-    """The major version of a java program; 0 if it does not run."""
+    """Return the major version of a java program; 0 if it does not run."""
     try:
         done = subprocess.run([program, "-version"], capture_output=True, text=True)
     except OSError:

@@ -30,7 +30,7 @@ NO_TESTS_COLLECTED = 5
 
 @dataclass
 class Leg:
-    """One pytest; what it prints is passed on, each line named after the leg."""
+    """Runs one pytest, and prints what it prints, with the name of the leg in each line."""
 
     name: str
     python: Path
@@ -44,13 +44,13 @@ class Leg:
     report: dict[str, Any] = field(default_factory=dict)
 
     def passed(self, *, at_once: bool) -> bool:
-        """Whether all is well; ``at_once``: a second try does not count."""
+        """Tell whether all tests passed; with ``at_once``, a second try does not count."""
         if self.status_again is not None and not at_once:
             return self.status_again == 0
         return self.status == 0 or (self.status == NO_TESTS_COLLECTED and self.may_be_empty)
 
     def __str__(self) -> str:
-        """A row of the summary."""
+        """Return a row of the summary."""
         result = "passed" if self.passed(at_once=True) else "FAILED"
         if result == "FAILED" and self.status_again == 0:
             result = "AT 2ND"
@@ -82,9 +82,9 @@ class Leg:
         return self._process.poll() is not None
 
     def wait(self) -> int:
-        """Wait for its end and for what it has told; returns its exit status."""
+        """Wait for its end and its report; return its exit status."""
         status = self._process.wait()
-        # Not for ever: what a test has left behind may still hold the other end.
+        # With a limit: a process that a test has left may still hold the pipe.
         self._printer.join(LAST_WORD_SECONDS)
         return status
 
@@ -94,7 +94,7 @@ class Leg:
         self.report = json.loads(self._report.read_text()) if self._report.exists() else {}
 
     def stop(self) -> None:
-        """End it, gently: it has databases and children to clear away."""
+        """End it by SIGTERM, so that it can remove its databases and children."""
         if not self.has_ended():
             self._process.terminate()
         self.wait()
@@ -106,7 +106,7 @@ class Leg:
 
 
 def run_all(legs: list[Leg], *, at_a_time: int, again: bool) -> None:
-    """Run the legs, the first ones first; ``again``: then once more what has failed, alone."""
+    """Run the legs in their order; with ``again``, run once more, alone, what has failed."""
     with tempfile.TemporaryDirectory(prefix="ems-") as folder:
         waiting, under_way = list(legs), list[Leg]()
         try:
@@ -144,7 +144,7 @@ def _once_more(leg: Leg, report: Path, under_way: list[Leg]) -> None:
 
 @contextlib.contextmanager
 def own_redis(legs: list[Leg]) -> Iterator[None]:
-    """Give each of these legs a Redis of its own."""
+    """Give each of these legs its own Redis."""
     with contextlib.ExitStack() as stack:
         for leg in legs:
             servers = stack.enter_context(running(["redis"]))

@@ -1,4 +1,4 @@
-"""The settings that mypy sees the models through: the project's, with the apps of the tests."""
+"""Configures Django for mypy: the settings of the project, with the apps of the tests."""
 
 from emsproject.settings import *  # noqa: F403 - the settings of a module are its names
 from emsproject.settings import INSTALLED_APPS

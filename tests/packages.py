@@ -1,6 +1,6 @@
-"""Where the programs of the test servers come from. Standard library only.
+"""Finds the programs of the test servers. Standard library only.
 
-First what is on PATH; otherwise Debian packages, unpacked without root into a cache folder and
+Programs on PATH are used; otherwise Debian packages, unpacked without root into a cache folder and
 wrapped so that they run from there. Nothing is installed, no service is started, and the system
 stays as it was. The mirror is the one in the machine's own apt sources.
 
@@ -22,17 +22,17 @@ from pathlib import Path
 
 SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
 
-# Dependencies of install scripts only: no program of ours runs them.
+# Packages that only install scripts need: no program of the tests runs them.
 NOT_UNPACKED = {"dpkg", "tar", "debconf", "perl", "perl-base", "cdebconf"}
 
 
 class Unavailable(Exception):
-    """A package could not be had; the message is one line for the developer."""
+    """Says that a package is unavailable; the message is one line for the developer."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """Which program makes a server what it is, and the Debian packages that have it."""
+    """Names the main program of a server, and the Debian packages that have it."""
 
     program: str
     packages: tuple[str, ...]
@@ -52,17 +52,17 @@ PACKAGES = {
 
 @dataclass(frozen=True)
 class Programs:
-    """The folder that programs run from: None means that they are on PATH."""
+    """Holds the folder from which programs run; None means that they are on PATH."""
 
     root: Path | None = None
 
     @classmethod
     def find(cls, kind: str) -> Programs:
-        """The programs of a server, from PATH or unpacked; raises Unavailable."""
+        """Return the programs of a server, from PATH or unpacked; raises Unavailable."""
         return cls() if _on_path(kind) else cls(unpacked(kind))
 
     def program(self, name: str) -> str:
-        """The path of one program; raises Unavailable."""
+        """Return the path of one program; raises Unavailable."""
         if self.root is None:
             found = shutil.which(name, path=SEARCH_PATH)
         else:
@@ -72,7 +72,7 @@ class Programs:
         return found
 
     def server_options(self) -> str:
-        """Lines of my.cnf that tell an unpacked server where the rest of it is."""
+        """Return lines of my.cnf that tell an unpacked server where its other files are."""
         if self.root is None:
             return ""
         usr = self.root / "usr"
@@ -95,7 +95,7 @@ def _on_path(kind: str) -> bool:
 
 
 def unpacked(kind: str) -> Path:
-    """The folder that holds the unpacked packages of this kind; raises Unavailable."""
+    """Return the folder with the unpacked packages of this kind; raises Unavailable."""
     root = cache_folder() / kind
     if root.exists():
         return root
@@ -118,7 +118,7 @@ def unpacked(kind: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where unpacked programs are kept from run to run."""
+    """Return the folder in which unpacked programs are kept from run to run."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     # The release is part of the name: an unpacked program belongs to the one it was made for.
     release = _os_release()
@@ -155,7 +155,7 @@ def _download(package: Package, work: Path) -> list[Path]:
 
 
 def _apt_options(work: Path, sources: Path) -> list[str]:
-    """Options that give apt a world of its own: no lock, list or state of the system is touched."""
+    """Return options with which apt changes no lock, list or state of the system."""
     for folder in ("state/lists/partial", "cache/archives/partial"):
         (work / folder).mkdir(parents=True, exist_ok=True)
     (work / "state/status").touch()
@@ -183,7 +183,7 @@ def _apt(*words: str) -> None:
 
 
 def _mirrors(suite: str) -> Iterator[tuple[str, str]]:
-    """The (uri, components) of the apt sources that offer this suite, as they are configured."""
+    """Yield (uri, components) of the configured apt sources that offer this suite."""
     folder = Path("/etc/apt")
     for path in [folder / "sources.list", *sorted(folder.glob("sources.list.d/*.list"))]:
         text = path.read_text() if path.exists() else ""
@@ -202,7 +202,7 @@ def _mirrors(suite: str) -> Iterator[tuple[str, str]]:
 
 
 def _relink(root: Path) -> None:
-    """Links to files of the same packages lead there: Java's settings are such links to /etc."""
+    """Let links to files of the same packages lead to them; Java's settings are links to /etc."""
     for link in [path for path in root.rglob("*") if path.is_symlink()]:
         target = link.readlink()
         own = root / str(target).lstrip("/")

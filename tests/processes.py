@@ -1,4 +1,4 @@
-"""Real child processes for tests: started, listened to, and ended by their pid."""
+"""Starts real child processes for tests, reads their output, and ends them by their pid."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Long enough for a loaded machine; reached only when something is wrong.
+# Long enough for a busy machine; reached only when something is wrong.
 PATIENCE_SECONDS = 60
 
 
@@ -30,7 +33,7 @@ MANAGE = "from django.core.management import execute_from_command_line as run\nr
 
 
 class Child:
-    """A child process; what it prints, on both streams, is read as it comes."""
+    """Runs a child process, and reads what it prints on both streams as it comes."""
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self.output: list[str] = []
@@ -53,7 +56,7 @@ class Child:
         return self.process.pid
 
     def expect(self, text: str, timeout: float = PATIENCE_SECONDS) -> str:
-        """Wait until the child prints a line that contains ``text``; returns that line."""
+        """Wait until the child prints a line that contains ``text``; return that line."""
         while True:
             try:
                 line = self._lines.get(timeout=timeout)
@@ -65,7 +68,7 @@ class Child:
                 return line
 
     def wait(self, timeout: float = PATIENCE_SECONDS) -> int:
-        """Wait for its end; returns its exit status (minus the signal's number if killed)."""
+        """Wait for its end; return its exit status (minus the signal's number if killed)."""
         try:
             status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -74,7 +77,7 @@ class Child:
         return status
 
     def succeed(self, timeout: float = PATIENCE_SECONDS) -> str:
-        """Wait for its end, which must be exit status 0; returns all it printed."""
+        """Wait for its end, which must be with exit status 0; return all it printed."""
         status = self.wait(timeout)
         assert status == 0, f"exit status {status}:\n{self.text()}"
         return self.text()
@@ -83,11 +86,11 @@ class Child:
         self.process.send_signal(number)
 
     def terminate(self) -> None:
-        """SIGTERM: the request to drain."""
+        """Send SIGTERM, the request to drain."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL, at whatever instruction it is; returns when it is gone."""
+        """Send SIGKILL, at whatever instruction the child is, and wait for its end."""
         self.process.kill()
         self.process.wait()
 
@@ -101,7 +104,7 @@ class Child:
         return "".join(self.output)
 
     def close(self) -> None:
-        """Kill it and the children it may have, if it still runs, and let go of its output."""
+        """Kill it and its children, if it still runs, and close its output."""
         if self.process.poll() is None:
             os.killpg(self.pid, signal.SIGKILL)  # its own group: see start_new_session
         self.process.wait()
@@ -143,10 +146,20 @@ class Spawn:
         return self._children[-1]
 
 
-def wait_for(condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
-    """Return when the condition holds: for what other processes do to the database."""
-    limit = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > limit:
-            raise AssertionError("it never happened")
+def wait_for(
+    condition: Callable[[], T],
+    what: str | Callable[[], object] = "",
+    timeout: float = PATIENCE_SECONDS,
+) -> T:
+    """Wait until other threads or processes make ``condition`` true; return its value.
+
+    When it does not come true within ``timeout`` seconds, the error names ``what``, a text or a
+    function that gives one.
+    """
+    give_up_at = time.monotonic() + timeout
+    while not (found := condition()):
+        if time.monotonic() > give_up_at:
+            about = what() if callable(what) else what
+            raise AssertionError(f"not within {timeout} s: {about or condition}; it is {found!r}")
         time.sleep(0.01)
+    return found

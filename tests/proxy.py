@@ -1,4 +1,4 @@
-"""A TCP proxy in front of MySQL or MariaDB that breaks connections at a chosen statement.
+"""Puts a TCP proxy before MySQL or MariaDB that breaks connections at a chosen statement.
 
 It reads the client's packets, so it can act on the one statement that a test is about::
 
@@ -85,7 +85,7 @@ class Proxy:
         self._server.server_close()  # waits for the threads of the connections
 
     def lose_reply_to(self, pattern: bytes, times: int = 1) -> None:
-        """The next ``times`` packets with ``pattern`` are executed, but nobody is told.
+        """Let the next ``times`` packets with ``pattern`` be executed, and lose the answers.
 
         The packet is forwarded; when the server answers, the answer is dropped and the client's
         connection closed.
@@ -93,21 +93,21 @@ class Proxy:
         self._add(Fault(pattern, times, forward=True))
 
     def cut_before(self, pattern: bytes, times: int = 1) -> None:
-        """The next ``times`` packets with ``pattern`` never reach the server.
+        """Let the next ``times`` packets with ``pattern`` never reach the server.
 
         The connection is closed on both sides instead; the server rolls back what was open.
         """
         self._add(Fault(pattern, times, forward=False))
 
     def kill_connections(self) -> None:
-        """Close every connection, on both sides, at whatever it is doing. New ones are taken."""
+        """Close every connection, on both sides, at whatever it is doing. New ones are accepted."""
         with self._changed:
             links = list(self._links)
         for link in links:
             link.close()
 
     def wait_until_fired(self, count: int = 1, timeout: float = 30) -> None:
-        """Return when ``count`` faults have happened: for faults in other processes."""
+        """Wait until ``count`` faults have happened, also in other processes."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.fired) >= count, timeout):
                 raise AssertionError(f"{len(self.fired)} of {count} faults: {self.fired}")
@@ -121,7 +121,7 @@ class Proxy:
         return connection
 
     def fault_for(self, packet: bytes) -> Fault | None:
-        """The fault that this packet sets off, counted down."""
+        """Return the fault that this packet causes, counted down, or None."""
         with self._changed:
             for fault in self._faults:
                 if fault.times and fault.found_in(packet):
@@ -154,7 +154,7 @@ class Proxy:
 
 
 class Link:
-    """One client's connection and the one to the server that belongs to it."""
+    """Joins one client's connection with one to the server."""
 
     def __init__(self, proxy: Proxy, client: socket.socket) -> None:
         self._proxy = proxy
@@ -208,7 +208,7 @@ class Link:
 
 
 def _packet(source: socket.socket) -> bytes:
-    """The next packet with its header; empty at the end of the stream."""
+    """Return the next packet with its header; empty at the end of the stream."""
     header = _exactly(source, HEADER)
     return header and header + _exactly(source, int.from_bytes(header[:3], "little"))
 
@@ -224,7 +224,7 @@ def _exactly(source: socket.socket, count: int) -> bytes:
 
 
 def _without_encryption(greeting: bytes) -> bytes:
-    """The server's first packet, no longer offering TLS: the proxy could not read on."""
+    """Return the server's first packet without the offer of TLS, which the proxy cannot read."""
     # protocol (1), version up to a zero, connection id (4), salt (8), zero (1), capabilities (2)
     end_of_version = greeting.find(b"\0", HEADER + 1)
     if greeting[HEADER : HEADER + 1] != b"\x0a" or end_of_version < 0:

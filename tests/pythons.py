@@ -1,4 +1,4 @@
-"""Where other versions of Python are. Standard library only."""
+"""Finds other versions of Python. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-# Debian may have a Python whose module venv is a package of its own.
+# The venv module is checked, too, since on Debian it may be a separate package.
 CHECK = "import sys, venv, sqlite3; sys.exit('%d.%d' % sys.version_info[:2] != sys.argv[1])"
 
 
 def find(version: str) -> str | None:
-    """A Python of this version, e.g. "3.12": on PATH, or one that pyenv has; None: neither."""
+    """Return a Python of this version, e.g. "3.12", on PATH or of pyenv; None if there is none."""
     return next((path for path in _candidates(version) if _is(path, version)), None)
 
 

@@ -1,4 +1,4 @@
-"""What a run tells dev.py: on what it ran, how each test ended and how long it took.
+"""Reports to dev.py on what a run ran, how each test ended and how long it took.
 
 Written as JSON to EMS_TEST_REPORT at the end of the run::
 
@@ -21,7 +21,7 @@ VARIABLE = "EMS_TEST_REPORT"
 
 
 class Report:
-    """A plugin of pytest."""
+    """Collects the report, as a plugin of pytest."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,7 +50,7 @@ class Report:
 
 
 def versions() -> dict[str, str]:
-    """Of Django and of the database of this run."""
+    """Return the versions of Django and of the database of this run."""
     import django
 
     return {"Django": django.__version__, **_database()}
@@ -78,6 +78,6 @@ def _database() -> dict[str, str]:
 
 
 def plugin() -> Report | None:
-    """The one that dev.py has asked for."""
+    """Return the plugin if dev.py has asked for a report."""
     path = os.environ.get(VARIABLE)
     return Report(Path(path)) if path else None

@@ -1,4 +1,4 @@
-"""What EMS has written: the rows in every one of its tables."""
+"""Counts what EMS has written: the rows in every one of its tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.apps import apps
 
 
 def rows(using: str = "default") -> dict[str, int]:
-    """The number of rows in each table of EMS."""
+    """Return the number of rows in each table of EMS."""
     return {
         model._meta.db_table: model._base_manager.using(using).count()
         for model in apps.get_app_config("ems").get_models()
@@ -18,7 +18,7 @@ def rows(using: str = "default") -> dict[str, int]:
 
 @contextmanager
 def nothing_written(using: str = "default") -> Iterator[None]:
-    """What happens inside leaves every table of EMS as long as it was."""
+    """Check that the block does not change the number of rows in any table of EMS."""
     before = rows(using)
     yield
     assert rows(using) == before

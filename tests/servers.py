@@ -1,4 +1,4 @@
-"""Private MariaDB, MySQL and Redis servers for tests and benchmarks. Standard library only.
+"""Runs private MariaDB, MySQL and Redis servers for tests and benchmarks. Standard library only.
 
 Each server lives in a short folder of its own under /tmp (a socket path holds about 100
 characters), or in memory where its caller does not measure; it listens on a free port of
@@ -8,7 +8,7 @@ ends::
     with running(["mariadb", "redis"]) as servers:
         servers["mariadb"].url          # mysql://root@127.0.0.1:41234/
 
-Where the programs come from is decided in packages.py.
+packages.py finds the programs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ROOM_IN_MEMORY = 2 * 2**30  # bytes that must be free for each server
 READY_SECONDS = 90
 STOP_SECONDS = 20
 
-# Small enough for a laptop, durable as in production (a commit is flushed), so that what the
-# tests and benchmarks see is what a user gets.
+# Small enough for a laptop, and durable as in production (a commit is flushed), so that tests and
+# benchmarks show what a user gets.
 COMMON_CNF = """\
 [mysqld]
 user={user}
@@ -74,11 +74,11 @@ GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
 
 
 class ServerFailed(Exception):
-    """A server did not start; the message ends with the last lines of its log."""
+    """Says that a server did not start; the message ends with the last lines of its log."""
 
 
 class Server:
-    """One private server process: ``prepare()``, ``start()``, ``wait()``, then ``stop()``."""
+    """Runs one private server process: ``prepare()``, ``start()``, ``wait()``, then ``stop()``."""
 
     kind = ""
 
@@ -103,7 +103,7 @@ class Server:
         raise NotImplementedError
 
     def answers(self, connection: socket.socket) -> bool:
-        """Whether what listens at our port speaks our protocol."""
+        """Tell whether the program that listens at our port uses our protocol."""
         # A MySQL server greets with a packet whose fifth byte is its protocol, 10; an error is 255.
         return connection.recv(5)[4:] == b"\x0a"
 
@@ -119,7 +119,7 @@ class Server:
             )
 
     def wait(self) -> None:
-        """Return when the server accepts connections; raise ServerFailed when it will not."""
+        """Wait until the server accepts connections; raises ServerFailed if it does not."""
         give_up_at = time.monotonic() + READY_SECONDS
         while not self._ready():
             if self.process is None or self.process.poll() is not None:
@@ -217,7 +217,7 @@ class Redis(Server):
 
 
 class Given:
-    """A server that the environment names (EMS_TEST_…_URL): ours to use, not to start or stop."""
+    """Names a server of the environment (EMS_TEST_…_URL), which is not started or stopped here."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -227,7 +227,7 @@ KINDS: dict[str, type[Server]] = {"mariadb": MariaDB, "mysql": MySQL, "redis": R
 
 
 def url_variable(kind: str) -> str:
-    """The environment variable that names a server of this kind, e.g. EMS_TEST_MYSQL_URL."""
+    """Return the environment variable that names a server of this kind."""
     return f"EMS_TEST_{kind.upper()}_URL"
 
 
@@ -240,8 +240,8 @@ def running(
 ) -> Iterator[dict[str, Server | Given]]:
     """Run servers of these kinds until the block ends. Call it in the main thread.
 
-    A URL in the environment wins over a server of our own. What cannot be had raises
-    Unavailable, or is told to ``unavailable(kind, reason)`` and left out. With ``in_memory``
+    A URL in the environment is used instead of a private server. An unavailable server raises
+    Unavailable, or calls ``unavailable(kind, reason)`` and is left out. With ``in_memory``
     their data are in /dev/shm where there is room: a flush of a commit then costs nothing.
     """
     base = memory_or_disk(len(kinds)) if in_memory else DISK
@@ -273,7 +273,7 @@ def running(
 
 
 def memory_or_disk(servers: int) -> Path:
-    """Where the data of so many servers are kept that need not outlive the machine."""
+    """Return the folder for the data of this many servers: in memory, if there is room."""
     if not os.access(MEMORY, os.W_OK | os.X_OK):
         return DISK
     free = shutil.disk_usage(MEMORY).free
@@ -281,14 +281,14 @@ def memory_or_disk(servers: int) -> Path:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago."""
+    """Return a port of 127.0.0.1 that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def _end_with_parent() -> list[str]:
-    # Even when dev.py is killed outright, no server stays behind: Linux tells the child. It goes
-    # by the thread that started the child, hence start() belongs to the main thread.
+    # Linux signals the child when the thread that started it ends, so no server is left even if
+    # dev.py is killed. That is why the main thread must call start().
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []

@@ -1,4 +1,4 @@
-"""Second database sessions for tests, in the same thread or in threads of their own."""
+"""Opens second database sessions for tests, in the same thread or in other threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Session:
-    """A second connection to the same test database, with a transaction state of its own.
+    """Holds a second connection to the same test database, with its own transaction state.
 
     ``session.connection`` is Django's wrapper, for raw statements. Inside ``with
     session.active():`` the ORM of this thread runs on it too, so a test can interleave two
@@ -44,24 +44,24 @@ class Session:
             connections[self.alias] = first
 
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
-        """Run one raw statement; returns its rows, if it has any."""
+        """Run one raw statement; return its rows, if it has any."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql, parameters)
             return list(cursor.fetchall()) if cursor.description else []
 
     def close(self) -> None:
-        # Close, not rollback: whatever state the test left it in, the server lets its locks go.
+        # Closed instead of rolled back: in any state the server then frees its locks.
         self.connection.close()
 
 
 class Threads:
-    """Runs functions in threads that have connections of their own; see the fixture."""
+    """Runs functions in threads that have their own connections; see the fixture."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=32, thread_name_prefix="test")
 
     def __call__(self, function: Callable[..., T], *arguments: object) -> Future[T]:
-        """Start it now; ``.result(timeout)`` of what is returned waits for it."""
+        """Start the function; ``.result(timeout)`` of what is returned waits for it."""
         return self._pool.submit(self._run, function, *arguments)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The Django settings of the tests: one database server, chosen by the environment.
+"""Configures Django for the tests: one database server, chosen by the environment.
 
 EMS_TEST_DB            sqlite (default), mariadb or mysql
 EMS_TEST_MARIADB_URL   mysql://user:password@host:port/ and so on: dev.py sets these
@@ -26,12 +26,12 @@ VENDOR = os.environ.get("EMS_TEST_DB", "sqlite")
 RUN = os.environ.get("EMS_TEST_RUN", str(os.getpid()))
 
 
-# conftest.py makes and removes it: settings are also read where nothing runs, by mypy.
+# conftest.py makes and removes this folder, since mypy also imports the settings.
 FOLDER = Path(os.environ.get("EMS_TEST_FOLDER") or f"{tempfile.gettempdir()}/ems-{RUN}")
 
 
 def _database(suffix: str = "") -> dict[str, Any]:
-    """The settings of one alias; ``suffix`` sets its database's name apart."""
+    """Return the settings of one alias; ``suffix`` is added to the name of its database."""
     given = os.environ.get("EMS_TEST_DB_NAME")
     # Django creates test_…; in a child process it exists and is the database to connect to.
     name = f"{given or f'test_ems_{RUN}'}{suffix}"
@@ -61,7 +61,7 @@ def _database(suffix: str = "") -> dict[str, Any]:
     }
 
 
-# `other` is for what depends on the alias: a database of its own on the same server.
+# `other` is another database on the same server, for what depends on the alias.
 DATABASES = {"default": _database(), "other": _database("_other")}
 
 CACHES: dict[str, dict[str, Any]] = {

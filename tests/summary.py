@@ -1,4 +1,4 @@
-"""What is told of a run at its end, and what is kept of it. Standard library only."""
+"""Prints the summary of a run, and keeps its durations. Standard library only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORTH_NOTING = 1.0  # seconds: what durations.json names one by one
 
 
 def summary(legs: list[Leg]) -> Iterator[str]:
-    """The lines that end a run: what was slow, on what it ran, how it went."""
+    """Yield the last lines of a run: what was slow, on what it ran, and how it ended."""
     took = sorted(
         ((seconds, leg.name, name) for leg in legs for name, seconds in _seconds(leg).items()),
         reverse=True,

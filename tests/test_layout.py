@@ -26,9 +26,9 @@ FLOORS: dict[str, list[set[str]]] = {
         {"produce", "consume", "retain"},
         {"operate", "steps", "observe"},
         {"process", "admin", "schedule"},
-        {"management", "testing"},
+        {"management", "testing", "checks"},
         # Where Django, Celery and hosts look.
-        {"apps", "checks", "tasks", "routers", "templatetags", "migrations", "__init__"},
+        {"apps", "tasks", "routers", "templatetags", "migrations", "__init__"},
     ],
     "monitoring": [
         {"models", "java", "options"},

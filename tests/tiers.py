@@ -1,4 +1,4 @@
-"""Which tests a run has: what can run here, in which tier, and on which of the run's databases.
+"""Chooses the tests of a run: what can run here, in which tier, and on which database.
 
 ``make test`` is the commit tier: each test on the databases where it can end differently, nothing
 that is ``exhaustive``. ``make test-all`` leaves out neither. Called directly, pytest runs on its
@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 VENDOR = os.environ.get("EMS_TEST_DB", "sqlite")
 TIER = os.environ.get("EMS_TEST_TIER", "")
 
-# The markers of what has no place on a database.
+# The markers of tests that do not run on a database.
 IMPOSSIBLE = {
     "sqlite": {"mysql"},
     "mariadb": {"any_database", "one_server"},
@@ -60,7 +60,7 @@ EVERYWHERE = {"plans", "concurrency", "guarantees"}
 
 
 def left_out(item: pytest.Item, markexpr: str) -> bool:
-    """Whether this test is no part of this run."""
+    """Tell whether this test is not a part of this run."""
     marks = {mark.name for mark in item.iter_markers()}
     if marks & set(_absent(markexpr)):
         return True
@@ -73,7 +73,7 @@ def left_out(item: pytest.Item, markexpr: str) -> bool:
 
 
 def _absent(markexpr: str) -> Iterator[str]:
-    """The markers of what cannot run here, or was not asked for."""
+    """Yield the markers of tests that cannot run here, or were not asked for."""
     yield from IMPOSSIBLE[VENDOR]
     if not os.environ.get("EMS_TEST_REDIS_URL"):
         yield "redis"
@@ -86,7 +86,7 @@ def _absent(markexpr: str) -> Iterator[str]:
 
 
 def preferred_databases(item: pytest.Item, marks: set[str]) -> tuple[str, ...]:
-    """In which order a test that needs one database has them; empty: it needs them all."""
+    """Return the databases of a test that needs one, the best first; empty if it needs all."""
     if "every_database" in marks or "vendor" in _fixtures(item):
         return ()
     path = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
@@ -103,7 +103,7 @@ def preferred_databases(item: pytest.Item, marks: set[str]) -> tuple[str, ...]:
 
 
 def _use_of_the_database(item: pytest.Item) -> str:
-    """ "none", "rolled back" or "committed"."""
+    """Return "none", "rolled back" or "committed"."""
     from django.test import TestCase, TransactionTestCase
 
     cls = getattr(item, "cls", None)

@@ -1,1 +1,1 @@
-"""The demo: an airport that sends an event for each departure, and three groups that handle it."""
+"""Shows EMS: an airport sends an event for each departure, and three groups handle it."""

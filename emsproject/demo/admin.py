@@ -1,3 +1,5 @@
+"""Registers the admin pages of the demo, which are read-only."""
+
 from django.contrib import admin
 from django.http import HttpRequest
 

@@ -1,3 +1,5 @@
+"""Configures the Django app of the demo."""
+
 from django.apps import AppConfig
 
 

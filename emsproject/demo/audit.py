@@ -1,7 +1,7 @@
-"""The demo's audit: was each departure handled exactly once by each group, and nothing else?
+"""Audits the demo: each group must have handled each departure exactly once, and nothing else.
 
-It asks the database only, after the consumers have ended, and counts for itself; the audit of EMS,
-which knows nothing of flights, is asked as well.
+It reads only the database, after the consumers have ended, and counts by itself. The audit of EMS,
+which knows nothing of flights, runs as well.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from streams.conf import database
 from streams.models import DeadMessage, Message, Partition
 from streams.observe.audit.walk import audit as audit_of_ems
 
-# Partition number, offset, flight: so a message with another's body does not pass for it.
+# Partition number, offset, flight. The flight shows a message that has the body of another.
 Place = tuple[int, int, int]
 
 
 @dataclass
 class Audit:
-    """What was found; clean when nothing is lost, duplicated or wrong."""
+    """Collects what was found; it is clean when nothing is lost, duplicated or wrong."""
 
     lost: int = 0
     duplicated: int = 0
@@ -34,7 +34,7 @@ class Audit:
         return not (self.lost or self.duplicated or self.wrong)
 
     def compare(self, name: str, expected: Iterable[object], found: Iterable[object]) -> None:
-        """Each expected thing must have been found once, and nothing else."""
+        """Note what was not found once, or was not expected."""
         due, times = set(expected), Counter(found)
         lost = sum(1 for thing in due if thing not in times)
         duplicated = sum(times.values()) - len(times)
@@ -48,7 +48,7 @@ class Audit:
 def audit(groups: Iterable[str], departures: int) -> Audit:
     """Compare the log with the flights, and each group with the log.
 
-    ``departures``: how many transactions the producer has committed.
+    ``departures`` is the number of transactions that the producer has committed.
     """
     result = Audit()
     flights = list(Flight.objects.values_list("id", "departed"))
@@ -57,7 +57,7 @@ def audit(groups: Iterable[str], departures: int) -> Audit:
         result.wrong.append(f"{departures} flights were saved, but {len(flights)} are there")
     if cancelled := sum(1 for _id, departed in flights if departed is None):
         result.wrong.append(f"{cancelled} flights are there that were rolled back")
-    # The message of a rolled-back flight would be unknown here, or a second one for its id.
+    # A message of a rolled-back flight would be unknown here, or a second one for its id.
     result.compare("log", [id_ for id_, _departed in flights], [flight for _p, _o, flight in log])
     for partition in Partition.objects.filter(topic__name=TOPIC):
         offsets = sorted(offset for number, offset, _flight in log if number == partition.number)
@@ -70,7 +70,7 @@ def audit(groups: Iterable[str], departures: int) -> Audit:
 
 
 def _log() -> list[Place]:
-    """The messages that have an offset; by now one without it counts as lost."""
+    """Return the messages that have an offset; one without it counts as lost by now."""
     rows = Message.objects.filter(partition__topic__name=TOPIC)
     return [
         (number, offset, _flight(body))

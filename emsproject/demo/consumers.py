@@ -1,4 +1,4 @@
-"""The consumers' side: three groups that each get every departure, and two of the encore.
+"""Defines the consumers: three groups that each get every departure, and two of the encore.
 
 All are atomic: what a handler writes and its acknowledgement are one transaction. Each has
 one thread, because SQLite has one writer at a time; on a server, leave ``threads`` out.
@@ -20,20 +20,20 @@ ABROAD = {"STT"}
 
 
 class RefundDeskBusy(Exception):
-    """Nobody answers at the refund desk."""
+    """Says that nobody answers at the refund desk."""
 
 
 class TowerBusy(Exception):
-    """The tower has no time at present."""
+    """Says that the tower has no time at present."""
 
 
 class NoDeclaration(Exception):
-    """The flight leaves the customs territory and has no declaration."""
+    """Says that the flight leaves the customs territory without a declaration."""
 
 
 @consumer(TOPIC, group="board", batch=100, threads=1, atomic=True)
 def board(messages: Sequence[ReceivedMessage]) -> None:
-    """The departure board: handles whole batches, and none fails."""
+    """Show departures on the board: handle whole batches, of which none fails."""
     Handled.objects.bulk_create(
         _handled(message, "{code} to {dest} left at {departed}") for message in messages
     )
@@ -41,7 +41,7 @@ def board(messages: Sequence[ReceivedMessage]) -> None:
 
 @consumer(TOPIC, group="billing", batch=50, threads=1, atomic=True)
 def billing(messages: Sequence[ReceivedMessage]) -> dict[ReceivedMessage, BaseException]:
-    """Fares: a late flight needs the refund desk, which answers the third time it is asked.
+    """Bill fares: a late flight needs the refund desk, which answers at the third attempt.
 
     Only the messages that are returned have failed; the rest of the batch is done.
     """
@@ -60,7 +60,7 @@ def billing(messages: Sequence[ReceivedMessage]) -> dict[ReceivedMessage, BaseEx
 
 @consumer(TOPIC, group="customs", threads=1, atomic=True, max_retries=2)
 def customs(message: ReceivedMessage) -> None:
-    """Customs: one message at a time. Some can never be handled and end as dead letters."""
+    """Clear customs, one message at a time. Some can never be handled and become dead letters."""
     if message.body["dest"] in ABROAD:
         raise NoDeclaration(f"{message.key} to {message.body['dest']}")
     _handled(message, "{code} to {dest}: nothing to declare").save()
@@ -68,9 +68,9 @@ def customs(message: ReceivedMessage) -> None:
 
 @consumer(GATES, group=TOWER, ordered=True, threads=1, atomic=True)
 def clear(message: ReceivedMessage) -> None:
-    """The tower: must see the steps of a plane in their order, and is busy at the first push back.
+    """Clear the steps of a plane in their order; the tower is busy at the first push back.
 
-    What comes after a step that fails waits for it.
+    The steps after a failed one wait for it.
     """
     if message.body["step"] == STEPS[1] and message.offset < len(STEPS) and message.attempt == 1:
         raise TowerBusy(message.key)
@@ -79,7 +79,7 @@ def clear(message: ReceivedMessage) -> None:
 
 @consumer(CALLS, group=GATE, threads=1, atomic=True)
 def call(message: ReceivedMessage) -> None:
-    """The gate: calls passengers when it is time, which is when the message comes."""
+    """Call passengers to the gate when the delayed message comes."""
     _handled(message, "last call for {code}").save()
 
 

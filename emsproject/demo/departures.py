@@ -1,4 +1,4 @@
-"""The producer's side: an airport that saves each flight and tells the others, or does neither."""
+"""Produces: an airport saves each flight and sends an event for it, or does neither."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TIMETABLE = settings.BASE_DIR / "fixtures" / "flights.csv.gz"
 
 
 class Cancelled(Exception):
-    """The flight never left."""
+    """Says that the flight never left."""
 
 
 def depart(flight: Flight) -> None:
     """Save the flight and send the event, in one transaction; raises Cancelled, and does neither.
 
-    Of course one would rather ask first. Here it is noticed last, so that the demo shows what
-    becomes of a message whose transaction is rolled back: nothing.
+    A real program would check this first. Here it is checked last, so that the demo shows that a
+    message whose transaction is rolled back is never delivered.
     """
     with transaction.atomic():
         flight.save()
@@ -36,7 +36,7 @@ def depart(flight: Flight) -> None:
 
 
 def timetable(limit: int | None = None) -> Iterator[Flight]:
-    """The first ``limit`` flights of January 2013 from New York City, departed and cancelled."""
+    """Yield the first ``limit`` flights of January 2013 from New York City, also cancelled ones."""
     with gzip.open(TIMETABLE, "rt", encoding="utf-8", newline="") as file:
         for row in islice(csv.DictReader(file), limit):
             yield Flight(

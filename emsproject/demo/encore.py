@@ -1,4 +1,4 @@
-"""The encore of the demo: a delayed message, order by key, and a replay."""
+"""Plays the encore of the demo: a delayed message, order by key, and a replay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIMEOUT_SECONDS = 60.0
 
 
 class Encore:
-    """Three small things, by one more consumer process. ``run()`` says what was wrong."""
+    """Shows three more features with one more process; ``run()`` returns what was wrong."""
 
     def __init__(
         self,

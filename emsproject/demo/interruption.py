@@ -1,7 +1,7 @@
-"""Ctrl-C, a kill, a closed terminal: noted when they come, acted upon between two flights.
+"""Records Ctrl-C, a kill or a closed terminal; the demo acts upon it between two flights.
 
-An exception out of the blue could leave a transaction open, and with it SQLite locked for the
-consumers that are to finish what they are doing.
+An exception at any point could leave a transaction open, and with it SQLite locked for the
+consumers, which must finish what they are doing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """The demo is to end now."""
+    """Says that the demo must end now."""
 
 
 def hold_back() -> None:
-    """Let signals wait until somebody can act upon them, also across an exec."""
+    """Block signals until the demo can act upon them, also across an exec."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
 
 
@@ -26,7 +26,7 @@ class Interruption:
         self.times = 0
 
     def install(self) -> None:
-        """Note from now on what has come since :func:`hold_back`, and what comes."""
+        """Record the signals since :func:`hold_back`, and those to come."""
         for number in STOP:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._note)

@@ -1,3 +1,5 @@
+"""Defines the tables of the demo: flights, and what was handled."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,7 +8,7 @@ from django.db import models
 
 
 class Flight(models.Model):
-    """One departure, as in fixtures/flights.csv.gz."""
+    """Holds one departure, as in fixtures/flights.csv.gz."""
 
     date = models.DateField()
     scheduled = models.TimeField()
@@ -27,7 +29,7 @@ class Flight(models.Model):
         return f"{self.carrier}{self.number}"
 
     def event(self) -> dict[str, Any]:
-        """What the consumers are told."""
+        """Return the body of the message for the consumers."""
         return {
             "flight": self.pk,
             "code": self.code,
@@ -41,9 +43,9 @@ class Flight(models.Model):
 
 
 class Handled(models.Model):
-    """The effect of one handler call on one message.
+    """Records the effect of one handler call on one message.
 
-    Deliberately without a unique constraint: a message that was handled twice is to be seen.
+    It has no unique constraint on purpose, so that a message that was handled twice is seen.
     """
 
     group = models.CharField(max_length=16)

@@ -1,4 +1,4 @@
-"""The demo itself: one producer, three consumer processes, and the wait for the last of them."""
+"""Plays the demo: one producer, three consumer processes, and the wait for the last of them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from emsproject.demo.tally import Tally
 from streams.consume.registry import autodiscover, registrations
 
 LOOK_SECONDS = 0.2
-# For the consumers to finish after the last send. Reached only when something is wrong.
+# Seconds for the consumers to finish after the last send, reached only when something is wrong.
 TIMEOUT_SECONDS = 300.0
 
 
 class Play:
-    """One run over the given flights."""
+    """Plays one run over the given flights."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Play:
         self._wrong: list[str] = []
 
     def run(self) -> Audit:
-        """Send, consume, print the table; returns what the audit found."""
+        """Send, consume, print the table; return what the audit found."""
         tally = self._tally
         departures = sum(flight.departed is not None for flight in self._flights)
         commands = {

@@ -1,4 +1,4 @@
-"""The demo's child processes: started, watched, and ended by their pid."""
+"""Starts, watches and ends the child processes of the demo, by their pid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.conf import settings
 
 from emsproject.demo.interruption import Interruption
 
-# More than EMS_DRAIN_SECONDS (stage.py), after which a consumer leaves by itself.
+# More than EMS_DRAIN_SECONDS (stage.py), after which a consumer ends by itself.
 PATIENCE_SECONDS = 15.0
 LOOK_SECONDS = 0.02
 LAST_LINES = 15
@@ -23,16 +23,16 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 class ChildEnded(Exception):
-    """A process of the demo has ended by itself."""
+    """Says that a process of the demo has ended by itself."""
 
 
 def _end_with_parent() -> None:
-    """A demo that is killed outright can end nobody: let the kernel send the SIGTERM."""
+    """Let the kernel send SIGTERM to this child when the demo ends, even if it is killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Child:
-    """One ``manage.py`` command in a process of its own; what it prints goes into a file."""
+    """Runs one ``manage.py`` command in a process; what it prints goes into a file."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name = name
@@ -43,18 +43,18 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C is for the demo alone, which then ends its children in order.
+                # Ctrl-C reaches the demo only, which then ends its children in order.
                 start_new_session=True,
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it runs."""
+        """Return its exit status; None while it runs."""
         return self._process.poll()
 
     def check(self) -> None:
-        """Raise ChildEnded if it does not run any more."""
+        """Check that it still runs; raises ChildEnded."""
         if self.status is not None:
             lines = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
             raise ChildEnded("\n".join([f"{self.name} ended with status {self.status}:", *lines]))
@@ -63,7 +63,7 @@ class Child:
         self._process.terminate()
 
     def kill(self) -> None:
-        """End it if it still runs; returns when it is gone."""
+        """Kill it if it still runs, and wait for its end."""
         self._process.kill()
         self._process.wait()
 
@@ -72,7 +72,7 @@ class Child:
 def running(
     commands: Mapping[str, Sequence[str]], folder: Path, interruption: Interruption
 ) -> Iterator[list[Child]]:
-    """Start a child for each command; whatever happens inside, none is left behind."""
+    """Start a child for each command; end all of them at the end, also after an exception."""
     children: list[Child] = []
     try:
         for name, command in commands.items():

@@ -1,4 +1,4 @@
-"""The end of the demo: Spark rolls up its flights, where there is Java and pyspark."""
+"""Rolls up the flights by Spark at the end of the demo, if there is Java and pyspark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streams.conf import database
 
 LOOK_SECONDS = 0.1
 PERIOD_MINUTES = 15
-# Where `make test` has installed pyspark: the demo's own environment has none.
+# The Python for which `make test` has installed pyspark: the demo's own environment has none.
 OF_THE_TESTS = settings.BASE_DIR / ".venv" / "bin" / "python"
 
 
@@ -32,7 +32,7 @@ def roll_up(folder: Path, console: Console, interruption: Interruption) -> None:
     if java.missing() and OF_THE_TESTS.exists():
         os.environ.setdefault(java.PYTHON, str(OF_THE_TESTS))
     if lacking := java.missing():
-        # The project runs from its checkout.
+        # The project is not installed, so pip installs it from its checkout.
         here = f"{os.path.relpath(sys.executable)} -m pip install '.[spark]'"
         lacking = lacking.replace(java.INSTALL, here)
         console.print(f"Not rolled up. {lacking}", markup=False, soft_wrap=True)

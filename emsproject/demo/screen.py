@@ -1,4 +1,4 @@
-"""What the demo shows: bars on a terminal, lines elsewhere, and a table at the end."""
+"""Shows the demo: bars on a terminal, lines elsewhere, and a table at the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Display(Protocol):
 
 
 class Bars:
-    """For a terminal."""
+    """Shows bars, on a terminal."""
 
     def __init__(self, progress: Progress, tally: Tally, total: int) -> None:
         self._progress = progress
@@ -50,7 +50,7 @@ class Bars:
 
 
 class Lines:
-    """For a file or a pipe: one line every LINE_SECONDS."""
+    """Prints one line every LINE_SECONDS, to a file or a pipe."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -78,7 +78,7 @@ def display(console: Console, tally: Tally, total: int) -> Iterator[Display]:
 
 
 def report(console: Console, tally: Tally, audit: Audit, *, send_seconds: float) -> None:
-    """The final table and the verdict of the audit."""
+    """Print the final table and the verdict of the audit."""
     table = Table(box=box.SIMPLE)
     for heading in ("", "messages", "retries", "dead letters", "messages/s"):
         table.add_column(heading, justify="right" if heading else "left")

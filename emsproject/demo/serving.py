@@ -1,4 +1,4 @@
-"""The admin, for whoever wants to look at what the demo has left."""
+"""Serves the admin, in which a user can see what the demo has done."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LOOK_SECONDS = 0.1
 
 
 def serve(folder: Path, console: Console, interruption: Interruption) -> None:
-    """Serve the admin; raises Interrupted when that is to end."""
+    """Serve the admin until a signal comes; raises Interrupted then."""
     password = secrets.token_urlsafe(12)
     get_user_model().objects.create_superuser(USER, password=password)
     port = _free_port()
-    # --insecure: static files without DEBUG, for this machine only.
+    # --insecure serves static files without DEBUG; the server is for this machine only.
     words = ["runserver", "--insecure", "--noreload", f"{HOST}:{port}"]
     with running({"admin": words}, folder, interruption) as (server,):
         while not _answers(port):

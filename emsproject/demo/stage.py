@@ -1,4 +1,4 @@
-"""Where the demo plays: a folder of its own, so that it touches nobody's data."""
+"""Gives the demo its own folder, so that it changes no other data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.db import connections
 
 from emsproject.demo.interruption import Interrupted, hold_back
 
-# What a user may have set for a project of their own.
+# Variables that a user may have set for another project.
 IGNORED = {
     "DATABASE_URL",
     "REDIS_URL",
@@ -25,13 +25,13 @@ IGNORED = {
     "DEBUG",
     "EMS_POLL_SECONDS",
 }
-# A short ladder, in seconds: nobody wants to watch ten seconds pass before each retry.
+# Retry delays in seconds, short so that the demo need not wait.
 RETRY_DELAYS = "0.2,0.5,1"
 
 
 def enter() -> NoReturn:
     """Start this command again, in this process, with the settings of a fresh folder."""
-    hold_back()  # or an early Ctrl-C would leave the folder behind
+    hold_back()  # without it, an early Ctrl-C would leave the folder
     folder = tempfile.mkdtemp(prefix="ems-demo-")
     environment = {name: value for name, value in os.environ.items() if name not in IGNORED}
     environment |= {

@@ -1,4 +1,4 @@
-"""The counts of a running demo, read from the database."""
+"""Reads the counts of a running demo from the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streams.models import (
 
 @dataclass
 class Tally:
-    """How far the producer and the groups are."""
+    """Holds how far the producer and the groups are."""
 
     groups: tuple[str, ...]
     sent: int = 0
@@ -31,21 +31,21 @@ class Tally:
     dead: dict[str, int] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Read anew what the groups have done."""
+        """Read what the groups have done by now."""
         handled = Handled.objects.values_list("group").annotate(n=Count("id"))
         dead = DeadMessage.objects.values_list("group__name").annotate(n=Count("id"))
         self.handled = dict(handled)
         self.dead = dict(dead)
 
     def finished(self, group: str) -> int:
-        """The messages that the group is through with, one way or the other."""
+        """Return how many messages the group has handled or given up."""
         return self.handled.get(group, 0) + self.dead.get(group, 0)
 
     def all_idle(self) -> bool:
-        """Whether nothing is left to do, as EMS sees it.
+        """Tell whether nothing is left to do, as EMS sees it.
 
-        Asked in this order: work only ever moves from the inbox to a cursor that is behind, to
-        an open delivery, to a retry. A retry that is being handled keeps its row.
+        The order of the queries matters: work only moves from the inbox to a cursor that is behind,
+        to an open delivery, to a retry. A retry that is being handled keeps its row.
         """
         return not (
             Message.objects.inbox().exists()
@@ -58,14 +58,14 @@ class Tally:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """What a group has done, from the deliveries that EMS has kept."""
+    """Holds what a group has done, from the deliveries of EMS."""
 
     retries: int
     seconds: float
 
 
 def group_report(group: str) -> GroupReport:
-    """Handler calls after the first attempt, and the time from the first claim to the last end."""
+    """Count retries, and measure the time in seconds from the first claim to the last end."""
     deliveries = Delivery.objects.filter(group__name=group)
     retries = deliveries.filter(kind=Kind.RETRY).exclude(state=State.RELEASED)
     span = deliveries.aggregate(start=Min("claimed_at"), end=Max("finished_at"))

@@ -1,4 +1,4 @@
-"""The lists of the roll-ups, one noun a file; all of them read-only."""
+"""Registers the lists of the roll-ups, one model in each file; all of them are read-only."""
 
 from monitoring.admin import (
     archive,

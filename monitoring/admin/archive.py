@@ -1,4 +1,4 @@
-"""The pages of the archive: archived days, its ledger, and replayed messages."""
+"""Defines the pages of the archive: archived days, its ledger, and replayed messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the backlog: how far each group was behind, minute by minute."""
+"""Defines the page of the backlog: how far each group was behind, minute by minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lists of the roll-ups have in common."""
+"""Defines what the lists of the roll-ups have in common."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from streams.models import Topic
 
 
 class RollUpAdmin(ReadOnly, LargeAdmin):
-    """The newest first. Permissions are those to view, and there are no others."""
+    """Shows roll-ups, the newest first. There is only the permission to view them."""
 
     change_list_template = "admin/ems/change_list.html"
     change_form_template = "admin/ems/change_form.html"
     object_history_template = "admin/ems/object_history.html"
 
-    # The filter by which rows are chosen, and the order that its index gives them in.
+    # The filter by which rows are chosen, and the order in which its index gives them.
     chosen_by = "group"
     order_of_chosen: tuple[str, ...] = ("-minute", "-id")
 
@@ -41,7 +41,7 @@ class TopicFilter(RowFilter):
 
 
 def seconds(field: str, description: Any) -> Column:
-    """A column with a time that may be short."""
+    """Return a column with a duration that may be short."""
 
     @column(description)
     def show(row: Any) -> str:
@@ -57,7 +57,7 @@ def seconds(field: str, description: Any) -> Column:
 
 
 def share(field: str, description: Any) -> Column:
-    """A column with a part of one, as per cent."""
+    """Return a column with a share of one, in per cent."""
 
     @column(description)
     def show(row: Any) -> str:

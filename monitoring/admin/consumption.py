@@ -1,4 +1,4 @@
-"""The page of the consumption: what each group, client and thread has handled in a minute."""
+"""Defines the page of the consumption: what each client and thread has handled in a minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the error classes: what handlers raised, and how often."""
+"""Defines the page of the error classes: what handlers raised, and how often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the hot keys: the keys with the most messages of an hour."""
+"""Defines the page of the hot keys: the keys with the most messages of an hour."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streams.admin.parts.listing import StreamsChangeList
 
 
 class _Ranked(StreamsChangeList):
-    """The first place of an hour first; the index gives them the other way round."""
+    """Shows the first place of an hour first; the index has them in the opposite order."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)

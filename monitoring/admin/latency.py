@@ -1,4 +1,4 @@
-"""The page of the latency: from the send to the handler, in percentiles."""
+"""Defines the page of the latency: from the send to the handler, in percentiles."""
 
 from __future__ import annotations
 

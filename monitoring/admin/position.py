@@ -1,4 +1,4 @@
-"""The page of the positions: how far each job has read."""
+"""Defines the page of the positions: how far each job has read."""
 
 from __future__ import annotations
 

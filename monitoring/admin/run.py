@@ -1,4 +1,4 @@
-"""The page of the runs: each run of a Spark job, and how it ended."""
+"""Defines the page of the runs: each run of a Spark job, and how it ended."""
 
 from __future__ import annotations
 

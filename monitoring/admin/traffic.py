@@ -1,4 +1,4 @@
-"""The page of the traffic: messages and bytes of a topic, minute by minute."""
+"""Defines the page of the traffic: messages and bytes of a topic, minute by minute."""
 
 from __future__ import annotations
 

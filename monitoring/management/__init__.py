@@ -1,1 +1,1 @@
-"""The management commands of the monitoring."""
+"""Holds the management commands of the monitoring."""

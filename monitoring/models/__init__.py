@@ -1,4 +1,4 @@
-"""The roll-up tables, one noun a file: only the Spark jobs write them (sparkjobs/rollup/)."""
+"""Defines the roll-up tables, one in each file. Only the Spark jobs write them."""
 
 from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage
 from monitoring.models.backlog import Backlog

@@ -1,4 +1,4 @@
-"""What the archive holds, and what has been done exactly once."""
+"""Defines the tables of the archive: what it holds, and what was done exactly once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from streams.names import MAX_KEY, MAX_NAME, MAX_TAG
 
 
 class ArchivedDay(models.Model):
-    """One day of one partition that is in the archive: counted, hashed and compared.
+    """Records one day of one partition that is in the archive: counted, hashed and compared.
 
-    Names the topic too: the archive outlives it.
+    It has the name of the topic, too, since the archive is kept longer than the topic.
     """
 
     partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))
@@ -47,9 +47,9 @@ class ArchivedDay(models.Model):
 
 
 class LedgerEntry(models.Model):
-    """A batch of a stream, or a replay, whose rows are in the database.
+    """Records a batch of a stream, or a replay, whose rows are in the database.
 
-    Written in the transaction that writes the rows: so nothing is written twice or by half.
+    It is written in the transaction that writes the rows, so nothing is written twice or in part.
     """
 
     name = NameField(_("name"), max_length=190)
@@ -68,7 +68,7 @@ class LedgerEntry(models.Model):
 
 
 class ReplayedMessage(models.Model):
-    """A message on its way from the archive into a topic: none is sent before all are here."""
+    """Holds a message of the archive before a replay sends it; none is sent before all are here."""
 
     replay = models.CharField(_("replay"), max_length=32)
     source = models.PositiveIntegerField(_("source partition"))

@@ -1,4 +1,4 @@
-"""Backlog: how far a group was behind in a partition at a minute."""
+"""Defines Backlog: how far a group was behind in a minute."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class Backlog(models.Model):
-    """How far behind a group was when it was looked at in this minute."""
+    """Records how far behind a group was when it was looked at in this minute."""
 
     group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))
     minute = UtcDateTimeField(_("minute"))

@@ -1,4 +1,4 @@
-"""Consumption: what a group has handled in a minute, by client and thread."""
+"""Defines Consumption: what a group has handled in a minute, by client and thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class Consumption(models.Model):
-    """What one thread of one client has finished for a group in one minute, in messages.
+    """Records what one thread of one client has finished for a group in one minute, in messages.
 
     A message that is retried is counted once for each attempt: failed, failed, consumed.
     """

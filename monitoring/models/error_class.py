@@ -1,4 +1,4 @@
-"""ErrorClass: how often handlers of a group raised a class in an hour."""
+"""Defines ErrorClass: how often handlers of a group raised a class of error in a minute."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class ErrorClass(models.Model):
-    """How often a group failed with one class of error in one minute."""
+    """Records how often a group failed with one class of error in one minute."""
 
     group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))
     minute = UtcDateTimeField(_("minute"))

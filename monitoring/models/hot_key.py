@@ -1,4 +1,4 @@
-"""HotKey: one of the keys with the most messages of a topic in an hour."""
+"""Defines HotKey: one of the keys with the most messages of a topic in an hour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streams.names import MAX_KEY
 
 
 class HotKey(models.Model):
-    """One of the keys that had most messages of a topic in an hour."""
+    """Records one of the keys that had most messages of a topic in an hour."""
 
     topic = LooseForeignKey("ems.Topic", verbose_name=_("topic"))
     hour = UtcDateTimeField(_("hour"))

@@ -1,4 +1,4 @@
-"""Latency: how long the messages of a minute took for one leg of their way."""
+"""Defines Latency: how long the messages of a minute took for one leg of their way."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ class Leg(models.TextChoices):
 
 
 class Latency(models.Model):
-    """How long the messages took that a group finished in one minute, in seconds.
+    """Records how long the messages took that a group finished in one minute, in seconds.
 
-    Of first attempts: what a retry waits for is the ladder. The legs that begin with the send are
-    without delayed messages, which wait as they were told to. What was purged is in none.
+    Only first attempts count, since retries wait for the retry delays. Delayed messages do not
+    count in the legs that begin with the send, since they wait on purpose. Purged messages do not
+    count.
     """
 
     group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))

@@ -1,4 +1,4 @@
-"""Position: how far a job has read a partition."""
+"""Defines Position: how far a job has read a partition."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Position(models.Model):
-    """How far the traffic of a partition is rolled up.
+    """Records how far the traffic of a partition is rolled up.
 
     It moves in the transaction that writes the rows of a window, and only from where that window
     began: of two runs at the same time one writes, and the other rolls back.

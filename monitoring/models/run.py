@@ -1,4 +1,4 @@
-"""Run: one run of a Spark job over one window."""
+"""Defines Run: one run of a Spark job over one window."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class RunState(models.TextChoices):
 
 
 class Run(models.Model):
-    """One window of one job. It becomes done in the transaction that writes the window's rows.
+    """Records one window of one job. It is done in the transaction that writes the window's rows.
 
-    So a run that was killed leaves no half window: its row stays at running, and the next run of
-    the job, which begins where the last one that is done has ended, marks it as failed.
+    So a run that was killed leaves no part of a window: its row stays at running. The next run of
+    the job begins where the last one that is done has ended, and marks this one as failed.
     """
 
     job = models.CharField(_("job"), max_length=32)

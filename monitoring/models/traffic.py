@@ -1,4 +1,4 @@
-"""Traffic: messages and bytes of a partition in a minute."""
+"""Defines Traffic: messages and bytes of a partition in a minute."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class Traffic(models.Model):
-    """The messages of one minute of one partition: offsets first_offset … end_offset - 1.
+    """Counts the messages of one minute of one partition: offsets first_offset … end_offset - 1.
 
-    The rows of a partition lie end to end, so each message is in one of them. A minute has more
-    than one row only where it had to be read in parts: its beginning was purged, or it was long.
+    Each row of a partition begins where the one before ends, so each message is in one of them. A
+    minute has more than one row only if it was read in parts: its beginning was purged, or it has
+    too many messages for one window.
     """
 
     partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))

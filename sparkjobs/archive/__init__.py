@@ -1,1 +1,1 @@
-"""The archive: which files hold which offsets, and what was replayed from them."""
+"""Keeps the archive: which files hold which offsets, and what was replayed from them."""

@@ -1,7 +1,7 @@
-"""Exactly once into the database: a ledger row in the transaction that writes the rows.
+"""Writes batches into the database exactly once, by a ledger row in the same transaction.
 
-Spark gives a batch to foreachBatch again when it was killed before it could note that it is done;
-the ledger row says whether its rows are there.
+Spark gives a batch to foreachBatch again if it was killed before it could record that the batch is
+done. The ledger row says whether the rows of the batch are written.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ QUERY_ID = "sql.streaming.queryId"
 
 
 def into_database(config: Config, write: Write) -> Callable[[DataFrame, int], None]:
-    """A function for foreachBatch: ``write(connection, arrow_table)`` is done once a batch.
+    """Return a function for foreachBatch that calls ``write(connection, arrow_table)`` per batch.
 
-    The batch is gathered on the driver: aggregate before. ``write`` must not commit. Batches are
-    counted by the checkpoint, whose query id is the name in the ledger: a new checkpoint begins
-    anew, a checkpoint that is kept never writes twice.
+    The batch is collected on the driver, so aggregate it before. ``write`` must not commit. The
+    checkpoint numbers the batches, and its query id is the name in the ledger: a new checkpoint
+    writes all batches again, and one that is kept never writes a batch twice. Raises BadOption
+    outside foreachBatch.
     """
 
     def each(frame: DataFrame, batch: int) -> None:
@@ -43,10 +44,10 @@ def into_database(config: Config, write: Write) -> Callable[[DataFrame, int], No
 
 
 def take(connection: Connection, name: str, batch: int = 0) -> bool:
-    """Inside a transaction: note that this batch is done; False if it is noted already.
+    """Record, inside a transaction, that this batch is done; return False if it was before.
 
-    Whoever tries the same at the same time waits for the outcome. Only the newest two batches are
-    kept: Spark never repeats an older one.
+    A second process with the same batch waits for the outcome. Only the newest two batches are
+    kept, since Spark never repeats an older one.
     """
     try:
         execute(

@@ -1,7 +1,7 @@
-"""The archive: Parquet by day and topic, and the manifest in the database of what is in it.
+"""Reads the archive, Parquet by day and topic, and its manifest in the database.
 
-Only what the manifest names is in the archive: a run that was killed may leave files of a day
-that nobody has compared, which the next run replaces.
+Only what the manifest names is in the archive. A run that was killed may leave files of a day that
+were not compared, which the next run replaces.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sparkjobs.database import NOW, Connection, execute, fetch, vendor_of
 from sparkjobs.errors import BadConfig
 from sparkjobs.source.schemas import MESSAGES
 
-# What a file holds, and the two columns that are in the names of its folders.
+# The columns of the files and the column of the day; day and topic are in the names of the folders.
 ARCHIVED = StructType([*MESSAGES.fields, StructField("date", StringType())])
 
 
 @dataclass(frozen=True)
 class Part:
-    """One day of one partition: offsets first … end - 1."""
+    """Names one day of one partition: offsets ``first`` … ``end`` - 1."""
 
     partition_id: int
     topic: str
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Enough to tell that two sets of messages are the same, whatever their order."""
+    """Holds enough to tell that two sets of messages are the same, in any order."""
 
     messages: int = 0
     bytes: int = 0
@@ -48,9 +48,9 @@ Fingerprints = dict[tuple[str, int], Fingerprint]
 
 
 def fingerprints(messages: DataFrame) -> Fingerprints:
-    """The fingerprint of each partition's messages, by topic and partition id."""
+    """Return the fingerprint of each partition's messages, by topic and partition id."""
     columns = [F.col(name) for name in MESSAGES.names]
-    # A hash steps over nulls: without their places, a key could become a tag unnoticed.
+    # The hash ignores nulls: without their places, a key could become a tag with the same hash.
     row = F.xxhash64(*columns, *(column.isNull() for column in columns))
     rows = (
         messages.groupBy("topic", "partition_id")
@@ -67,14 +67,14 @@ def fingerprints(messages: DataFrame) -> Fingerprints:
 def in_archive(
     spark: SparkSession, config: Config, topics: Iterable[str], days: Iterable[date]
 ) -> DataFrame:
-    """The messages of these topics on these days, as they are in the files."""
+    """Return the messages of these topics on these days, as they are in the files."""
     frame = spark.read.schema(ARCHIVED).parquet(folder(config))
     of_days = F.col("date").isin([day.isoformat() for day in days])
     return frame.where(of_days & F.col("topic").isin(list(topics))).select(*MESSAGES.names)
 
 
 def folder(config: Config) -> str:
-    """Where the archive is; raises BadConfig if nobody has said."""
+    """Return the folder or URL of the archive; raises BadConfig if it is not configured."""
     if not config.archive:
         raise BadConfig(f"{config.path}: [ems] archive must name the archive's folder or URL")
     return config.archive
@@ -83,7 +83,7 @@ def folder(config: Config) -> str:
 def recorded(
     connection: Connection, topic: str, since: date, until: date
 ) -> dict[Part, Fingerprint]:
-    """What the manifest says of a topic, from one day to another, both included."""
+    """Return what the manifest says of a topic, from ``since`` to ``until``, both included."""
     rows = fetch(
         connection,
         "SELECT `partition_id`, `topic`, `number`, `day`, `first_offset`, `end_offset`,"
@@ -98,9 +98,9 @@ def recorded(
 
 
 def record(connection: Connection, part: Part, found: Fingerprint, path: str) -> bool:
-    """Note in the manifest that a part is archived, and let the purge have it.
+    """Record in the manifest that a part is archived, so that it may be purged.
 
-    Inside a transaction. False if somebody else has moved archived_offset meanwhile.
+    Call it inside a transaction. Returns False if another run has moved archived_offset meanwhile.
     """
     moved = execute(
         connection,

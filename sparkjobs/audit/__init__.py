@@ -1,1 +1,1 @@
-"""The reconciliation: what the log, the groups and their outcomes say, held against each other."""
+"""Reconciles what the log, the groups and their outcomes say: compares each with the others."""

@@ -1,4 +1,4 @@
-"""What reconcile finds: broken promises, each with the place where it is broken."""
+"""Defines what reconcile finds: broken promises, each with the place where it is broken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOLE, REPEAT, LOST, ORDER = "hole", "repeat", "lost delivery", "order break"
 
 @dataclass(frozen=True)
 class Fault:
-    """Rows where ``when`` holds are findings of this kind, at the offsets first … last."""
+    """Describes findings: of rows where ``when`` holds, at the offsets ``first`` … ``last``."""
 
     kind: str
     detail: str
@@ -24,7 +24,7 @@ class Fault:
 
 
 def findings(frame: DataFrame, *faults: Fault, group: Column | None = None) -> DataFrame:
-    """The findings of a frame, looked for in one pass; a row may have several.
+    """Return the findings of a frame, found in one pass; a row may have several.
 
     Columns: kind, partition_id, group_id (NULL for what is wrong with the log itself),
     first_offset, last_offset, detail.

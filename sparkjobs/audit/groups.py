@@ -1,7 +1,7 @@
-"""The groups: every message that a group has passed is done once, or dead, or on its way.
+"""Checks the groups: each message that a group has passed is done once, dead, or to be retried.
 
-Pure functions of four frames. Deliveries are of cluster groups; ``cursors`` is as CURSORS, the
-offsets floor … end - 1 are those that the group has passed and whose deliveries are kept.
+These are pure functions of four frames. Deliveries are of cluster groups. ``cursors`` has the
+columns CURSORS: the group has passed the offsets floor … end - 1, and their deliveries are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CURSORS = (
 def group_findings(
     deliveries: DataFrame, retries: DataFrame, dead: DataFrame, cursors: DataFrame
 ) -> DataFrame:
-    """Lost deliveries, repeats and order breaks."""
+    """Return lost deliveries, repeats and order breaks."""
     known = deliveries.join(F.broadcast(cursors), PLACE)
     claims = known.where(F.col("kind") == "new").select(
         "*", _reach(F.lit(True)).alias("reach"), _reach(F.lit(False)).alias("done_reach")
@@ -33,10 +33,10 @@ def group_findings(
 
 
 def _reach(is_passed: Column) -> Column:
-    """The last offset that the cursor has passed with this claim, or that it has surely done.
+    """Return the last offset that the cursor has passed by this claim, or has certainly done.
 
-    A group that is not ordered never claims a range again: what fails becomes a retry. The cursor
-    of an ordered group goes back to what has failed, unless that is dead.
+    A group that is not ordered never claims a range again: a failed message becomes a retry. The
+    cursor of an ordered group goes back to a failed message, unless that is dead.
     """
     failed, given_up = F.col("failed"), F.col("dead") + F.col("missing")
     settled = F.col("progress") - 1
@@ -53,9 +53,12 @@ def _reach(is_passed: Column) -> Column:
 
 
 def _coverage(claims: DataFrame, cursors: DataFrame) -> DataFrame:
-    """What the cursor has passed is covered by claims, and covered once unless it was set back."""
+    """Find offsets that the cursor has passed and claims do not cover, or cover twice.
+
+    They may be covered twice if the cursor was moved back.
+    """
     columns = (*PLACE, "floor", "end", "reset_at", "first_offset", "reach", "done_reach", "id")
-    # The end as a claim of its own: what is missing before it is then seen like the rest.
+    # The end is added as a claim, so that a gap before it is found like any other.
     last = cursors.select(
         *PLACE,
         *("floor", "end", "reset_at"),
@@ -97,7 +100,7 @@ def _coverage(claims: DataFrame, cursors: DataFrame) -> DataFrame:
 
 
 def _order(claims: DataFrame) -> DataFrame:
-    """An ordered group has one claim at a time, and each goes on where the last one ended."""
+    """Find order breaks: an ordered group has one claim at a time, each after the last one."""
     ordered = claims.where(
         F.col("is_ordered") & (F.col("state") != "SKIPPED") & F.col("reset_at").isNull()
     )

@@ -1,4 +1,4 @@
-"""The log: the offsets of a partition are there, once each, and time never falls along them."""
+"""Checks the log: each offset of a partition exists once, and time never falls along them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from sparkjobs.audit.findings import HOLE, ORDER, REPEAT, Fault, findings
 
-# Offsets that one task sorts: a partition is not sorted as one.
+# Offsets that one task sorts, so that a whole partition is not sorted by one task.
 BUCKET = 100_000
 
 LOGS = "partition_id long, first long, end long"
 
 
 def log_findings(messages: DataFrame, logs: DataFrame, bucket: int = BUCKET) -> DataFrame:
-    """Holes, repeats and order breaks of the offsets first … end - 1 of each log.
+    """Return holes, repeats and order breaks of the offsets first … end - 1 of each log.
 
-    ``messages`` has partition_id, offset and sequenced_at; ``logs`` is as LOGS.
+    ``messages`` has partition_id, offset and sequenced_at; ``logs`` has the columns LOGS.
     """
     w = Window.partitionBy("partition_id", "bucket").orderBy("offset", "is_real", "sequenced_at")
     rows = _with_edges(messages, logs, bucket)
@@ -49,10 +49,11 @@ def log_findings(messages: DataFrame, logs: DataFrame, bucket: int = BUCKET) -> 
 
 
 def _with_edges(messages: DataFrame, logs: DataFrame, bucket: int) -> DataFrame:
-    """The messages in buckets, each with what lies just outside of it.
+    """Return the messages in buckets, each with its neighbours outside of it.
 
-    Both neighbours without a time, so that a hole at an edge is seen even in an empty bucket; and
-    the last message of the bucket before, so that a time that falls between two is seen.
+    The offsets just outside are added without a time, so that a hole at an edge is found even in
+    an empty bucket. The last message of the bucket before is added, so that a time that falls
+    between two buckets is found.
     """
     number = F.floor(F.col("offset") / bucket)
     real = messages.select(

@@ -1,4 +1,4 @@
-"""What became of single messages: done once, or dead, or waiting as a retry."""
+"""Checks what became of single messages: done once, or dead, or waiting as a retry."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from sparkjobs.audit.findings import LOST, PLACE, REPEAT, Fault, findings
 
-# No claim is longer: a retry is looked for in the claims of as many offsets.
+# The most offsets of a claim: the claims of a retry's message begin at most this far before it.
 NEAR = 1000
 
 
 def outcome_findings(
     known: DataFrame, retries: DataFrame, dead: DataFrame, cursors: DataFrame
 ) -> DataFrame:
-    """``known`` are the deliveries with the columns of the cursor that they belong to."""
+    """Return lost and repeated messages.
+
+    ``known`` are the deliveries with the columns of their cursors.
+    """
     return (
         _failures(known, retries)
         .unionByName(_redriven(known, retries, dead, cursors))
@@ -23,10 +26,13 @@ def outcome_findings(
 
 
 def _failures(known: DataFrame, retries: DataFrame) -> DataFrame:
-    """What a delivery did not do goes on as a retry, or is dead: it says how many, not which."""
+    """Find messages that a delivery did not do, and that are neither retries nor dead.
+
+    A delivery says how many of its messages are dead, but not which.
+    """
     unsettled = F.col("progress") <= F.col("last_offset")
     ended = F.col("state").isin("DONE", "RETRY", "RELEASED")
-    # A reset takes back what waits, and the cursor gives it anew.
+    # A reset revokes waiting retries, and the cursor gives their offsets out again.
     stands = F.col("reset_at").isNull() | (F.col("finished_at") > F.col("reset_at"))
     troubled = known.where(
         ended & ~F.col("is_ordered") & stands & (unsettled | (F.col("failed") > 0))
@@ -70,7 +76,7 @@ def _failures(known: DataFrame, retries: DataFrame) -> DataFrame:
 def _redriven(
     known: DataFrame, retries: DataFrame, dead: DataFrame, cursors: DataFrame
 ) -> DataFrame:
-    """A dead letter that was redriven waits as a retry, or was delivered since."""
+    """Find redriven dead letters that are no retries and were not delivered since."""
     at_place = [*PLACE, "offset"]
     claimed = (
         known.where(F.col("kind") == "retry")
@@ -91,9 +97,9 @@ def _redriven(
 
 
 def _done_again(known: DataFrame, dead: DataFrame) -> DataFrame:
-    """A message is done once: by its claim or by one retry, unless somebody asked for more.
+    """Find messages that were done twice, by their claim and retries.
 
-    Who asks: a reset, a replay, a redrive.
+    After a reset, a replay or a redrive a message may be done again.
     """
     at_place = [*PLACE, "offset"]
     asked = (

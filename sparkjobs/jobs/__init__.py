@@ -1,1 +1,1 @@
-"""The jobs, one a file: a docstring, ``add_arguments(parser)`` and ``run(config, options)``."""
+"""Holds the jobs: files with a docstring, ``add_arguments(parser)``, ``run(config, options)``."""

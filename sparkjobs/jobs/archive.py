@@ -1,7 +1,7 @@
 """Archive the closed days of the topics that are set to it: Parquet by date and topic.
 
-A day is written, read again and compared with the database by count and hash; then it is recorded
-in the manifest and archived_offset moves, in one transaction, and only then may the purge have it.
+A day is written, read again and compared with the database by count and hash. Then it is recorded
+in the manifest and archived_offset moves, in one transaction. Only after that it may be purged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from sparkjobs.lock import alone
 from sparkjobs.session import session
 from sparkjobs.source.splits import Log, logs, offset_at
 
-# A pass of the sequencer takes its time before its lock: so much later none is from yesterday.
+# How long after midnight a day is closed. A pass of the sequencer may have read the clock before it
+# got its lock, and could still write times of yesterday before that.
 CLOSED_AFTER = timedelta(minutes=10)
 
 
@@ -58,9 +59,9 @@ def run(config: Config, options: Namespace) -> int:
 
 
 def archive(spark: SparkSession, config: Config, until: date | None = None) -> Iterator[str]:
-    """Archive what is closed and not archived yet, day by day; says what it has done.
+    """Archive what is closed and not archived yet, day by day; yield lines that say what was done.
 
-    Safe to kill and to run again. Raises Busy, BadOption, ArchiveDiffers.
+    It may be killed and run again. Raises Busy, BadOption, ArchiveDiffers.
     """
     with alone(config, "archive") as still_alone:
         with connected(config) as connection:
@@ -76,7 +77,7 @@ def archive(spark: SparkSession, config: Config, until: date | None = None) -> I
 
 
 def closed_parts(connection: Connection, until: date) -> Iterator[Part]:
-    """What is to be archived, day by day, up to ``until``: offsets rise as time does."""
+    """Yield what is to be archived up to ``until``, day by day: offsets rise with time."""
     rows = fetch(
         connection,
         "SELECT p.`id`, p.`archived_offset` FROM `ems_partition` p"
@@ -127,12 +128,12 @@ def _archive_day(
 
 
 def _only(topic: str, found: Fingerprints) -> dict[int, Fingerprint]:
-    """What was found of one topic, by partition id."""
+    """Return the fingerprints of one topic, by partition id."""
     return {id_: mark for (name, id_), mark in found.items() if name == topic}
 
 
 def from_database(spark: SparkSession, config: Config, parts: Iterable[Part]) -> DataFrame:
-    """The messages of these parts, read afresh."""
+    """Return the messages of these parts, read again from the database."""
     bounds = {part.partition_id: [part.first, part.end] for part in parts}
     return spark.read.format("ems").options(config=config.path, bounds=json.dumps(bounds)).load()
 
@@ -144,7 +145,7 @@ def _record_topic(
     there: dict[int, Fingerprint],
     path: str,
 ) -> str:
-    """Compare, and only then record: all partitions of a topic, or none."""
+    """Compare, and if all is equal, record all partitions of a topic; else raise ArchiveDiffers."""
     about = f"{parts[0].topic} {parts[0].day}"
     if there != expected:
         raise ArchiveDiffers(f"{about}: the database has {expected}, {path} has {there}")
@@ -160,7 +161,7 @@ def _record_topic(
 
 
 def _locked(connection: Connection, log: Log) -> Log:
-    """The log after every pass that began before now: its end is read under the lock."""
+    """Return the log after every pass that began before now: its end is read under the lock."""
     with transaction(connection):
         lock = FOR_UPDATE[vendor_of(connection)]
         ((first, end),) = fetch(
@@ -176,7 +177,7 @@ def _yesterday(connection: Connection) -> date:
 
 
 def _day_at(connection: Connection, log: Log, offset: int) -> date:
-    """The day of the first message at this offset or after it."""
+    """Return the day of the first message at this offset or after it."""
     at = MICROSECONDS[vendor_of(connection)].format("`sequenced_at`")
     ((since_epoch,),) = fetch(
         connection,
@@ -188,7 +189,7 @@ def _day_at(connection: Connection, log: Log, offset: int) -> date:
 
 
 def _after(day: date) -> datetime:
-    """The midnight that ends a day."""
+    """Return the midnight that ends a day."""
     return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
 
 

@@ -1,7 +1,7 @@
-"""Look at the backlog of every group: how far behind, since when, and when it will be done.
+"""Roll up the backlog of every group: how far behind, since when, and when it will be done.
 
-And at the hot keys of the current hour, and of those that were missed, of a day at most. The
-backlog of a minute in which nobody looked stays unknown.
+Also roll up the hot keys of the current hour, and of missed hours, of a day at most. The backlog of
+a minute without a run stays unknown.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def roll_up_backlog(spark: SparkSession, config: Config, connection: Connection,
 
 
 def window(spark: SparkSession, config: Config, connection: Connection) -> Window:
-    """What is to be seen now, and the hours since the last time."""
+    """Compute the window: the backlog now, and the hours since the last run."""
     last, moment = last_done(connection, JOB, "until"), now(connection)
     found = lags(connection)
     hour = hour_of(moment)
@@ -71,7 +71,7 @@ def _with_trends(
         return []
     minute = minute_of(moment)
     samples = [*_earlier(connection, minute), *((lag.group_id, moment, lag.total) for lag in found)]
-    # Floats: a count that is unknown is left out by the regression.
+    # As floats, since the regression leaves out an unknown count only as a null float.
     rows = [(group_id, at, None if lag is None else float(lag)) for group_id, at, lag in samples]
     fitted = trends(spark.createDataFrame(rows, SAMPLE)).toArrow().to_pylist()
     by_group = {row["group_id"]: row for row in fitted}
@@ -99,5 +99,5 @@ def _keys(
     )
     topics = dict(fetch(connection, "SELECT `name`, `id` FROM `ems_topic`"))
     rows = hot_keys(messages).toArrow().to_pylist()
-    # A topic may have been deleted meanwhile.
+    # Topics that were deleted meanwhile are left out.
     return [{**row, "topic_id": topics[row["topic"]]} for row in rows if row["topic"] in topics]

@@ -1,8 +1,8 @@
 """Roll up the consumption: what groups have done, how long it took, and how it failed, by minute.
 
-A window is a time: what was finished since, from the delivery log. Deliveries that are open now
-may yet be noted as finished a moment ago, when the transaction of their handler commits; so the
-next window begins at the oldest of them, and its minutes are counted once more, as a whole.
+A window is a time: it counts the deliveries that were finished in it. A delivery that is open now
+may get a finish time in the past, when the transaction of its handler commits. So the next window
+begins at the oldest of these, and its minutes are counted once more, as a whole.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from sparkjobs.session import session
 from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, only
 
 JOB = "consumption"
-# What a run that is killed has to do again at most.
+# The longest window, which is what a run that is killed has to do again at most.
 LONGEST = timedelta(days=1)
-# The log has an index by deadline. A delivery finishes before its own, or when it is swept, which
-# after an outage moves it; so this is more than enough.
+# The delivery log has an index by deadline, but none by finish time. A delivery finishes before its
+# deadline or when it is swept soon after, so deadlines are searched from this long before a window.
 AFTER_DEADLINE = timedelta(hours=1)
 ENDED = "('DONE', 'RETRY', 'RELEASED')"
-# An id that no row has: there is nothing to read.
+# An id that no row has, for a window in which there is nothing to read.
 BEYOND = 2**62
-# Offsets that lie so close together are read as one range.
+# In offsets: the log is read in blocks of this many, so offsets close together are one range.
 NEAR = 10_000
 
 OF_DELIVERIES = (
@@ -75,16 +75,16 @@ def roll_up_consumption(
 
 
 def window(spark: SparkSession, config: Config, connection: Connection) -> Window:
-    """The next window, computed."""
+    """Compute the next window."""
     until = now(connection)
     since = _since(connection)
     if since is None:
         return Window("nothing was ever claimed", values={"until": until})
-    # From where the last one has ended: what is open may be older than a window is long.
+    # From where the last window has ended: an open delivery may be older than LONGEST.
     longest = max(since, last_done(connection, JOB, "until") or since) + LONGEST
     if more := until > longest:
         until = longest
-    # Before the log is read: what finishes in between is then counted now, or next time.
+    # Read before the deliveries: those that finish in between are then counted now, or next time.
     oldest = _oldest_open(connection)
     resume_at = min(until, oldest) if oldest else until
     times = {"since": since.isoformat(), "until": until.isoformat()}
@@ -110,7 +110,7 @@ def window(spark: SparkSession, config: Config, connection: Connection) -> Windo
 
 
 def _since(connection: Connection) -> datetime | None:
-    """Where the next window begins; None: nothing was ever claimed."""
+    """Return where the next window begins; None if nothing was ever claimed."""
     since = last_done(connection, JOB, "resume_at")
     if since is None:
         rows = fetch(
@@ -131,10 +131,10 @@ def _oldest_open(connection: Connection) -> datetime | None:
 
 
 def _changed_since(connection: Connection, ended: datetime) -> datetime | None:
-    """When the oldest of the deliveries finished that count a letter written after ``ended``.
+    """Return when the oldest delivery finished that counts a letter written after ``ended``.
 
-    Who gives up on a message that waits counts it as dead in its last delivery, however long ago
-    that was.
+    When a group gives up on a waiting retry, the message is counted as dead in its last delivery,
+    however long ago that was.
     """
     rows = fetch(
         connection,
@@ -150,7 +150,7 @@ def _changed_since(connection: Connection, ended: datetime) -> datetime | None:
 
 
 def _first_delivery(connection: Connection, since: datetime) -> int:
-    """The id from which the log need be read; index: ems_log_open."""
+    """Return the id from which deliveries must be read; index: ems_log_open."""
     rows = fetch(
         connection,
         "SELECT MIN(`id`) FROM `ems_topic_group_log`"  # noqa: S608 - our words
@@ -161,7 +161,7 @@ def _first_delivery(connection: Connection, since: datetime) -> int:
 
 
 def _first_letter(connection: Connection, since: datetime) -> int:
-    """The same of dead letters; index: ems_dead_died."""
+    """Return the id from which dead letters must be read; index: ems_dead_died."""
     rows = fetch(
         connection, "SELECT MIN(`id`) FROM `ems_dead_msg` WHERE `died_at` >= %s", [stored(since)]
     )
@@ -176,7 +176,7 @@ def _read(spark: SparkSession, config: Config, table: str, names: Any, schema: A
 def _latencies(
     spark: SparkSession, config: Config, connection: Connection, log: DataFrame
 ) -> DataFrame:
-    """With the messages that the first attempts are about, and no others of the topics."""
+    """Return the latencies; only the messages of first attempts are read."""
     messages = [
         _read(spark, config, "messages", MESSAGES_OF_LATENCY, MESSAGES)
         .options(bounds=json.dumps(bounds), purged="skip")
@@ -192,9 +192,10 @@ def _latencies(
 
 
 def _ranges(connection: Connection, log: DataFrame) -> Iterator[dict[int, tuple[int, int]]]:
-    """The offsets of first attempts, as ranges: the source takes one of each partition at a time.
+    """Yield the offsets of first attempts, as one range of each partition at a time.
 
-    Groups may be far apart: what lies between them is not read.
+    The source takes one range of each partition. Groups may be far apart in the log: what lies
+    between them is not read.
     """
     near = f.explode(
         f.sequence(f.floor(f.col("first_offset") / NEAR), f.floor((f.col("progress") - 1) / NEAR))

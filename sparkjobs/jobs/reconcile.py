@@ -1,8 +1,8 @@
-"""Go through the whole history: every committed message, and every cluster group.
+"""Check the whole history: every committed message, and every cluster group.
 
-Finds holes and repeats in the log and in what the groups did, deliveries that were lost, and
-breaks of order; exit status 1 if there are any. While everything runs, what moves from table to
-table may seem to be lost: so what is found is looked for a second time.
+Finds holes and repeats in the log and in what the groups did, deliveries that were lost, and breaks
+of order; the exit status is 1 if there are any. While processes work, a message that moves between
+tables may seem to be lost, so only what is found twice is reported.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ OF_DELIVERIES = (
 )
 OF_DEAD = ("group_id", "partition_id", "offset", "died_at", "redriven_at")
 MICROSECOND = timedelta(microseconds=1)
-# So many are printed.
+# The most findings that are printed.
 SHOWN = 1000
 
 
 @dataclass(frozen=True)
 class Found:
-    """One finding, with names."""
+    """Holds one finding, with names instead of ids."""
 
     kind: str
     where: str
@@ -52,7 +52,7 @@ class Found:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """None: the whole history."""
+    """Add no arguments: the job checks the whole history."""
 
 
 def run(config: Config, options: Namespace) -> int:
@@ -64,7 +64,7 @@ def run(config: Config, options: Namespace) -> int:
 
 
 def reconcile(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
-    """All that is found twice, and what was looked at."""
+    """Return all that is found twice, and a text that says what was checked."""
     found, about = _look(spark, config)
     if found:
         again = set(_look(spark, config)[0])
@@ -74,7 +74,8 @@ def reconcile(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
 
 def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
     with connected(config) as connection:
-        # In this order: what a cursor has passed is in the log, and its deliveries are there.
+        # Cursors are read first, so that what they have passed is in the log and the deliveries
+        # that are read later.
         cursors = _cursors(connection)
         partitions = logs(connection)
         groups = dict(fetch(connection, "SELECT `id`, `name` FROM `ems_group`"))
@@ -87,7 +88,7 @@ def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
         "deliveries": only(DELIVERIES, *OF_DELIVERIES),
     }
     frames = {
-        # Each is used several times: so they are read once.
+        # Each frame is used several times, and persisted so that it is read once.
         name: _load(spark, config, schema, table=name).persist()
         for name, schema in tables.items()
     }
@@ -126,7 +127,10 @@ def _logs(spark: SparkSession, partitions: list[Log]) -> DataFrame:
 
 
 def _cursors(connection: Connection) -> list[tuple[Any, ...]]:
-    """As CURSORS: below the floor are no messages, or the deliveries may have been purged."""
+    """Return rows as CURSORS.
+
+    Below the floor there are no messages, or their deliveries may have been deleted.
+    """
     greatest = {"mysql": "GREATEST", "sqlite": "MAX"}[vendor_of(connection)]
     reset_at = MICROSECONDS[vendor_of(connection)].format("c.`reset_at`")
     rows = fetch(
@@ -145,13 +149,13 @@ def _cursors(connection: Connection) -> list[tuple[Any, ...]]:
 
 
 def _purged_since(config: Config, partitions: list[Log]) -> dict[int, int]:
-    """The floors of partitions that were purged while we looked: below is nothing to be said."""
+    """Return the floors of the partitions now: below them, messages may have been purged since."""
     with connected(config) as connection:
         return {log.id: log.first for log in logs(connection)} if partitions else {}
 
 
 def _archive_findings(connection: Connection) -> list[Found]:
-    """The archive holds, day after day, all that a partition says is archived."""
+    """Find gaps in the archive, which must hold all that a partition says is archived."""
     rows = fetch(
         connection,
         "SELECT `partition_id`, `topic`, `number`, `first_offset`, `end_offset`, `messages`"

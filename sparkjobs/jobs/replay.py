@@ -1,9 +1,9 @@
 """Send archived messages again: all of some days of a topic, or none, and only once.
 
-The messages are gathered in a table of their own and compared with the manifest; then one
-transaction puts them into the inbox of the target topic and notes the replay in the ledger.
-Body, body type, key, tag and headers are what they were; offsets, ids and times are new, and the
-producer says where each was: ``replay@flights/0@17``.
+The messages are collected in a staging table and compared with the manifest. Then one transaction
+puts them into the inbox of the target topic and records the replay in the ledger. Body, body type,
+key, tag and headers do not change; offsets, ids and times are new, and the producer says where each
+message was: ``replay@flights/0@17``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ STAGED = (
     *("replay", "source", "offset", "target"),
     *("key", "tag", "headers", "body", "body_type", "size"),
 )
-# Of one statement: far below the smallest max_allowed_packet, but for a message that is larger.
+# The most rows and bytes of one statement: far below the smallest max_allowed_packet. Only a single
+# message may be larger.
 STATEMENT_ROWS = 500
 STATEMENT_BYTES = 2 * 1024 * 1024
 DELETE_ROWS = 10_000
@@ -43,7 +44,7 @@ DELETE_ROWS = 10_000
 
 @dataclass(frozen=True)
 class Placement:
-    """Which partition of ``topic`` a message goes to: the one that live messages like it go to.
+    """Chooses the partition of ``topic`` for a message, as a send of such a message would.
 
     ``path`` is the project's own partitioner, ``EMS["PARTITIONER"]``, or "".
     """
@@ -105,9 +106,9 @@ def replay(
     target: str,
     name: str | None = None,
 ) -> str:
-    """Send the messages of these days, both included, to the topic ``target``; says what it did.
+    """Send the messages of these days, both included, to ``target``; return a line that says so.
 
-    Safe to kill and to run again. Raises Busy, BadOption, ArchiveDiffers.
+    It may be killed and run again. Raises Busy, BadOption, ArchiveDiffers.
     """
     name = f"replay {name or f'{topic} {since} {until} to {target}'}"[:190]
     mark = hashlib.sha256(name.encode()).hexdigest()[:32]
@@ -144,7 +145,10 @@ def replay(
 
 
 def stage(messages: DataFrame, config: Config, mark: str, placement: Placement) -> int:
-    """Gather the messages in the staging table, each once, however often a task runs."""
+    """Collect the messages in the staging table, each once, however often a task runs.
+
+    Returns how many there are.
+    """
     staging = partial(stage_batches, config=config, mark=mark, placement=placement)
     messages.mapInArrow(staging, "rows long").write.format("noop").mode("overwrite").save()
     with connected(config) as connection:
@@ -155,7 +159,7 @@ def stage(messages: DataFrame, config: Config, mark: str, placement: Placement) 
 def stage_batches(
     batches: Iterator[pa.RecordBatch], config: Config, mark: str, placement: Placement
 ) -> Iterator[pa.RecordBatch]:
-    """What a task does."""
+    """Write the batches of one task into the staging table; yield the number of rows."""
     with connected(config) as connection:
         rows = 0
         for batch in batches:
@@ -194,7 +198,10 @@ def _chunks(rows: Iterator[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
 
 
 def _send(connection: Connection, mark: str, topic: str, partitions: list[int]) -> int:
-    """Inside a transaction: into the inbox, in the order that they had; returns how many."""
+    """Insert the messages into the inbox, in their old order, inside a transaction.
+
+    Returns how many there are.
+    """
     now = NOW[vendor_of(connection)]
     return sum(
         execute(
@@ -223,7 +230,7 @@ def _is_done(connection: Connection, name: str) -> bool:
 
 
 def _partitions(connection: Connection, target: str) -> list[int]:
-    """The ids of the target's partitions, in order of their numbers; raises BadOption."""
+    """Return the ids of the target's partitions, in order of their numbers; raises BadOption."""
     rows = fetch(
         connection,
         "SELECT p.`id` FROM `ems_partition` p JOIN `ems_topic` t ON t.`id` = p.`topic_id`"
@@ -236,7 +243,7 @@ def _partitions(connection: Connection, target: str) -> list[int]:
 
 
 def _check_archived(connection: Connection, topic: str, since: date, until: date) -> None:
-    """Raises BadOption if messages of these days are not in the archive yet."""
+    """Check that all messages of these days are in the archive; raises BadOption."""
     midnight = datetime.fromisoformat(f"{until}T00:00:00+00:00") + timedelta(days=1)
     names = fetch(connection, "SELECT `id` FROM `ems_topic` WHERE `name` = %s", [topic])
     for log in logs(connection, topic) if names else []:
@@ -250,7 +257,7 @@ def _check_archived(connection: Connection, topic: str, since: date, until: date
 
 
 def _forget(connection: Connection, mark: str) -> None:
-    """Empty the staging table, by its index and a few at a time."""
+    """Delete the messages of this replay from the staging table, in batches, by its index."""
     table = "`ems_monitoring_replay`"
     ids = f"SELECT `id` FROM {table} WHERE `replay` = %s ORDER BY `source`, `offset` LIMIT %s"  # noqa: S608
     while rows := fetch(connection, ids, [mark, DELETE_ROWS]):

@@ -1,4 +1,4 @@
-"""All that is to be rolled up each minute, in one session: traffic, consumption, backlog."""
+"""Roll up traffic, consumption and backlog, in one session, as is due each minute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOBS = (roll_up_traffic, roll_up_consumption, roll_up_backlog)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """None: it does what there is to do."""
+    """Add no arguments: the job rolls up what is due."""
 
 
 def run(config: Config, options: Namespace) -> int:
@@ -32,7 +32,7 @@ def run(config: Config, options: Namespace) -> int:
             try:
                 job(spark, config, connection, print)
             except (SparkJobsError, PySparkException) as error:
-                # What one cannot do must not keep the others from theirs.
+                # A job that fails must not keep the others from running.
                 print(f"{type(error).__name__}: {error}", file=sys.stderr)
                 failed += 1
     return int(failed > 0)

@@ -1,4 +1,4 @@
-"""The whole way of a message, or of all messages with a key: sent, sequenced, claimed, done."""
+"""Trace a message, or all messages with a key: sent, sequenced, claimed, done."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OF_DELIVERIES = (
 OF_RETRIES = ("partition_id", "group", "offset", "attempt", "due_at", "last_error")
 OF_DEAD = ("partition_id", "group", "offset", "attempts", "error", "died_at", "redriven_at")
 
-# What happened to which message, when, where and by whom.
+# The columns of an event: what happened to which message, when, where and by whom.
 EVENT = ("topic", "partition", "offset", "message_id", "at", "event", "group", "who", "detail")
 
 
@@ -61,7 +61,7 @@ def _load(
     spark: SparkSession, config: Config, table: str, schema: object, topic: str | None
 ) -> DataFrame:
     reader = spark.read.format("ems").schema(schema).options(config=config.path, table=table)
-    # Whoever asks for a way wants what is there: a purge meanwhile is no error.
+    # A trace shows what is there, so a purge meanwhile is no error.
     reader = reader.option("purged", "skip")
     return (reader.option("topic", topic) if topic else reader).load()
 
@@ -69,9 +69,9 @@ def _load(
 def trace(
     messages: DataFrame, deliveries: DataFrame, retries: DataFrame, dead: DataFrame
 ) -> DataFrame:
-    """All that happened to these messages, in order of time, message by message.
+    """Return all that happened to ``messages``, message by message, in order of time.
 
-    ``messages`` are few, and used several times.
+    ``messages`` must be few: they are sent to all tasks.
     """
     few = F.broadcast(messages)
     inside = F.col("offset").between(F.col("first_offset"), F.col("last_offset"))
@@ -113,7 +113,7 @@ def trace(
 
 
 def outcome() -> Column:
-    """How a delivery ended for one of its offsets: progress is the first that is not settled."""
+    """Return how a delivery ended for an offset; progress is the first one that is not settled."""
     settled, one = F.col("offset") < F.col("progress"), F.col("kind") == "retry"
     return (
         F.when(F.col("state") == "DONE", "done")
@@ -142,7 +142,7 @@ def _event(
 
 
 def _events(frame: DataFrame, *events: Column) -> DataFrame:
-    """Several events of each row, as far as they have happened."""
+    """Return the ``events`` of each row that have happened."""
     place = ("topic", "partition", "offset", "message_id", "group")
     each = frame.select(*place, F.explode(F.array(*events)).alias("e"))
     return each.select(*place, "e.*").where(F.col("at").isNotNull())

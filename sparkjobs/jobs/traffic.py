@@ -1,8 +1,8 @@
 """Roll up the traffic: messages, bytes, keys and delayed ones of each partition and minute.
 
-A window is a range of offsets in each partition. Its end is read under a brief lock of the
-partition: what comes later has a later time. It begins where the last one has ended, or rather at
-the first offset of that minute, which is counted once more, as a whole.
+A window is a range of offsets in each partition. Its end is read under a short lock of the
+partition, so that later messages have a later time. It begins at the first offset of the minute in
+which the last window has ended, and counts that minute once more, as a whole.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from sparkjobs.session import session
 from sparkjobs.source.schemas import MESSAGES, only
 
 JOB = "traffic"
-# Messages of one window: what a run that is killed has to do again at most.
+# The most messages of one window, which a run that is killed has to count again.
 WINDOW_MESSAGES = 2_000_000
-# A purge may run just between the plan and the read.
+# How often a window is planned: a purge may run between the plan and the read.
 PLANS = 3
 
-# The rows of each partition, in the order of their offsets.
+# Partition id → its rows, in the order of their offsets.
 Laid = dict[int, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """The offsets first … end - 1 of a partition that a window counts.
+    """Holds the offsets ``first`` … ``end`` - 1 of a partition that a window counts.
 
-    ``done`` is where the last window has ended: first lies before it by what was an open minute.
+    ``done`` is where the last window has ended. ``first`` may be before it, at the beginning of
+    the minute that was not complete.
     """
 
     partition_id: int
@@ -54,7 +55,7 @@ class Stretch:
 
     @property
     def missed(self) -> int:
-        """What was purged before it could be counted; of a new partition nobody could."""
+        """Return how many messages were purged uncounted; 0 for a partition that is new here."""
         return 0 if self.is_new else max(0, self.first - self.done)
 
 
@@ -80,7 +81,7 @@ def roll_up_traffic(spark: SparkSession, config: Config, connection: Connection,
 
 
 def window(spark: SparkSession, config: Config, connection: Connection) -> Window:
-    """The next window, computed."""
+    """Compute the next window."""
     since, until = last_done(connection, JOB, "until"), now(connection)
     stretches, more = plan(connection)
     for attempt in range(PLANS):
@@ -109,7 +110,7 @@ def window(spark: SparkSession, config: Config, connection: Connection) -> Windo
 
 
 def plan(connection: Connection) -> tuple[list[Stretch], bool]:
-    """What the next window counts, of the partitions with something new; and if there is more."""
+    """Return what the next window counts of partitions with new messages, and if there is more."""
     most = WINDOW_MESSAGES
     rows = fetch(
         connection,
@@ -125,7 +126,8 @@ def plan(connection: Connection) -> tuple[list[Stretch], bool]:
         if most <= 0:
             return stretches, True
         end = _end(connection, partition_id)
-        # Of a minute whose beginning is gone, or as long as a window, the rest is a row of its own.
+        # If the beginning of a minute was purged, or it is longer than a window, its rest gets a
+        # separate row.
         again = open_offset is not None and open_offset >= floor and done - open_offset < most
         first = open_offset if again else max(floor, done)
         cut = min(end, first + most)
@@ -137,7 +139,7 @@ def plan(connection: Connection) -> tuple[list[Stretch], bool]:
 
 
 def _end(connection: Connection, partition_id: int) -> int:
-    """Where the log ends, in a moment in which nobody sequences."""
+    """Return the end of the log, under a lock that keeps the sequencer out."""
     statement = "SELECT `next_offset` FROM `ems_partition` WHERE `id` = %s "
     with transaction(connection):
         rows = fetch(connection, statement + FOR_UPDATE[vendor(connection)], [partition_id])
@@ -160,7 +162,7 @@ def _count(spark: SparkSession, config: Config, stretches: Iterable[Stretch]) ->
 
 
 def _laid_end_to_end(rows: Iterable[Row], stretches: Iterable[Stretch]) -> Laid:
-    """The rows of each partition, each ending where the next begins, also around a hole."""
+    """Return the rows of each partition, each ending where the next begins, also at a hole."""
     laid: Laid = {stretch.partition_id: [] for stretch in stretches}
     for row in sorted(rows, key=lambda row: (row["partition_id"], row["first_offset"])):
         laid[row["partition_id"]].append(dict(row))
@@ -179,12 +181,12 @@ def _move(
     stretches: Iterable[Stretch],
     rows: Laid,
 ) -> None:
-    """Where the next window begins; raises Overtaken if another run has moved it meanwhile."""
+    """Record where the next window begins; raises Overtaken if another run has moved it."""
     for stretch in stretches:
         of_partition = rows[stretch.partition_id]
         open_offset = of_partition[-1]["first_offset"] if of_partition else stretch.end
         if stretch.is_cut and open_offset == stretch.first:
-            open_offset = stretch.end  # one minute is longer than a window: on with its rest
+            open_offset = stretch.end  # a minute is longer than a window: its rest comes next
         if stretch.is_new:
             execute(
                 connection,

@@ -1,1 +1,1 @@
-"""Roll-ups: figures of a window, written with its run in one transaction."""
+"""Makes roll-ups: the figures of a window, written with its run in one transaction."""

@@ -1,6 +1,6 @@
-"""The figures, as pure functions from DataFrame to DataFrame: no database, no clock, no state.
+"""Computes the figures, in pure functions from DataFrame to DataFrame: no database, no clock.
 
-Columns are those of schemas.py in, and those of the roll-up tables (tables of sinks.py) out.
+They take the columns of source/schemas.py, and return those of the tables of rollup/tables.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-# How a leg is called, and between which two instants of a message it lies.
+# The names of the legs of a message's way, each with the two instants between which it lies.
 LEGS = {
     "sequenced": ("created_at", "sequenced_at"),
     "claimed": ("sequenced_at", "claimed_at"),
@@ -16,7 +16,7 @@ LEGS = {
     "total": ("created_at", "finished_at"),
 }
 HOT_KEYS = 20
-# What the sweep writes as the error of a delivery that it has taken from its client.
+# The error of a delivery that the sweep has expired begins with this.
 PROCESS_DIED = "ProcessDied"
 
 SAMPLE = "group_id long, at timestamp, lag double"
@@ -26,9 +26,9 @@ MESSAGES_OF_KEYS = ("topic", "key", "size", "sequenced_at")
 
 
 def traffic(messages: DataFrame) -> DataFrame:
-    """Messages, bytes, keys and delayed ones of each partition and minute, with their offsets.
+    """Count messages, bytes, keys and delayed ones of each partition and minute.
 
-    Time never falls as offsets rise, so the offsets of a minute are one range.
+    A row has the range of its offsets: time never falls as offsets rise, so a minute is one range.
     """
     return messages.groupBy("partition_id", _minute("sequenced_at")).agg(
         f.min("offset").alias("first_offset"),
@@ -41,7 +41,7 @@ def traffic(messages: DataFrame) -> DataFrame:
 
 
 def consumption(deliveries: DataFrame) -> DataFrame:
-    """What each thread of each client has finished for each group, by minute, in messages."""
+    """Count what each thread of each client has finished for each group, by minute, in messages."""
     settled = f.col("progress") - f.col("first_offset")
     not_done = f.col("failed") + f.col("missing") + f.col("passed")
     was_retry = (f.col("kind") == "retry") & (f.col("state") != "RELEASED")
@@ -50,7 +50,7 @@ def consumption(deliveries: DataFrame) -> DataFrame:
         .groupBy("group_id", _minute("finished_at"), "client_id", "thread")
         .agg(
             f.count("*").alias("deliveries"),
-            # A final failure whose body is gone is counted twice: as failed and as missing.
+            # Never below 0: a final failure whose body is gone counts as failed and as missing.
             f.sum(f.greatest(settled - not_done, f.lit(0))).alias("consumed"),
             f.sum("failed").alias("failed"),
             f.sum(was_retry.cast("long")).alias("retried"),
@@ -64,15 +64,15 @@ def consumption(deliveries: DataFrame) -> DataFrame:
 
 
 def first_attempts(deliveries: DataFrame) -> DataFrame:
-    """The deliveries whose messages the latencies are about."""
+    """Return the deliveries whose messages count for the latencies."""
     done = f.col("state").isin("DONE", "RETRY") & (f.col("kind") == "new")
     return _ended(deliveries).where(done & (f.col("progress") > f.col("first_offset")))
 
 
 def latencies(deliveries: DataFrame, messages: DataFrame) -> DataFrame:
-    """The legs of the way of each message to the end of its first attempt: a row a leg.
+    """Compute how long messages took to the end of their first attempt, with a row for each leg.
 
-    Exact percentiles, in seconds, between two values by interpolation.
+    The percentiles are exact, in seconds, with interpolation between two values.
     """
     offsets = f.explode(f.sequence(f.col("first_offset"), f.col("progress") - 1))
     handled = first_attempts(deliveries).select(
@@ -82,7 +82,7 @@ def latencies(deliveries: DataFrame, messages: DataFrame) -> DataFrame:
     legs = [
         f.struct(
             f.lit(leg).alias("leg"),
-            # A delayed message waits as it was told to.
+            # A delayed message waits on purpose.
             f.when(f.lit(begin != "created_at") | ~f.col("delayed"), _seconds(begin, end)).alias(
                 "seconds"
             ),
@@ -112,10 +112,10 @@ def latencies(deliveries: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def error_classes(deliveries: DataFrame, dead: DataFrame) -> DataFrame:
-    """How often each group failed with which class of error, by minute.
+    """Count how often each group failed with which class of error, by minute.
 
-    A delivery keeps the text of its last error only, so that is what all its failures count for.
-    Dead letters have each their own. The name alone: modules are known of letters only.
+    A delivery has the text of its last error only, so all its failures count for that class. Each
+    dead letter has its own class. Only the name is used, since only letters have the module.
     """
     failed = (
         _ended(deliveries)
@@ -144,7 +144,7 @@ def error_classes(deliveries: DataFrame, dead: DataFrame) -> DataFrame:
 
 
 def hot_keys(messages: DataFrame, most: int = HOT_KEYS) -> DataFrame:
-    """The keys with most messages of each topic and hour, and their share of the topic's."""
+    """Return the keys with most messages of each topic and hour, and their share of the topic."""
     hour = f.date_trunc("hour", "sequenced_at").alias("hour")
     by_key = messages.groupBy("topic", hour, "key").agg(
         f.count("*").alias("messages"), f.sum("size").alias("bytes")
@@ -159,10 +159,10 @@ def hot_keys(messages: DataFrame, most: int = HOT_KEYS) -> DataFrame:
 
 
 def trends(samples: DataFrame) -> DataFrame:
-    """By how many messages a minute the lag of each group grows, and when nothing is left.
+    """Compute by how many messages a minute the lag of each group grows, and when it will be 0.
 
-    The slope of a line through the samples (SAMPLE); without two instants it is unknown. The
-    time to clear is unknown while the lag does not fall, and 0 where there is none.
+    The trend is the slope of a line through the samples (SAMPLE); without two instants it is
+    unknown. The time to clear is unknown while the lag does not fall, and 0 if there is no lag.
     """
     minutes = f.unix_micros("at") / f.lit(60e6)
     fitted = samples.groupBy("group_id").agg(
@@ -174,14 +174,14 @@ def trends(samples: DataFrame) -> DataFrame:
 
 
 def _ended(deliveries: DataFrame) -> DataFrame:
-    """Not open, and not the mark of a skip, which nobody handled."""
+    """Return the deliveries that have ended, without skips, which nobody handled."""
     return deliveries.where(
         f.col("finished_at").isNotNull() & f.col("state").isin("DONE", "RETRY", "RELEASED")
     )
 
 
 def _lost() -> Column:
-    """What a delivery that was taken from its client had not settled."""
+    """Return how many messages of an expired delivery were not settled; 0 for others."""
     taken = (f.col("state") == "RETRY") & f.col("error").startswith(PROCESS_DIED)
     unsettled = f.col("last_offset") + 1 - f.col("progress")
     return f.when(taken, unsettled).otherwise(f.lit(0))

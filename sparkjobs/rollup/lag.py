@@ -1,4 +1,4 @@
-"""How far behind each group is: a few short statements, by the indexes of the hot tables."""
+"""Computes how far behind each group is, by a few short statements that use indexes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from sparkjobs.database import Connection, fetch
 from sparkjobs.instants import instant, now
 
-# Places that one statement asks for.
+# In places: one statement reads the times of at most this many.
 CHUNK = 200
 
 
 @dataclass
 class Lag:
-    """One group, as it is now, in messages. What is unknown is None, never 0."""
+    """Holds the lag of one group now, in messages. What is unknown is None, never 0."""
 
     group_id: int
     behind: int | None = None  # in the log and not claimed; None: the group has no cursor
@@ -40,7 +40,7 @@ class Lag:
 
 
 def lags(connection: Connection) -> list[Lag]:
-    """The lag of every group that shares its messages; a broadcast group has no common one."""
+    """Return the lag of every cluster group; in a broadcast group each client has its own."""
     groups = fetch(
         connection, "SELECT `id` FROM `ems_group` WHERE `mode` = 'cluster' ORDER BY `id`"
     )
@@ -82,7 +82,7 @@ def lags(connection: Connection) -> list[Lag]:
 
 
 def _ages(connection: Connection, found: dict[int, Lag]) -> None:
-    """Since when the oldest unfinished message of each group is in the log."""
+    """Set how long the oldest unfinished message of each group has been in the log."""
     moment = now(connection)
     places = sorted({place for lag in found.values() for place in lag.oldest.items()})
     sequenced: dict[tuple[int, int], datetime] = {}
@@ -100,7 +100,7 @@ def _ages(connection: Connection, found: dict[int, Lag]) -> None:
     oldest: dict[int, list[float]] = defaultdict(list)
     for lag in found.values():
         for place in lag.oldest.items():
-            if place in sequenced:  # the end of the log is nobody's age, and what is gone neither
+            if place in sequenced:  # the end of the log and purged messages have no age
                 oldest[lag.group_id].append((moment - sequenced[place]).total_seconds())
     for group_id, ages in oldest.items():
         found[group_id].age_seconds = max(0.0, *ages)

@@ -1,4 +1,4 @@
-"""The table of runs: one row a window, which is done when its figures are."""
+"""Writes the table of runs: one row for each window, done in the transaction of its figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkjobs.instants import instant, stored
 RUNNING, DONE, FAILED = "running", "done", "failed"
 KILLED = "It did not come to its end: its process was killed, or lost the database."
 MAX_ERROR = 10_000
-# Rows of this table that are older are no longer kept.
+# Older rows of this table are deleted.
 KEEP_DAYS = 30
 
 
@@ -27,7 +27,7 @@ class Overtaken(SparkJobsError):
 
 @dataclass
 class Run:
-    """One window of one job."""
+    """Records one window of one job."""
 
     id: int
     job: str
@@ -35,7 +35,7 @@ class Run:
 
     @classmethod
     def begin(cls, connection: Connection, job: str) -> Run:
-        """Note that it runs. What still says so of an earlier one is no longer believed."""
+        """Record that the job runs, and mark earlier runs that did not end as failed."""
         now = NOW[vendor_of(connection)]
         execute(
             connection,
@@ -57,9 +57,10 @@ class Run:
         return cls(int(id_), job)
 
     def done(self, connection: Connection, **values: Any) -> None:
-        """Inside the transaction that writes the figures; raises Overtaken, which undoes it.
+        """Record the end, inside the transaction that writes the figures.
 
-        ``values``: since, until, resume_at, read, rows, missed.
+        ``values``: since, until, resume_at, read, rows, missed. Raises Overtaken if another run has
+        begun, which rolls the transaction back.
         """
         if not self._end(connection, DONE, values):
             raise Overtaken
@@ -82,7 +83,7 @@ class Run:
 
 
 def last_done(connection: Connection, job: str, column: str) -> datetime | None:
-    """An instant of the newest run of this job that has come to its end; None if there is none."""
+    """Return ``column`` of the newest run of this job that is done; None if there is none."""
     rows = fetch(
         connection,
         f"SELECT `{column}` FROM `ems_monitoring_run`"  # noqa: S608 - our names
@@ -93,7 +94,7 @@ def last_done(connection: Connection, job: str, column: str) -> datetime | None:
 
 
 def prune(connection: Connection) -> None:
-    """Forget the runs that are older than KEEP_DAYS."""
+    """Delete the runs that are older than KEEP_DAYS."""
     old = {
         "mysql": f"UTC_TIMESTAMP(6) - INTERVAL {KEEP_DAYS} DAY",
         "sqlite": f"STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', '-{KEEP_DAYS} days')",

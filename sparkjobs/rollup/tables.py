@@ -1,8 +1,8 @@
-"""The roll-up tables: rows with absolute values, upserted from Arrow on the driver.
+"""Writes the roll-up tables: rows with absolute values, upserted from Arrow on the driver.
 
-What a window has computed and the row of its run are one transaction (runs.py). A second run over
-the same window writes the same rows. A figure never falls: what is rolled up again after a part
-of it was purged must not replace what was counted when all was there.
+The rows of a window and the row of its run are one transaction (runs.py). A second run over the
+same window writes the same rows. A figure never falls: a window that is rolled up again after a
+part of it was purged must not replace what was counted before the purge.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ NEW = {MYSQL: "VALUES(`{0}`)", SQLITE: "excluded.`{0}`"}
 
 @dataclass(frozen=True)
 class Table:
-    """One roll-up table: the columns of its unique key, and the figures.
+    """Describes one roll-up table: the columns of its unique key, and the figures.
 
-    ``grows``: a figure is only replaced by a larger one. ``basis``: the figures are replaced all
-    together, by those of a row that rests on at least as much. Neither: by the newest.
+    With ``grows``, a figure is only replaced by a larger one. With ``basis``, the name of a
+    figure, all figures are replaced together, if the new basis is not smaller. With neither, the
+    newest figures replace the old ones.
     """
 
     name: str
@@ -84,9 +85,9 @@ TABLES = (TRAFFIC, CONSUMPTION, LATENCY, ERRORS, BACKLOG, HOT_KEYS)
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[Row]) -> int:
-    """Write the rows inside the caller's transaction; returns how many they are.
+    """Write the rows inside the caller's transaction; return how many there are.
 
-    In the order of their keys: two writers then never wait for each other in a circle.
+    They are written in the order of their keys, so that two writers cannot deadlock.
     """
     ordered = sorted(rows, key=lambda row: [row[column] for column in table.key])
     for start in range(0, len(ordered), ROWS_PER_STATEMENT):
@@ -112,7 +113,7 @@ def _statement(vendor: str, table: Table, rows: int) -> str:
 
 
 def _changes(vendor: str, table: Table) -> Iterable[str]:
-    # The basis last: MySQL compares with what the assignments before have left.
+    # The basis is assigned last: MySQL compares with the values that earlier assignments have set.
     for column in sorted(table.figures, key=lambda column: column == table.basis):
         old, new = f"`{table.name}`.`{column}`", NEW[vendor].format(column)
         if table.grows:

@@ -1,4 +1,4 @@
-"""A job as a series of windows, each computed, then written as one transaction with its run."""
+"""Runs a job as a series of windows, each computed, then written with its run at once."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sparkjobs.database import Connection, transaction
 from sparkjobs.rollup.runs import Run, prune
 from sparkjobs.rollup.tables import Row, Table, upsert
 
-# The lock that lets one run of these jobs be at work.
+# The name of the lock with which one run of these jobs works at a time.
 ROLL_UP = "rollup"
 
-# Tells whoever looks on how far it is.
+# Is called with lines that say how far the job is.
 Say = Callable[[str], None]
 
 
 @dataclass
 class Window:
-    """What a window has computed.
+    """Holds what a window has computed.
 
-    ``values`` go into the row of its run. ``move`` notes, inside the transaction, where the next
-    window begins. ``more``: there is another window already.
+    ``values`` go into the row of its run. ``move`` records, inside the transaction, where the next
+    window begins. ``more`` says that there is another window already.
     """
 
     about: str
@@ -36,7 +36,8 @@ class Window:
 def roll_up(job: str, connection: Connection, step: Callable[[], Window], say: Say) -> None:
     """Compute window after window until there is no more.
 
-    Killed at any point, it leaves either all rows of a window and its run as done, or none.
+    If it is killed at any point, either all rows of a window are written and its run is done, or
+    none are.
     """
     more = True
     while more:
@@ -54,7 +55,7 @@ def roll_up(job: str, connection: Connection, step: Callable[[], Window], say: S
 
 
 def write(connection: Connection, run: Run, window: Window) -> None:
-    """All that the window has computed, or nothing."""
+    """Write all that the window has computed, or nothing."""
     with transaction(connection):
         rows = sum(upsert(connection, table, figures) for table, figures in window.figures)
         window.move(connection)

@@ -1,1 +1,1 @@
-"""The Spark data source "ems": tables of a stream as DataFrames, read in parallel."""
+"""Provides the Spark data source "ems": tables of a stream as DataFrames, read in parallel."""

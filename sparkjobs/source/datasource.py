@@ -1,10 +1,10 @@
-"""The Spark source "ems": topics, deliveries, retries and dead letters, batch and stream.
+"""Defines the Spark source "ems": topics, deliveries, retries and dead letters, batch and stream.
 
     spark.read.format("ems").option("topic", "flights").load()
 
-One path for MySQL, MariaDB and SQLite: Arrow batches from a server-side cursor. Filters are not
-pushed down (in Spark 4.3.0 they leak between uses of one DataFrame): what to read is said by
-options, see request.py. Spark plans a loaded DataFrame once: load it afresh in every job.
+MySQL, MariaDB and SQLite are read in the same way: Arrow batches from a server-side cursor. Filters
+are not pushed down (in Spark 4.3.0 they leak between uses of one DataFrame): options say what to
+read, see request.py. Spark plans a loaded DataFrame once, so load it again in every job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sparkjobs.source.stream import EmsStreamReader
 
 
 class EmsSource(DataSource):
-    """Pickled by reference: executors must be able to import sparkjobs."""
+    """Creates the readers. It is pickled by reference, so executors must be able to import it."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,7 +47,7 @@ class EmsSource(DataSource):
 
 
 class EmsReader(DataSourceReader):
-    """Plans on the driver, reads on the executors; only the path of the option file travels."""
+    """Plans on the driver and reads on the executors, which get the path of the option file."""
 
     def __init__(self, request: Request, schema: StructType) -> None:
         self.request = request
@@ -57,14 +57,14 @@ class EmsReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with connected(self.config) as connection:
             planned = pack(ranges(connection, self.request), self.request.split_rows)
-        return planned or [Split(())]  # Spark wants one
+        return planned or [Split(())]  # Spark needs at least one
 
     def read(self, partition: Split) -> Iterator[Any]:
         return batches(self.config, self.request, self.columns, partition)
 
 
 def checked(asked: StructType, whole: StructType) -> StructType:
-    """The columns asked for; raises BadOption if one is not a column of the table."""
+    """Return the columns ``asked``; raises BadOption if one is not a column of the table."""
     for column in asked:
         if column.name not in whole.names:
             raise BadOption(f"no column {column.name!r}: there are {', '.join(whole.names)}")

@@ -1,4 +1,4 @@
-"""What a task of the source does: rows of the database into Arrow batches, bounded in bytes."""
+"""Reads, in a task of the source, rows of the database into Arrow batches, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from sparkjobs.source.schemas import only
 from sparkjobs.source.splits import Range, Split
 
 BATCH_ROWS = 10_000
-# Bodies of a batch: 10,000 of the largest messages would not fit into a worker.
+# The most bytes of the bodies of a batch: 10,000 of the largest messages would not fit into the
+# memory of a worker.
 BATCH_BYTES = 16 * 1024 * 1024
 
 # Columns that are the same in all rows of a range of offsets.
@@ -35,7 +36,7 @@ Rows = list[tuple[Any, ...]]
 def batches(
     config: Config, request: Request, columns: StructType, split: Split
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task; raises Purged if some were purged while it read."""
+    """Yield the rows of one task; raises Purged if some were purged while it read."""
     if not split.ranges:
         return
     with closing(connect(config)) as connection:
@@ -64,7 +65,7 @@ def _statement(
     where = [f"r.`{source.key}` >= %s", f"r.`{source.key}` < %s"]
     values: list[Any] = [part.first, part.end]
     if request.is_log:
-        # The order of the index that it reads.
+        # In the order of the columns of the index.
         where.insert(0, "r.`partition_id` = %s")
         values.insert(0, part.partition_id)
     else:
@@ -124,7 +125,7 @@ def _type(column: StructField) -> pa.DataType:
 
 
 def _check_floor(connection: Connection, part: Range) -> None:
-    """Rows are missing: because they were purged, which first_offset says, or there is a hole."""
+    """Raise Purged if missing rows have been purged, which first_offset says; else it is a hole."""
     rows = fetch(
         connection,
         "SELECT `first_offset` FROM `ems_partition` WHERE `id` = %s",

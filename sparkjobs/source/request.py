@@ -1,4 +1,4 @@
-"""What the options of the source "ems" ask for."""
+"""Reads and checks the options of the source "ems"."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sparkjobs.source.tables import Table, table
 FAIL, SKIP = "fail", "skip"
 EARLIEST, LATEST = "earliest", "latest"
 
-# Rows of one task: enough to outweigh its start, few enough to share out evenly.
+# Rows of one task: enough to be worth its start, few enough to give all tasks the same work.
 SPLIT_ROWS = 50_000
 
 
 @dataclass(frozen=True)
 class Request:
-    """The options, read and checked; the documentation of each is in docs/guides/spark.md."""
+    """Holds the options, read and checked; docs/guides/spark.md documents each."""
 
     config: str = ""
     table: str = "messages"
@@ -38,10 +38,10 @@ class Request:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Request:
-        """Raises BadOption."""
+        """Return the request of these options; raises BadOption."""
         # Spark may give the names in lower case.
         given = {name.lower(): value for name, value in options.items()}
-        given.pop("path", None)  # Spark's own: load() sets it
+        given.pop("path", None)  # load() of Spark sets it
         unknown = set(given) - {f.name for f in fields(cls)}
         if unknown:
             raise BadOption(f"unknown options: {', '.join(sorted(unknown))}")
@@ -69,7 +69,7 @@ class Request:
 
     @property
     def is_log(self) -> bool:
-        """Whether it is about messages, which are split by their dense offsets."""
+        """Tell whether it is about messages, which are split by their dense offsets."""
         return self.table == "messages"
 
 
@@ -94,7 +94,7 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
 
 
 def _instant(given: Mapping[str, str], name: str) -> datetime | None:
-    """A time without a zone is UTC."""
+    """Return the time of an option; one without a time zone is in UTC. Raises BadOption."""
     try:
         instant = datetime.fromisoformat(given[name]) if name in given else None
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The columns of the source "ems".
+"""Defines the columns of the source "ems".
 
 A reader gets only the columns of the schema it is given, and the database sends no others::
 
@@ -112,5 +112,5 @@ DEAD = _schema(
 
 
 def only(schema: StructType, *names: str) -> StructType:
-    """The schema of these columns, in this order."""
+    """Return the schema of these columns, in this order."""
     return StructType([schema[name] for name in names])

@@ -1,4 +1,4 @@
-"""Which rows each task reads: ranges of offsets, or of ids, cut and packed into even tasks."""
+"""Plans which rows each task reads: ranges of offsets, or of ids, in tasks of equal size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkjobs.source.request import SKIP, Request
 
 @dataclass(frozen=True)
 class Log:
-    """One partition as it is now: offsets first … end - 1 are in it."""
+    """Describes one partition now, with the offsets ``first`` … ``end`` - 1."""
 
     id: int
     topic: str
@@ -27,7 +27,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Range:
-    """Offsets, or ids, first … end - 1; with the names that all its rows have."""
+    """Holds offsets or ids ``first`` … ``end`` - 1, with values that all its rows have."""
 
     first: int
     end: int
@@ -45,13 +45,13 @@ class Range:
 
 @dataclass(frozen=True)
 class Split(InputPartition):
-    """What one task reads, one range after the other."""
+    """Holds what one task reads, one range after the other."""
 
     ranges: tuple[Range, ...]
 
 
 def logs(connection: Connection, topic: str | None = None) -> list[Log]:
-    """The partitions of a topic, or of all; raises BadOption if there is no such topic."""
+    """Return the partitions of a topic, or of all; raises BadOption if there is no such topic."""
     rows = fetch(
         connection,
         "SELECT p.`id`, t.`name`, p.`number`, p.`first_offset`, p.`next_offset`"
@@ -65,7 +65,7 @@ def logs(connection: Connection, topic: str | None = None) -> list[Log]:
 
 
 def ranges(connection: Connection, request: Request) -> list[Range]:
-    """What the request asks for, as it is now; raises BadOption, Purged."""
+    """Return the ranges that the request asks for, as they are now; raises BadOption, Purged."""
     if not request.is_log:
         return _ids(connection, request)
     found = logs(connection, request.topic)
@@ -75,9 +75,9 @@ def ranges(connection: Connection, request: Request) -> list[Range]:
 
 
 def pack(ranges: Iterable[Range], rows: int) -> list[Split]:
-    """Tasks of at most so many rows: long ranges are cut evenly, short ones share a task.
+    """Return tasks of at most ``rows`` rows: long ranges are cut evenly, short ones share a task.
 
-    A task costs its start: eight topics in two tasks are read twice as fast as in eight.
+    The start of a task takes time: eight topics are read twice as fast in two tasks as in eight.
     """
     splits: list[list[Range]] = []
     room = 0
@@ -134,15 +134,16 @@ def _offsets(connection: Connection, request: Request, log: Log) -> Range:
 
 
 def offset_at(connection: Connection, log: Log, instant: datetime) -> int:
-    """The first offset of the log that was sequenced at ``instant`` or later; its end if none.
+    """Return the first offset that was sequenced at ``instant`` or later, or the end of the log.
 
-    By bisection, since time never falls as offsets rise: some twenty rows by ems_msg_log.
+    It is found by bisection, since time never falls as offsets rise: some twenty rows are read by
+    ems_msg_log.
     """
     at = MICROSECONDS[vendor_of(connection)].format("`sequenced_at`")
     low, high = log.first, log.end
     while low < high:
         middle = (low + high) // 2
-        # The next one that is there: a hole must not stop the search.
+        # The next existing offset is read, so that a hole does not stop the search.
         rows = fetch(
             connection,
             f"SELECT `offset`, {at} >= %s FROM `ems_msg`"  # noqa: S608 - our expression

@@ -1,4 +1,4 @@
-"""The source "ems" as a stream: per-partition offsets, a read limit, availableNow."""
+"""Reads the source "ems" as a stream: offsets of each partition, a read limit, availableNow."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sparkjobs.source.reading import batches
 from sparkjobs.source.request import LATEST, SKIP, Request
 from sparkjobs.source.splits import Range, Split, logs, pack
 
-# How far the stream is: the next offset to read of each partition, by its id as text.
+# How far the stream is: the id of each partition, as a text → the next offset to read.
 Offsets = dict[str, int]
 
 
 class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Each call has a connection of its own: one left in a transaction sees no new rows."""
+    """Reads with a new connection in each call: one left in a transaction would see no new rows."""
 
     def __init__(self, request: Request, schema: StructType) -> None:
         if not request.is_log:
@@ -54,7 +54,7 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         ends = self.target if self.target is not None else self._ends()
-        # A partition that was added since begins at 0; one that is gone stays as it was.
+        # A partition that was added since begins at 0; a deleted one stays where it was.
         waiting = {id_: max(0, end - start.get(id_, 0)) for id_, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
             waiting = shared(waiting, limit.max_rows)
@@ -93,13 +93,14 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def shared(waiting: Offsets, rows: int) -> Offsets:
-    """At most so many rows, shared out so that a long partition does not keep the others waiting.
+    """Share ``rows`` out, so that a long partition does not keep the others waiting.
 
-    Shortest first, each its even share of what is left.
+    Beginning with the shortest, each partition gets an equal share of what is left. Returns how
+    many rows each gets.
     """
     taken: Offsets = {}
     for id_ in sorted(waiting, key=lambda id_: (waiting[id_], id_)):
-        # Rounded up: a limit smaller than the number of partitions still moves.
+        # Rounded up, so that the stream moves even if the limit is below the number of partitions.
         share = -(-rows // (len(waiting) - len(taken)))
         taken[id_] = min(waiting[id_], share)
         rows -= taken[id_]

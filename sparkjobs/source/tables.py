@@ -1,7 +1,7 @@
-"""What the source "ems" selects: for each table its columns as SQL, and the range it is split by.
+"""Defines what the source "ems" selects: for each table its columns as SQL, and its split key.
 
-Instants leave the database as microseconds since 1970 in UTC: the driver would build an object
-for each, in the zone of its session.
+Instants are selected as microseconds since 1970 in UTC. Otherwise the driver would build an object
+for each, in the time zone of its session.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Table:
-    """One table: its rows are alias r, split by ``key``, an index with the hint ``index``.
+    """Describes one table: its rows have the alias r, and are split by ``key`` with ``index``.
 
-    ``finished`` is the column of since and until.
+    ``finished`` is the column that the options since and until compare.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Table:
     finished: str
 
     def select(self, vendor: str, columns: StructType) -> str:
-        """SELECT these columns FROM the table, up to WHERE."""
+        """Return the SELECT of these columns FROM the table, up to WHERE."""
         named = [name for name in columns.names if name in PLACE]
         expressions = ", ".join(self._expression(vendor, name) for name in columns.names) or "1"
         hint = f" FORCE INDEX ({self.index})" if vendor == MYSQL else ""
@@ -65,7 +65,7 @@ TABLES = {
 
 
 def table(name: str) -> Table:
-    """The table that the option ``table`` names; raises BadOption."""
+    """Return the table that the option ``table`` names; raises BadOption."""
     if name not in TABLES:
         raise BadOption(f"table must be one of {', '.join(TABLES)}, not {name!r}")
     return TABLES[name]

@@ -1,5 +1,5 @@
-"""The admin pages, one noun a file. Imported by django.contrib.admin only: nothing else of EMS
-needs it to be installed."""
+"""Registers the admin pages. Only django.contrib.admin imports this package, so EMS also works
+without the admin."""
 
 from streams.admin.pages import (
     config,

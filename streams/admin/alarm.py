@@ -1,4 +1,4 @@
-"""What nobody does at the moment, for the top of every page."""
+"""Says, at the top of every page, which work no process does at the moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streams.retain.abandoned_groups import abandoned
 
 
 def alarm(using: str) -> str:
-    """One sentence; empty when messages are sequenced and consumed."""
+    """Return one sentence, or an empty text when messages are sequenced and consumed."""
     sequenced = _is_done(diagnoses.silence(SEQUENCE, using))
     swept = _is_done(diagnoses.silence(SWEEP, using))
     if not sequenced and not swept:
@@ -40,5 +40,5 @@ def _since(using: str, *names: str) -> str:
     steps = Step.objects.using(using).filter(name__in=names or (SEQUENCE, SWEEP))
     last = steps.aggregate(last=Max("last_run_at"))["last"]
     if last is None:
-        return _("the tables of EMS were made")
+        return _("the tables of EMS were created")
     return f"{timezone.localtime(last):%Y-%m-%d %H:%M:%S %Z}"

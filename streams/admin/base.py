@@ -1,4 +1,4 @@
-"""What the admin pages of EMS have in common."""
+"""Defines what the admin pages of EMS have in common."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import flatten
-from django.db.models import Max, Model, Prefetch, QuerySet
+from django.db.models import Max, Model, Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
@@ -28,7 +28,7 @@ from streams.models import ConsumerGroup, Partition, Topic
 
 
 def count_upto(at_most: int, kinds: Iterable[QuerySet[Any]]) -> dict[str, int]:
-    """How many rows there are of each kind; of none are more than ``at_most`` + 1 read."""
+    """Count the rows of each kind, reading at most ``at_most`` + 1 of each."""
     return {
         str(rows.model._meta.verbose_name_plural): rows.order_by()
         .values("pk")[: at_most + 1]
@@ -46,7 +46,7 @@ class StreamsForm(forms.ModelForm):  # type: ignore[type-arg]  # generic only in
 
 
 class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only in stubs
-    """A page on EMS["DATABASE"] whose verbs each need a permission of their own."""
+    """Shows a page of EMS["DATABASE"], on which each verb needs its own permission."""
 
     ordering: ClassVar[tuple[str, ...]] = ("-id",)
     form = StreamsForm
@@ -57,12 +57,13 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
     empty_value_display = UNKNOWN
     view_on_site = False
 
-    # Foreign keys shown in the list. Fetched apart: in a join the server may begin with the small
-    # table, and sort millions of rows to show fifty.
+    # Foreign keys shown in the list. They are fetched by separate statements: in a join the server
+    # may begin with the small table, and sort millions of rows to show fifty.
     related: tuple[str, ...] = ()
-    # Rows that a filter or search without an index reads: see docs/about/benchmarks/admin.md.
+    # The most rows that a filter or search without an index reads: see
+    # docs/about/benchmarks/admin.md.
     searched = 50_000
-    # The actions that the page of one row offers too: {name: text of the button}.
+    # The actions that the page of one row has, too: {name: text of the button}.
     verbs: Mapping[str, Any] = {}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -80,19 +81,20 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
         return StreamsChangeList
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        # Django takes every column in the URL: a scan, and a way to read hidden bodies bit by bit.
+        # Without this, Django accepts every column in the URL: that may scan a large table, and
+        # lets a user read hidden bodies bit by bit.
         filters: Any = self.list_filter
         return lookup in {filter_.parameter_name for filter_ in filters} | {UPTO}
 
     def reading(self, request: HttpRequest) -> Reading:
-        """How the list reads its table for the filters of this URL."""
+        """Return how the list reads its table for the filters of this URL."""
         return Reading(self.ordering)
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         return self.reading(request).ordering
 
     def window(self, request: HttpRequest) -> Window | None:
-        """The part of the table that the list is bounded to; None: all of it."""
+        """Return the part of the table that the list is limited to; None is all of it."""
         reading = self.reading(request)
         if not reading.is_bounded:
             return None
@@ -100,7 +102,7 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
         return Window.of(self.newest(request), asked[:18], self.searched, reading.always)
 
     def newest(self, request: HttpRequest) -> int:
-        """The id at which a search begins."""
+        """Return the id at which a search begins."""
         rows = self.model._default_manager.using(database())
         return rows.aggregate(newest=Max("pk"))["newest"] or 0
 
@@ -111,19 +113,19 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
     ) -> HttpResponse | None:
-        # Django hands what was posted to the database as it is.
+        # Checked here, since Django passes the posted values to the database unchecked.
         if all(ID.fullmatch(pk) for pk in request.POST.getlist(ACTION_CHECKBOX_NAME)):
             return super().response_action(request, queryset, *args, **kwargs)
-        self.message_user(request, _("These are no rows of this list."), messages.ERROR)
+        self.message_user(request, _("These are not rows of this list."), messages.ERROR)
         return None
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        # Only what was changed here: a group that is paused meanwhile must stay paused.
+        # Only the fields that were changed here: a group paused meanwhile must stay paused.
         fields = form.changed_data if change else None
         obj.save(using=database(), update_fields=fields)
 
     def possible_verbs(self, row: Any) -> Mapping[str, Any]:
-        """The verbs that make sense for this row as it is."""
+        """Return the verbs that are possible for this row as it is."""
         return self.verbs
 
     def render_change_form(
@@ -139,13 +141,13 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
 
 
 class LargeAdmin(StreamsAdmin):
-    """A table that grows with the traffic: no order but those of its indexes."""
+    """Shows a table that grows with the traffic, only in the orders of its indexes."""
 
     sortable_by = ()
     list_max_show_all = 0
 
     def get_search_fields(self, request: HttpRequest) -> Any:
-        # Only on its own list, which is bounded: not for the admin's autocomplete.
+        # Search only on its own list, which is limited, and not for the admin's autocomplete.
         own = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         match = request.resolver_match
         return self.search_fields if match and match.url_name == own else ()
@@ -153,9 +155,19 @@ class LargeAdmin(StreamsAdmin):
     def search(self, request: HttpRequest) -> Search:
         return Search.parse(request.GET.get("q", ""))
 
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        search = Search.parse(search_term)
+        return queryset.filter(self.found(search)) if search.text else queryset, False
+
+    def found(self, search: Search) -> Q:
+        """Return the rows that the search finds; without a search, all rows of the list."""
+        return Q()
+
 
 class ReadOnly(StreamsAdmin):
-    """For rows that only EMS itself may write."""
+    """Shows rows that only EMS itself may write."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Bodies in the admin: cut, escaped, and only for who may see them."""
+"""Shows bodies in the admin: cut, escaped, and only to users who may see them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDINGS = {bodies.JSON: "json", bodies.TEXT: "txt", bodies.BYTES: "bin"}
 
 
 class BodyAdmin(ReadOnly, LargeAdmin):
-    """Pages of rows that carry a body. Lists never fetch it, a page only its beginning."""
+    """Shows rows that have a body. Lists never fetch it, and a page only its beginning."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("body", "headers")
@@ -40,7 +40,7 @@ class BodyAdmin(ReadOnly, LargeAdmin):
 
     @method_decorator(require_safe)
     def body_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """The body as a file: never shown by the browser itself, which could run it."""
+        """Return the body as a file, so that the browser does not show it, and run code in it."""
         if not (self.has_view_permission(request) and self.has_body_permission(request)):
             raise PermissionDenied
         row = self.get_object(request, unquote(object_id))
@@ -70,7 +70,7 @@ class BodyAdmin(ReadOnly, LargeAdmin):
         return super().render_change_form(request, context, *args, **kwargs)
 
     def _beginning(self, row: Message | DeadMessage) -> str:
-        # Cut by the server: a body may be megabytes.
+        # The database cuts the body, which may have megabytes.
         start = Substr("body", 1, SHOWN_BYTES, output_field=BinaryField())
         rows = self.model._default_manager.using(row._state.db).filter(pk=row.pk)
         raw = rows.values_list(start, flat=True).get()
@@ -79,7 +79,7 @@ class BodyAdmin(ReadOnly, LargeAdmin):
 
 
 def _indented(text: str) -> str:
-    """JSON in lines, if it is whole and does not grow out of hand."""
+    """Return JSON with line breaks, if it is whole and does not become too long."""
     with contextlib.suppress(ValueError, RecursionError):
         indented = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
         if len(indented) <= 4 * SHOWN_BYTES:

@@ -1,1 +1,1 @@
-"""Consuming: who handles what, the claim, the call, and its outcome."""
+"""Consumes messages: which handler takes what, the claim, the call, and its outcome."""

@@ -1,4 +1,4 @@
-"""The calls of a handler for the messages of one stretch, and what each of them came to."""
+"""Calls a handler for the messages of one stretch of the log, and records each outcome."""
 
 from __future__ import annotations
 
@@ -16,43 +16,48 @@ from streams.consume.middleware import wrapped
 from streams.consume.outcome.failure import Failure
 from streams.consume.registry import Registration
 
-# A crash repeats the handler calls of at most this many seconds (and the one that was running).
+# In seconds. Finished calls are settled at least this often, so a crash repeats the calls of at
+# most this time, and the one that was running.
 CHECKPOINT_SECONDS = 1.0
 
 
 class Stretch(Protocol):
-    """A range of offsets in hand; ``progress`` is the first that is not settled yet."""
+    """Describes a range of offsets of one partition; ``progress`` is the first one not settled."""
 
     progress: int
     last_offset: int
 
 
 class Settler(Protocol):
-    """Keeps the outcome of the calls: of a cluster group in the tables, of a broadcast one on the
-    disk of its client.
+    """Records the outcome of the calls.
+
+    A cluster group writes it to the tables, a broadcast group to the disk of its client.
     """
 
     @property
     def ordered(self) -> bool:
-        """Whether the messages after a failed one wait for it."""
+        """Tell whether the messages after a failed one wait for it."""
 
     def may_begin(self) -> bool:
-        """Whether the next call may start now."""
+        """Tell whether the next call may start now."""
 
     def settle(self, progress: int, failures: Sequence[Failure]) -> None:
         """Record the outcome of all offsets below ``progress``."""
 
     def release(self) -> None:
-        """Give back what has not been handed over."""
+        """Give back the messages that no call has been given."""
 
     def settle_atomically(
         self, call: Callable[[], list[Failure]], messages: Sequence[ReceivedMessage], after: int
     ) -> None:
-        """Make the call and record its outcome in one transaction; all of it, or none."""
+        """Make the call and record its outcome in one transaction: both happen, or neither.
+
+        ``after`` is the offset after the last of ``messages``.
+        """
 
 
 class Calls:
-    """The handler calls of one thread for one stretch."""
+    """Makes the handler calls of one thread for one stretch."""
 
     def __init__(
         self,
@@ -73,16 +78,16 @@ class Calls:
         self._settled = time.monotonic()
 
     def time_left(self) -> timedelta:
-        """Until the running call, or the next one, is overdue; negative when it is.
+        """Return the time until the running call, or the next one, is overdue.
 
-        The heartbeat asks, from another thread.
+        It is negative once the call is overdue. The heartbeat calls this from another thread.
         """
         started = self._call_started
         elapsed = 0.0 if started is None else time.monotonic() - started
         return timedelta(seconds=self._timeout - elapsed)
 
     def run(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Hand over ``messages``, one by one or as a batch, and settle what they came to."""
+        """Call the handler with ``messages``, one by one or as a batch, and settle the outcomes."""
         if self._registration.batch is None:
             self._one_by_one(messages)
         elif messages:
@@ -163,7 +168,7 @@ class Calls:
         finally:
             self._call_started = None
             left_open = self._left_open()
-            if left_open:  # the outcome must not be part of it
+            if left_open:  # the outcome must not be written in it
                 connections[self._using].close()
         if left_open:
             raise RuntimeError("the handler left a transaction open: it was rolled back")
@@ -176,8 +181,8 @@ class Calls:
         connection = connections[self._using]
         if connection.in_atomic_block:
             if not self._registration.atomic:
-                # It is a TestCase's. In production the handler is in no transaction, so a
-                # statement that fails breaks none.
+                # The transaction is that of a TestCase. In production the handler is in none, so
+                # a statement that fails must not break the one of the test either.
                 connection.set_rollback(False)
             return False
         if connection.connection is None:

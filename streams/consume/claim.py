@@ -1,4 +1,4 @@
-"""Claims: a consumer takes a contiguous range of a partition, or one retry, under a lease."""
+"""Claims a contiguous range of a partition, or one retry, for a consumer under a lease."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from streams.models.retry import RetryMessageQuerySet
 
 @dataclass
 class Claimer:
-    """The claims of one worker thread in one group."""
+    """Makes the claims of one worker thread in one group."""
 
     group: ConsumerGroup
     client_id: str
@@ -38,20 +38,23 @@ class Claimer:
     _unconfirmed: list[Delivery] = field(default_factory=list)
 
     def claim(self, batch: int, timeout: timedelta) -> Delivery | None:
-        """Claim up to ``batch`` new messages for ``timeout``; None if there are none.
+        """Claim at most ``batch`` new messages for ``timeout``; return None if there are none.
 
-        A claim whose commit was not confirmed is looked up, and adopted if it is there.
+        A claim whose commit was not confirmed is looked up, and returned if it was committed.
         """
         return self._adopting(lambda: self._claim_new(batch, timeout))
 
     def claim_retry(self, timeout: timedelta) -> tuple[Delivery, RetryMessage] | None:
-        """Claim the retry that has been due for longest, for ``timeout``; None if there is none."""
+        """Claim the retry that has been due the longest, for ``timeout``; None if none is due.
+
+        Raises LeaseLost if the claim expired before its row could be read.
+        """
         delivery = self._adopting(lambda: self._claim_retry(timeout))
         if delivery is None:
             return None
         held = self._retries().filter(delivery=delivery.pk, offset=delivery.first_offset)
         rows = retrying(list, self.using, held)
-        if not rows:  # this process was frozen meanwhile, and a sweep has taken it
+        if not rows:  # this process was frozen meanwhile, and a sweep has expired its delivery
             raise LeaseLost
         return delivery, rows[0]
 
@@ -59,7 +62,7 @@ class Claimer:
         def again() -> Delivery | None:
             if self._unconfirmed:
                 found = self._committed(self._unconfirmed[-1])
-                # Forgotten only now: the connection may break again while it is looked up.
+                # Removed only after the look-up, which is repeated if the connection breaks.
                 self._unconfirmed.pop()
                 if found:
                     return found
@@ -72,7 +75,8 @@ class Claimer:
 
     def _committed(self, tried: Delivery) -> Delivery | None:
         with own_transaction(self.using):
-            # The claim held this lock to its end: once we have it, the outcome is known.
+            # The transaction in doubt holds this lock until it ends. Once this one has the lock,
+            # the outcome is known.
             if tried.kind == Kind.RETRY:
                 rows = self._retries().filter(
                     partition=tried.partition_id, offset=tried.first_offset
@@ -106,14 +110,15 @@ class Claimer:
                 if free and (taken := self._take(cursor_id, free[0], partition, batch, timeout)):
                     return taken
         if self.group.ordered:
-            return None  # whoever holds the lock will hold the messages, too
-        # All are locked, which is not the same as idle: queue up for one.
+            return None  # the holder of the lock is about to claim the messages
+        # All cursors are locked, which does not mean that there is nothing to claim: wait for one.
         cursor_id, partition_id, number, _ = behind[first]
         with own_transaction(self.using):
             cursor = fetch(self.using, sql.LOCK_CURSOR[vendor], [cursor_id])
             if not cursor:
                 return None
-            # Whoever held the lock has taken what we saw; there may be more by now.
+            # The process that held the lock has claimed the messages seen above; others may have
+            # come since.
             ((end,),) = fetch(self.using, sql.PARTITION_END, [partition_id])
             partition = self._partition(partition_id, number, end)
             return self._take(cursor_id, cursor[0], partition, batch, timeout)
@@ -129,9 +134,9 @@ class Claimer:
         batch: int,
         timeout: timedelta,
     ) -> Delivery | None:
-        """Under the cursor's lock: move it, and cover what it passed with a delivery."""
+        """Move the cursor, whose row is locked, and cover what it passes with a delivery."""
         start, stop, replay, attempt, alone = cursor
-        # What has failed before is seen by itself: it cannot take others along.
+        # A message that failed before is claimed by itself, so that no other fails with it.
         end = min(partition.next_offset, start + (batch if attempt == 1 else 1))
         if stop is not None:
             end = min(end, stop)
@@ -158,7 +163,8 @@ class Claimer:
             delivery = self._insert(
                 Kind.RETRY, row.partition, row.offset, row.offset + 1, row.attempt, timeout
             )
-            # By key alone: with the group a server may go through all of its retries.
+            # Filtered by the key alone: with the group in the filter, a server may read all of the
+            # group's retries.
             rows = RetryMessage.objects.using(self.using).filter(pk=row.pk)
             rows.update(delivery=delivery.pk)
             return delivery
@@ -182,7 +188,7 @@ class Claimer:
             thread=self.thread[:64],
             token=uuid4().hex,
         )
-        # Before it is given its relations: otherwise the project's routers would be asked.
+        # Set before the relations: otherwise Django would ask the project's database routers.
         delivery._state.db = self.using
         delivery.group, delivery.partition = self.group, partition
         self._unconfirmed.append(delivery)
@@ -212,7 +218,7 @@ class Claimer:
 
 
 def groups_with_due_retries(group_ids: Sequence[int], using: str) -> set[int]:
-    """The groups, of these, that have a retry to claim."""
+    """Return those of ``group_ids`` that have a retry to claim."""
     if not group_ids:
         return set()
     vendor = connections[using].vendor

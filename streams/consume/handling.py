@@ -1,4 +1,4 @@
-"""From a claimed delivery to its outcome: read, call, settle. Shared by workers and testing."""
+"""Handles a claimed delivery: reads, calls, settles. Workers and streams.testing share it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = logging.getLogger("streams.handling")
 
 @dataclass
 class Outcome:
-    """What became of the messages of one delivery."""
+    """Counts the outcomes of the messages of one delivery."""
 
     done: int = 0
     failed: int = 0  # of these, `dead` have become dead letters
@@ -41,10 +41,10 @@ class Outcome:
 
 
 class Handling:
-    """One delivery of a cluster group in the hands of one thread; it settles in the tables.
+    """Handles one delivery of a cluster group in one thread, and settles it in the tables.
 
-    ``may_go_on`` is asked before each handler call; when it says no, what has not been handed
-    over is released with its attempt unspent.
+    ``may_go_on`` is called before each handler call. When it returns False, the messages that no
+    call has been given are released with their attempt unspent.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Handling:
         self.registration = registration
         self.limits = limits
         self.retry = retry
-        self.lost = False  # the heartbeat says so, from another thread
+        self.lost = False  # set by the heartbeat, from another thread
         self.outcome = Outcome()
         self._may_go_on = may_go_on
         self._using = delivery.using
@@ -73,17 +73,17 @@ class Handling:
         self._told: list[Callable[[], None]] = []
 
     def time_left(self) -> timedelta:
-        """Until the running call, or the next one, is overdue; negative when it is."""
+        """Return the time until the running or next call is overdue; negative once it is."""
         return self._calls.time_left()
 
     def renew(self, left: timedelta) -> None:
-        """Extend the lease of the delivery by ``left``; notes when it is lost."""
+        """Extend the lease of the delivery by ``left``, or note that it is lost."""
         self.lost = not self.delivery.extend(left)
 
     def run(self) -> Outcome:
-        """Read, call the handler, settle. Raises LeaseLost."""
+        """Read the messages, call the handler and settle; return the outcome. Raises LeaseLost."""
         if backoff.exhausted(self.delivery.attempt - 1, self.limits.max_retries):
-            # max_retries was lowered while it waited.
+            # max_retries was lowered while the message waited.
             self.delivery.attempt -= 1
             spent = AttemptsExhausted(self.retry.last_error if self.retry else "")
             failure = Failure(self.delivery.first_offset, spent)
@@ -92,24 +92,24 @@ class Handling:
         self._reading = read(self.delivery, self.registration, self.retry)
         self._calls.run(self._reading.messages)
         if self.delivery.progress <= self.delivery.last_offset and not self.outcome.released:
-            # Offsets after the last body, or all of them: gone.
+            # The offsets after the last body have none; these may be all of the delivery.
             self.settle(self.delivery.last_offset + 1, [])
         return self.outcome
 
-    # -- what its calls ask of it: see Settler --
+    # -- what the calls use: see Settler --
 
     @property
     def ordered(self) -> bool:
         return self.delivery.group.ordered
 
     def may_begin(self) -> bool:
-        """Whether the next call may start now, with the lease long enough for it."""
+        """Tell whether the next call may start now, and make the lease long enough for it."""
         if self.lost or not self._may_go_on():
             return False
         now = time.monotonic()
         timeout = self.limits.consume_timeout
         if self.delivery.kind == Kind.RETRY or self.delivery.attempt > 1:
-            # Noted before the call: a retry that was never started keeps its attempt.
+            # The start is written before the call: a retry without a start keeps its attempt.
             self.delivery.start(timeout)
             self._extended = now
         elif now - self._extended > timeout.total_seconds() / 2:
@@ -122,7 +122,7 @@ class Handling:
         span = range(self.delivery.progress, progress)
         unread = [Failure(n, BodyUnread()) for n in self._reading.unread.intersection(span)]
         if self.ordered and (failures or unread):
-            # The first that failed ends it: what comes after waits for that one.
+            # The first failed message ends the delivery: the messages after it wait for it.
             first = min([*unread, *failures], key=lambda failure: failure.offset)
             progress = first.offset + 1
             span = range(self.delivery.progress, progress)
@@ -179,7 +179,7 @@ class Handling:
     def settle_atomically(
         self, call: Callable[[], list[Failure]], messages: Sequence[ReceivedMessage], after: int
     ) -> None:
-        """The call and its settlement in one transaction; a failure rolls both back."""
+        """Make the call and settle it in one transaction; a failure rolls both back."""
         delivery = self.delivery
         before = delivery.progress, delivery.last_offset, delivery.failed, delivery.missing
         counted = replace(self.outcome, errors=list(self.outcome.errors))
@@ -192,10 +192,10 @@ class Handling:
         except BaseException as error:
             if connection_lost(error):
                 connections[self._using].close()
-            # In an ordered group it may have ended at a failed message, before ``after``.
+            # In an ordered group the delivery may have ended at a failed message before ``after``.
             written = delivery.progress
             if written > before[0] and self._was_committed(written):
-                # The reply to the commit was lost, or a callback after it has failed.
+                # The reply to the commit was lost, or an on_commit callback has failed.
                 logger.warning("%s raised after its commit", self.registration.name, exc_info=error)
                 self._tell_all()
                 return
@@ -210,13 +210,13 @@ class Handling:
             self._atomic = False
 
     def _was_committed(self, progress: int) -> bool:
-        """Whether the transaction that moves progress so far was committed, whatever was raised."""
+        """Tell whether the transaction that moves progress to ``progress`` was committed."""
         if connections[self._using].in_atomic_block:
             return False
 
         def look() -> bool:
             with own_transaction(self._using):
-                # The transaction in doubt holds this row's lock to its end.
+                # The transaction in doubt holds the lock of this row until it ends.
                 row = Delivery.objects.using(self._using).select_for_update()
                 token = self.delivery.token
                 return row.filter(pk=self.delivery.pk, token=token, progress=progress).exists()

@@ -1,4 +1,4 @@
-"""The limits in force for a group: admin override > command line > decorator > SystemConfig."""
+"""Finds the limits of a group: admin override > command line > decorator > SystemConfig."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("streams.retries")
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line says; None leaves it to the decorator."""
+    """Holds what the command line says; None leaves a value to the decorator."""
 
     threads: int | None = None
     batch: int | None = None
@@ -33,7 +33,7 @@ class Overrides:
 
 @dataclass(frozen=True)
 class Limits:
-    """What is in force for a group: admin override > command line > decorator > SystemConfig."""
+    """Holds the limits in force for a group: ``batch`` in messages, ``max_retries`` in attempts."""
 
     batch: int
     max_retries: int
@@ -97,7 +97,7 @@ def delay_after_expiry(group: ConsumerGroup, attempt: int) -> timedelta | None:
 
 def threads(registration: Registration, using: str, overrides: Overrides) -> int:
     if registration.mode == Mode.BROADCAST:
-        return 1  # who reads all of a partition in order can only be one
+        return 1  # a second thread would break the order of a partition
     return int(
         _first(
             overrides.threads,
@@ -112,9 +112,10 @@ def _first(*values: Any) -> Any:
 
 
 def known_max_retries(group: ConsumerGroup, using: str) -> int | None:
-    """How many retries the group has, if this process can tell: its consumer may be elsewhere.
+    """Return max_retries of ``group``, or None if this process cannot tell.
 
-    None leaves the judgement to who claims the message next.
+    If the group's consumer is in other projects only, this process knows the admin override at
+    most. With None, the process that claims the message next decides whether an attempt is left.
     """
     registration = find(group.topic.name, group.name)
     if registration is None:

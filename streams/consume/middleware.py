@@ -1,4 +1,4 @@
-"""What a project wraps around every handler call: ``EMS["MIDDLEWARE"]``."""
+"""Wraps ``EMS["MIDDLEWARE"]`` of the project around every handler call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of a delivery, as its handler gets them, and what is known of those not there."""
+"""Reads the messages of a delivery for its handler, and tells missing bodies from unread ones."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ logger = logging.getLogger("streams.handling")
 
 @dataclass(frozen=True)
 class Reading:
-    """What a delivery has for its handler; the sets hold offsets."""
+    """Holds the messages of a delivery for its handler, and sets of the other offsets."""
 
     messages: list[ReceivedMessage]
     passed: set[int]  # without a tag that the group wants
     missing: set[int] = field(default_factory=set)  # gone for good
-    unread: set[int] = field(default_factory=set)  # not there now, to be read once more
+    unread: set[int] = field(default_factory=set)  # absent now, to be read once more
 
 
 def read(delivery: Delivery, registration: Registration, retry: RetryMessage | None) -> Reading:
     """Read the messages of ``delivery``; ``retry`` is the row that it holds, if it is a retry.
 
-    What was purged is missing. Anything else that is absent is read once more, as a retry, before
-    it is: the primary may be another server after a failover, and not have caught up yet.
+    A purged message is missing. Any other absent message is read once more, as a retry, before it
+    counts as missing: after a failover the new primary may not have caught up yet.
     """
     place = delivery.partition_id, delivery.first_offset, delivery.last_offset + 1
     rows = stored_messages(*place, delivery.using)
@@ -50,7 +50,9 @@ def read(delivery: Delivery, registration: Registration, retry: RetryMessage | N
 def chosen(
     rows: Iterable[StoredMessage], registration: Registration, partition: int, attempt: int
 ) -> tuple[list[ReceivedMessage], set[int]]:
-    """Split ``rows`` by the tags of the group: the messages to hand over, the offsets to pass."""
+    """Split ``rows`` by the tags of the group: return the messages to hand over and the offsets
+    to pass.
+    """
     messages: list[ReceivedMessage] = []
     passed: set[int] = set()
     for row in rows:
@@ -86,10 +88,11 @@ def _received(
 def _judged(
     absent: set[int], delivery: Delivery, retry: RetryMessage | None
 ) -> tuple[set[int], set[int]]:
-    """Split what is absent into what is missing and what is to be read once more."""
+    """Split the ``absent`` offsets into those that are missing and those to read once more."""
     partitions = Partition.objects.using(delivery.using).filter(pk=delivery.partition_id)
     first_kept = partitions.values_list("first_offset", flat=True).get()
-    # Not any retry: one that failed before may now be read for the first time from there.
+    # Only a retry because of an absent body counts. A message that failed for another reason may
+    # now be read from the new primary for the first time.
     again = _was_unread(delivery, retry)
     missing = {offset for offset in absent if offset < first_kept or again}
     unread = absent - missing
@@ -102,7 +105,8 @@ def _was_unread(delivery: Delivery, retry: RetryMessage | None) -> bool:
     unread = describe(BodyUnread())
     if retry or not delivery.group.ordered:
         return bool(retry and retry.last_error == unread)
-    # Or the message before it was missing, too: one wait is enough for all of a gap.
+    # If the message just before it was missing, too, both are in one gap, and one wait is enough
+    # for all of a gap.
     place = delivery.group_id, delivery.partition_id
     first = delivery.first_offset
     deliveries = Delivery.objects.using(delivery.using).filter(pk__lt=delivery.pk)

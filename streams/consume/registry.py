@@ -1,4 +1,4 @@
-"""@consumer, and the consumers of the project: found in each app's ``consumers.py``."""
+"""Defines @consumer, and finds the consumers of the project in each app's ``consumers.py``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BatchHandler = TypeVar("BatchHandler", bound=Callable[[Sequence[ReceivedMessage]
 
 @dataclass(frozen=True)
 class Registration:
-    """A decorated function and what the decorator was told."""
+    """Holds a decorated function and the arguments of its decorator."""
 
     handler: Callable[[Any], Any]
     topic: str
@@ -211,8 +211,8 @@ def _require(valid: bool, name: str, allowed: str) -> None:
 def autodiscover() -> None:
     """Import ``consumers.py`` of every installed app that has one.
 
-    Called by commands, checks and testing, never while the apps are loading. An ImportError
-    inside such a module is raised; other libraries use that file name too.
+    Commands, checks and streams.testing call this, never while the apps are loading. An
+    ImportError inside such a module is raised. Other libraries use this file name, too.
     """
     for config in apps.get_app_configs():
         module = f"{config.name}.consumers"
@@ -221,7 +221,7 @@ def autodiscover() -> None:
 
 
 def registrations(topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Iterator[Registration]:
-    """The registered consumers, all or those of the given topics and groups."""
+    """Yield the registered consumers, all or those of the given topics and groups."""
     for registration in _registered.values():
         if (not topics or registration.topic in topics) and (
             not groups or registration.group in groups
@@ -230,4 +230,5 @@ def registrations(topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Ite
 
 
 def find(topic: str, group: str) -> Registration | None:
+    """Return the registered consumer of ``group`` on ``topic``, or None."""
     return _registered.get((topic, group))

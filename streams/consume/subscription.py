@@ -1,4 +1,4 @@
-"""Subscriptions: a registered consumer, its group in the database, and the limits in force."""
+"""Subscribes a registered consumer: finds its group in the database, or creates it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start, Topic
 
 
 def subscribe(registration: Registration, using: str) -> ConsumerGroup:
-    """The group of a registered consumer, created with its cursors if it is new.
+    """Return the group of a registered consumer; create it with its cursors if it is new.
 
     Raises GroupMismatch if the group exists with another mode.
     """
@@ -27,7 +27,7 @@ def subscribe(registration: Registration, using: str) -> ConsumerGroup:
             return found
         try:
             return _create(topic.id, registration, using)
-        except IntegrityError:  # another process was faster
+        except IntegrityError:  # another process has created it meanwhile
             return groups.get(topic=topic.id, name=registration.group)
 
     group = retrying(work, using)
@@ -40,9 +40,9 @@ def subscribe(registration: Registration, using: str) -> ConsumerGroup:
 
 def _create(topic_id: int, registration: Registration, using: str) -> ConsumerGroup:
     with own_transaction(using):
-        # Under the topic's lock no partition is added, and under those of the partitions no
-        # offset is given out, and none purged, between the choice of a start and the cursor that
-        # holds it.
+        # The topic's lock keeps partitions from being added. The partitions' locks keep offsets
+        # from being given out or purged. So the start that is read below is still right when its
+        # cursor is written.
         Topic.objects.using(using).select_for_update().get(pk=topic_id)
         partitions = list(
             Partition.objects.using(using)
@@ -63,7 +63,7 @@ def _create(topic_id: int, registration: Registration, using: str) -> ConsumerGr
             latest = registration.start == Start.LATEST
             offset = partition.next_offset if latest else partition.first_offset
             Cursor.objects.using(using).create(
-                group_id=group.pk,  # ids: with objects the project's routers would be asked
+                group_id=group.pk,  # an id: with an object Django would ask the project's routers
                 partition_id=partition.pk,
                 next_offset=offset,
                 start_offset=offset,

@@ -1,1 +1,1 @@
-"""How EMS works with the database: transactions, errors that pass, and the raw statements."""
+"""Works with the database: transactions, retries after transient errors, the raw statements."""

@@ -1,4 +1,4 @@
-"""The deletion of many rows: in small batches, each by primary key, and each may be the last."""
+"""Deletes many rows in small batches, each by primary key; it may stop after any batch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from streams.database.retrying import retrying
 from streams.database.sql.dialect import delete_by_id, execute
 from streams.database.transactions import own_transaction
 
-# Rows of one transaction: some milliseconds.
+# Rows that one transaction deletes; it takes some milliseconds.
 BATCH = 500
 
 
 def delete_all(rows: QuerySet[Any], using: str, condition: str = "1 = 1") -> Iterator[int]:
-    """Delete ``rows`` in batches; yields how many each has deleted. It waits for rows that are
-    locked, and ``condition`` is looked at again in each.
+    """Delete ``rows`` in batches; yield how many each has deleted.
+
+    It waits for locked rows, and checks ``condition`` again in each row.
     """
     delete = partial(delete_rows, rows.model, using=using, condition=condition)
     return in_batches(rows, delete, using)
@@ -28,11 +29,10 @@ def delete_all(rows: QuerySet[Any], using: str, condition: str = "1 = 1") -> Ite
 def in_batches(
     rows: QuerySet[Any], delete: Callable[[list[int]], int], using: str
 ) -> Iterator[int]:
-    """Have ``delete`` called with the ids of the first rows until there are none; yields what it
-    returns.
+    """Call ``delete`` with the ids of the first rows until there are none; yield what it returns.
 
-    Each batch is looked for anew, in the order of ``rows``: so it can be left and begun again
-    anywhere. If ``delete`` leaves rows, whoever iterates ends it.
+    Each batch is read again, in the order of ``rows``, so it can be stopped after any batch and
+    begun again. If ``delete`` leaves rows, the caller must stop the iteration.
     """
     while ids := retrying(list, using, rows.values_list("pk", flat=True)[:BATCH]):
         yield retrying(delete, using, ids)

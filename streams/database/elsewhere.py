@@ -1,4 +1,4 @@
-"""Work on a connection of its own, committed whatever becomes of the caller's transaction."""
+"""Runs work on a second connection, committed even if the caller's transaction is rolled back."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ T = TypeVar("T")
 
 
 def elsewhere(using: str, work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread, where Django opens another connection for the same alias."""
+    """Run ``work`` in a thread, where Django opens another connection for the same alias.
+
+    Returns or raises what ``work`` returns or raises.
+    """
     outcome: list[T] = []
     failure: list[BaseException] = []
 
     def run() -> None:
         try:
-            # A project may have AUTOCOMMIT off: what is done here must not wait for its commit.
+            # The project may have AUTOCOMMIT off, and then nobody would commit the work.
             connections[using].set_autocommit(True)
             outcome.append(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread

@@ -1,4 +1,4 @@
-"""Which database errors pass, and how EMS does its own work again after them."""
+"""Tells which database errors are transient, and repeats EMS's own work after them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ logger = logging.getLogger("streams.transactions")
 # 1412: the table was truncated or altered since the snapshot of a read.
 DEADLOCK_OR_WAIT = {1020, 1205, 1213, 1412, 3101}
 
-# Too many connections, for the moment.
+# The server has too many connections now.
 CANNOT_CONNECT = {1040, 1129, 1203, 1226}
-# The connection is gone, or the server is leaving: connect anew. 1290 and 1836: read-only after a
-# failover. 2026: the end of a TLS connection. 2005: the name of the host is not known, as of a
-# container that is down.
+# The connection is gone, or the server is shutting down: a new connection is needed. 1290 and 1836:
+# the server is read-only after a failover. 2026: a TLS connection has ended. 2005: the name of the
+# host is unknown, as that of a stopped container.
 CONNECTION_LOST = {1047, 1053, 1290, 1836, 1927, 2002, 2003, 2005, 2006, 2013, 2026, 2055, 4031}
 
 MAX_BACKOFF_SECONDS = 1.0
@@ -37,28 +37,28 @@ def error_number(error: BaseException) -> int | None:
 
 
 def tables_missing(error: BaseException) -> bool:
-    """Whether the database has no tables of EMS (the host's own may be missing, too)."""
+    """Tell whether the error says that a table of EMS is missing, not one of the host project."""
     text = str(error)
     return (error_number(error) == 1146 and ".ems_" in text) or "no such table: ems_" in text
 
 
 def connection_lost(error: BaseException) -> bool:
-    """Whether the connection is of no use any more; what it was doing may or may not be done."""
+    """Tell whether the connection is lost; its last statement may or may not be done."""
     if isinstance(error, InterfaceError):
         return True
     return isinstance(error, Error) and error_number(error) in CONNECTION_LOST
 
 
 def held_by_others(error: BaseException, using: str) -> bool:
-    """Whether EMS's own work has failed because of locks, so that it may do other work first.
+    """Tell whether EMS's own work has failed because of locks, so that it may do other work first.
 
-    Inside an open transaction it may not: the error is its owner's.
+    Inside an open transaction this is False: the error belongs to the owner of the transaction.
     """
     return error_number(error) in DEADLOCK_OR_WAIT and not in_transaction(using)
 
 
 def transient(error: BaseException) -> bool:
-    """Whether EMS may do its own work again after this error."""
+    """Tell whether EMS may do its own work again after this error."""
     if connection_lost(error):
         return True
     if not isinstance(error, Error):
@@ -78,7 +78,7 @@ def retrying(work: Callable[[*Ts], T], using: str, *args: *Ts, patience: float =
     would be written to the log with the rows, read for it.
     """
     connection = connections[using]
-    # By hand, too: without a connection, nothing is open yet.
+    # A transaction is also open with autocommit off, but not before there is a connection.
     by_hand = connection.connection is not None and not connection.autocommit
     owned = connection.in_atomic_block or by_hand
     started = time.monotonic()

@@ -1,7 +1,7 @@
-"""A snapshot: several reads of one moment.
+"""Makes several reads of one moment, to compare tables while other processes write.
 
-For those who compare tables while everybody writes. What one transaction has changed together is
-either all seen or not at all, so an invariant that holds at every commit holds in every snapshot.
+The reads see either all changes of a transaction or none, so an invariant that holds at every
+commit holds in every snapshot.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from streams.database.transactions import in_transaction
 
 @contextmanager
 def snapshot(using: str) -> Iterator[None]:
-    """A transaction that only reads, and sees the database as it is at its first read.
+    """Open a transaction that only reads, and sees the database as it is at its first read.
 
-    Keep it short: while it is open the server keeps what others change. Inside an open
-    transaction it is part of that one.
+    Keep it short: while it is open the server keeps old versions of the rows that others change.
+    Inside an open transaction it is a part of that one.
     """
     connection = connections[using]
     if connection.vendor == "mysql" and not in_transaction(using):

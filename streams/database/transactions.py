@@ -1,4 +1,4 @@
-"""EMS's own transactions: READ COMMITTED, and repeated where the outcome is known or checked."""
+"""Opens EMS's own transactions at READ COMMITTED, and tells what the caller has open."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 def in_test_case(using: str) -> bool:
-    """Whether a Django TestCase wraps this connection: then nothing commits, ever."""
+    """Tell whether a Django TestCase wraps this connection: then nothing is ever committed."""
     return any(
         getattr(block, "_from_testcase", False) for block in connections[using].atomic_blocks
     )
 
 
 def manual(using: str) -> bool:
-    """Whether the caller commits by hand (autocommit off): then a transaction is always open."""
+    """Tell whether autocommit is off and the caller commits; a transaction is then always open."""
     return not connections[using].in_atomic_block and not connections[using].get_autocommit()
 
 
 def in_transaction(using: str) -> bool:
-    """Whether what is written now can still be rolled back by the caller."""
+    """Tell whether the caller can still roll back what is written now."""
     connection = connections[using]
     return connection.in_atomic_block or not connection.get_autocommit()
 
 
 def sees_the_past(using: str) -> bool:
-    """Whether a plain read shows what was there when the caller's transaction began, and not what
-    others have committed since; at SERIALIZABLE it also locks what it reads."""
+    """Tell whether a plain read misses what others committed since the transaction's first read.
+
+    At SERIALIZABLE such a read also locks what it reads.
+    """
     connection = connections[using]
     if connection.vendor != "mysql" or not in_transaction(using) or in_test_case(using):
         return False
@@ -37,25 +39,24 @@ def sees_the_past(using: str) -> bool:
 
 
 def supports_other_connections(using: str) -> bool:
-    """Whether a second connection could write while this one has a transaction open."""
+    """Tell whether a second connection could write while this one has a transaction open."""
     return connections[using].vendor != "sqlite"
 
 
 @contextmanager
 def committing(using: str) -> Iterator[str]:
-    """What is done in here is committed, also where the project has AUTOCOMMIT off; yields the
-    alias.
+    """Commit what is done in the block, also where the project has AUTOCOMMIT off; yield ``using``.
 
-    For commands and tasks, after which nobody commits. It is done on a connection of its own: what
-    the caller has open stays open, and is the caller's to commit. In an atomic block (a TestCase)
-    it is a part of that one.
+    Commands and tasks use it, since nobody commits after them. The block runs on a new
+    connection: a transaction that the caller has open stays open, for the caller to commit. In
+    an atomic block (a TestCase) the work is a part of that one.
     """
     given = connections[using]
     if given.in_atomic_block or given.settings_dict["AUTOCOMMIT"]:
         yield using
         return
     mine = connections.create_connection(using)
-    # For every time that it connects; the dict itself is that of all threads.
+    # A copy, which holds for each reconnect: all threads share the original dict.
     mine.settings_dict = {**given.settings_dict, "AUTOCOMMIT": True}
     connections[using] = mine
     try:
@@ -79,7 +80,7 @@ def after_commit(work: Callable[[], object], using: str) -> None:
 
 @contextmanager
 def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
-    """A transaction at READ COMMITTED, whatever the project's connections are set to.
+    """Open a transaction at READ COMMITTED, whatever the project's connections are set to.
 
     Under REPEATABLE READ a claim would block inserts, and a pass of the sequencer would not see
     what was committed since its snapshot. Inside an open transaction (``atomic=True``, or a
@@ -100,9 +101,10 @@ def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
 
 @contextmanager
 def short_lock_waits(using: str, seconds: int) -> Iterator[None]:
-    """Wait no longer for a row that somebody holds: for work that keeps others from theirs.
+    """Wait at most ``seconds`` for a row that another transaction has locked.
 
-    Around a transaction, which is rolled back then and may be repeated.
+    Use it around a transaction whose locks others wait for. After the wait the transaction is
+    rolled back, and may be repeated.
     """
     connection = connections[using]
     if connection.vendor != "mysql":
@@ -119,4 +121,4 @@ def short_lock_waits(using: str, seconds: int) -> Iterator[None]:
             with connection.cursor() as cursor:
                 cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", [before])
         except Error:
-            connection.close()  # it is gone, or of an unknown state: the next use opens another
+            connection.close()  # it is lost, or its state is unknown: the next use opens another

@@ -1,1 +1,1 @@
-"""The log: topics and their partitions, the sequencer that fills them, and what stands where."""
+"""Holds the log: topics and partitions, the sequencer that fills them, lag, offsets and skips."""

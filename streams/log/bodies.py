@@ -1,4 +1,4 @@
-"""The messages of a stretch of the log, and how much of it fits into memory."""
+"""Reads the messages of a stretch of the log, and bounds how many bytes are read at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams.database.transactions import own_transaction
 
 
 class StoredMessage(NamedTuple):
-    """One row of BODIES: a message as it stands in the log."""
+    """Holds one row of BODIES: a message as it is in the log."""
 
     offset: int
     message_id: int
@@ -32,10 +32,10 @@ class StoredMessage(NamedTuple):
 
 
 def stored_messages(partition_id: int, start: int, end: int, using: str) -> list[StoredMessage]:
-    """Read the messages of the offsets ``start`` … ``end`` - 1 that are there.
+    """Return the messages that exist of the offsets ``start`` … ``end`` - 1.
 
-    If some are not, all are read once more by a locking read: the first may have gone to a replica
-    that is behind.
+    If some are absent, all are read once more by a locking read: the first read may have gone to
+    a replica that is behind.
     """
     place = (partition_id, start, end)
     found = retrying(_read, using, sql.BODIES, place, using)
@@ -43,7 +43,7 @@ def stored_messages(partition_id: int, start: int, end: int, using: str) -> list
 
 
 def message_in_dead_letter(letter_id: int, using: str) -> list[StoredMessage]:
-    """Read the copy of the message that a dead letter keeps; [] if the letter is gone."""
+    """Return the copy of the message that a dead letter keeps; [] if the letter is gone."""
     return [_stored(row) for row in fetch(using, sql.BODY_OF_DEAD, [letter_id])]
 
 
@@ -74,9 +74,9 @@ def _instant(value: Any) -> datetime:
 
 
 def bounded_in_bytes(partition_id: int, start: int, end: int, using: str) -> int:
-    """Lower ``end`` until the bodies from ``start`` on have at most CLAIM_BYTES.
+    """Return ``end``, lowered until the bodies from ``start`` on have at most CLAIM_BYTES.
 
-    One message always fits, however large it is.
+    The first message is always included, however large it is.
     """
     if end == start + 1:
         return end

@@ -1,4 +1,4 @@
-"""How far behind each group is, read live from the tables."""
+"""Computes how far behind each group is, read live from the tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streams.models import (
     UtcNow,
 )
 
-# Partitions that one statement asks for the age of a message.
+# In partitions: one statement reads the age of a message of at most this many.
 CHUNK = 200
 
 Place = tuple[int, int]  # group, partition
@@ -30,7 +30,7 @@ Place = tuple[int, int]  # group, partition
 
 @dataclass(frozen=True)
 class Lag:
-    """One group, as it is now. Counts of messages; what is unknown is None, never 0."""
+    """Holds the lag of one group, in messages; what is unknown is None, never 0."""
 
     group: ConsumerGroup
     behind: int | None  # sequenced and not claimed yet; None: no cursor tells (broadcast)
@@ -42,13 +42,13 @@ class Lag:
 
 
 def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
-    """The lag of each of the groups, in their order.
+    """Return the lag of each of ``groups``, in their order.
 
-    The number of statements does not grow with that of the groups.
+    The number of statements does not grow with the number of groups.
     """
     chosen = list(groups)
     ids = [group.pk for group in chosen]
-    # A broadcast group has none: its clients keep their positions to themselves.
+    # A broadcast group has no cursors: its clients keep their positions on their own disks.
     with_cursors = [group.pk for group in chosen if group.mode != Mode.BROADCAST]
     cursors = Cursor.objects.using(using).filter(replay=0, group__in=with_cursors)
     behind = _by_group(
@@ -62,8 +62,8 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
     dead = _by_group(letters.values("group").annotate(n=Count("pk")))
     clients = Consumer.objects.using(using).live().filter(group__in=ids)
     consumers = _by_group(clients.values("group").annotate(n=Count("pk")))
-    # What is replayed is old by itself; what has been purged (its dead letter was redriven) has no
-    # age, and must not hide that of the rest.
+    # Replays are left out, since they are old on purpose. So are offsets that have been purged (of
+    # redriven dead letters): they have no age, and must not hide the age of the others.
     first = F("partition__first_offset")
     in_hand = claimed.exclude(kind=Kind.REPLAY).filter(progress__gte=first)
     oldest = _oldest(
@@ -93,7 +93,7 @@ def _by_group(rows: Iterable[Any]) -> dict[int, int]:
 
 
 def _oldest(*sources: Iterable[tuple[int, int, int]]) -> dict[Place, int]:
-    """The lowest offset of each group and partition that is not finished."""
+    """Return the lowest offset of each group and partition that is not finished."""
     found: dict[Place, int] = {}
     for source in sources:
         for group, partition, offset in source:
@@ -102,7 +102,7 @@ def _oldest(*sources: Iterable[tuple[int, int, int]]) -> dict[Place, int]:
 
 
 def _ages(oldest: dict[Place, int], using: str) -> dict[Place, timedelta]:
-    """Since these messages were sequenced; what is not there (yet, or any more) is left out."""
+    """Return the time since these messages were sequenced; offsets without one are left out."""
     offsets: dict[int, set[int]] = {}
     for (_, partition), offset in oldest.items():
         offsets.setdefault(partition, set()).add(offset)

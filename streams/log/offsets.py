@@ -1,4 +1,4 @@
-"""Offsets by time: a binary search in the log."""
+"""Finds offsets by time: a binary search in the log."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from streams.models import Message, Partition
 
 
 def offset_at(partition: Partition, time: datetime) -> int:
-    """The first offset that was sequenced at this time or later, or the end of the log.
+    """Return the first offset that was sequenced at ``time`` or later, or the end of the log.
 
-    By binary search: offsets are dense, and sequenced_at never falls as they rise. Each look is
-    one entry of ems_msg_log; where messages are gone (a TRUNCATE), the next one that is there.
-    The first look is at the beginning: of most logs, the purge finds nothing to do there.
+    A binary search works because offsets are dense and sequenced_at never falls as they rise.
+    Each step reads one entry of ems_msg_log, or the next existing one where messages are gone
+    (after a TRUNCATE). The first step reads the beginning of the log, since the purge, which
+    calls this, finds nothing older than ``time`` in most logs.
     """
     log = Message.objects.using(partition._state.db).filter(partition=partition.pk)
     low, high = partition.first_offset, partition.next_offset

@@ -1,7 +1,8 @@
-"""The sequencer: gives committed messages their offsets, so that the inbox becomes a log.
+"""Gives committed messages their offsets, so that the inbox becomes a log.
 
-An offset is given after the commit, never at the INSERT: a cursor over a table loses what
-commits late, a set that is emptied does not (docs/about/architecture.md).
+An offset is given after the commit, never at the INSERT. A cursor over a table would pass rows
+that are committed late; the inbox, which the sequencer empties, loses none
+(docs/about/architecture.md).
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ from streams.database.transactions import own_transaction
 
 logger = logging.getLogger("streams.sequencer")
 
-# Messages of one pass: so many immediate ones, and delayed ones in a quota of their own, so that
-# neither keeps the other waiting.
+# The most messages of one pass: immediate and delayed ones have separate quotas, so that neither
+# keeps the other waiting.
 IMMEDIATE_PER_PASS = 10_000
 DUE_PER_PASS = 1_000
 CHUNK = 500
 CANCELLED_AT_MOST = 10
-# A deadlock is repeated for so long; one wait for a lock is as long.
+# A pass is repeated after deadlocks for at most this many seconds, and one wait for a lock is as
+# long.
 LOCKED_SECONDS = 2.0
 
 
 class Cancelled(Exception):
-    """A message left the inbox between the read and the update."""
+    """Says that a message left the inbox between the read and the update."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass over the partitions did."""
+    """Holds what one pass over the partitions did."""
 
     sequenced: int = 0
     busy: bool = False  # another process holds a partition: look again within 10 ms
@@ -44,10 +46,10 @@ class Pass:
 
 
 def sequence(using: str, partitions: Iterable[int] | None = None) -> Pass:
-    """One pass over the given partitions, or over all that have something due in their inbox.
+    """Make one pass over ``partitions``, or over all that have something due in their inbox.
 
-    Safe to run anywhere, at any time, by any number of processes. When idle it costs
-    two short statements.
+    Any number of processes may call this at any time. A pass with nothing to do costs two short
+    statements.
     """
     total = Pass()
     if partitions is None:
@@ -72,7 +74,7 @@ def _partitions(using: str) -> list[int]:
 
 
 def _sequence_or_leave(partition_id: int, using: str) -> Pass:
-    """Leave a partition in whose inbox somebody has locked a row: others must not wait for it."""
+    """Sequence a partition; leave it if a row of its inbox is locked, so that others go on."""
     try:
         return retrying(_sequence, using, partition_id, using, patience=LOCKED_SECONDS)
     except OperationalError as error:
@@ -89,7 +91,7 @@ def _sequence(partition_id: int, using: str) -> Pass:
                 return _sequence_locked(partition_id, using)
         except Cancelled:
             continue
-    return Pass(busy=True)  # let others have the partition, and look again
+    return Pass(busy=True)  # end the transaction, so that others go on, and look again later
 
 
 def _sequence_locked(partition_id: int, using: str) -> Pass:

@@ -1,6 +1,7 @@
-"""Skips: what a cursor has passed on purpose is covered by a delivery in state SKIPPED.
+"""Covers the offsets that a cursor has passed on purpose by a delivery in state SKIPPED.
 
-Of any length, unlike claims, so they are looked for by their state, of which there are few.
+Unlike claims, skips may have any length. So they are searched by their state, which few
+deliveries have.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def write_skipped(
 
     ``told``: more of its columns, such as who has skipped them.
     """
-    group_id, partition_id = place  # ids: with objects the project's routers would be asked
+    group_id, partition_id = place  # an id: with an object Django would ask the project's routers
     Delivery.objects.using(using).create(
         group_id=group_id,
         partition_id=partition_id,
@@ -50,7 +51,7 @@ def write_skipped(
 
 
 def skips(group_id: int, partition_id: int, first: int, last: int, using: str) -> DeliveryQuerySet:
-    """The skips of any of the offsets first … last."""
+    """Return the skips that cover any of the offsets ``first`` … ``last``."""
     return Delivery.objects.using(using).filter(
         state=State.SKIPPED,
         group=group_id,

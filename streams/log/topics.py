@@ -1,4 +1,4 @@
-"""Topics by name: looked up, cached once committed, created when missing."""
+"""Finds topics by name: looks them up, caches committed ones, creates missing ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from streams.errors import UnknownTopic
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """What a send needs to know of a topic."""
+    """Holds what a send needs to know of a topic."""
 
     id: int
     name: str
@@ -40,7 +40,7 @@ _cache: dict[tuple[str, str], tuple[float, TopicInfo]] = {}
 
 
 def forget(**kwargs: Any) -> None:
-    """Drop what was read of topics."""
+    """Drop all cached topics."""
     _cache.clear()
 
 
@@ -48,12 +48,12 @@ os.register_at_fork(after_in_child=forget)
 
 
 def resolve(name: str, using: str, *, create: bool | None = None) -> TopicInfo:
-    """The topic of this name, at most FRESH_SECONDS old; created if ``create`` allows it.
+    """Return the topic ``name``, at most FRESH_SECONDS old; create it if ``create`` allows it.
 
     ``create=None`` leaves that to autoCreateTopic. Raises UnknownTopic.
 
     Only committed rows are cached. A topic that the caller's transaction has created may be
-    rolled back; a cached id of it would then swallow every later message.
+    rolled back; with its id in the cache, every later message would be lost.
     """
     cached = _cache.get((using, name))
     if cached and time.monotonic() < cached[0]:
@@ -67,8 +67,9 @@ def _resolve_in_transaction(
     name: str, using: str, create: bool | None, stale: TopicInfo | None
 ) -> TopicInfo:
     if stale and (info := _read(name, using)) and info.id == stale.id:
-        # It was committed before. What has changed may be the caller's own, and be rolled back.
-        # A topic that is denied or deleted by now would be written to for as long as it is open.
+        # The topic was committed before. A change that this read shows may be of the caller's
+        # transaction, and be rolled back, so it is not cached. An old snapshot would hide that
+        # the topic is denied or deleted by now, so a topic is then read on another connection.
         if sees_the_past(using):
             now = elsewhere(using, lambda: _read(name, using) or _create(name, using, create))
             return _remember(using, now)
@@ -84,18 +85,18 @@ def _resolve_in_transaction(
         if not manual(using):
             transaction.on_commit(lambda: _remember(using, topic), using=using)
         return topic
-    # On a connection of its own: what that one reads is committed, and what it creates is
-    # committed before the caller's transaction goes on. In the caller's transaction the unique
-    # name would block every other producer until the end of it.
+    # Another connection reads only what is committed, and commits what it creates before the
+    # caller's transaction goes on. A topic created in the caller's transaction would, by its
+    # unique name, block every other producer until that transaction ends.
     if info := elsewhere(using, lambda: _read(name, using)):
         return _remember(using, info)
     if info := _read(name, using):
-        return info  # the caller's own, uncommitted
+        return info  # created by the caller's transaction, uncommitted
     return _remember(using, elsewhere(using, lambda: _create(name, using, create)))
 
 
 def look_again(info: TopicInfo, using: str) -> TopicInfo | None:
-    """How the topic is now, for everybody, whatever the caller's transaction sees."""
+    """Return the topic as it is committed now, whatever the caller's transaction sees, or None."""
     if sees_the_past(using):
         return elsewhere(using, lambda: _read(info.name, using))
     return _read(info.name, using)
@@ -143,7 +144,7 @@ def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
                 Topic.objects.using(using).create(name=name)
                 announce_topic(name, using)
         except IntegrityError:
-            # Somebody else has created it at the same time, unless it cannot be created at all.
+            # Another process has created it at the same time, unless it cannot be created at all.
             if info := _read(name, using):
                 return info
             raise

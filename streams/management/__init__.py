@@ -1,1 +1,1 @@
-"""The management commands, and what they share."""
+"""Defines the management commands, and what they share."""

@@ -1,4 +1,4 @@
-"""What the commands of EMS have in common."""
+"""Defines what the commands of EMS have in common."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from streams.models import ConsumerGroup, DeadMessage, Message
 
 UNKNOWN = "–"
 CLEAR_LINE = "\r\x1b[K"
-# The highest number of a BIGINT.
+# The highest number that a BIGINT column can have.
 MOST = 2**63 - 1
-# MySQL, MariaDB: the table does not exist.
+# The error number of MySQL and MariaDB when a table does not exist.
 NO_TABLE = 1146
 
 
 class StreamsCommand(BaseCommand):
-    """A command with ``--database``, ``--json`` and, if it has ``verbs``, sub-commands.
+    """Runs a command with ``--database``, ``--json`` and, if it has ``verbs``, sub-commands.
 
-    ``verbs`` maps each sub-command to its help; the method ``do_VERB`` runs it. Without verbs it
-    is ``run``. What is not the program's fault is one line and exit status 1, not a traceback.
+    ``verbs`` maps each sub-command to its help; the method ``do_VERB`` runs it. Without verbs
+    ``run`` does. Errors of EMS and of the database are shown as one line with exit status 1.
     """
 
     verbs: Mapping[str, Any] = {}  # texts, translated when they are shown
@@ -79,7 +79,7 @@ class StreamsCommand(BaseCommand):
     # -- what they print --
 
     def show(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """A table, or with ``--json`` a list of objects."""
+        """Print a table, or with ``--json`` a list of objects."""
         if self.as_json:
             self.write_json([dict(zip(columns, row, strict=True)) for row in rows])
             return
@@ -90,7 +90,7 @@ class StreamsCommand(BaseCommand):
             self.stdout.write("  ".join(padded).rstrip())
 
     def show_one(self, values: Mapping[str, Any], *texts: str) -> None:
-        """One thing with all that is known of it, and after it longer texts."""
+        """Print the ``values`` of one thing, and after them longer ``texts``."""
         if self.as_json:
             self.write_json(values)
             return
@@ -101,7 +101,7 @@ class StreamsCommand(BaseCommand):
             self.stdout.write("\n" + printable(text))
 
     def tell(self, text: str, **values: Any) -> None:
-        """What was done: in words, or with ``--json`` as an object of ``values``."""
+        """Print what was done: ``text``, or with ``--json`` an object of ``values``."""
         if self.as_json:
             self.write_json(values)
         else:
@@ -111,14 +111,14 @@ class StreamsCommand(BaseCommand):
         self.stdout.write(json.dumps(value, cls=Encoder, indent=2, ensure_ascii=False))
 
     def progress(self, text: str) -> None:
-        """How far it is, for who looks on; an empty text takes it away."""
+        """Show the progress on a terminal; an empty text removes it."""
         if self.stderr.isatty():
             self.stderr.write(CLEAR_LINE + text, ending="", style_func=str)
 
     # -- what they look for --
 
     def groups(self, name: str | None = None, topic: str | None = None) -> list[ConsumerGroup]:
-        """The groups of this name on this topic, of which there must be one if either is given."""
+        """Return the groups of this name on this topic; raises CommandError if none matches."""
         chosen = ConsumerGroup.objects.using(self.using).select_related("topic")
         if name:
             chosen = chosen.filter(name=name)
@@ -131,7 +131,10 @@ class StreamsCommand(BaseCommand):
         return found
 
     def group(self, name: str, topic: str | None = None) -> ConsumerGroup:
-        """The one group of this name, on this topic if it is on several."""
+        """Return the one group of this name; ``topic`` is needed if several topics have one.
+
+        Raises CommandError.
+        """
         found = self.groups(name, topic)
         if len(found) > 1:
             topics = ", ".join(one.topic.name for one in found)
@@ -143,7 +146,7 @@ class StreamsCommand(BaseCommand):
 
 
 class Encoder(DjangoJSONEncoder):
-    """Durations as seconds: they are for programs."""
+    """Encodes durations as seconds, for programs."""
 
     def default(self, o: Any) -> Any:
         return o.total_seconds() if isinstance(o, timedelta) else super().default(o)
@@ -154,24 +157,24 @@ def add_dry_run(parser: ArgumentParser) -> None:
 
 
 def add_limit(parser: ArgumentParser, default: int | None = None) -> None:
-    text = _("at most so many") + (f" ({default})" if default else "")
+    text = _("at most this many") + (f" ({default})" if default else "")
     parser.add_argument("--limit", type=positive, default=default, help=text)
 
 
 def positive(value: str) -> int:
-    """An id or a count."""
+    """Parse an id or a count from 1 on; raises ArgumentTypeError."""
     if not fits(value) or int(value) < 1:
         raise ArgumentTypeError(_("must be a number from 1 to %d") % MOST)
     return int(value)
 
 
 def fits(value: str) -> bool:
-    """Whether it is a number, from 0 on, that a column can have."""
+    """Tell whether the text is a number from 0 on that a column can have."""
     return value.isdecimal() and len(value) <= len(str(MOST)) and int(value) <= MOST
 
 
 def _check_text(given: Iterable[Any]) -> None:
-    """Refuse what no database takes: bytes of the command line that are not UTF-8."""
+    """Refuse arguments that are not UTF-8, which no database accepts; raises CommandError."""
     for value in given:
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and storable(text) != text:
@@ -179,7 +182,7 @@ def _check_text(given: Iterable[Any]) -> None:
 
 
 def line(value: Any) -> str:
-    """A value on one line, as people read it; unknown is a dash, never 0."""
+    """Return a value on one line, as people read it; unknown is a dash, never 0."""
     if value is None:
         return UNKNOWN
     if isinstance(value, datetime):
@@ -190,12 +193,12 @@ def line(value: Any) -> str:
 
 
 def portable(row: Message | DeadMessage) -> Any:
-    """The body as JSON can hold it: the value, the text, or bytes in base64."""
+    """Return the body as JSON can hold it: the value, the text, or bytes in base64."""
     if row.body_type == bodies.BYTES:
         return b64encode(row.body).decode()
     return bodies.decode(bytes(row.body), row.body_type)
 
 
 def printable(text: str) -> str:
-    """Text that may come from anybody, without what a terminal would obey."""
+    """Return the text without control characters, which could control the terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)

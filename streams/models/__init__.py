@@ -1,4 +1,4 @@
-"""The tables of EMS, one noun a file. State changes live on the noun whose invariant they keep."""
+"""Defines the tables of EMS, one in each file, with the state changes that keep its invariants."""
 
 from streams.models.config import SystemConfig
 from streams.models.consumer import Consumer

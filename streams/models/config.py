@@ -1,4 +1,4 @@
-"""SystemConfig: one run-time setting that overrides a default."""
+"""Defines SystemConfig: one run-time setting that overrides a default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from streams.conf import DEFAULTS, MAX_BATCH
 from streams.models.fields import UtcDateTimeField, UtcNow
 
-# The largest value of a number that has one.
+# The largest values, of settings that have one, in the unit of the setting.
 AT_MOST = {
     "consumerBatchSize": MAX_BATCH,
     "consumerThreads": 1000,
@@ -25,13 +25,13 @@ MAY_BE_ZERO = {"consumerRetryMaxTimes", "deliveryRetentionDays", "deadRetentionD
 
 class SystemConfigQuerySet(models.QuerySet["SystemConfig"]):
     def overrides(self) -> dict[str, Any]:
-        """The valid rows as {name: value}; an invalid one leaves the default in force."""
+        """Return the valid rows as {name: value}; an invalid one leaves the default in force."""
         rows = self.values_list("name", "value")
         return {name: value for name, value in rows if not problem(name, value)}
 
 
 def problem(name: str, value: Any) -> str:
-    """What is wrong with this setting, or an empty string."""
+    """Return what is wrong with ``value`` for the setting ``name``, or an empty string."""
     if name not in DEFAULTS:
         return gettext("There is no setting of this name.")
     expected = type(DEFAULTS[name])
@@ -45,12 +45,12 @@ def problem(name: str, value: Any) -> str:
 
 
 def names() -> list[tuple[str, str]]:
-    """The settings there are. A function: a new one needs no migration."""
+    """Return the settings as choices. It is a function, so that a new one needs no migration."""
     return [(name, name) for name in DEFAULTS]
 
 
 class SystemConfig(models.Model):
-    """A run-time setting. A row overrides the default in the code."""
+    """Holds a run-time setting, which overrides the default in the code."""
 
     name = models.CharField(_("name"), max_length=64, choices=names)
     value = models.JSONField(_("value"))

@@ -1,4 +1,4 @@
-"""Consumer: one live process in one group, with its lease."""
+"""Defines Consumer: one process in one group, with its lease."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class ConsumerQuerySet(models.QuerySet["Consumer"]):
         return self.filter(lease_until__gte=UtcNow())
 
     def renew(self, client_id: str, groups: Sequence[int]) -> bool:
-        """Extend the leases; False if one had lapsed: the client is dead and needs a new id."""
+        """Extend the leases of the client; False if one had expired, and it needs a new id."""
         mine = self.filter(client_id=client_id, group_id__in=groups)
         return mine.live().update(lease_until=UtcNow(LEASE)) == len(groups)
 
 
 class Consumer(models.Model):
-    """One live consumer process in one group. Without a lease it is dead."""
+    """Holds the lease of one consumer process in one group. Without a lease it is dead."""
 
     client_id = models.CharField(_("client id"), max_length=190)
     group = models.ForeignKey(

@@ -1,4 +1,4 @@
-"""Cursor: how far a group is in a partition."""
+"""Defines Cursor: how far a group is in a partition."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ ENDED = Q(next_offset__gte=F("stop_offset"), open_delivery=None)
 
 class CursorQuerySet(models.QuerySet["Cursor"]):
     def behind(self) -> CursorQuerySet:
-        """The cursors that have not reached the end of their partition."""
+        """Return the cursors that have not reached the end of their partition."""
         return self.filter(next_offset__lt=F("partition__next_offset"))
 
     def ended(self) -> CursorQuerySet:
-        """Replays that have given out all, and, of ordered groups, hold nothing."""
+        """Return the replays that have given out all, and, in ordered groups, hold no delivery."""
         return self.filter(ENDED, replay__gt=0)
 
     def unended(self) -> CursorQuerySet:
-        """The replays that have not ended."""
+        """Return the replays that have not ended."""
         return self.filter(~ENDED, replay__gt=0)
 
 
 class Cursor(models.Model):
-    """How far a group is in a partition: next_offset is the next to be claimed.
+    """Holds how far a group is in a partition: next_offset is the next one to claim.
 
-    A cursor moves by claim, by reset or (ordered groups) by failure; every offset that it passes
-    is covered by a delivery.
+    A cursor moves by a claim, a reset, a forced purge or (ordered groups) a failure; every offset
+    that it passes is covered by a delivery.
     """
 
     group = models.ForeignKey(
@@ -57,7 +57,7 @@ class Cursor(models.Model):
         blank=True,
         help_text=_("Where it was before the last reset; of a replay: where it was cancelled."),
     )
-    # Which reset that was: what it has taken back bears the same time.
+    # Identifies the last reset: what it has revoked has this time as finished_at.
     reset_at = UtcDateTimeField(_("reset at"), null=True, blank=True)
     stop_offset = models.BigIntegerField(_("stop offset"), null=True, blank=True)
     log_offset = models.BigIntegerField(
@@ -66,7 +66,7 @@ class Cursor(models.Model):
         db_default=0,
         help_text=_("Deliveries below it may have been purged."),
     )
-    # Ordered groups only.
+    # Only ordered groups use these fields.
     open_delivery = models.BigIntegerField(_("open delivery"), null=True, blank=True)
     attempt = models.PositiveIntegerField(_("attempt"), default=1)
     blocked_until = UtcDateTimeField(_("blocked until"), null=True, blank=True)
@@ -95,11 +95,11 @@ class Cursor(models.Model):
 
     @property
     def kind(self) -> Kind:
-        """The kind of what it gives out."""
+        """Return the kind of the deliveries that it gives out."""
         return Kind.REPLAY if self.replay else Kind.NEW
 
     def limited(self, offset: int) -> int:
-        """How far it goes on its way to ``offset``: a replay to its end."""
+        """Return ``offset``, or the end of a replay if that is lower."""
         return offset if self.stop_offset is None else min(offset, self.stop_offset)
 
     def return_to(
@@ -110,9 +110,9 @@ class Cursor(models.Model):
         *,
         alone: bool = False,
     ) -> None:
-        """A delivery of an ordered group has ended: the next one begins here, after ``delay``.
+        """Let the next delivery begin at ``offset`` after ``delay``, once one has ended.
 
-        To be called under the lock of this row.
+        The caller has locked this row.
         """
         Cursor.objects.using(self._state.db).filter(pk=self.pk).update(
             next_offset=offset,

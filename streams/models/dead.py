@@ -1,4 +1,4 @@
-"""DeadMessage: what a group gave up on, with its own copy of the message."""
+"""Defines DeadMessage: a message that a group gave up on, in its own copy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_TEXT = 64 * 1024
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why a group gives up on an offset."""
+    """Holds why a group gives up on an offset."""
 
     offset: int
     attempts: int
@@ -39,7 +39,10 @@ class Verdict:
 
 
 def cut(text: str) -> str:
-    """Head and tail of a long text: a statement with all of it might not be accepted."""
+    """Return the text, or its head and tail if it is longer than MAX_TEXT characters.
+
+    A server may refuse a statement with a very long text.
+    """
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[: MAX_TEXT // 2]}\n…\n{text[-MAX_TEXT // 2 :]}"
@@ -47,7 +50,7 @@ def cut(text: str) -> str:
 
 class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
     def bury(self, topic_id: int, group_id: int, partition_id: int, verdict: Verdict) -> bool:
-        """Write the dead letter with its own copy of the message; False if that is gone."""
+        """Write the dead letter with its own copy of the message; False if the message is gone."""
         statement = sql.COPY_TO_DEAD[connections[self.db].vendor]
         about = (
             verdict.attempts,
@@ -59,7 +62,7 @@ class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
         return execute(self.db, statement, parameters) == 1
 
     def reopen(self, verdict: Verdict) -> int:
-        """A redriven letter has failed again, and its message is gone: it is waiting once more."""
+        """Let redriven letters wait again, which have failed again and whose message is gone."""
         return self.update(
             redriven_at=None,
             died_at=UtcNow(),
@@ -70,12 +73,12 @@ class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
         )
 
     def waiting(self) -> DeadMessageQuerySet:
-        """Dead letters that nobody has redriven."""
+        """Return the dead letters that nobody has redriven."""
         return self.filter(redriven_at=None)
 
 
 class DeadMessage(models.Model):
-    """What a group gave up on, with its own copy of the message."""
+    """Holds a message that a group gave up on, with its own copy of the body, and the error."""
 
     topic = models.ForeignKey(
         "ems.Topic", models.PROTECT, related_name="+", db_constraint=False, verbose_name=_("topic")
@@ -114,7 +117,7 @@ class DeadMessage(models.Model):
         )
         indexes = (
             models.Index(fields=["group", "partition", "offset"], name="ems_dead_place"),
-            # Counts and lists of what nobody has redriven, newest first.
+            # For counts and lists of letters that nobody has redriven, newest first.
             models.Index(fields=["group", "redriven_at"], name="ems_dead_waiting"),
             models.Index(fields=["died_at"], name="ems_dead_died"),
         )

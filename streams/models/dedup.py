@@ -1,4 +1,4 @@
-"""DedupKey: a key that a topic has seen, until its window ends."""
+"""Defines DedupKey: a dedup key that was sent to a topic, until its window ends."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from streams.models.fields import HashField, LooseForeignKey, UtcDateTimeField
 
 
 class DedupKey(models.Model):
-    """A dedup key of a topic, and the message that has taken it; without one it is free.
+    """Holds a dedup key of a topic, and the message that has taken it; without one it is free.
 
     The row is committed before it is locked: two transactions that insert the same key would wait
-    for each other, and one of them be ended as a deadlock.
+    for each other, and the server would end one of them as a deadlock.
     """
 
     topic = LooseForeignKey("ems.Topic", models.CASCADE, verbose_name=_("topic"))

@@ -1,4 +1,4 @@
-"""Delivery: one claim of a range of offsets, which carries the lease."""
+"""Defines Delivery: one claim of a range of offsets, with its lease."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
         return self.exclude(state=State.START)
 
     def covering(self, group_id: int, partition_id: int, offset: int) -> DeliveryQuerySet:
-        """The claims of an offset: one short range of ems_log_place, since claims are bounded."""
+        """Return the claims of ``offset``: a short range of ems_log_place, as claims are short."""
         return self.filter(
             group=group_id,
             partition=partition_id,
@@ -48,7 +48,7 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
         )
 
     def expired(self) -> DeliveryQuerySet:
-        """Open deliveries past their deadline, or of a client that has no lease any more."""
+        """Return open deliveries past their deadline, or whose client has no lease any more."""
         live = Consumer.objects.live().filter(
             client_id=models.OuterRef("client_id"), group=models.OuterRef("group")
         )
@@ -56,10 +56,10 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
 
 
 class Delivery(models.Model):
-    """One claim of the offsets first_offset … last_offset of a partition by one client.
+    """Holds one claim of the offsets first_offset … last_offset of a partition by one client.
 
-    It carries the lease: whoever holds ``token`` while the state is START may move ``progress``
-    and end it. ``progress`` is the first offset that is not settled yet.
+    Only the client that has ``token`` may move ``progress`` and end the delivery, while its state
+    is START. ``progress`` is the first offset that is not settled yet.
     """
 
     group = LooseForeignKey("ems.ConsumerGroup", related_name="deliveries", verbose_name=_("group"))
@@ -105,7 +105,7 @@ class Delivery(models.Model):
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition_id}:{self.first_offset}–{self.last_offset}"
 
-    # Of a claim in hand: its process died, so it runs with nothing beside it.
+    # Set on a claim whose messages run alone, since a process died with them. Not a column.
     alone = False
 
     @property
@@ -117,16 +117,16 @@ class Delivery(models.Model):
         return self._state.db or database()
 
     def start(self, timeout: timedelta) -> None:
-        """Note that the handler is about to run; raises LeaseLost."""
+        """Record that the handler is about to run, for at most ``timeout``; raises LeaseLost."""
         changes = {"started_at": UtcNow(), "deadline": UtcNow(timeout)}
         if not retrying(lambda: self.held().update(**changes), self.using):
             raise LeaseLost
 
     def extend(self, time_left: timedelta) -> bool:
-        """Move the deadline; False if the lease is lost."""
+        """Set the deadline to ``time_left`` from now; return False if the lease is lost."""
         return bool(self.held().update(deadline=UtcNow(time_left)))
 
     def held(self) -> DeliveryQuerySet:
-        # Whoever lost the lease must not move or finish the delivery: another consumer may be
+        # A client that lost the lease must not move or finish the delivery: another consumer may be
         # handling it. So every such write names the token.
         return Delivery.objects.using(self.using).open().filter(pk=self.pk, token=self.token)

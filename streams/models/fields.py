@@ -16,9 +16,9 @@ _GT = TypeVar("_GT")
 
 
 class UtcNow(models.Func):
-    """The database's clock in UTC at the start of the statement, plus ``delay``.
+    """Gives the database's clock in UTC at the start of the statement, plus ``delay``.
 
-    Django's ``Now()`` is the session's time zone: on a +08:00 server it is eight hours off.
+    Django's ``Now()`` is in the session's time zone: on a +08:00 server it is eight hours off.
     """
 
     def __init__(self, delay: timedelta = timedelta(0)) -> None:
@@ -34,19 +34,19 @@ class UtcNow(models.Func):
         return "(UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND)", (microseconds,)
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        # Milliseconds are all that SQLite's clock has; the text sorts as Django's own does.
+        # SQLite's clock has milliseconds only; the text sorts in the same way as Django's own.
         modifier = f"{self.delay.total_seconds():+.6f} seconds"
         return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', %s)", (modifier,)
 
 
 class UtcDateTimeField(models.DateTimeField):  # type: ignore[type-arg]  # generic only in stubs
-    """An instant, stored in UTC whatever TIME_ZONE or USE_TZ the project or connection has.
+    """Stores an instant in UTC, whatever TIME_ZONE or USE_TZ the project has.
 
-    Takes and gives aware datetimes only.
+    It takes and gives aware datetimes only, and raises ValueError for a naive one.
     """
 
     def to_python(self, value: Any) -> Any:
-        # A new row's default is the server's clock: there is nothing to parse or validate.
+        # UtcNow, a new row's default, stands for the server's clock: there is nothing to parse.
         return value if isinstance(value, UtcNow) else super().to_python(value)
 
     def get_prep_value(self, value: Any) -> Any:
@@ -64,21 +64,21 @@ class UtcDateTimeField(models.DateTimeField):  # type: ignore[type-arg]  # gener
         return value
 
     def from_db_value(self, value: Any, *args: Any) -> datetime | None:
-        # The backend has read the digits in a zone of its own, but they are UTC.
+        # The backend has read the digits in the zone of the connection, but they are UTC.
         return None if value is None else value.replace(tzinfo=UTC)
 
 
 def to_db(value: datetime) -> str:
-    """An aware datetime as the text that EMS stores."""
+    """Return an aware datetime as the text that EMS stores."""
     return str(value.astimezone(UTC).replace(tzinfo=None))
 
 
 class LooseForeignKey(models.ForeignKey[_ST, _GT]):
-    """A reference by number alone, as the hot tables have them: no constraint and no index.
+    """Refers to a row by its number alone, without constraint and index, for the hot tables.
 
     With a constraint each INSERT would lock the row that it names, and wait for the sequencer that
-    holds a partition; and the indexes of these tables are made for their statements. Nothing leads
-    back unless it is named, and migrations have it as a ForeignKey.
+    holds a partition; and the indexes of these tables are made for their statements. There is no
+    reverse relation unless it is named, and migrations have it as a ForeignKey.
     """
 
     def __init__(self, to: Any, on_delete: Any = models.DO_NOTHING, **options: Any) -> None:
@@ -91,14 +91,14 @@ class LooseForeignKey(models.ForeignKey[_ST, _GT]):
 
 
 class HashField(models.BinaryField):  # type: ignore[type-arg]  # generic only in stubs
-    """The 32 bytes of a SHA-256: of fixed length, so that it can be a key on every server."""
+    """Stores the 32 bytes of a SHA-256, with a fixed length: every server can index it."""
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
         return "binary(32)" if connection.vendor == "mysql" else super().db_type(connection)
 
 
 class NameField(models.CharField):  # type: ignore[type-arg]  # generic only in stubs
-    """A name or key: compared byte for byte, on servers whose default ignores case too."""
+    """Stores a name or key that is compared byte for byte, even if the server ignores case."""
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
         parameters = super().db_parameters(connection)

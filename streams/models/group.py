@@ -1,4 +1,4 @@
-"""ConsumerGroup: the subscription of a group to a topic."""
+"""Defines ConsumerGroup: the subscription of a group to a topic."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ConsumerGroupQuerySet(models.QuerySet["ConsumerGroup"]):
 
 
 class ConsumerGroup(models.Model):
-    """The subscription of a group to a topic."""
+    """Holds the subscription of a group to a topic."""
 
     topic = models.ForeignKey(
         "ems.Topic", models.PROTECT, related_name="groups", verbose_name=_("topic")
@@ -88,7 +88,7 @@ class ConsumerGroup(models.Model):
         db_table = "ems_group"
         verbose_name = _("consumer group")
         verbose_name_plural = _("consumer groups")
-        default_permissions = ("view", "change")  # consumers add it, forget() deletes it
+        default_permissions = ("view", "change")  # consumers add a group, delete_group() deletes it
         permissions = (
             ("pause_consumergroup", _("Can pause consumer groups")),
             ("resume_consumergroup", _("Can resume consumer groups")),
@@ -103,5 +103,5 @@ class ConsumerGroup(models.Model):
 
     @property
     def kind(self) -> str:
-        """``broadcast``, ``ordered`` or ``cluster``."""
+        """Return ``broadcast``, ``ordered`` or ``cluster``."""
         return "ordered" if self.ordered else self.mode

@@ -1,4 +1,4 @@
-"""Message: one message, in the inbox while it has no offset, then in the log."""
+"""Defines Message: one message, in the inbox while it has no offset, then in the log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from streams import body
 from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
 from streams.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
 
-# The due_at of a message that is due at once. A constant, so that the inbox index gives such
-# messages ordered by id without a sort.
+# The due_at of a message that is due at once. It is the same for all of them, so that the inbox
+# index gives them ordered by id without a sort.
 IMMEDIATE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -28,7 +28,7 @@ class MessageQuerySet(models.QuerySet["Message"]):
 
 
 class Message(models.Model):
-    """A message: in the inbox while it has no offset, in the log of its partition after."""
+    """Holds a message: in the inbox while it has no offset, in the log of its partition after."""
 
     partition = LooseForeignKey(
         "ems.Partition", related_name="messages", verbose_name=_("partition")
@@ -56,7 +56,7 @@ class Message(models.Model):
         db_table = "ems_msg"
         verbose_name = _("message")
         verbose_name_plural = _("messages")
-        default_permissions = ("view",)  # rows that only EMS writes
+        default_permissions = ("view",)  # only EMS writes the rows
         permissions = (
             ("view_body", _("Can view bodies of messages and dead letters")),
             ("cancel_message", _("Can cancel delayed messages")),

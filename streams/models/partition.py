@@ -1,4 +1,4 @@
-"""Partition: one ordered log of a topic."""
+"""Defines Partition: one ordered log of a topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streams.models.fields import UtcDateTimeField
 
 
 class Partition(models.Model):
-    """One ordered log of a topic: offsets first_offset … next_offset - 1 are in it."""
+    """Holds one ordered log of a topic, which has the offsets first_offset … next_offset - 1."""
 
     topic = models.ForeignKey(
         "ems.Topic", models.PROTECT, related_name="partitions", verbose_name=_("topic")

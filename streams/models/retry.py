@@ -1,4 +1,4 @@
-"""RetryMessage: one offset that one group must see again."""
+"""Defines RetryMessage: one offset that one group must see again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK = 500
 
 @dataclass(frozen=True)
 class Again:
-    """An offset to be seen again: which attempt comes next, and how soon."""
+    """Describes an offset to be seen again: its next ``attempt``, which begins after ``delay``."""
 
     offset: int
     attempt: int
@@ -30,11 +30,11 @@ class Again:
 
 class RetryMessageQuerySet(models.QuerySet["RetryMessage"]):
     def due(self) -> RetryMessageQuerySet:
-        """Waiting rows whose time has come."""
+        """Return the waiting rows that are due."""
         return self.filter(delivery=None, due_at__lte=UtcNow())
 
     def schedule(self, group_id: int, partition_id: int, rows: Sequence[Again]) -> None:
-        """Add rows; one that is there already keeps the higher attempt and the earlier time."""
+        """Add ``rows``; an existing one keeps the higher attempt and the earlier due_at."""
         vendor = connections[self.db].vendor
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
@@ -55,9 +55,9 @@ class RetryMessageQuerySet(models.QuerySet["RetryMessage"]):
 
 
 class RetryMessage(models.Model):
-    """One offset that one group must see again.
+    """Holds one offset that one group must see again.
 
-    It waits while ``delivery`` is empty, and is held by that delivery otherwise.
+    It waits while ``delivery`` is empty. Otherwise that delivery holds it.
     """
 
     group = LooseForeignKey("ems.ConsumerGroup", related_name="retries", verbose_name=_("group"))

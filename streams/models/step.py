@@ -1,4 +1,4 @@
-"""Step: one time-driven step, and when it last ran."""
+"""Defines Step: one time-driven step, and when it last ran."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ SEQUENCE, SWEEP, RETRIES, PURGE = "sequence", "sweep", "retries", "purge"
 
 class StepQuerySet(models.QuerySet["Step"]):
     def win(self, name: str, every: timedelta) -> bool:
-        """Whether the caller may run the step now: one runner does, once in ``every``."""
-        # In the future: the clock was set back, and nobody would run it until it has caught up.
+        """Tell whether the caller may run the step now: one caller may, once in ``every``.
+
+        The time of a caller that may is recorded.
+        """
+        # A time in the future means that the clock was set back. Without this condition nobody
+        # would run the step until the clock has reached that time again.
         due = Q(last_run_at__lte=UtcNow(-every)) | Q(last_run_at__gt=UtcNow(every))
-        # Seen first: mostly somebody else has run it, and then one plain read is all.
+        # Read first: usually another process has run the step, and then one plain read is enough.
         found = self.filter(name=name).annotate(due=due).values_list("due").first()
         if found is None:
             _step, created = self.get_or_create(name=name, defaults={"last_run_at": UtcNow()})
@@ -28,7 +32,7 @@ class StepQuerySet(models.QuerySet["Step"]):
 
 
 class Step(models.Model):
-    """One time-driven step, and when it last ran."""
+    """Holds when one time-driven step last ran."""
 
     name = models.CharField(_("name"), max_length=32)
     last_run_at = UtcDateTimeField(_("last run at"))

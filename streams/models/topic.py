@@ -1,4 +1,4 @@
-"""Topic: a named stream, with its access and retention."""
+"""Defines Topic: a named stream, with its access and retention."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams.conf import database
 from streams.models.fields import NameField, UtcDateTimeField, UtcNow
 from streams.names import MAX_NAME
 
-# A century, in seconds: beyond it, dates leave the range of a server's DATETIME.
+# A century, in seconds. A longer one may lead to dates outside the range of a server's DATETIME.
 MAX_RETENTION = 36525 * 86400
 
 
@@ -24,7 +24,7 @@ class Access(models.TextChoices):
 
 
 class Topic(models.Model):
-    """A named stream."""
+    """Holds a named stream, with its access and retention."""
 
     name = NameField(_("name"), max_length=MAX_NAME)
     access = models.CharField(
@@ -72,12 +72,12 @@ class Topic(models.Model):
         return str(self.name)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save; a new topic gets its first partition in the same transaction."""
+        """Save the topic; a new one gets its first partition in the same transaction."""
         adding = self._state.adding
         with transaction.atomic(using=kwargs.get("using") or self._state.db or database()):
             super().save(*args, **kwargs)
             if adding:
-                # By id: with the object the project's routers would be asked.
+                # By id: with the object Django would ask the project's database routers.
                 self.partitions.model.objects.using(self._state.db).create(topic_id=self.pk)
 
     def clean(self) -> None:

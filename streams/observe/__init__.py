@@ -1,1 +1,1 @@
-"""Looking only: the trace of a message, the doctor, and what the server is."""
+"""Reads without changing anything: the trace of a message, the doctor, the server's facts."""

@@ -1,4 +1,4 @@
-"""What the doctor looks at: one function a subject."""
+"""Makes the diagnoses of the doctor: one function for each subject."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from streams.retain.abandoned_groups import abandoned
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
-# A step that has not run for so long has nobody to run it.
+# When a step has not run for this long, no process runs it.
 SILENT = LEASE
 
 LONG_TRANSACTION = timedelta(minutes=5)
 
-# Undo of so many changes makes scans over hot tables several times slower (measured: design §1).
+# A history list of this many entries makes scans over hot tables several times slower (measured).
 LONG_HISTORY = 100_000
 
 SKEW = timedelta(seconds=2)
 
-# The purge is due every night.
+# The purge is due every night: after this long without one, something is wrong.
 NOT_PURGED = timedelta(days=3)
 
-# What is counted for people is not counted beyond.
+# Rows that are only shown are counted up to this number.
 COUNT_AT_MOST = 10_000
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One thing that was looked at."""
+    """Holds one thing that was looked at: its level, a text, and a hint what to do."""
 
     level: str
     name: str
@@ -84,7 +84,7 @@ def system_checks(using: str) -> Iterator[Diagnosis]:
 
 
 def silence(name: str, using: str) -> timedelta | None:
-    """How long ago the step last ran; None if it never has."""
+    """Return how long ago the step last ran; None if it never has."""
     step = Step.objects.using(using).filter(name=name).annotate(now=UtcNow())
     row = step.values_list("now", "last_run_at").first()
     return None if row is None else row[0] - row[1]
@@ -104,7 +104,7 @@ def steps(using: str) -> Iterator[Diagnosis]:
 
 
 def inbox(using: str) -> Iterator[Diagnosis]:
-    """Messages that are due, and have no offset yet."""
+    """Yield whether messages are due that have no offset yet."""
     partitions = [row[0] for row in fetch(using, sql.PARTITIONS)]
     due = Message.objects.using(using).inbox().filter(due_at__lte=UtcNow())
     count = due.filter(partition__in=partitions)[:COUNT_AT_MOST].count()
@@ -159,7 +159,7 @@ def groups(using: str) -> Iterator[Diagnosis]:
 
 
 def retention(using: str) -> Iterator[Diagnosis]:
-    """Who keeps messages that should be gone; and whether anybody purges."""
+    """Yield which groups keep messages that should be purged, and whether any process purges."""
     held = list(abandoned(using))
     for group in held:
         hint = _("Run its consumer; or ems_groups delete; or ems_purge --force.")
@@ -180,8 +180,8 @@ def redis() -> Iterator[Diagnosis]:
         from django_redis import get_redis_connection
 
         get_redis_connection(settings().REDIS).ping()
-    except Exception as error:  # noqa: BLE001 - whatever keeps Redis away
-        text = _("Redis is not to be had: %s") % error
+    except Exception as error:  # noqa: BLE001 - whatever the reason is
+        text = _("Redis is unavailable: %s") % error
         hint = _("Nothing is lost: consumers poll, every %g s when idle.") % settings().POLL_SECONDS
         yield Diagnosis(WARNING, "redis", text, hint)
     else:
@@ -218,7 +218,7 @@ def server(using: str) -> Iterator[Diagnosis]:
     try:
         yield _transactions(server)
     except DatabaseError:
-        text = _("Open transactions are not to be seen.")
+        text = _("Open transactions cannot be read.")
         yield Diagnosis(WARNING, "transactions", text, _("Grant PROCESS to this account."))
 
 
@@ -239,8 +239,8 @@ def _connections(server: Server) -> Diagnosis:
 
 
 def _transactions(server: Server) -> Diagnosis:
-    """Old snapshots make the server keep, and scans step over, what was changed since."""
-    # trx_started is in the zone of the server's host, whatever that of the session is.
+    """Diagnose old transactions: the server keeps, and scans read, all changes made since."""
+    # trx_started is in the time zone of the server's host, whatever that of the session is.
     oldest = server.rows(
         "SELECT TIMESTAMPDIFF(SECOND, CONVERT_TZ(`trx_started`, 'SYSTEM', '+00:00'),"
         " UTC_TIMESTAMP()), `trx_mysql_thread_id`"

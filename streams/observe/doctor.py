@@ -1,4 +1,4 @@
-"""The doctor: what is wrong with a running installation, and what to do about it."""
+"""Examines a running installation: the doctor says what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streams.observe.diagnoses import ERROR, Diagnosis
 
 
 def examine(using: str) -> list[Diagnosis]:
-    """Everything that can be seen from here; nothing more if the tables cannot be read."""
+    """Return all diagnoses; only the first ones if the tables cannot be read."""
     found = ready(using)
     if any(diagnosis.level == ERROR for diagnosis in found):
         return found
@@ -33,7 +33,7 @@ def examine(using: str) -> list[Diagnosis]:
 
 
 def ready(using: str) -> list[Diagnosis]:
-    """What a probe needs to know: the database answers, and its schema is this code's."""
+    """Tell a probe whether the database answers, and has the schema of this code."""
     try:
         return list(diagnoses.schema(using))
     except Error as error:
@@ -42,7 +42,7 @@ def ready(using: str) -> list[Diagnosis]:
 
 
 def _other_apps(using: str) -> Iterator[Diagnosis]:
-    """What other apps look at: ``ems_diagnoses`` of their AppConfig."""
+    """Yield the diagnoses of other apps: ``ems_diagnoses`` of their AppConfig."""
     for config in apps.get_app_configs():
         if hasattr(config, "ems_diagnoses"):
             yield from config.ems_diagnoses(using)

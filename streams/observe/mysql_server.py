@@ -1,4 +1,4 @@
-"""What a MySQL or MariaDB server says of itself: for the system checks and the doctor."""
+"""Reads what a MySQL or MariaDB server says of itself, for the system checks and the doctor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams.models.fields import NameField
 
 
 class Server:
-    """The server behind an alias, as a connection of this project sees it."""
+    """Reads from the server behind an alias, on a connection of this project."""
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -20,7 +20,7 @@ class Server:
 
     @property
     def name(self) -> str:
-        """Such as "10.11.6-MariaDB"."""
+        """Return the version as the server names it, such as "10.11.6-MariaDB"."""
         return str(self._connection.mysql_server_info)
 
     @property
@@ -36,7 +36,7 @@ class Server:
         return value
 
     def status(self, name: str) -> int | None:
-        """A counter; None if this server has no such one."""
+        """Return the status counter ``name``; None if this server does not have it."""
         found = self.rows("SHOW GLOBAL STATUS LIKE %s", name)
         return int(found[0][1]) if found else None
 
@@ -46,11 +46,11 @@ class Server:
 
     @property
     def binlog_format(self) -> str:
-        """That of our changes; empty if the server keeps no binary log."""
+        """Return the binlog_format of this session; empty if the server has no binary log."""
         return str(self.variable("binlog_format")) if self.variable("GLOBAL.log_bin") else ""
 
     def knows_zone(self, name: str) -> bool:
-        """Whether the server has loaded this time zone."""
+        """Tell whether the server has loaded the time zone ``name``."""
         ((converted,),) = self.rows("SELECT CONVERT_TZ('2000-01-01', 'UTC', %s)", name)
         return converted is not None
 
@@ -66,7 +66,7 @@ class Server:
         return self._columns("`CHARACTER_SET_NAME` <> 'utf8mb4'")
 
     def names_not_binary(self) -> list[str]:
-        """Columns of names and keys that take "Mail" and "mail", or "mail " and "mail", for one."""
+        """Return name and key columns for which "Mail" equals "mail", or "mail " equals "mail"."""
         exact = {
             f"{model._meta.db_table}.{field.column}"
             for model in models()
@@ -96,11 +96,11 @@ def models() -> list[type[Model]]:
 
 
 def tables() -> list[str]:
-    """The tables of EMS."""
+    """Return the names of the tables of EMS."""
     return [model._meta.db_table for model in models()]
 
 
 def missing_tables(alias: str) -> list[str]:
-    """Those that are not there."""
+    """Return the tables of EMS that do not exist on ``alias``."""
     there = set(connections[alias].introspection.table_names())
     return [table for table in tables() if table not in there]

@@ -1,4 +1,4 @@
-"""The whole way of one message: who sent it, and what each group has done with it."""
+"""Traces one message: what each group of its topic has done with it, and will do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from streams.models import (
 
 @dataclass(frozen=True)
 class GroupTrace:
-    """One group's deliveries of the message, and what comes next."""
+    """Holds one group's deliveries of the message, and what comes next."""
 
     group: ConsumerGroup
     deliveries: list[Delivery] = field(default_factory=list)
@@ -34,9 +34,9 @@ class GroupTrace:
 
 
 def trace(message: Message) -> list[GroupTrace]:
-    """What every group of the topic has done with the message, in order of their names."""
+    """Return what each group of the topic has done with the message, ordered by name."""
     using = message._state.db or database()
-    with snapshot(using):  # what moves from table to table meanwhile must not seem to be lost
+    with snapshot(using):  # without it, a row that moves between tables could seem lost
         groups = ConsumerGroup.objects.using(using).filter(topic=message.partition.topic_id)
         return [_trace(group, message, using) for group in groups.order_by("name")]
 
@@ -67,7 +67,7 @@ def _state(
     retry: RetryMessage | None,
     dead: list[DeadMessage],
 ) -> str:
-    """What the group is about to do with the message, or has done last."""
+    """Return what the group will do next with the message, or has done last."""
     if retry and retry.delivery_id is None:
         return _due(retry.attempt, retry.due_at)
     last = deliveries[-1] if deliveries else None
@@ -77,7 +77,7 @@ def _state(
     if cursor and offset >= cursor.next_offset:
         if cursor.blocked_until and offset == cursor.next_offset:  # of an ordered group
             return _due(cursor.attempt, cursor.blocked_until)
-        # Also what was done before a reset.
+        # After a reset also a message that was done before.
         return _("waiting to be claimed again") if last else _("waiting to be claimed")
     for replay in cursors:
         if replay.stop_offset and replay.next_offset <= offset < replay.stop_offset:
@@ -99,11 +99,11 @@ def _due(attempt: int, at: datetime) -> str:
 
 
 def _outcome(offset: int, last: Delivery, *, was_redriven: bool) -> str:
-    """How the last delivery of an offset ended that is in no other table now."""
+    """Return how the last delivery ended, for an offset that is in no other table now."""
     if last.state == State.SKIPPED:
         return _("skipped")
     if offset < last.progress and last.first_offset < last.last_offset:
-        # It is counted how many were given up, not which.
+        # The delivery has the number of its messages that were given up, not their offsets.
         given_up = last.dead or last.missing
         return _("done, or given up") if given_up else _("done")
     if last.missing:

@@ -1,1 +1,1 @@
-"""What an operator does: topics, groups, resets and replays."""
+"""Does what an operator asks for: changes of topics and groups, resets and replays."""

@@ -1,4 +1,4 @@
-"""Deleting a consumer group with all that it has."""
+"""Deletes a consumer group with all its rows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from streams.models import ConsumerGroup, Topic
 
 
 def contents(group: ConsumerGroup) -> dict[str, int]:
-    """Count the rows of each kind that the group has: what its deletion would delete."""
+    """Return how many rows of each kind the deletion of the group would delete."""
     return {str(rows.model._meta.verbose_name_plural): rows.count() for rows in belongings(group)}
 
 
 def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows: None) -> None:
-    """Delete the group with its position, retries, dead letters and log.
+    """Delete the group with its cursors, retries, dead letters and deliveries.
 
-    In batches, and at last, in one transaction, the position with the group: a run that is
-    broken off can be repeated, and leaves a group that reads on from where it was. ``say`` is
-    told the number of rows so far. Raises GroupActive while it has a live consumer.
+    Rows are deleted in batches, and at last the cursors and the group in one transaction. A run
+    that is stopped can be repeated; until then the group can go on from its cursors. ``say`` is
+    called with the number of rows so far. Raises GroupActive while the group has a live consumer.
     """
     _refuse_while_live(group)
     using, deleted = str(group._state.db), 0
@@ -37,7 +37,8 @@ def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows:
         (dead_letters, of_group),
         (retries, of_group),
     ):
-        # In the order of the group's index: by key, each batch would step over other groups.
+        # In the order of the group's index: in the order of the key, each batch would read rows of
+        # other groups.
         for count in delete_all(rows.order_by(), using, condition):
             deleted += count
             say(deleted)
@@ -46,7 +47,7 @@ def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows:
 
 def _end(group: ConsumerGroup) -> None:
     with own_transaction(str(group._state.db)):
-        # Under the topic's lock it gets no cursor, and without its cursors it claims nothing.
+        # While the topic is locked the group gets no cursor, and without cursors it claims nothing.
         list(Topic.objects.using(group._state.db).select_for_update().filter(pk=group.topic_id))
         cursors, *others = belongings(group)
         cursors.delete()
@@ -62,7 +63,7 @@ def _refuse_while_live(group: ConsumerGroup) -> None:
 
 
 def belongings(group: ConsumerGroup) -> list[models.QuerySet[Any]]:
-    """Give the rows of each kind that belong to the group; its cursors come first."""
+    """Return queries of the rows of each kind that belong to the group; the cursors come first."""
     return _of_group(
         group, group.cursors, group.retries, group.dead_letters, group.deliveries, group.clients
     )

@@ -1,7 +1,7 @@
-"""Replays: a group sees a part of the log again, beside what it reads.
+"""Replays a part of the log to a group, beside what the group reads.
 
-A replay is a cursor of its own with a number (1, 2, …) and an end, in each partition that it is
-about. The group's consumers claim from it as from the group's own cursor, which is not touched.
+A replay is an additional cursor with a number (1, 2, …) and an end, in each of its partitions. The
+group's consumers claim from it as from the group's own cursor, which does not change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from streams.wakeup import announce
 
 STATES = {
     "running": gettext_lazy("running"),
-    "finishing": gettext_lazy("finishing"),  # all is given out, and not all settled
+    "finishing": gettext_lazy("finishing"),  # all messages are given out, and not all are settled
     "done": gettext_lazy("done"),
     "cancelled": gettext_lazy("cancelled"),
 }
@@ -42,7 +42,7 @@ STATES = {
 
 @dataclass(frozen=True)
 class Span:
-    """The offsets first … end - 1 of a partition."""
+    """Holds the offsets ``first`` … ``end`` - 1 of a partition."""
 
     partition: Partition
     first: int
@@ -58,7 +58,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Replay:
-    """How far a replay is in one partition."""
+    """Tells how far a replay is in one partition."""
 
     cursor: Cursor
     open: int  # claimed and not settled yet
@@ -82,18 +82,18 @@ class Replay:
 
     @property
     def given_out(self) -> int:
-        """Messages that were claimed; what failed again is among the group's retries."""
+        """Return how many messages were claimed; those that failed are retries of the group."""
         reached = self.cursor.previous_offset  # where it was cancelled
         return (self.cursor.next_offset if reached is None else reached) - self.cursor.start_offset
 
     @property
     def is_running(self) -> bool:
-        """Whether there is something left to give out."""
+        """Tell whether there is something left to give out."""
         return self.cursor.previous_offset is None and self.given_out < len(self.span)
 
     @property
     def state(self) -> str:
-        """One of STATES."""
+        """Return one of STATES."""
         if self.cursor.previous_offset is not None:
             return "cancelled"
         if self.is_running:
@@ -108,10 +108,11 @@ class Replay:
 def spans(
     group: ConsumerGroup, start: Target, end: Target, using: str, *, number: int | None = None
 ) -> list[Span]:
-    """What a replay from ``start`` up to, and without, ``end`` is about, as the log is now.
+    """Return what a replay from ``start`` to before ``end`` covers, as the log is now.
 
-    In every partition of the topic, or the one with this ``number``. Raises UnknownPartition,
-    and OffsetOutOfRange if there is nothing in it.
+    There is a span for every partition of the topic, or for the one with this ``number``, that
+    has messages in it. Raises UnknownPartition, and OffsetOutOfRange if there are none or some
+    have been purged.
     """
     rows = Partition.objects.using(using).filter(topic=group.topic_id).select_related("topic")
     if number is not None:
@@ -122,14 +123,17 @@ def spans(
     found = [Span(one, start.offset(one), end.offset(one)) for one in partitions]
     found = [span for span in found if span]
     if not found:
-        raise OffsetOutOfRange(_("There is no message from there to there."))
+        raise OffsetOutOfRange(_("There is no message between the two targets."))
     for span in found:
         _check(span)
     return found
 
 
 def span_of(group: ConsumerGroup, message_id: int, using: str) -> list[Span]:
-    """The one message. Raises OffsetOutOfRange if it is not in the log of the group's topic."""
+    """Return the span of one message.
+
+    Raises OffsetOutOfRange if it is not in the log of the group's topic.
+    """
     rows = Message.objects.using(using).filter(pk=message_id)
     message = retrying(rows.select_related("partition__topic").first, using)
     if message is None or message.partition.topic_id != group.topic_id:
@@ -147,9 +151,9 @@ def span_of(group: ConsumerGroup, message_id: int, using: str) -> list[Span]:
 
 
 def start(group: ConsumerGroup, wanted: Sequence[Span], using: str) -> int:
-    """Begin a replay of these spans, one a partition; returns its number.
+    """Begin a replay of the spans ``wanted``, one in each partition; return its number.
 
-    Replays of the group that have ended are forgotten. Raises OffsetOutOfRange if a part has been
+    Replays of the group that have ended are deleted. Raises OffsetOutOfRange if a part has been
     purged, and GroupMismatch for a broadcast group.
     """
     if group.mode == Mode.BROADCAST:
@@ -158,7 +162,7 @@ def start(group: ConsumerGroup, wanted: Sequence[Span], using: str) -> int:
 
     def work() -> int:
         with own_transaction(using):
-            # Two replays at once must not take the same number.
+            # Under this lock, two replays that begin at once get different numbers.
             Topic.objects.using(using).select_for_update().get(pk=group.topic_id)
             keys = {span.partition.pk for span in wanted}
             rows = Partition.objects.using(using).filter(pk__in=keys)
@@ -172,7 +176,7 @@ def start(group: ConsumerGroup, wanted: Sequence[Span], using: str) -> int:
             for span in wanted:
                 _check(Span(now[span.partition.pk], span.first, span.end))
                 Cursor.objects.using(using).create(
-                    group_id=group.pk,  # ids: with objects the project's routers would be asked
+                    group_id=group.pk,  # ids: with objects Django would ask the project's routers
                     partition_id=span.partition.pk,
                     replay=number,
                     start_offset=span.first,
@@ -188,10 +192,10 @@ def start(group: ConsumerGroup, wanted: Sequence[Span], using: str) -> int:
 
 
 def cancel(group: ConsumerGroup, number: int, using: str) -> int:
-    """End a replay; returns how many of its messages were not given out.
+    """End a replay; return how many of its messages were not given out.
 
-    What is in hand is finished, but for ordered groups, where its holder loses it. Raises
-    UnknownReplay if it has ended, or never was.
+    Open deliveries are finished, except in ordered groups, where the client loses its lease. Raises
+    UnknownReplay if the replay has ended, or never existed.
     """
 
     tried: list[int] = []
@@ -216,7 +220,7 @@ def cancel(group: ConsumerGroup, number: int, using: str) -> int:
 
 
 def replays(groups: Iterable[ConsumerGroup], using: str) -> list[Replay]:
-    """The replays of these groups, the newest first, also those that have ended."""
+    """Return the replays of ``groups``, the newest first, also those that have ended."""
     ids = [group.pk for group in groups]
     rows = Cursor.objects.using(using).filter(group__in=ids, replay__gt=0)
     rows = rows.select_related("group__topic", "partition__topic")
@@ -267,7 +271,7 @@ def _open(cursor: Cursor, using: str) -> int:
 
 
 def _check(span: Span) -> None:
-    """Raises OffsetOutOfRange unless all of it is in the log."""
+    """Check that all of the span is in the log; raises OffsetOutOfRange."""
     partition = span.partition
     if span.first < partition.first_offset:
         text = _("%(partition)s begins at offset %(first)d: %(span)s is not there any more.")

@@ -1,8 +1,8 @@
-"""Reset: a group goes on from another place in the log.
+"""Moves a group to another place in the log.
 
-Back, and its messages are delivered again; on, and those in between are skipped, which a delivery
-in state SKIPPED says. All partitions in one transaction, under the locks of the partitions (no
-offset is given out, none purged meanwhile), then of the cursors, deliveries and retries.
+If it moves back, its messages are delivered again; if it moves forward, those in between are
+skipped, which a delivery in state SKIPPED records. All partitions move in one transaction. It locks
+the partitions (so no offset is given out or purged), then the cursors, deliveries and retries.
 """
 
 from __future__ import annotations
@@ -51,29 +51,30 @@ from streams.operate.target import Target
 from streams.wakeup import announce
 
 RACES_AT_MOST = 20
-# While it waits for a row that a frozen process may hold, nothing is sequenced.
+# In seconds. A reset waits at most this long for a row that a frozen process may have locked, since
+# nothing is sequenced meanwhile.
 LOCK_SECONDS = 3
 
-# Where to go from a cursor, at which the group is at this position.
+# Takes a cursor and the position of its group, and returns the offset to go to.
 Goal = Callable[[Cursor, int], int]
 
 
 def towards(target: Target) -> Goal:
-    """The same target in every partition."""
+    """Return the goal that is the same target in every partition."""
     return lambda cursor, position: target.offset(cursor.partition, position)
 
 
 @dataclass(frozen=True)
 class Move:
-    """What a reset does in one partition; in a preview, what it would do. Counts of messages."""
+    """Holds what a reset does, or in a preview would do, in one partition, in messages."""
 
     cursor: Cursor  # as it was
     position: int  # the next offset that the group would have seen
     target: int
     fenced: list[Delivery]  # open deliveries that are lost to their holders
     retries: int = 0  # waiting, and given out by the cursor instead
-    given_back: int = 0  # of the fenced, below the target: they become retries
-    restored: int = 0  # by undo: taken back by the reset, and retries again
+    given_back: int = 0  # messages of the fenced below the target: they become retries
+    restored: int = 0  # by undo: revoked by the reset, now retries again
 
     @property
     def partition(self) -> Partition:
@@ -81,7 +82,7 @@ class Move:
 
     @property
     def again(self) -> int:
-        """To be delivered again."""
+        """Return how many messages are delivered again."""
         return max(0, self.position - self.target)
 
     @property
@@ -98,7 +99,7 @@ class Move:
 
     @property
     def effects(self) -> list[str]:
-        """What it does, for people."""
+        """Return what the move does, as texts for people."""
         counted = (
             (self.again, _("%d delivered again")),
             (self.skipped, _("%d skipped")),
@@ -111,17 +112,18 @@ class Move:
 
     @property
     def is_nothing(self) -> bool:
-        """Nothing changes, not even an attempt that a message of an ordered group waits for."""
+        """Tell whether nothing changes, not even the wait for an attempt in an ordered group."""
         waits = self.cursor.blocked_until or self.cursor.attempt > 1
         return self.target == self.position and not self.fenced and not waits
 
 
 class Reset:
-    """One reset of a group; ``goal`` says where to, None: back to where it was before the last.
+    """Resets a group to ``goal``; None undoes the last reset.
 
-    ``preview()`` and ``run()`` return a move for each partition that has a cursor (of ``number``
-    only, if given). Both raise OffsetOutOfRange, UnknownPartition, NothingToUndo, and
-    GroupMismatch for a broadcast group; ``run()`` also GroupActive, unless ``force``.
+    ``preview()`` and ``run()`` return a move for each partition that has a cursor (or of partition
+    ``number`` only). Both raise OffsetOutOfRange, UnknownPartition and NothingToUndo; ``run()``
+    also GroupActive. With ``force`` it runs although the group has live consumers. Raises
+    GroupMismatch for a broadcast group.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ class Reset:
         self._tried: dict[datetime, list[Move]] = {}
 
     def preview(self) -> list[Move]:
-        """What it would do now; changes nothing."""
+        """Return what the reset would do now; change nothing."""
 
         def look() -> list[Move]:
             with snapshot(self.using):
@@ -158,7 +160,7 @@ class Reset:
         return retrying(look, self.using)
 
     def run(self) -> list[Move]:
-        """Do it, in all partitions or none."""
+        """Reset the group, in all partitions or none; return what was done."""
         live = self.group.clients.using(self.using).live()
         if not self._force and retrying(live.exists, self.using):
             raise GroupActive(_("The group %s has live consumers: stop them first.") % self.group)
@@ -186,7 +188,7 @@ class Reset:
             return done
 
     def _cursors(self, *, lock: bool = False) -> list[Cursor]:
-        """Those that are to move, in the order of their partitions."""
+        """Return the cursors that are to move, in the order of their partitions."""
         places = Partition.objects.using(self.using).filter(topic=self.group.topic_id)
         if self._number is not None:
             places = places.filter(number=self._number)
@@ -195,7 +197,8 @@ class Reset:
         found = {}
         if partitions:
             keys = list(rows.filter(partition__in=partitions).values_list("pk", flat=True))
-            # By key; and as they are now, even if the caller's transaction has an older snapshot.
+            # Locked by key, and read as they are now, even if the caller's transaction has an older
+            # snapshot.
             rows = Cursor.objects.using(self.using).filter(pk__in=keys).annotate(now=UtcNow())
             rows = rows.order_by("pk")
             found = {c.partition_id: c for c in (rows.select_for_update() if lock else rows)}
@@ -209,7 +212,7 @@ class Reset:
         return cursors if self._goal else self._moved_last(cursors)
 
     def _moved_last(self, cursors: list[Cursor]) -> list[Cursor]:
-        """Those that the last reset has moved."""
+        """Return the cursors that the last reset has moved."""
         times = [cursor.reset_at for cursor in cursors if cursor.reset_at]
         if not times:
             raise NothingToUndo(_("%s has not been reset.") % self.group)
@@ -217,7 +220,7 @@ class Reset:
 
     def _move(self, cursor: Cursor, *, lock: bool) -> Move:
         held = held_by(cursor, self.using, lock=lock)
-        # What an ordered group holds it will see again, unless it is done.
+        # In an ordered group, the held messages that are not settled are delivered again.
         position = held.progress if held else cursor.next_offset
         goal = self._goal or _back
         target = goal(cursor, position)
@@ -234,7 +237,7 @@ class Reset:
         return Move(cursor, position, target, fenced, retries, given_back, restored)
 
     def _apply(self, move: Move, at: datetime) -> Move:
-        """Under all the locks; returns what was done indeed."""
+        """Make the move under all the locks; return what was really done."""
         if move.is_nothing:
             return move
         cursor, using = move.cursor, self.using
@@ -250,7 +253,8 @@ class Reset:
             retries.schedule(cursor.group_id, cursor.partition_id, rows)
             move = replace(move, restored=_messages(rows))
         cover_skipped(cursor, move.position, move.target, at, using)
-        # From the target on all is owed to the group, and will be covered.
+        # All offsets from the target on will be delivered to the group and covered, so these may
+        # not be above it.
         changes: dict[str, Any] = {
             name: Least(F(name), move.target) for name in ("start_offset", "log_offset")
         }
@@ -273,12 +277,12 @@ class Reset:
 
 
 def _messages(rows: Iterable[Again]) -> int:
-    """One may have been in hand and a retry."""
+    """Count the offsets: one may have been in an open delivery and a retry."""
     return len({row.offset for row in rows})
 
 
 def _back(cursor: Cursor, position: int) -> int:
-    """Undo: where it was before the last reset."""
+    """Return where the group was before the last reset."""
     return position if cursor.previous_offset is None else cursor.previous_offset
 
 

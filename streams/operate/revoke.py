@@ -1,8 +1,8 @@
-"""What a reset takes back: what a group holds or waits to see again, and its cursor gives anew.
+"""Revokes, for a reset, the open deliveries and retries of offsets that the cursor gives out again.
 
-Nothing is forgotten: each open delivery and each retry that was taken back is a delivery with the
-token TAKEN_BACK, finished at the time of the reset. Of these, undo makes retries again, as far as
-the cursor has not given their offsets out in between.
+Each open delivery and each retry that was revoked is recorded as a delivery with the token
+TAKEN_BACK, finished at the time of the reset. An undo turns these into retries again, if the
+cursor has not given out their offsets in between.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from streams.models.fields import to_db
 
 CHUNK = 1000  # ids in one statement
 
-TAKEN_BACK = "taken back"  # no claim has such a token
+TAKEN_BACK = "taken back"  # the token of a revoked delivery; no claim has such a token
 FENCED = "taken back by a reset"
 
 
 class Raced(Exception):
-    """A retry was claimed while it was to be taken back: look at everything again."""
+    """Says that a retry was claimed before it could be revoked: the reset must begin again."""
 
 
 def held_by(cursor: Cursor, using: str, *, lock: bool) -> Delivery | None:
-    """The open delivery of a cursor of an ordered group."""
+    """Return the open delivery that a cursor of an ordered group waits for, or None."""
     if cursor.open_delivery is None:
         return None
     rows = Delivery.objects.using(using).filter(pk=cursor.open_delivery)
@@ -38,20 +38,20 @@ def held_by(cursor: Cursor, using: str, *, lock: bool) -> Delivery | None:
 
 
 def open_from(cursor: Cursor, target: int, using: str, *, lock: bool) -> list[Delivery]:
-    """The open deliveries that reach the target or lie past it; those of replays go on."""
+    """Return the open deliveries with offsets at or after ``target``, except those of replays."""
     rows = Delivery.objects.using(using)
     place = {"group": cursor.group_id, "partition": cursor.partition_id}
     found = rows.open().filter(**place, last_offset__gte=target).exclude(kind=Kind.REPLAY)
     if not lock:
         return list(found)
-    # Found by their state and locked by key: a locking scan would wait for those of other groups.
+    # Found by their state and locked by key: a locking scan would wait for rows of other groups.
     keys = list(found.values_list("pk", flat=True))
     locked = rows.filter(pk__in=keys).order_by("pk").select_for_update()
     return [row for row in locked if row.state == State.START]
 
 
 def count_retries(cursor: Cursor, target: int, using: str) -> int:
-    """How many ``take_back`` would take."""
+    """Return how many retries ``revoke_retries`` would revoke."""
     rows = RetryMessage.objects.using(using).filter(group=cursor.group_id)
     rows = rows.filter(partition=cursor.partition_id, offset__gte=target)
     redriven = rows.exclude(dead_letter=None).values_list("offset", flat=True)
@@ -59,7 +59,7 @@ def count_retries(cursor: Cursor, target: int, using: str) -> int:
 
 
 def fence(deliveries: Sequence[Delivery], at: datetime, using: str) -> None:
-    """Their holders lose them: what they write from now on changes nothing."""
+    """End the deliveries, so that their holders lose the lease and can write nothing more."""
     keys = [delivery.pk for delivery in deliveries]
     Delivery.objects.using(using).filter(pk__in=keys).update(
         state=State.RELEASED, token=TAKEN_BACK, finished_at=at, error=FENCED
@@ -67,7 +67,10 @@ def fence(deliveries: Sequence[Delivery], at: datetime, using: str) -> None:
 
 
 def retry_below(deliveries: Sequence[Delivery], target: int, using: str) -> int:
-    """Make retries of what lies below the target, which the cursor does not give out."""
+    """Turn unsettled offsets below ``target``, which the cursor will not give out, into retries.
+
+    Returns how many there are.
+    """
     count = 0
     for delivery in deliveries:
         below = range(delivery.progress, min(target, delivery.last_offset + 1))
@@ -81,9 +84,9 @@ def retry_below(deliveries: Sequence[Delivery], target: int, using: str) -> int:
 def revoke_retries(
     cursor: Cursor, target: int, fenced: Sequence[Delivery], at: datetime, using: str
 ) -> int:
-    """Delete the retries, after writing a delivery for each; returns how many.
+    """Delete the retries from ``target`` on, after writing a delivery for each; return how many.
 
-    Raises Raced if one is held by somebody who was not fenced.
+    Raises Raced if a retry is held by a delivery that is not in ``fenced``.
     """
     vendor = connections[using].vendor
     place = [cursor.group_id, cursor.partition_id, target]
@@ -109,7 +112,7 @@ def revoke_retries(
 
 
 def revoked(cursor: Cursor, start: int, end: int, now: datetime, using: str) -> Iterator[Again]:
-    """What the last reset of this cursor has taken back of the offsets start … end - 1."""
+    """Yield what the cursor's last reset has revoked of the offsets ``start`` … ``end`` - 1."""
     records = Delivery.objects.using(using).filter(
         group=cursor.group_id,
         partition=cursor.partition_id,
@@ -122,16 +125,19 @@ def revoked(cursor: Cursor, start: int, end: int, now: datetime, using: str) -> 
     for first, last, progress, attempt, client, deadline, error in records.order_by(
         "first_offset", "pk"
     ).values_list(*columns, "error"):
-        if client:  # it was in hand
+        if client:  # it was an open delivery
             for offset in range(max(progress, start), min(last + 1, end)):
                 # As Delivery.attempt_of().
                 yield Again(offset, attempt if offset == first else 1)
-        elif start <= first:  # it was waiting, until what is now the deadline
+        elif start <= first:  # it was a waiting retry, due at what is now the deadline
             yield Again(first, attempt, max(timedelta(0), deadline - now), error)
 
 
 def _without_message(offsets: Sequence[int], cursor: Cursor, using: str) -> set[int]:
-    """Of redriven ones, those whose dead letter has the only copy of the body: they stay."""
+    """Return those of the redriven ``offsets`` whose dead letter has the only copy of the body.
+
+    Their retries stay, since the log has no message to deliver instead.
+    """
     gone = set(offsets)
     for start in range(0, len(offsets), CHUNK):
         log = Message.objects.using(using).filter(partition=cursor.partition_id)

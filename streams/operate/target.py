@@ -1,4 +1,4 @@
-"""Where in a log: an end of it, an offset, a time, or so many messages from where a group is."""
+"""Names a place in a log: an end, an offset, a time, or a distance from where the group is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:.*")
 
 @dataclass(frozen=True)
 class Target:
-    """One of five ways to say it. As an offset it depends on the partition, see ``offset``."""
+    """Holds a place in a log, in one of five forms; ``offset`` gives its offset in a partition."""
 
     end: str = ""  # EARLIEST or LATEST
     number: int | None = None
@@ -31,9 +31,9 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """``earliest``, ``latest``, ``1200``, ``2026-11-20T10:00Z``, ``+10`` or ``-10``.
+        """Parse ``earliest``, ``latest``, ``1200``, ``2026-11-20T10:00Z``, ``+10`` or ``-10``.
 
-        Raises InvalidTarget, and NaiveDatetime for a time without a zone.
+        Raises InvalidTarget, and NaiveDatetime for a time without a time zone.
         """
         text = text.strip()
         if text in (EARLIEST, LATEST):
@@ -42,7 +42,7 @@ class Target:
             return cls(relative=int(text)) if match["sign"] else cls(number=int(text))
         try:
             time = parse_datetime(text) if TIME.fullmatch(text) else None
-        except ValueError:  # 31 February
+        except ValueError:  # such as 31 February
             time = None
         if time is None:
             raise InvalidTarget(
@@ -61,13 +61,13 @@ class Target:
 
     @property
     def is_absolute(self) -> bool:
-        """Whether it is an offset or a time."""
+        """Tell whether the target is an offset or a time."""
         return self.number is not None or self.time is not None
 
     def offset(self, partition: Partition, position: int = 0) -> int:
-        """The offset that is meant in this partition; it need not be in the log.
+        """Return the offset of this target in ``partition``; it need not be in the log.
 
-        ``position`` is where the group is.
+        ``position`` is the offset at which the group is.
         """
         if self.end:
             return partition.first_offset if self.end == EARLIEST else partition.next_offset

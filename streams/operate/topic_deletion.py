@@ -1,11 +1,11 @@
-"""The end of a topic: nobody sends to it, nobody waits for it, then all of it is deleted.
+"""Deletes a topic once nobody sends to it and nobody waits for its messages.
 
-A message must not vanish with it. Whoever sends has looked the topic up, at most FRESH_SECONDS ago;
-a send that has taken longer than SURE_SECONDS since then looks again after its INSERT, and takes
-the message back. So when the topic is closed and both times are over, every message that will ever
-come is in ems_msg, if only in a transaction that is still open; and those a locking read finds.
+No message may be lost with it. A send has looked the topic up, at most FRESH_SECONDS ago. If it has
+taken longer than SURE_SECONDS since then, it looks again after its INSERT and deletes its message.
+So when the topic is closed and both times are over, every message that will ever come is in
+ems_msg, if only in a transaction that is still open; and a locking read finds those.
 
-Deleted is in small batches, and each can be the last: the same command goes on.
+Rows are deleted in small batches. A deletion that was stopped goes on when it is called again.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from streams.models import (
 from streams.operate.group_deletion import delete_group
 from streams.retain.purge import Purge
 
-# After so long a closed topic has every message that will ever come.
+# Seconds after which a closed topic has every message that will ever come.
 SETTLED_SECONDS = FRESH_SECONDS + SURE_SECONDS + 1
-# A row is locked: MySQL, MariaDB.
+# Error numbers of NOWAIT at a locked row: of MySQL, of MariaDB.
 LOCKED = {3572, 1205}
 
 Say = Callable[[str, int], None]
 
 
 class TopicDeletion:
-    """The deletion of one topic."""
+    """Deletes one topic."""
 
     def __init__(self, topic: Topic, using: str, *, force: bool = False) -> None:
         self.topic = topic
@@ -60,11 +60,11 @@ class TopicDeletion:
         self.force = force
 
     def contents(self) -> dict[str, int]:
-        """How many rows of each kind would be deleted."""
+        """Return how many rows of each kind would be deleted."""
         return {str(rows.model._meta.verbose_name_plural): rows.count() for rows in self._all()}
 
     def obstacles(self) -> list[str]:
-        """Why it should not be deleted, in words; ``force`` goes past these."""
+        """Return the reasons not to delete the topic, as texts; ``force`` ignores them."""
         return [*self._open(), *self._used()]
 
     def close(self) -> None:
@@ -80,17 +80,18 @@ class TopicDeletion:
             forget()
 
     def wait(self, pause: Callable[[float], None] = time.sleep) -> None:
-        """Wait until every message that will ever come is there."""
+        """Wait for SETTLED_SECONDS, until every message that will ever come is there."""
         pause(SETTLED_SECONDS)
 
     def finish(self, say: Say = lambda name, rows: None) -> None:
-        """Delete it, once it was closed for SETTLED_SECONDS; raises TopicInUse, UnknownTopic.
+        """Delete the topic, once it was closed for SETTLED_SECONDS.
 
-        It may be broken off and repeated. ``say`` is told the rows so far of each kind.
+        It may be stopped and repeated. ``say`` is called with each kind of rows, and how many of it
+        are deleted so far. Raises TopicInUse, UnknownTopic.
         """
         partitions = retrying(self._verify, self.using)
-        # First, and by first_offset: a run that goes on later sees what was finished, and what came
-        # since.
+        # Messages first, and after first_offset is moved: a later run that goes on sees what is
+        # deleted, and what came since.
         for partition in partitions:
             self._empty(partition, say)
         clients = Consumer.objects.using(self.using).filter(group__topic=self.topic.pk)
@@ -109,7 +110,7 @@ class TopicDeletion:
 
     def _open(self) -> Iterator[str]:
         topic = Topic.objects.using(self.using).filter(pk=self.topic.pk).first()
-        if topic is None:  # somebody else has deleted it
+        if topic is None:  # another process has deleted it
             raise UnknownTopic(_("There is no topic %s.") % self.topic)
         if topic.access in (Access.READ_WRITE, Access.WRITE_ONLY):
             yield _("%s is not retired: producers may send to it.") % self.topic
@@ -134,7 +135,7 @@ class TopicDeletion:
         return int(kept or 0)
 
     def _verify(self) -> list[Partition]:
-        """The partitions: nothing is in the way, and nothing is coming any more."""
+        """Check that there are no obstacles and no uncommitted messages; return the partitions."""
         with own_transaction(self.using):
             partitions = self._lock()
             for partition in partitions:
@@ -150,7 +151,7 @@ class TopicDeletion:
         return list(rows.select_for_update().order_by("number"))
 
     def _count_inbox(self, partition: Partition) -> int:
-        """How much is in the inbox; raises TopicInUse if some of it is not committed."""
+        """Count the messages in the inbox; raises TopicInUse if some are not committed."""
         statement = sql.COUNT_INBOX[connections[self.using].vendor]
         try:
             ((count,),) = fetch(self.using, statement, [partition.pk])
@@ -183,7 +184,7 @@ class TopicDeletion:
         return [m._default_manager.using(self.using).filter(topic=self.topic.pk) for m in models]
 
     def _empty(self, partition: Partition, say: Say) -> None:
-        """Delete what it had when that was verified; forced, whatever is there by now."""
+        """Delete the messages that were there at the check; with ``force``, all that there are."""
         if self.force:
             mine = Message.objects.using(self.using).filter(partition=partition.pk)
             self._delete(mine.inbox(), say, f"`partition_id` = {partition.pk:d}")

@@ -1,4 +1,4 @@
-"""The life of a topic: created, grown, retired. How it ends is in operate/topic_deletion.py."""
+"""Creates, grows and retires topics; operate/topic_deletion.py deletes them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from streams.log.topics import announce_topic, forget
 from streams.models import Access, ConsumerGroup, Cursor, Mode, Partition, Topic
 from streams.names import MAX_NAME, validated_name
 
-# Each is a row that every pass of the sequencer and every claim looks at.
+# Limited, since every pass of the sequencer and every claim reads a row of each partition.
 MAX_PARTITIONS = 1000
 
 
 def topic_of(name: str, using: str) -> Topic:
-    """The topic of this name; raises UnknownTopic."""
+    """Return the topic ``name``; raises UnknownTopic."""
     found = Topic.objects.using(using).filter(name=name).first()
     if found is None:
         raise UnknownTopic(_("There is no topic %s.") % name)
@@ -25,7 +25,7 @@ def topic_of(name: str, using: str) -> Topic:
 
 
 def create(name: str, partitions: int, using: str) -> Topic:
-    """A new topic; raises InvalidName, InvalidPartitions, TopicExists."""
+    """Create and return a topic; raises InvalidName, InvalidPartitions, TopicExists."""
     validated_name(name, "topic", MAX_NAME)
     _check(partitions, 1)
 
@@ -44,15 +44,16 @@ def create(name: str, partitions: int, using: str) -> Topic:
 
 
 def grow(topic: Topic, partitions: int, using: str) -> int:
-    """Have this many partitions; returns how many are new. Raises InvalidPartitions.
+    """Let the topic have ``partitions`` partitions; return how many are new.
 
-    Producers use them within FRESH_SECONDS. The messages of one key stay in order up to then, and
-    from then on: a key may go to another partition than before.
+    Producers use the new ones within FRESH_SECONDS. A key may go to another partition then:
+    messages of one key are in order before that and after it, but not across it. Raises
+    InvalidPartitions.
     """
 
     def work() -> int:
         with own_transaction(using):
-            # As a new group does it: under this lock each group gets a cursor of each partition.
+            # A new group takes this lock, too, so that each group gets a cursor of each partition.
             list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))
             now = Partition.objects.using(using).filter(topic=topic.pk).count()
             _check(partitions, now)
@@ -65,7 +66,7 @@ def grow(topic: Topic, partitions: int, using: str) -> int:
 
 
 def retire(topic: Topic, using: str) -> bool:
-    """Refuse producers, and let consumers finish; False if producers were refused before."""
+    """Refuse producers, and let consumers finish; return False if they were refused before."""
     open_ = Topic.objects.using(using).filter(
         pk=topic.pk, access__in=(Access.READ_WRITE, Access.WRITE_ONLY)
     )
@@ -81,11 +82,11 @@ def _check(partitions: int, now: int) -> None:
 
 
 def _add(topic: Topic, start: int, end: int, using: str) -> None:
-    """The partitions start … end - 1, each from its first message for every group."""
+    """Add the partitions ``start`` … ``end`` - 1; every group reads them from their beginning."""
     groups = ConsumerGroup.objects.using(using).filter(topic=topic.pk, mode=Mode.CLUSTER)
     ids = list(groups.values_list("pk", flat=True))
     for number in range(start, end):
-        # Ids: with objects the project's routers would be asked.
+        # Ids: with objects Django would ask the project's database routers.
         partition = Partition.objects.using(using).create(topic_id=topic.pk, number=number)
         Cursor.objects.using(using).bulk_create(
             Cursor(group_id=group, partition_id=partition.pk) for group in ids

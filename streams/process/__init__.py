@@ -1,1 +1,1 @@
-"""The consumer process: its supervisor, workers and keepers."""
+"""Runs a consumer process: its supervisor, workers and keepers."""

@@ -1,6 +1,6 @@
-"""The outlook of a consumer process: what there is to do now, and when the next thing is due.
+"""Looks what a consumer process has to do now, and when the next thing is due.
 
-One statement tells all, whatever the number of groups, so that an idle process costs little.
+One statement is enough for any number of groups, so that an idle process costs little.
 """
 
 from __future__ import annotations
@@ -18,32 +18,35 @@ from streams.database.sql.dialect import fetch
 
 @dataclass(frozen=True)
 class Due:
-    """What was seen in one look."""
+    """Holds what one look has found."""
 
     inbox: frozenset[int] = frozenset()  # partitions with messages that are due
     groups: frozenset[int] = frozenset()  # groups with something to claim
-    # Where the partitions end: topic → partition → next offset.
+    # The ends of the partitions: topic id → partition id → next offset.
     ends: dict[int, dict[int, int]] = field(default_factory=dict)
-    # Seconds until the next message, retry or blocked cursor is due; None: nothing waits.
+    # Seconds until the next message, retry or blocked cursor is due; None if nothing waits.
     next_in: float | None = None
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where a process looks: its groups, and the partitions of all topics, as (topic, id)."""
+    """Names where a process looks: its groups, and all partitions as (topic id, partition id)."""
 
     groups: Sequence[int]
     partitions: Sequence[tuple[int, int]]
 
 
 def partitions(using: str) -> list[tuple[int, int]]:
-    """All partitions, as (topic, id): a consumer sequences also what is for others."""
+    """Return all partitions, as (topic id, partition id).
+
+    A consumer process also sequences messages that only groups of other processes read.
+    """
     rows = retrying(fetch, using, using, sequence_sql.PARTITIONS)
     return [(topic_id, id_) for id_, topic_id in rows]
 
 
 def what_is_due(places: Places, using: str) -> Due:
-    """One look. It waits for nobody, and locks nothing."""
+    """Look once at all ``places``, without waiting for a lock and without taking one."""
     if not places.partitions:
         return Due()
     topics = {id_: topic_id for topic_id, id_ in places.partitions}

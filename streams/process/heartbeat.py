@@ -1,4 +1,4 @@
-"""The heartbeat: renews the lease of this client and of what it holds, and notices hung calls."""
+"""Renews the leases of this client and of its deliveries, and notices hung calls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from streams.process.shared.stopping import Stopping
 
 logger = logging.getLogger("streams.heartbeat")
 
-# How far past its consume_timeout a call may be before the process is given up.
+# A call that is overdue by more than this stops the process.
 HUNG_GRACE = timedelta(seconds=10)
 
 
 class Heartbeat:
-    """One step renews everything once."""
+    """Renews, in each step, the lease of the client and those of its deliveries once."""
 
     def __init__(
         self, client: Client, held: InFlight, lifecycle: Stopping, feeds: Sequence[RunningGroup]
@@ -37,7 +37,7 @@ class Heartbeat:
         if not self._client.renew():
             for handling in handlings:
                 handling.lost = True
-            logger.warning("The lease of %s had ended: starting anew", self._client.client_id)
+            logger.warning("The lease of %s had expired: registering again", self._client.client_id)
             self._client.register()
             return self._pause()
         for handling in handlings:
@@ -45,7 +45,7 @@ class Heartbeat:
             if left > timedelta(0):
                 self._renew(handling, left)
             elif left < -HUNG_GRACE:
-                # The call cannot be interrupted, only left behind with its process.
+                # A running call cannot be interrupted; it ends with its process.
                 self._lifecycle.fail(f"a call of {handling.registration.name} hangs")
         return self._pause()
 
@@ -53,11 +53,12 @@ class Heartbeat:
         try:
             handling.renew(left)
         except OperationalError as error:
-            # Somebody holds this row: the other leases cannot wait. The next beat tries again.
+            # Another transaction has locked this row. The other leases must not wait for it; the
+            # next step tries this one again.
             if connection_lost(error) or not transient(error):
                 raise
 
     def _pause(self) -> float:
-        # A delivery must not expire between two beats while its calls are in time.
+        # A delivery must not expire between two steps while its calls are in time.
         shortest = min(feed.consume_timeout() for feed in self._feeds)
         return min(RENEW_SECONDS, shortest.total_seconds() / 4)

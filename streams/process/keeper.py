@@ -1,4 +1,4 @@
-"""A keeper: a thread that runs one ``step() -> delay`` after the other until it is told to end."""
+"""Defines the keeper: a thread that calls ``step() -> delay`` again and again until its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AFTER_ERROR_SECONDS = 1.0
 
 
 class Keeper(threading.Thread):
-    """Runs on while the workers drain: a slow drain must keep its leases."""
+    """Runs a step repeatedly, also while the workers drain: a slow drain must keep its leases."""
 
     def __init__(self, name: str, step: Callable[[], float], lifecycle: Stopping) -> None:
         super().__init__(name=f"{KEEPER_PREFIX}{name}", daemon=True)
@@ -32,7 +32,7 @@ class Keeper(threading.Thread):
 
     @property
     def step_at_work(self) -> int | None:
-        """The number of the step that is at work, None between two."""
+        """Return the number of the running step, or None between two steps."""
         return self._steps if self._at_work else None
 
     def run(self) -> None:
@@ -68,7 +68,7 @@ class Keeper(threading.Thread):
         except Error as error:
             if not transient(error):
                 raise
-            logger.warning("%s: the database is not to be had: %s", self.name, error)
+            logger.warning("%s: the database is unavailable: %s", self.name, error)
             connections.close_all()
             return AFTER_ERROR_SECONDS
         finally:

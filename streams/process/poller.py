@@ -1,4 +1,4 @@
-"""The poller: moves the inbox into the log and wakes the groups that have something to claim."""
+"""Moves the inbox into the log, and wakes the groups that have something to claim."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from streams.process.shared.in_flight import InFlight
 from streams.process.shared.stopping import Stopping
 from streams.steps.sequence import NOTE_EVERY, note_sequencing
 
-# Another process holds a partition: look again so soon, in seconds.
+# Seconds until the next look after another process held a partition.
 BUSY_SECONDS = 0.01
-# After something was found, polling starts over at this pace and slows down to POLL_SECONDS.
+# Seconds between two looks after something was found; doubled after each look that finds nothing,
+# up to POLL_SECONDS.
 QUICK_SECONDS = 0.02
-# Who was woken looks for new partitions, too, but no oftener than this.
+# After a wake-up the poller also looks for new partitions, but not again within these seconds.
 REFRESH_SECONDS = 0.2
 
 
 class Poller:
-    """One step is one look at all partitions and groups, and a pass of the sequencer if needed.
+    """Looks, in each step, at all partitions and groups, and sequences if needed.
 
-    Between two steps it is held until a wake-up comes, until the next thing that waits for its
-    time is due, and for POLL_SECONDS at most.
+    Between two steps it waits until a wake-up comes or the next message, retry or cursor is
+    due, at most POLL_SECONDS.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Poller:
         self._woken = False
 
     def wake(self) -> None:
-        """Something was sent, perhaps to a topic that is new. Called by other threads."""
+        """Note that something was sent, perhaps to a new topic. Other threads call this."""
         self._woken = True
 
     def step(self) -> float:
@@ -60,7 +61,8 @@ class Poller:
         done = sequence(self._using, outlook.inbox)
         self._note(started)
         ready = self._ready(outlook, done)
-        # Busy workers look by themselves when they are done: only idle ones are worth a hurry.
+        # Busy workers look by themselves when they are done. Only for idle ones is the next look
+        # made sooner.
         woken = [feed for feed in ready if feed.wake()]
         if done.more:
             return 0.0
@@ -69,7 +71,8 @@ class Poller:
         if done.sequenced or woken:
             self._pause = QUICK_SECONDS
         else:
-            # Nothing was to be had, and no worker was at it before, after or in between.
+            # A drain ends when nothing was found and no worker was busy before, during or after
+            # the look.
             resting = not activity[0] and activity == self._held.activity()
             if self._drain and resting and not ready:
                 self._lifecycle.stop()
@@ -77,7 +80,7 @@ class Poller:
         pause = self._pause
         if outlook.next_in is not None:
             pause = min(pause, max(outlook.next_in, QUICK_SECONDS))
-        # A look costs more the more there is to step over: spend at most half the time on it.
+        # A look over many rows takes longer: at most half of the time is spent on looking.
         return max(pause, time.monotonic() - started)
 
     def _refresh(self, now: float) -> None:
@@ -88,7 +91,7 @@ class Poller:
             self._refreshed = now
 
     def _ready(self, outlook: Due, done: Pass) -> list[RunningGroup]:
-        """The feeds that have something to claim, or to read."""
+        """Return the feeds that have something to claim or to read."""
         grown = {
             topic for topic, partition in self._places.partitions if partition in done.partitions
         }
@@ -104,7 +107,7 @@ class Poller:
         ]
 
     def _note(self, now: float) -> None:
-        """Leave a sign of life for those who watch, once in NOTE_EVERY."""
+        """Record, once in NOTE_EVERY, that the sequencer runs; ems_doctor reads it."""
         if now >= self._note_at:
             note_sequencing(self._using)
             self._note_at = now + NOTE_EVERY.total_seconds()

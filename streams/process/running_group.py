@@ -1,4 +1,4 @@
-"""A feed: one registered consumer in this process, and the wake-ups of its worker threads."""
+"""Defines the feed: one registered consumer in this process, and its workers' wake-ups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams.models import ConsumerGroup
 
 
 class RunningGroup:
-    """What a worker needs to know of its group, at most FRESH_SECONDS old."""
+    """Tells workers about their group; what it tells is at most FRESH_SECONDS old."""
 
     def __init__(self, registration: Registration, using: str, overrides: Overrides) -> None:
         self.registration = registration
@@ -36,34 +36,34 @@ class RunningGroup:
         return f"{self.registration.group} on {self.registration.topic}"
 
     def limits(self) -> Limits | None:
-        """The limits in force; None while the group is paused, or its topic not to be read."""
+        """Return the limits in force; None while the group is paused or its topic unreadable."""
         if time.monotonic() >= self._fresh_until:
             groups = ConsumerGroup.objects.using(self._using).select_related("topic")
             group = retrying(groups.filter(pk=self.group.pk).first, self._using)
             readable = group and not group.paused and group.topic.readable
-            # Assigned at once: other threads read it, and None would have them wait.
+            # One assignment: other threads read it, and an intermediate None would make them wait.
             self._limits = self._in_force(group) if group and readable else None
             self._fresh_until = time.monotonic() + FRESH_SECONDS
         return self._limits
 
     def behind(self, ends: Mapping[int, Mapping[int, int]]) -> bool:
-        """Whether there is something to read that no cursor tells of (see broadcast.feed).
+        """Tell whether there is something to read that no cursor shows (see process/broadcast).
 
         ``ends``: topic → partition → next offset.
         """
         return False
 
     def consume_timeout(self) -> timedelta:
-        """Of the calls that may be running now."""
+        """Return the consume_timeout of the calls that may be running now."""
         return (self._limits or self._in_force(self.group)).consume_timeout
 
     def _in_force(self, group: ConsumerGroup) -> Limits:
         return limits(group, self.registration, self._using, self._overrides)
 
     def wake(self) -> bool:
-        """There is something to claim. Wakes one worker, who wakes the next when it finds work.
+        """Wake one worker, because there is something to claim; it wakes the next one.
 
-        Returns whether one was idle: the others look by themselves when they are done.
+        Returns whether a worker was idle: busy ones look by themselves when they are done.
         """
         with self._condition:
             self._woken = True
@@ -71,7 +71,7 @@ class RunningGroup:
             return self._idle > 0
 
     def wait(self, seconds: float) -> None:
-        """Until woken, stopped, or ``seconds`` have passed."""
+        """Wait until woken or stopped, at most ``seconds``."""
         with self._condition:
             self._idle += 1
             self._condition.wait_for(lambda: self._woken or self._stopping, seconds)

@@ -1,4 +1,4 @@
-"""The supervisor: the main thread of a consumer process."""
+"""Defines the supervisor, which runs in the main thread of a consumer process."""
 
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ from streams.wakeup import Listener
 logger = logging.getLogger("streams.supervisor")
 
 LOOK_SECONDS = 0.5
-# A heartbeat that is answered by nobody, without an error: the network has swallowed it, and only a
-# fresh process gets fresh connections. Counted in our own looks, so not while we are frozen.
+# The process stops when the heartbeat has waited this many seconds for the database without an
+# error: the connection is dead, and a new process gets new connections. The time is counted in
+# looks of this thread, so the time that the process is frozen does not count.
 SILENT_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
-# How often to look whether the purge of the night is due, and how long to keep at it between two
-# sweeps.
+# Seconds between two looks whether the nightly purge is due, and how many seconds of it to run
+# between two sweeps.
 PURGE_LOOK_SECONDS = 60.0
 PURGE_SECONDS = 2.0
 
 
 class Supervisor:
-    """Starts workers and keepers, waits for a signal or a failure, and stops them in order."""
+    """Starts workers and keepers, waits for a signal or a failure, and stops workers first."""
 
     def __init__(
         self,
@@ -65,7 +66,8 @@ class Supervisor:
         self._lifecycle = Stopping()
         self._signals = Signals()
         self._idle_limit = IdleLimit(using)
-        # First: with the project's AUTOCOMMIT off, the groups would never be committed.
+        # Before the feeds are made: they create groups, which would never be committed if the
+        # project has AUTOCOMMIT off.
         self._idle_limit.install()
         self._feeds = _feeds(registrations, using, overrides, client)
         for feed in self._feeds:
@@ -93,7 +95,10 @@ class Supervisor:
         self._silent = 0.0
 
     def run(self) -> int:
-        """Run until stopped; returns the exit status: 0, or 1 after a failure or a hurried end."""
+        """Run until stopped; return the exit status.
+
+        It is 0, or 1 after a failure or if handlers were left running.
+        """
         self._signals.install()
         try:
             return self._run()
@@ -102,11 +107,11 @@ class Supervisor:
 
     @property
     def left_behind(self) -> bool:
-        """Whether a thread still runs that would keep the process from ending."""
+        """Tell whether a thread still runs that would keep the process from ending."""
         return any(thread.is_alive() for thread in (*self._workers, *self._keepers))
 
     def budget(self) -> int:
-        """Database connections that this process uses at most."""
+        """Return how many database connections this process uses at most."""
         return sum(feed.threads for feed in self._feeds) + KEEPER_CONNECTIONS
 
     def _run(self) -> int:
@@ -147,7 +152,7 @@ class Supervisor:
         self._listener.start()
 
     def _watch(self) -> None:
-        """Give up when one and the same step of the heartbeat is at work for SILENT_SECONDS."""
+        """Stop the process when one step of the heartbeat has run for SILENT_SECONDS."""
         step = self._heartbeat.step_at_work
         self._silent = self._silent + LOOK_SECONDS if step and step == self._step else 0.0
         self._step = step
@@ -162,23 +167,23 @@ class Supervisor:
         return SWEEP_EVERY.total_seconds()
 
     def _drain(self) -> bool:
-        """Wait for the workers; False if a second signal or DRAIN_SECONDS came first."""
+        """Wait for the workers; return False if a second signal or DRAIN_SECONDS came first."""
         limit = time.monotonic() + settings().DRAIN_SECONDS
         while any(worker.is_alive() for worker in self._workers):
             if self._signals.wait(0.05):
-                self._say("A signal while stopping: leaving at once. The sweep retries the rest.")
+                self._say("A second signal: ending at once. The sweep retries the rest.")
                 return False
             if time.monotonic() > limit:
-                self._say("Handlers still run after DRAIN_SECONDS: leaving them behind.")
+                self._say("Handlers still run after DRAIN_SECONDS: ending without them.")
                 return False
         return True
 
     def _end(self) -> None:
-        """Keepers last: until here the leases of what drained had to be kept."""
+        """End the keepers, which have kept the leases while the workers drained, and deregister."""
         self._listener.stop()
         for keeper in self._keepers:
             keeper.end()
-        # In a thread, and for so long only: without a network this would never return.
+        # In a thread that is left after LEAVE_SECONDS: without a network it would never return.
         leave = Thread(target=self._deregister, name=f"{KEEPER_PREFIX}leave", daemon=True)
         leave.start()
         limit = time.monotonic() + LEAVE_SECONDS
@@ -187,7 +192,10 @@ class Supervisor:
         self._close_broadcasts()
 
     def _close_broadcasts(self) -> None:
-        """Say what they did; a name is free when its thread has ended, or else with the process."""
+        """Say what the broadcast consumers did, and free their names if all workers have ended.
+
+        Otherwise the operating system frees the names when the process ends.
+        """
         for feed in self._feeds:
             if isinstance(feed, RunningBroadcastGroup):
                 self._say(f"  {feed.report()}")
@@ -198,7 +206,7 @@ class Supervisor:
         try:
             self._client.deregister()
         except Exception:
-            logger.exception("Could not deregister; the lease will end by itself")
+            logger.exception("Cannot deregister; the lease will expire by itself")
         finally:
             connections.close_all()
 
@@ -206,7 +214,7 @@ class Supervisor:
 def _feeds(
     registrations: Sequence[Registration], using: str, overrides: Overrides, client: str
 ) -> list[RunningGroup]:
-    """Their feeds; none keeps a client's name if another one cannot be had."""
+    """Return the feeds of ``registrations``; if one fails, free the client names of the others."""
     feeds: list[RunningGroup] = []
     try:
         for registration in registrations:

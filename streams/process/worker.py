@@ -1,4 +1,4 @@
-"""The worker thread: claim → handle → settle."""
+"""Defines the worker thread: claim → handle → settle."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from streams.process.shared.stopping import Stopping
 
 logger = logging.getLogger("streams.worker")
 
-# The poller wakes a worker when there is something. It looks by itself only this often, in seconds:
-# what idle threads ask would add up.
+# Seconds after which an idle worker looks by itself. The poller wakes it when there is something;
+# more frequent looks of many idle threads would cost the database too much.
 LOOK_SECONDS = 300.0
 NOT_ALIVE_SECONDS = 0.2
 AFTER_ERROR_SECONDS = 1.0
 
 
 class Worker(threading.Thread):
-    """One thread of one feed."""
+    """Claims and handles messages of one feed in one thread."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Worker(threading.Thread):
             connections.close_all()
 
     def step(self) -> float:
-        """Claim and handle one delivery; returns how long to wait for a wake-up after it."""
+        """Claim and handle one delivery; return how many seconds to wait for a wake-up after it."""
         close_old_connections()
         reset_queries()
         if not self._client.alive:
@@ -79,12 +79,12 @@ class Worker(threading.Thread):
             with self._held.busy():
                 return self._step()
         except LeaseLost:
-            logger.warning("%s lost a lease: its result changes nothing", self.name)
+            logger.warning("%s lost a lease: its outcome is not recorded", self.name)
             return 0.0
         except Error as error:
             if not transient(error):
                 raise
-            logger.warning("%s: the database is not to be had: %s", self.name, error)
+            logger.warning("%s: the database is unavailable: %s", self.name, error)
             connections[self._using].close()
             return AFTER_ERROR_SECONDS
 
@@ -108,7 +108,7 @@ class Worker(threading.Thread):
         return 0.0
 
     def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
-        """A due retry or new messages, in turn while there are both, so that none starves."""
+        """Claim a due retry or new messages, by turns while there are both."""
         self._claimer.client_id = self._client.client_id
         for retry_first in (not self._last_was_retry, self._last_was_retry):
             if retry_first:

@@ -1,1 +1,1 @@
-"""Producing: from send() to the row in the inbox, and cancelling it."""
+"""Produces messages: from send() to the row in the inbox, and cancelling it."""

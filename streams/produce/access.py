@@ -1,4 +1,4 @@
-"""Which topics a send may write to, before its INSERT and again after a long one."""
+"""Checks which topics a send may write to, before its INSERT and again after a long one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams.produce.partitioning import wanted
 
 WRITABLE = frozenset({"read-write", "write-only"})
 
-# A topic that is created by a send has one partition.
+# The (id, number) of the partitions of a topic that a send will create: it has one.
 NEW_TOPIC = ((0, 0),)
 
 
@@ -31,7 +31,7 @@ def writable(topic: str, alias: str, *, create: bool | None = None) -> TopicInfo
 
 
 def all_writable(messages: Iterable[Outgoing], alias: str) -> dict[str, TopicInfo]:
-    """The topics of these. Missing ones are created when nothing can be wrong any more."""
+    """Return the topics of ``messages``; create missing ones after all messages are checked."""
     found: dict[str, TopicInfo | None] = {}
     for message in messages:
         if message.topic not in found:
@@ -39,17 +39,18 @@ def all_writable(messages: Iterable[Outgoing], alias: str) -> dict[str, TopicInf
             with suppress(UnknownTopic):
                 found[message.topic] = writable(message.topic, alias, create=False)
         info = found[message.topic]
-        if message.partition is not None:  # nothing else can be wrong, and a turn be taken for it
+        if message.partition is not None:  # check the number, before a topic is created for it
             wanted(info.partitions if info else NEW_TOPIC, message.partition)
     return {topic: info or writable(topic, alias) for topic, info in found.items()}
 
 
 def make_sure(topics: Iterable[TopicInfo], ids: Sequence[int], alias: str) -> None:
-    """The send has taken long since it looked its topics up: frozen, or it waited for a lock.
+    """Check ``topics`` again after a send that took long: it was frozen, or waited for a lock.
 
-    If one of them is deleted or denied by now, take the messages back and raise; a topic is not
-    deleted before all who may still send to it have either been seen or come here
-    (streams/operate/topic_deletion.py). What is sequenced already is in a log, and is left there.
+    If one of them is deleted or denied by now, delete the messages ``ids`` and raise
+    UnknownTopic or TopicDenied. The deletion of a topic relies on this: a send that it cannot
+    see takes longer than SURE_SECONDS, and comes here (streams/operate/topic_deletion.py).
+    Messages that are sequenced already stay in the log.
     """
     for info in topics:
         now = look_again(info, alias)
@@ -65,7 +66,7 @@ def make_sure(topics: Iterable[TopicInfo], ids: Sequence[int], alias: str) -> No
 
 
 def _withdraw(ids: Sequence[int], alias: str) -> bool:
-    """Delete the new messages; False, and none of them, if one has left the inbox."""
+    """Delete the new messages; return False and delete none if one has left the inbox."""
     statement = delete_by_id(connections[alias].vendor, "ems_msg", ids, "`offset` IS NULL")
     with transaction.atomic(using=alias):
         if execute(alias, statement) == len(ids):

@@ -1,4 +1,4 @@
-"""cancel(): take back a delayed message that is not visible yet."""
+"""Defines cancel(), which takes back a delayed message that is not visible yet."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def cancel(
 ) -> Literal["cancelled", "visible", "unknown"]:
     """Take back a delayed message, as part of the transaction that is open, or at once.
 
-    "cancelled": it is gone, and its dedup key is free again. "visible": too late, or it was not
-    delayed: groups have it or will at once. "unknown": there is no such message; it was cancelled
-    before, or purged. Raises InvalidMessage for what is no id.
+    Returns "cancelled" if it is gone and its dedup key is free again; "visible" if it is too late
+    or the message was not delayed: groups have it or will have it at once; "unknown" if there is
+    no such message: it was cancelled before, or purged. Raises InvalidMessage if ``message_id``
+    is no integer.
     """
     given: Any = message_id
     if not isinstance(given, int) or isinstance(given, bool):
@@ -31,8 +32,9 @@ def cancel(
     vendor = connections[alias].vendor
     past = sees_the_past(alias)
     with own_transaction(alias):
-        # Seen first: where there is no row, a DELETE may lock the gap that new messages go to; and
-        # a lock on an immediate one would stop its partition until the caller's commit.
+        # The row is read first. If there is none, a DELETE may lock the gap into which new messages
+        # are inserted; and a lock on an immediate one would stop its partition until the caller's
+        # commit.
         found = _find(message_id, alias)
         if not found and past:
             found = elsewhere(alias, lambda: _find(message_id, alias))
@@ -42,8 +44,8 @@ def cancel(
             return "visible"
         delete = delete_by_id(vendor, "ems_msg", [message_id], sql.CANCELLABLE)
         if not execute(alias, delete):
-            # Sequenced since; or cancelled by somebody for whose commit we have waited. A locking
-            # read sees that, whatever the isolation of the caller.
+            # The message was sequenced since, or cancelled by a transaction whose commit this one
+            # has waited for. A locking read tells which, at any isolation level of the caller.
             still = fetch(alias, sql.LOCK_MESSAGE[vendor], [message_id])
             return "visible" if still else "unknown"
         for _delayed, key in found:
@@ -53,5 +55,5 @@ def cancel(
 
 
 def _find(message_id: int, using: str) -> list[Any]:
-    """Whether it can be cancelled and the row of its dedup key; nothing if it is not there."""
+    """Return [(whether it can be cancelled, the id of its dedup row)], or [] without the row."""
     return fetch(using, sql.FIND_MESSAGE, [message_id])

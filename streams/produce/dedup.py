@@ -1,9 +1,9 @@
-"""The dedup window: of all sends with one key to one topic, the first in the window wins.
+"""Keeps the dedup window: of all sends with one key to one topic, only the first in it is sent.
 
 Two transactions that insert the same unique key end in a deadlock. So the row of a key is
-committed first, by another connection and without a message; then it is locked in the caller's
-transaction, where whoever comes second waits until the first has committed, or has freed the key
-by a rollback.
+committed first, by another connection and without a message. Then it is locked in the caller's
+transaction, and a second sender waits until the first has committed, or has freed the key by a
+rollback.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from streams.names import validated_name
 
 MAX_DEDUP_KEY = 255
 MAX_WINDOW = timedelta(days=366)
-# A purge may take the row away between its commit and our lock; hardly twice.
+# How often a key is locked before the send gives up. A purge may delete the row between its commit
+# and our lock; to happen twice is unlikely.
 TRIES = 5
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class DedupSlot:
-    """A key of a topic; slots are locked in their order, or two callers wait for each other."""
+    """Names a key of a topic; slots are locked in their order, since any other could deadlock."""
 
     topic_id: int
     key_hash: bytes
@@ -46,7 +47,7 @@ class DedupSlot:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The locked row of a slot: free, or held by a message."""
+    """Holds the locked row of a slot: free, or held by a message."""
 
     pk: int
     message_id: int | None
@@ -54,7 +55,10 @@ class Holder:
 
 
 def window_of(key: Any, window: Any, using: str) -> timedelta | None:
-    """The checked window, or the default one; None without a key. Raises InvalidMessage."""
+    """Return the checked window, or the default one; None without a key.
+
+    Raises InvalidMessage, InvalidName.
+    """
     if key is None:
         if window is not None:
             raise InvalidMessage(_("dedup_window is of no use without a dedup_key."))
@@ -81,13 +85,17 @@ def slot_of(topic_id: int, key: str) -> DedupSlot:
 
 
 def prepare(slots: Iterable[DedupSlot], using: str) -> None:
-    """Have the rows there; before a transaction of our own begins: then this connection can."""
+    """Make sure that the rows of ``slots`` exist.
+
+    Called before EMS begins a transaction of its own: this connection can then insert them, and
+    commit them at once.
+    """
     for one in sorted(slots):
         _make_sure(one, using)
 
 
 def hold(slots: Iterable[DedupSlot], using: str) -> dict[DedupSlot, Holder]:
-    """Lock the prepared slots until the end of the open transaction; says who holds each."""
+    """Lock the prepared slots until the open transaction ends; return the holder of each."""
     return {one: _hold(one, using) for one in sorted(slots)}
 
 
@@ -96,18 +104,18 @@ def _hold(slot: DedupSlot, using: str) -> Holder:
     for _try in range(TRIES):
         for pk, message_id, partition, valid in fetch(using, statement, [slot.topic_id]):
             return Holder(pk, message_id if valid else None, partition)
-        # Purged while we waited for it, and its place may be locked by us now: another connection
-        # would wait for this one.
+        # The row was purged while this transaction waited for it. Its place may be locked by this
+        # transaction now, so another connection could not insert it: it would wait for this one.
         _insert(slot, using)
     raise RuntimeError("the row of a dedup key is deleted as soon as it is written")
 
 
 def _make_sure(slot: DedupSlot, using: str) -> None:
-    """Have the row of the slot there, committed if others could wait for it."""
+    """Make sure that the row of the slot exists, and is committed if others could wait for it."""
     find = sql.find_dedup(slot.key_hash)
 
     def insert() -> None:
-        # Looked up first: an INSERT would wait for whoever has locked the row.
+        # Looked up first: an INSERT would wait for a transaction that has locked the row.
         if not fetch(using, find, [slot.topic_id]):
             _insert(slot, using)
 
@@ -123,7 +131,7 @@ def _insert(slot: DedupSlot, using: str) -> None:
 
 
 def take(holder: Holder, message_id: int, partition: int, window: timedelta, using: str) -> None:
-    """The message holds the slot for ``window`` from now on, if the transaction commits."""
+    """Let the message hold the slot for ``window`` from now on, if the transaction commits."""
     vendor = connections[using].vendor
     values = [message_id, partition, later(vendor, window), holder.pk]
     execute(using, sql.TAKE_DEDUP[vendor], values)

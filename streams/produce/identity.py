@@ -1,4 +1,4 @@
-"""Who sends: the address of the host, the process and the thread, as a message tells it."""
+"""Names the producer of a message: the address of the host, the process and the thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ os.register_at_fork(after_in_child=lambda: _identity.__dict__.clear())
 
 
 def producer() -> tuple[str, tuple[str, ...]]:
-    """Name this thread as a producer, ``ip@pid@thread``: as SQL, and its parameter if any."""
+    """Return the name of this thread, ``ip@pid@thread``: as SQL, and its parameter if any."""
     try:
         return _identity.sql  # type: ignore[no-any-return]
     except AttributeError:
@@ -29,10 +29,10 @@ _host: str | None = None
 
 
 def host() -> str:
-    """The address that this machine sends from, or its name if it has none.
+    """Return the address that this machine sends from, or its name if it has none.
 
-    Asked of the routing table, by a datagram socket that sends nothing (192.0.2.1 is for
-    documentation, RFC 5737): a name server that does not answer must not hold up a send.
+    A datagram socket that sends nothing reads it from the routing table (192.0.2.1 is reserved
+    for documentation, RFC 5737): a name server that does not answer would delay a send.
     """
     global _host
     if _host is None:

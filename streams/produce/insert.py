@@ -1,4 +1,4 @@
-"""The INSERT of messages into the inbox: in chunks, and without those whose dedup key is taken."""
+"""Inserts messages into the inbox: in chunks, and without those whose dedup key is taken."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from streams.produce.outgoing import Placed
 
 # A multi-row INSERT holds at most this many rows and bytes: well below max_allowed_packet.
 CHUNK_ROWS = 500
-
 CHUNK_BYTES = 1024 * 1024
 
 
 def insert_new(
     alias: str, placed: list[Placed], holders: dict[DedupSlot, Holder]
 ) -> list[SendResult]:
-    """Insert what no other message has the dedup key of, under the locks of the slots."""
+    """Insert the messages of ``placed`` that are no duplicates; return the results in its order.
+
+    ``holders`` are the locked slots: a message is a duplicate if another one holds its slot.
+    """
     taken = {
         slot: SendResult(holder.message_id, "", holder.partition, duplicate=True)
         for slot, holder in holders.items()
@@ -63,7 +65,7 @@ def in_chunks(rows: list[Placed]) -> Iterator[list[Placed]]:
 
 
 def insert_chunk(alias: str, chunk: list[Placed]) -> list[int]:
-    """One multi-row INSERT; the new ids in the order of the rows."""
+    """Insert ``chunk`` by one multi-row INSERT; return the new ids in the order of the rows."""
     connection = connections[alias]
     statement = sql.INSERT_MESSAGES + ", ".join(row.values for row in chunk)
     parameters = [value for row in chunk for value in row.parameters]
@@ -75,19 +77,19 @@ def insert_chunk(alias: str, chunk: list[Placed]) -> list[int]:
         first = cursor.lastrowid
         if len(chunk) == 1:
             return [first]
-        # MySQL: the ids of one multi-row VALUES are contiguous, in steps of the increment, which
-        # a cluster sets to the number of its primaries.
+        # On MySQL the ids of one multi-row VALUES are contiguous, in steps of this increment: 1,
+        # or in a cluster the number of its primaries.
         cursor.execute("SELECT @@SESSION.auto_increment_increment")
         (step,) = cursor.fetchone()
         return list(range(first, first + step * len(chunk), step))
 
 
 def kept_cursor(connection: Any) -> Any:
-    """A cursor of this connection, open and kept for the next send.
+    """Return a cursor of this connection that is kept open for the next send.
 
     Django's ``cursor()`` and the closing of what it returns cost more than all the rest of a send
-    (docs/about/benchmarks/core.md). Its checks are made here each time; whoever logs queries gets a
-    cursor that does, and execute() itself is Django's.
+    (docs/about/benchmarks/core.md). Its checks are made here each time. While queries are logged,
+    a new cursor is returned, which logs them; execute() itself is Django's.
     """
     connection.close_if_health_check_failed()
     connection.ensure_connection()

@@ -1,4 +1,4 @@
-"""A message on its way out: checked, given its partition and its time, and put as SQL."""
+"""Checks a message to be sent, gives it its partition and due time, and writes it as SQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streams.api import Outgoing, SendResult
 from streams.body import encode
 from streams.database.sql import send as sql
 from streams.database.sql.dialect import LATER, later
-from streams.errors import InvalidMessage, MessageTooLarge, NaiveDatetime
+from streams.errors import MAX_DELAY, InvalidMessage, MessageTooLarge, NaiveDatetime
 from streams.log.topics import TopicInfo
 from streams.names import MAX_KEY, MAX_NAME, MAX_TAG, validated_name
 from streams.produce.dedup import DedupSlot, slot_of
@@ -23,7 +23,7 @@ from streams.produce.partitioning import choose
 
 
 class Row(NamedTuple):
-    """A message that has been checked, but for its topic."""
+    """Holds a message that has been checked, except for its topic."""
 
     key: str | None
     tag: str
@@ -38,7 +38,7 @@ class Row(NamedTuple):
     def values(
         self, vendor: str, partition_id: int, due_at: timedelta | datetime | None
     ) -> tuple[str, tuple[Any, ...]]:
-        """One row of INSERT_MESSAGES, and its parameters."""
+        """Return one row of INSERT_MESSAGES, and its parameters."""
         key, tag, headers, body, body_type = self
         due_sql, parameters = _due_sql(vendor, due_at)
         named = key is not None or tag != "" or headers is not None
@@ -61,7 +61,10 @@ def checked_row(
     tag: str,
     headers: Mapping[str, str] | None,
 ) -> Row:
-    """Check everything but the topic's existence and access."""
+    """Check everything but the topic's existence and access; return the message as a Row.
+
+    Raises InvalidName, InvalidMessage, NotSerializable, MessageTooLarge.
+    """
     validated_name(topic, "topic", MAX_NAME)
     if key is not None:
         validated_name(key, "key", MAX_KEY)
@@ -92,7 +95,10 @@ def _headers(headers: Any) -> str:
 
 
 def checked_due(delay: Any, deliver_at: Any) -> timedelta | datetime | None:
-    """The one that is given, checked; None: at once."""
+    """Return the checked ``delay`` or ``deliver_at``; None means at once.
+
+    Raises InvalidMessage, NaiveDatetime.
+    """
     if deliver_at is not None:
         if delay is not None:
             raise InvalidMessage(_("Give delay or deliver_at, not both."))
@@ -122,10 +128,6 @@ def checked_due(delay: Any, deliver_at: Any) -> timedelta | datetime | None:
     return duration or None
 
 
-# A century: beyond it, dates leave the range of a server's DATETIME sooner or later.
-MAX_DELAY = timedelta(days=36525)
-
-
 def _due_sql(vendor: str, due_at: timedelta | datetime | None) -> tuple[str, tuple[Any, ...]]:
     if due_at is None:
         return sql.DUE_IMMEDIATELY, ()
@@ -136,7 +138,7 @@ def _due_sql(vendor: str, due_at: timedelta | datetime | None) -> tuple[str, tup
 
 
 class Placed(NamedTuple):
-    """A message that is ready to be inserted."""
+    """Holds a message that is ready to be inserted."""
 
     topic: str
     partition: int
@@ -151,7 +153,7 @@ class Placed(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A message whose arguments are right."""
+    """Holds a message whose arguments have been checked."""
 
     message: Outgoing
     due_at: timedelta | datetime | None

@@ -1,4 +1,4 @@
-"""Which partition a message goes to."""
+"""Chooses the partition that a message goes to."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from django.utils.translation import gettext as _
 from streams.conf import load, settings
 from streams.errors import InvalidMessage, UnknownPartition, describe
 
-# Where this process goes on with messages that have no key; begun anywhere, so that many short
-# processes do not all fill partition 0.
+# The next partition of this process for messages without a key. It begins at a random number, so
+# that many short processes do not all fill partition 0.
 _turn = itertools.count(random.randrange(1 << 16))  # noqa: S311
 
 
 def partition_of(key: str, count: int) -> int:
-    """The number of the partition for this key: CRC-32 of its UTF-8 bytes, modulo ``count``.
+    """Return the number of the partition for ``key``: CRC-32 of its UTF-8 bytes modulo ``count``.
 
-    The CRC-32 of IEEE 802.3, as in zlib; MySQL says the same: ``MOD(CRC32(key), count)``. It never
+    It is the CRC-32 of IEEE 802.3, as in zlib; in MySQL: ``MOD(CRC32(key), count)``. It never
     changes, so one key stays in one partition as long as the topic does not grow.
     """
     return zlib.crc32(key.encode()) % count
@@ -34,7 +34,7 @@ def choose(
     headers: Mapping[str, str] | None,
     number: Any,
 ) -> tuple[int, int]:
-    """One of the (id, number) of a topic: the wanted one, that of the key, or the next in turn.
+    """Return (id, number) of a partition: of ``number``, else of ``key``, else the next in turn.
 
     ``EMS["PARTITIONER"]`` decides where the topic has several and none is wanted. Raises
     UnknownPartition, and InvalidMessage for a partitioner that fails.
@@ -51,7 +51,7 @@ def choose(
 
 
 def wanted(partitions: tuple[tuple[int, int], ...], number: Any) -> tuple[int, int]:
-    """The partition of this number; raises UnknownPartition."""
+    """Return (id, number) of the partition ``number``; raises UnknownPartition."""
     if not isinstance(number, int) or isinstance(number, bool):
         raise UnknownPartition(_("partition must be a number, not %r.") % (number,))
     if not 0 <= number < len(partitions):
@@ -65,7 +65,7 @@ def wanted(partitions: tuple[tuple[int, int], ...], number: Any) -> tuple[int, i
 def _partitioned(
     path: str, topic: str, key: str | None, headers: Mapping[str, str], count: int
 ) -> int:
-    """What the project's partitioner says; raises InvalidMessage."""
+    """Return the number that the project's partitioner gives; raises InvalidMessage."""
     partitioner = load(path, "PARTITIONER")
     try:
         number = partitioner(topic, key, headers, count)

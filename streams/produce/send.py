@@ -1,4 +1,4 @@
-"""send(): one INSERT into the inbox, in the caller's transaction. Nothing else."""
+"""Defines send(), send_many() and asend(): they insert into the inbox, and do nothing else."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from streams.produce.outgoing import Checked, checked_due, checked_row
 from streams.produce.partitioning import choose
 from streams.wakeup import announce
 
-# The connection broke while the server may have been at work. 2006 is not among them: the
-# statement did not leave this process. 2026 is what a broken TLS connection says.
+# Error numbers of a connection that broke while the server may have executed the statement. 2006 is
+# not among them: the statement did not leave this process. 2026 comes from a broken TLS connection.
 REPLY_LOST = {1053, 1927, 2013, 2026, 2055}
 
 
@@ -50,7 +50,7 @@ def send(
 ) -> SendResult:
     """Send one message as part of the transaction that is open, or at once if there is none.
 
-    It is delivered to every consumer group after the commit; after a rollback, never.
+    It is delivered to every consumer group after the commit, and to none after a rollback.
 
     ``body`` is anything that DjangoJSONEncoder can write, or a str or bytes, and arrives as it
     was sent. ``key`` (at most 255 characters) and ``tag`` (64) are kept with it; ``headers`` maps
@@ -85,7 +85,7 @@ def send(
         info = writable(topic, alias)
         partition_id, number = choose(topic, info.partitions, key, headers, partition)
         values, parameters = row.values(connection.vendor, partition_id, due_at)
-        # A kept cursor remembers its last statement: not one with a large body.
+        # A kept cursor holds its last statement in memory: a large body gets its own cursor.
         small = len(row.body) <= sql.HEX_BYTES
         cursor = kept_cursor(connection) if small else connection.cursor()
         in_doubt = connection.autocommit
@@ -160,8 +160,8 @@ async def asend(
 ) -> SendResult:
     """:func:`send` for async code.
 
-    It joins no transaction of async code, which has none; under ``async_to_sync`` inside
-    ``atomic()`` it joins that of the sync thread that waits for it.
+    Async code has no transactions, so it joins none. Under ``async_to_sync`` inside ``atomic()``
+    it joins the transaction of the sync thread that waits for it.
     """
     return await sync_to_async(send)(
         topic,
@@ -179,7 +179,7 @@ async def asend(
 
 
 def _alias(using: str | None) -> str:
-    """The alias to send on; raises WrongDatabase if the open transaction is on another one."""
+    """Return the alias to send on; raises WrongDatabase if a transaction is open on another."""
     if using is not None:
         return using
     alias = conf.settings().DATABASE
@@ -197,7 +197,7 @@ def _alias(using: str | None) -> str:
 
 
 def _translated(error: Exception, alias: str, in_doubt: bool) -> Exception:
-    """The error to raise in place of one that the database gave."""
+    """Return the error to raise in place of one that the database gave."""
     if tables_missing(error):
         return NotMigrated.on(alias)
     if in_doubt and _reply_lost(error):
@@ -206,14 +206,17 @@ def _translated(error: Exception, alias: str, in_doubt: bool) -> Exception:
 
 
 def _reply_lost(error: BaseException | None) -> bool:
-    """Also if the server was away right after: at the end of a transaction Django reconnects."""
+    """Tell whether the error, or an earlier one in its chain, means that the reply was lost.
+
+    Django reconnects at the end of a transaction; if that fails too, its error comes last.
+    """
     while error and error_number(error) not in REPLY_LOST:
         error = error.__context__
     return error is not None
 
 
 def _announce(alias: str) -> None:
-    """Wake the consumers after the commit. Without Redis they find out by polling."""
-    # Without autocommit Django offers no on_commit: they find out by polling then, too.
+    """Wake the consumers after the commit. Without Redis they find the messages by polling."""
+    # Without autocommit Django has no on_commit: consumers poll then, too.
     if conf.settings().REDIS is not None and not manual(alias):
         transaction.on_commit(lambda: announce(alias), using=alias, robust=True)

@@ -1,1 +1,1 @@
-"""Retention: what may be purged, and the purge."""
+"""Decides what may be purged, and purges it; deletes old rows beside the messages."""

@@ -1,4 +1,4 @@
-"""Groups that nobody consumes any more, and that keep messages from being purged."""
+"""Finds groups that nobody consumes any more, and that keep messages from being purged."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from django.utils.translation import gettext as _
 from streams.models import Consumer, ConsumerGroup, Delivery, Mode, Partition, Topic, UtcNow
 from streams.retain.purge_floor import PurgeFloor, kept_from, purge_floor
 
-# Without a consumer and a claim for so long.
+# A group counts as abandoned when it has had no consumer and no claim for this long.
 LONG = timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Abandoned:
-    """One group in one partition, and what it holds back."""
+    """Holds one abandoned group in one partition, and how many messages it keeps there."""
 
     group: ConsumerGroup
     partition: Partition
@@ -38,7 +38,10 @@ class Abandoned:
 
 
 def abandoned(using: str) -> Iterator[Abandoned]:
-    """One after the other. When every group has a consumer, that costs one statement."""
+    """Yield the abandoned groups of topics with retention.
+
+    If every group has a consumer, this costs one statement.
+    """
     with_retention = (
         Q(retention_seconds__isnull=False)
         | Q(retention_count__isnull=False)
@@ -58,7 +61,7 @@ def abandoned(using: str) -> Iterator[Abandoned]:
 
 
 def abandoned_of(floors: Iterable[PurgeFloor], using: str) -> list[Abandoned]:
-    """Those of what a purge has found."""
+    """Return the abandoned groups that hold back a purge with these ``floors``."""
     idle = {group.pk: group for group in _without_consumer(using).select_related("topic")}
     found: list[Abandoned] = []
     for one in floors:
@@ -87,9 +90,10 @@ def _without_consumer(using: str) -> QuerySet[ConsumerGroup]:
 
 
 def _absence(group: ConsumerGroup, partition: Partition, using: str) -> timedelta:
-    """Since the group last claimed here, or was made."""
+    """Return the time since the group last claimed in this partition, or else was created."""
     log = Delivery.objects.using(using).filter(group=group.pk, partition=partition.pk)
-    # In two steps, each one look into ems_log_place: ordered, a server may step over other groups.
+    # In two statements, which read one entry of ems_log_place each: with an ORDER BY, a server may
+    # read the entries of other groups.
     last = log.aggregate(offset=Max("first_offset"))["offset"]
     newest = log.filter(first_offset=last).annotate(now=UtcNow()).order_by("-pk")
     row = newest.values_list("now", "claimed_at").first()

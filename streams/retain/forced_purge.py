@@ -1,7 +1,7 @@
-"""A forced purge: groups are taken past messages that they have not finished, on the record.
+"""Skips messages that groups have not finished, for a forced purge, and records it.
 
 Every offset that a cursor passes is covered by a delivery, here by a skipped one, and so is every
-retry that is given up; open deliveries end, and their holders find that they have lost the lease.
+retry that is given up. Open deliveries end, and their holders lose the lease.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from streams.models import (
 )
 from streams.models.retry import Again
 
-# Retries or deliveries of one step: the partition is locked meanwhile, for some hundredths of a
-# second.
+# The most retries, or deliveries, of one step. The partition is locked meanwhile, for some
+# hundredths of a second.
 STEP = 500
 CLIENT = "purge"
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """What groups have not finished and never will; messages count once for each group."""
+    """Counts what groups have skipped unfinished; a message counts once for each group."""
 
     messages: int = 0
     deliveries: int = 0
@@ -61,15 +61,17 @@ class Skipped:
 
 
 def skip_groups(partition: Partition, target: int, using: str) -> Skipped:
-    """Take everybody past the offsets below ``target``, or past the first STEP of what is in the
-    way: 0 rows when nothing is left. What others have locked is left in the way.
+    """Move all groups past the offsets below ``target``, in one step of at most STEP rows.
+
+    Returns what was skipped; 0 rows mean that nothing is left. Rows that others have locked are
+    not skipped, and no group moves past them.
     """
     with own_transaction(using):
         return _Skip(partition, target, using).run()
 
 
 class _Skip:
-    """One step. The locks are taken in the order partition, cursors, deliveries, retries."""
+    """Runs one step. It locks in the order partition, cursors, deliveries, retries."""
 
     def __init__(self, partition: Partition, target: int, using: str) -> None:
         rows = Partition.objects.using(using).filter(pk=partition.pk)
@@ -83,7 +85,7 @@ class _Skip:
         self._groups = {group.pk: group for group in groups.order_by("pk")}
 
     def run(self) -> Skipped:
-        # All of them: under their locks nothing more is claimed here.
+        # All cursors of the partition: while they are locked, nothing more is claimed in it.
         cursors = list(self._rows(Cursor).select_for_update().order_by("pk"))
         deliveries = self._lock_deliveries()
         retries = self._lock_retries({delivery.pk for delivery in deliveries})
@@ -112,7 +114,7 @@ class _Skip:
         ids = [pk for pk, _progress in some[:STEP]]
         mine = Delivery.objects.using(self._using).filter(pk__in=ids, state=State.START)
         locked = list(mine.select_for_update(skip_locked=True).order_by("pk"))
-        # An atomic handler holds its delivery to its end: it is not waited for.
+        # An atomic handler has its delivery locked until it ends. The step does not wait for it.
         got = {delivery.pk for delivery in locked}
         left = open_.exclude(pk__in=got).values_list("progress", flat=True)
         self._stop_at(left)
@@ -120,7 +122,7 @@ class _Skip:
 
     def _lock_retries(self, ended: set[int]) -> list[RetryMessage]:
         waiting: list[RetryMessage] = []
-        # What was redriven has its body in the dead letter, and is no matter of the purge.
+        # A redriven message has its body in the dead letter, so the purge does not affect it.
         below = {"offset__gte": self._partition.first_offset, "dead_letter": None}
         for group in self._groups:
             rows = self._rows(RetryMessage).filter(group=group, **below).order_by("offset")
@@ -138,7 +140,7 @@ class _Skip:
         return waiting
 
     def _end(self, delivery: Delivery, cursors: list[Cursor]) -> None:
-        """The token goes with it: what its holder does in a transaction is rolled back."""
+        """End a delivery as skipped, and remove its token, so that its holder can write nothing."""
         rows = Delivery.objects.using(self._using).filter(pk=delivery.pk)
         rows.update(
             state=State.SKIPPED, token="", finished_at=UtcNow(), error=_("skipped by a purge")

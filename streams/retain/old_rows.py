@@ -1,7 +1,7 @@
-"""What grows old beside the messages: deliveries, dead letters, dedup keys, finished replays.
+"""Deletes old rows beside the messages: deliveries, dead letters, dedup keys, ended replays.
 
-Each step deletes one small batch after the other and yields the rows of each, so it can be left
-and begun again anywhere. What others have locked is left for another night.
+Each step deletes one small batch after the other and yields the number of rows of each, so it can
+be stopped after any batch and begun again. Rows that others have locked are left for another night.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from streams.models import (
 )
 from streams.retain.purge_floor import finished_below
 
-# A sender that has seen an expired key may be about to take it.
+# A key is kept this long after its window: a sender that has seen its row may be about to lock it.
 KEY_GRACE = timedelta(hours=1)
 
 
 def dead_letters(using: str) -> Iterator[int]:
-    """Dead letters older than deadRetentionDays, but those that a retry has its body from."""
+    """Delete dead letters older than deadRetentionDays, except those that a retry needs."""
     days = runtime_settings.system("deadRetentionDays", using)
     if days:
         old = DeadMessage.objects.using(using).filter(died_at__lt=UtcNow(-timedelta(days=days)))
@@ -50,13 +50,13 @@ def dead_letters(using: str) -> Iterator[int]:
 
 
 def dedup_keys(using: str) -> Iterator[int]:
-    """Keys whose window has ended."""
+    """Delete dedup keys whose window has ended."""
     old = DedupKey.objects.using(using).filter(expires_at__lt=UtcNow(-KEY_GRACE))
     yield from _batches(old, "expires_at", using)
 
 
 def replays(using: str) -> Iterator[int]:
-    """Replays that have come to their end, and have nothing open."""
+    """Delete replays that have reached their end, and have no open delivery."""
     in_hand = Delivery.objects.using(using).filter(
         state=State.START,
         kind=Kind.REPLAY,
@@ -72,7 +72,7 @@ def _batches(rows: QuerySet[Any], order: str, using: str) -> Iterator[int]:
         with own_transaction(using):
             these = rows.model._default_manager.using(using).filter(pk__in=ids)
             locked = list(these.select_for_update(skip_locked=True).values_list("pk", flat=True))
-            # Looked at again under the lock: a letter may have been redriven meanwhile.
+            # Checked again under the lock: a letter may have been redriven meanwhile.
             still = list(rows.filter(pk__in=locked).values_list("pk", flat=True))
             return delete_rows(rows.model, still, using)
 
@@ -80,11 +80,11 @@ def _batches(rows: QuerySet[Any], order: str, using: str) -> Iterator[int]:
 
 
 def deliveries(using: str) -> Iterator[int]:
-    """Deliveries that ended more than deliveryRetentionDays ago, from the lowest offset on.
+    """Delete deliveries that ended more than deliveryRetentionDays ago, from the lowest offset on.
 
-    The audit wants every offset that a group has passed to be covered. So log_offset of the cursor
-    is moved first, no further than the group has finished, and committed: the audit begins
-    there, and beyond it still finds what was deleted by other hands.
+    The audit checks that a delivery covers every offset that a group has passed, from log_offset of
+    the cursor on. So log_offset is moved first, no further than the group has finished, and
+    committed. Above it the audit still finds rows that were deleted by hand.
     """
     days = runtime_settings.system("deliveryRetentionDays", using)
     if not days:
@@ -95,7 +95,7 @@ def deliveries(using: str) -> Iterator[int]:
 
 
 class _Log:
-    """The deliveries of one group in one partition."""
+    """Deletes old deliveries of one group in one partition."""
 
     def __init__(self, cursor: Cursor, age: timedelta, using: str) -> None:
         self._cursor = cursor
@@ -109,7 +109,7 @@ class _Log:
             edge = limit if len(rows) < batches.BATCH else min(limit, rows[-1][1])
             for _pk, first, last, is_old in rows:
                 if not is_old and last >= self._cursor.log_offset:
-                    edge = min(edge, first)  # nothing beyond it is touched before it is old
+                    edge = min(edge, first)  # log_offset does not pass a delivery that is not old
                     break
             self._move_to(edge)
             kept_from = self._cursor.log_offset
@@ -119,12 +119,12 @@ class _Log:
             )
             if edge < rows[-1][1] or len(rows) < batches.BATCH:
                 return
-            # Those that begin at the edge are looked at again: they may end above it.
+            # Deliveries that begin at the edge are read again: they may end above it.
             below = [row for row in rows if row[1] < edge] or rows
             place = (below[-1][1], below[-1][0])
 
     def _rows(self, after: tuple[int, int]) -> list[tuple[int, int, int, bool]]:
-        """The next deliveries in order of their place, and whether each has outlived its time."""
+        """Return the next deliveries by first offset and id, and whether each is old enough."""
         offset, pk = after
         log = Delivery.objects.using(self._using).filter(
             group=self._cursor.group_id, partition=self._cursor.partition_id
@@ -150,7 +150,7 @@ class _Log:
         self._cursor.log_offset = offset
 
 
-# Letters before deliveries: what a letter was redriven for is told by deliveries.
+# Dead letters before deliveries: what became of a redriven letter is recorded in deliveries.
 OLD_ROWS: dict[str, Callable[[str], Iterator[int]]] = {
     "dead letters": dead_letters,
     "deliveries": deliveries,

@@ -1,8 +1,8 @@
-"""The purge: messages that retention does not keep and nobody needs are deleted.
+"""Purges messages that retention does not keep and no group needs.
 
-First the floor: under the lock of the partition it is worked out and written to first_offset, and
-committed. From then on all that read the log know that nothing is below; only then are the messages
-deleted, in small batches. A run that is killed anywhere leaves messages below first_offset,
+First the floor is computed under the lock of the partition, written to first_offset, and committed.
+From then on all readers of the log know that nothing is below it. Only then are the messages
+deleted, in small batches. A run that is killed at any point leaves messages below first_offset,
 which the next run deletes. docs/guides/retention.md says what is kept for whom.
 """
 
@@ -32,23 +32,23 @@ logger = logging.getLogger("streams.purge")
 
 @dataclass(frozen=True)
 class Purged:
-    """What a purge has done, or would do, in one partition."""
+    """Holds what a purge has done, or would do, in one partition."""
 
     floor: PurgeFloor
     deleted: int = 0
     skipped: Skipped = field(default_factory=Skipped)
-    past: tuple[Hold, ...] = ()  # of a preview: who would be skipped
+    past: tuple[Hold, ...] = ()  # in a preview: the holds that would be skipped
 
 
 @dataclass
 class Purge:
-    """One run. It may be ended and repeated anywhere, and run twice at the same time.
+    """Makes one run. It may be stopped at any point and repeated, and run twice at the same time.
 
-    ``seconds`` bounds it: then it is not ``finished``, and the next one goes on behind the
-    partition ``after``, their ids rising. Such a run leaves a partition that somebody has locked
-    for long, and has then ``failed``. ``force`` goes as far as age and count say, past groups,
-    deliveries and retries, which are told by skipped deliveries. ``say`` hears the name of a
-    partition or table, and the rows deleted from it so far.
+    After ``seconds`` a run stops and is not ``finished``; the next one goes on with the partition
+    ids above ``after``. A run with ``seconds`` leaves a partition that stays locked, and has then
+    ``failed``. With ``force`` it purges as far as age and count say: groups, deliveries and retries
+    are skipped, which skipped deliveries record. ``say`` is called with the name of a partition or
+    table, and the number of rows deleted from it so far.
     """
 
     using: str
@@ -63,7 +63,7 @@ class Purge:
         self._ends = None if self.seconds is None else time.monotonic() + self.seconds
 
     def run(self, topic: Topic | None = None) -> list[Purged]:
-        """Purge the messages of one topic, or of all."""
+        """Purge the messages of one topic, or of all; return the result for each partition."""
         found = []
         for partition in self._partitions(topic):
             try:
@@ -73,7 +73,7 @@ class Purge:
             except OperationalError as error:
                 if self.seconds is None or not held_by_others(error, self.using):
                     raise
-                logger.warning("%s is not purged, somebody has locked it: %s", partition, error)
+                logger.warning("%s is not purged, it is locked: %s", partition, error)
                 self.failed = True
             if not self.finished:
                 break
@@ -84,7 +84,7 @@ class Purge:
         return found
 
     def preview(self, topic: Topic | None = None) -> list[Purged]:
-        """What run() would do with the messages as they are; nothing is changed."""
+        """Return what run() would do with the messages as they are; change nothing."""
         found = []
         for partition in self._partitions(topic):
             with suppress(Partition.DoesNotExist):  # deleted meanwhile
@@ -101,8 +101,8 @@ class Purge:
         past = (hold for hold in now.holds if hold not in archive and hold.offset < new.offset)
         return Purged(new, past=tuple(past))
 
-    def expire(self) -> dict[str, int]:
-        """Delete what has outlived its time beside the messages; the rows deleted, by table."""
+    def delete_old_rows(self) -> dict[str, int]:
+        """Delete old rows beside the messages; return how many, by kind."""
         deleted = dict.fromkeys(old_rows.OLD_ROWS, 0)
         for name, step in old_rows.OLD_ROWS.items():
             for rows in step(self.using):
@@ -113,7 +113,7 @@ class Purge:
         return deleted
 
     def delete_below(self, partition: Partition) -> int:
-        """Delete the messages below first_offset, which is committed; returns how many."""
+        """Delete the messages below first_offset, which is committed; return how many."""
         rows = Partition.objects.using(self.using).filter(pk=partition.pk)
         first = retrying(rows.values_list("first_offset", flat=True).get, self.using)
         deleted, start = 0, 0
@@ -139,7 +139,7 @@ class Purge:
         return Purged(raised, self.delete_below(partition), skipped)
 
     def _raise(self, partition: Partition, wanted: Kept) -> PurgeFloor:
-        """Write the new first_offset, if it is higher; says where it is, and who holds it."""
+        """Write the new first_offset, if it is higher; return the floor, and what holds it."""
         if wanted.wanted <= partition.first_offset:
             return PurgeFloor(partition, wanted.wanted, ())
         with own_transaction(self.using):
@@ -152,7 +152,10 @@ class Purge:
         return new
 
     def _force(self, partition: Partition, wanted: Kept) -> tuple[Skipped, PurgeFloor]:
-        """In steps, since each holds the partition: as far as age and count say, or as it goes."""
+        """Skip what groups have not finished below the limit of age and count, as far as possible.
+
+        This is done in small steps, since each one locks the partition.
+        """
         total = Skipped()
         while True:
             step = retrying(skip_groups, self.using, partition, wanted.due, self.using)

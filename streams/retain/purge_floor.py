@@ -1,4 +1,4 @@
-"""How far the messages of a partition may be purged: what is too old, and who still needs it."""
+"""Computes how far a partition may be purged: what is too old, and which groups need it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CURSOR, REPLAY, DELIVERY, RETRY, ARCHIVE = "cursor", "replay", "delivery", "retr
 
 @dataclass(frozen=True)
 class Hold:
-    """Somebody who needs the messages from ``offset`` on; the archive is no group."""
+    """Describes who needs the messages from ``offset`` on: a group, or the archive."""
 
     what: str
     offset: int
@@ -37,10 +37,10 @@ class Hold:
 
 @dataclass(frozen=True)
 class Kept:
-    """What the retention of the topic says of one partition: offsets below are not kept.
+    """Holds what retention says of one partition: offsets below these are not kept.
 
-    ``due`` is by age and count, ``unread`` by "what every group has finished": as far as there is
-    a log, since the groups themselves are the limit.
+    ``due`` is the limit by age and count. ``unread`` is the limit by "purge what is consumed": the
+    end of the log, since the holds of the groups are the real limit.
     """
 
     due: int
@@ -53,7 +53,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class PurgeFloor:
-    """How far a partition may be purged, and what keeps it from more; the lowest hold first."""
+    """Holds how far a partition may be purged, and what keeps the rest; the lowest hold first."""
 
     partition: Partition
     wanted: int
@@ -66,15 +66,15 @@ class PurgeFloor:
 
     @property
     def messages(self) -> int:
-        """How many messages a purge would take."""
+        """Return how many messages a purge would delete."""
         return self.offset - self.partition.first_offset
 
 
 def purge_floor(partition: Partition, topic: Topic, kept: Kept, using: str) -> PurgeFloor:
-    """The floor of a partition as it is now, in one statement: see HOLDERS.
+    """Return the floor of a partition as it is now, by one statement: see HOLDERS.
 
-    It stays true as long as the partition is locked: claims and settlements only move on, and what
-    sets a cursor back takes this lock. Nothing of what is not archived is below it.
+    It holds as long as the partition is locked: claims and settlements only move forward, and what
+    moves a cursor back takes this lock. If the topic is archived, all below the floor is archived.
     """
     wanted = min(kept.wanted, partition.next_offset)
     needed = sorted(_holds(partition, topic, using), key=lambda hold: hold.offset)
@@ -90,7 +90,7 @@ def _holds(partition: Partition, topic: Topic, using: str) -> Iterator[Hold]:
     for group, _cursor, replay, cursor, delivery, retry in rows:
         if cursor is not None:
             yield Hold(REPLAY if replay else CURSOR, cursor, group)
-        if not replay:  # said once for each group
+        if not replay:  # once for each group, not for each cursor
             if delivery is not None:
                 yield Hold(DELIVERY, delivery, group)
             if retry is not None:
@@ -98,7 +98,7 @@ def _holds(partition: Partition, topic: Topic, using: str) -> Iterator[Hold]:
 
 
 def finished_below(cursor: Cursor, using: str) -> int:
-    """The first offset that the group of this cursor has not finished."""
+    """Return the first offset that the group of this cursor has not finished."""
     partition = cursor.partition
     holds = _holds(partition, partition.topic, using)
     mine = [hold.offset for hold in holds if hold.group == cursor.group_id]
@@ -106,7 +106,7 @@ def finished_below(cursor: Cursor, using: str) -> int:
 
 
 def kept_from(partition: Partition, topic: Topic, using: str) -> Kept:
-    """What the retention says. Needs no lock: what is too old stays so, and offsets only grow."""
+    """Return the limits of retention. No lock is needed: messages stay old, and offsets grow."""
     due = partition.first_offset
     if topic.retention_count is not None:
         due = max(due, partition.next_offset - topic.retention_count)
@@ -120,15 +120,16 @@ def kept_from(partition: Partition, topic: Topic, using: str) -> Kept:
 
 
 def _has_readers(topic: Topic, using: str) -> bool:
-    """Without a group nothing is finished: its consumers may be deployed after the producer.
+    """Tell whether the topic has a cluster group. Without one, no message counts as finished.
 
-    Broadcast groups are not asked: how far their clients are is on the clients' disks.
+    Its consumers may be deployed after the producer. Broadcast groups do not count, since only
+    the disks of their clients have their positions.
     """
     groups = ConsumerGroup.objects.using(using)
     return groups.filter(topic=topic.pk, mode=Mode.CLUSTER).exists()
 
 
 def _older_than(age: timedelta, partition: Partition, using: str) -> int:
-    """The first offset that is not older."""
+    """Return the first offset that is not older than ``age``."""
     rows = Partition.objects.using(using).filter(pk=partition.pk).annotate(limit=UtcNow(-age))
     return offset_at(partition, rows.values_list("limit", flat=True).get())

@@ -1,1 +1,1 @@
-"""The time-driven steps, one row of ems_step each: bounded, and safe to run twice at once."""
+"""Runs the time-driven steps, each with a row of ems_step: bounded, and safe to run twice."""

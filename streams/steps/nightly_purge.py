@@ -1,4 +1,4 @@
-"""The step that purges once a night, a slice at a time."""
+"""Runs the step that purges once a night, in slices."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from streams.models import Step, UtcNow
 from streams.models.step import PURGE
 from streams.retain.purge import Purge
 
-# Who purges has this row until a slice has ended, or was killed so long ago, in seconds.
+# The name of the row in ems_step that lets one process at a time purge, and the seconds after the
+# end of a slice that was killed when another process may take it.
 PURGE_SLICE = "purge slice"
-
 SLICE_GRACE = 60.0
-
 # The purge is due once a day, from this hour on, in the project's TIME_ZONE.
 PURGE_HOUR = 3
-
 DAY = timedelta(days=1)
 
-# Where the next slice goes on in this process, by alias.
+# By alias: the id of the partition behind which the next slice of this process goes on.
 _purged: dict[str, int] = {}
 
 
 def purge_if_due(using: str, seconds: float) -> bool:
-    """Purge for so long, unless that was finished since the last night; whether there is more.
+    """Purge for at most ``seconds``, unless a purge has finished since the last night.
 
-    Then the next call goes on, wherever it is made; also after a kill or an error.
+    Returns whether there is more to purge. Then the next call goes on, in any process, also after
+    a kill or an error.
     """
     if not retrying(_purge_is_due, using, using):
         return False
@@ -38,10 +37,10 @@ def purge_if_due(using: str, seconds: float) -> bool:
     if not retrying(Step.objects.using(using).win, using, PURGE_SLICE, lease):
         return False
     try:
-        # Whoever had the slice before may have finished meanwhile.
+        # The process that had the slice before may have finished meanwhile.
         return retrying(_purge_is_due, using, using) and _purge_slice(using, seconds)
     finally:
-        with suppress(Error):  # then it is free after the lease
+        with suppress(Error):  # without the delete, the row is free after the lease
             Step.objects.using(using).filter(name=PURGE_SLICE).delete()
 
 
@@ -49,7 +48,7 @@ def _purge_slice(using: str, seconds: float) -> bool:
     work = Purge(using, seconds=seconds, after=_purged.pop(using, 0))
     work.run()
     if work.finished:
-        work.expire()
+        work.delete_old_rows()
     if not work.finished:
         _purged[using] = work.after
         return True
@@ -59,7 +58,7 @@ def _purge_slice(using: str, seconds: float) -> bool:
 
 
 def note_purge(using: str) -> None:
-    """All has been purged: the next time is the next night."""
+    """Record that all has been purged, so that the next purge begins in the next night."""
     steps, now = Step.objects.using(using), {"last_run_at": UtcNow()}
     retrying(lambda: steps.update_or_create(name=PURGE, defaults=now), using)
 
@@ -68,16 +67,16 @@ def _purge_is_due(using: str) -> bool:
     steps = Step.objects.using(using).filter(name=PURGE)
     row = steps.annotate(now=UtcNow()).values_list("now", "last_run_at").first()
     if row is None:
-        # Of a new installation there is nothing to purge before the next night.
+        # A new installation has nothing to purge before the next night.
         Step.objects.using(using).get_or_create(name=PURGE, defaults={"last_run_at": UtcNow()})
         return False
     now, last = row
-    # In the future: the clock was set back.
+    # A last run in the future means that the clock was set back: purge now.
     return last < _last_night(now) or last > now + DAY
 
 
 def _last_night(now: datetime) -> datetime:
-    """The last time that it was PURGE_HOUR."""
+    """Return the last instant at which it was PURGE_HOUR."""
     local = now.astimezone(timezone.get_default_timezone())
     night = local.replace(hour=PURGE_HOUR, minute=0, second=0, microsecond=0)
     return night if night <= local else night - DAY

@@ -1,4 +1,4 @@
-"""The step that wakes groups for due retries, and gives up on those without an attempt left."""
+"""Runs the step that wakes groups for due retries, and gives up on those without attempts left."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from streams.consume.outcome import backoff, notices
 from streams.consume.outcome.dead_letter import give_up
 from streams.consume.outcome.failure import AttemptsExhausted
 from streams.database.retrying import retrying
-from streams.models import ConsumerGroup, RetryMessage, Step
+from streams.models import ConsumerGroup, Partition, RetryMessage, Step
 from streams.models.step import RETRIES
 from streams.wakeup import announce
 
 RETRIES_EVERY = timedelta(seconds=1)
-# Retries of a group that one run gives up on; what is left is for the next.
+# The most retries of a group that one run gives up on; the next run goes on.
 BATCH = 500
 
 
 def step_retries(using: str) -> int:
-    """Wake the consumers for retries that are due; bury those that have no attempt left.
+    """Wake the consumers for due retries; turn those without attempts left into dead letters.
 
-    Returns the number of dead letters written.
+    Returns the number of dead letters.
     """
     every = ConsumerGroup.objects.using(using).select_related("topic")
     groups = {group.pk: group for group in retrying(list, using, every)}
@@ -38,7 +38,6 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
     if max_retries is None:
         return 0
     due = RetryMessage.objects.using(using).due().filter(group=group.pk).order_by("due_at")
-    due = due.select_related("partition")
     rows = retrying(list, using, due[:BATCH])
     buried = 0
     for row in rows:
@@ -47,13 +46,15 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
             spent = AttemptsExhausted(row.last_error)
             if retrying(give_up, using, row, spent):
                 buried += 1
-                place = group.topic.name, row.partition.number, row.offset
+                partitions = Partition.objects.using(using).filter(pk=row.partition_id)
+                number = retrying(partitions.values_list("number", flat=True).get, using)
+                place = group.topic.name, number, row.offset
                 tried = notices.Attempt(*place, group.name, row.attempt - 1)
                 notices.died(tried, spent, group.name, using)
     return buried
 
 
 def step_retries_if_due(using: str) -> int:
-    """Run it unless somebody has in the last RETRIES_EVERY."""
+    """Run the step, unless any process has in the last RETRIES_EVERY; return the dead letters."""
     won = retrying(Step.objects.using(using).win, using, RETRIES, RETRIES_EVERY)
     return step_retries(using) if won else 0

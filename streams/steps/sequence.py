@@ -1,4 +1,4 @@
-"""The step that moves the inbox into the log."""
+"""Runs the step that moves the inbox into the log."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from streams.models import Step
 from streams.models.step import SEQUENCE
 from streams.wakeup import announce
 
-# How often a sequencer notes that it is at work, for those who watch.
+# How often a sequencer records that it runs; ems_doctor reads it.
 NOTE_EVERY = timedelta(seconds=5)
-
-# Passes of one run: a task has an end even while the inbox fills faster than it is emptied.
+# The most passes of one run, so that a task ends even if the inbox fills faster than it is emptied.
 PASSES = 20
 
 
 def sequence_all(using: str) -> int:
-    """Move the inbox into the log and wake the consumers; returns the messages sequenced."""
+    """Move the inbox into the log and wake the consumers; return how many were sequenced."""
     total = 0
     for _ in range(PASSES):
         done = sequence(using)

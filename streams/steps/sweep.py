@@ -1,4 +1,4 @@
-"""The step that takes expired deliveries from dead clients and from calls that hang."""
+"""Runs the step that takes deliveries with an expired lease from dead clients and hung calls."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from streams.models.step import SWEEP
 logger = logging.getLogger("streams.maintenance")
 
 SWEEP_EVERY = timedelta(seconds=5)
-# A locked row keeps the sweep from the other deliveries for so long.
+# Seconds that the sweep waits for a locked row before it goes on with the other deliveries.
 LOCK_WAIT_SECONDS = 2
-# Deliveries of one run; what is left is for the next.
+# The most deliveries of one run; the next run goes on.
 BATCH = 500
 
 
 def sweep_if_due(using: str) -> int:
-    """Run the sweep unless somebody has in the last SWEEP_EVERY; returns deliveries expired."""
+    """Run the sweep unless any process has in the last SWEEP_EVERY; return deliveries expired."""
 
     def win() -> bool:
         steps = Step.objects.using(using)
         if not steps.filter(name=SWEEP, last_run_at__lt=UtcNow(-LEASE)).exists():
             return steps.win(SWEEP, SWEEP_EVERY)
-        # One transaction: nobody can end the outage without having given the grace.
+        # One transaction: no process can record a sweep after an outage without extending leases.
         with own_transaction(using):
             if steps.win(SWEEP, SWEEP_EVERY):
                 _grace(using)
@@ -49,7 +49,7 @@ def sweep_if_due(using: str) -> int:
     started = time.monotonic()
     taken = sweep(using)
     if time.monotonic() - started > SWEEP_EVERY.total_seconds():
-        # It was long, and no outage: nobody is owed a grace for it.
+        # This sweep took long, but was no outage. So it ends now, and leases are not extended.
         retrying(
             lambda: Step.objects.using(using).filter(name=SWEEP).update(last_run_at=UtcNow()), using
         )
@@ -57,9 +57,9 @@ def sweep_if_due(using: str) -> int:
 
 
 def sweep(using: str) -> int:
-    """Turn expired deliveries, one a transaction, into retries; forget dead clients.
+    """Turn expired deliveries into retries, each in a transaction; delete dead clients.
 
-    Returns the number of deliveries that were taken.
+    Returns the number of deliveries that were expired.
     """
     expired = Delivery.objects.using(using).expired().select_related("group__topic", "partition")
     rows = retrying(list, using, expired.order_by("deadline")[:BATCH])
@@ -86,7 +86,7 @@ def sweep(using: str) -> int:
 
 
 def _expire(delivery: Delivery, using: str) -> Settlement | None:
-    """Expire one; None if it has ended, or if somebody holds what that would write."""
+    """Expire one delivery; return None if it has ended, or if its rows are locked."""
     max_retries = known_max_retries(delivery.group, using)
     delay = delay_after_expiry(delivery.group, delivery.attempt)
     try:
@@ -99,9 +99,10 @@ def _expire(delivery: Delivery, using: str) -> Settlement | None:
 
 
 def _grace(using: str) -> None:
-    """Nobody has swept for longer than a lease: the database was away, not its clients.
+    """Extend all leases after an outage, in which nobody has swept for longer than a lease.
 
-    So everyone who could have renewed gets one lease to do it before anything expires.
+    The database was unavailable, not the clients. So they get one lease of time to renew before
+    anything expires.
     """
     logger.warning("First sweep after an outage: all leases are extended by %d s", LEASE_SECONDS)
     Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))

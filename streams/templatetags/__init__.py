@@ -1,1 +1,1 @@
-"""Template tags of the admin pages."""
+"""Holds the template tags of the admin pages."""

@@ -1,7 +1,7 @@
-"""For the templates of the admin pages.
+"""Defines tags and filters for the templates of the admin pages.
 
-Django imports this in every project that has templates, also in one without the admin: so nothing
-of the admin is imported before it is used.
+Django imports this in every project that has templates, also in one without the admin. So each
+tag imports from the admin only when it is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ register = template.Library()
 
 @register.simple_tag
 def ems_alarm() -> str:
-    """What nobody does at the moment."""
+    """Return the alarm for the top of a page, or an empty text."""
     from streams.admin.alarm import alarm
 
     return alarm(database())
@@ -32,7 +32,7 @@ def ems_instant(value: Any) -> str:
 
 @register.filter
 def ems_url(row: Any) -> str:
-    """The admin page of a row."""
+    """Return the URL of the admin page of a row."""
     from streams.admin.parts.columns import url
 
     return url(row)

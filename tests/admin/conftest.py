@@ -1,4 +1,4 @@
-"""Who works in the admin: nobody, staff without permission, a viewer, an operator."""
+"""Defines who works in the admin: nobody, staff without permission, a viewer, an operator."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def _of_role(role: str) -> list[Permission]:
 
 
 def action(name: str, *pks: int, **more: str) -> dict[str, Any]:
-    """What the list posts when an action is chosen for these rows."""
+    """Return what the list posts when an action is chosen for these rows."""
     return {"action": name, "index": "0", "_selected_action": [str(pk) for pk in pks], **more}

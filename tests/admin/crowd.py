@@ -1,4 +1,4 @@
-"""A million messages, and what groups have made of them: written by the server itself."""
+"""Writes a million messages, and what groups have done with them, inside the server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FROM numbers WHERE n < %s ORDER BY n
 
 
 def fill() -> None:
-    """Two topics, a busy and a quiet one; three groups on the busy one."""
+    """Write two topics, a busy and a quiet one, and three groups on the busy one."""
     if Message.objects.exists():  # a database that was kept for another look
         run_steps()
         return

@@ -62,7 +62,7 @@ def test_it_tells_what_is_missing_and_since_when(world):
     assert alarm("default").startswith("Leases have not been swept since")
     Step.objects.all().delete()
     assert alarm("default") == (
-        "No consumer or beat has run since the tables of EMS were made: messages wait."
+        "No consumer or beat has run since the tables of EMS were created: messages wait."
     )
     ran("sweep", timedelta(0))
     assert alarm("default").startswith("Nothing has been sequenced since the tables")

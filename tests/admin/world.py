@@ -1,4 +1,4 @@
-"""A small world with something in every table, made by EMS itself as far as it goes."""
+"""Makes a few rows in every table, by EMS itself where possible."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ def make_world() -> World:
 
 
 def run_steps() -> None:
-    """As if somebody sequenced and swept, all the time that a test takes."""
+    """Record that a process sequences and sweeps during the whole test."""
     for name in ("sequence", "sweep"):
         Step.objects.update_or_create(name=name, defaults={"last_run_at": UtcNow(HOUR)})
 
 
 def snapshot() -> dict[str, list[Any]]:
-    """Every row of EMS and of the admin's log."""
+    """Return every row of EMS and of the admin's log."""
     models: list[Any] = [*apps.get_app_config("ems").get_models(), LogEntry]
     return {
         model._meta.db_table: list(model._default_manager.order_by("pk").values_list())

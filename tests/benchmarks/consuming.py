@@ -82,7 +82,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
 
 
 class Log:
-    """A topic whose messages have their offsets, and two groups on it."""
+    """Makes a topic whose messages have their offsets, and two groups on it."""
 
     def __init__(self, messages: int) -> None:
         from streams.models import ConsumerGroup, Cursor, Topic
@@ -107,7 +107,7 @@ class Log:
         execute(self.plain, f"UPDATE ems_cursor SET next_offset = {FIRST} {where}")
 
     def wait(self, group: str) -> None:
-        """Until the group has consumed all."""
+        """Wait until the group has consumed all."""
         give_up_at = time.monotonic() + PATIENCE_SECONDS
         done = (
             "SELECT COALESCE(SUM(last_offset - first_offset + 1), 0) FROM ems_topic_group_log"

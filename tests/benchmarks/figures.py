@@ -1,4 +1,4 @@
-"""What a benchmark gives: one figure of ours beside one of plain SQL, and the share to reach."""
+"""Holds the results of benchmarks: a figure of EMS, one of plain SQL, and the share to reach."""
 
 from __future__ import annotations
 

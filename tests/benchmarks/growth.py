@@ -98,7 +98,7 @@ def _count(group: ConsumerGroup, size: int) -> dict[str, int]:
 
 
 def reads(work: Callable[[], object]) -> int:
-    """The index entries and rows that this session has read for it (Handler_read_*)."""
+    """Return the index entries and rows that this session has read for it (Handler_read_*)."""
     _session_reads()
     before = _session_reads()
     own = _session_reads() - before  # the look itself
@@ -114,7 +114,7 @@ def _session_reads() -> int:
 
 
 def _deliveries(group: ConsumerGroup, partition: Partition, first: int, end: int) -> None:
-    """The log of the group: one ended delivery for each hundred messages."""
+    """Write the log of the group: one ended delivery for each hundred messages."""
     from streams.models import Delivery, State, UtcNow
 
     Delivery.objects.bulk_create(

@@ -1,4 +1,4 @@
-"""From the commit of a message to the call of its handler, with Redis, at a steady rate.
+"""Measures from the commit of a message to its handler call, with Redis, at a steady rate.
 
 Both ends note the clock of the machine: the producer when its send has returned, the handler when
 it is called. One producer process, one consumer process, one group.

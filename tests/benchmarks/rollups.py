@@ -1,4 +1,4 @@
-"""The roll-ups of an hour and of a day of a million messages beside a loop that only reads them.
+"""Measures the roll-ups of an hour and a day of a million messages beside a loop that reads them.
 
 In a warm session, as a service has it; what a session takes to start is printed apart.
 """

@@ -14,7 +14,7 @@ A_CALL = 100  # messages of one send_many()
 
 
 def body() -> dict[str, Any]:
-    """An order as JSON: 1,024 bytes."""
+    """Return an order that has 1,024 bytes as JSON."""
     item = {"sku": "AB-1234-XL", "name": "Linen shirt, long sleeves", "quantity": 2, "price": 49.9}
     address = {
         "name": "Ada Lovelace",
@@ -107,7 +107,7 @@ def many_sender() -> Work:
 
 
 def replayer(statements: list[str]) -> Work:
-    """The same statements, as they are in the log, by nothing but mysqlclient."""
+    """Run the same statements, as they are in the log, by mysqlclient only."""
     connection = connect()
     cursor = connection.cursor()
 

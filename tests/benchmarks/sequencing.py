@@ -1,4 +1,4 @@
-"""A pass of the sequencer over a full inbox beside its statements."""
+"""Measures a pass of the sequencer over a full inbox beside its statements."""
 
 from __future__ import annotations
 

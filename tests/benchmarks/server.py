@@ -1,4 +1,4 @@
-"""The database that is measured: a schema of its own on a server that the environment names."""
+"""Provides the database that is measured: a new schema on a server that the environment names."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from urllib.parse import unquote, urlsplit
 
 
 class Missing(Exception):
-    """The environment names no server of that kind."""
+    """Says that the environment names no server of that kind."""
 
 
 def name() -> str:
-    """The database, as this process and its children know it."""
+    """Holds the database, as this process and its children know it."""
     return os.environ["EMS_TEST_DB_NAME"]
 
 
 def connect(*, to_server: bool = False) -> Any:
-    """A plain mysqlclient connection, as little as one can have: autocommit, no Django."""
+    """Return a plain mysqlclient connection with autocommit and without Django."""
     import MySQLdb
 
     url = urlsplit(os.environ[f"EMS_TEST_{os.environ['EMS_TEST_DB'].upper()}_URL"])
@@ -42,7 +42,7 @@ def execute(connection: Any, statement: str) -> list[tuple[Any, ...]]:
 
 @contextlib.contextmanager
 def database(kind: str) -> Iterator[None]:
-    """A migrated database for this process and its children; dropped at the end."""
+    """Yield a migrated database for this process and its children, and drop it at the end."""
     variable = f"EMS_TEST_{kind.upper()}_URL"
     if not os.environ.get(variable):
         raise Missing(f"{variable} is not set: run `make bench`, which brings the servers.")
@@ -70,7 +70,7 @@ def database(kind: str) -> Iterator[None]:
 
 
 def logged(work: Callable[[], object]) -> dict[int, list[str]]:
-    """The statements that the server's general log shows for each connection while ``work`` runs.
+    """Return the statements of each connection in the server's general log while ``work`` runs.
 
     Only those of connections to our database: others may be using the server.
     """
@@ -108,7 +108,7 @@ def logged(work: Callable[[], object]) -> dict[int, list[str]]:
 
 
 def logged_here(work: Callable[[], object]) -> list[str]:
-    """The same for what runs on this process' Django connection."""
+    """Return the same for what runs on this process' Django connection."""
     from django.db import connection
 
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""As a project has it: one database, no Redis. Otherwise the settings of the tests."""
+"""Configures one database and no Redis, as a project has it; otherwise as for the tests."""
 
 from tests.settings import *  # noqa: F403
 from tests.settings import DATABASES

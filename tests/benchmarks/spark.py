@@ -1,4 +1,4 @@
-"""The Spark source and the archive beside processes that only read the rows from a cursor."""
+"""Measures the Spark source and the archive beside processes that only read rows by a cursor."""
 
 from __future__ import annotations
 

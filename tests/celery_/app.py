@@ -1,4 +1,4 @@
-"""A Celery application as a host project has one, with keys of its own on the tests' Redis."""
+"""Makes a Celery application like a host project's, with its own keys on the tests' Redis."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.processes import PATIENCE_SECONDS, Child, Spawn
+from tests.processes import Child, Spawn
 
 # Not there on a Django that django-celery-beat refuses.
 collect_ignore_glob = [] if find_spec("django_celery_beat") else ["test_*.py"]
@@ -33,7 +32,7 @@ configured().start(["beat", "-l", "INFO", "--pidfile=", *sys.argv[1:]])
 
 @pytest.fixture
 def redis_keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The prefix of Celery's keys in this test; they are deleted afterwards."""
+    """Return the prefix of Celery's keys in this test, and delete them afterwards."""
     from redis import Redis
 
     prefix = f"ems-test-{uuid4().hex[:8]}-"
@@ -63,11 +62,3 @@ class Celery:
 @pytest.fixture
 def celery(spawn: Spawn, redis_keys: str, tmp_path: Path) -> Celery:
     return Celery(spawn, tmp_path / "schedule")
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Wait until what the database holds is so."""
-    limit = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < limit, "it never came to be"
-        time.sleep(0.05)

@@ -25,7 +25,8 @@ from streams.models import (
 )
 from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
-from tests.celery_.conftest import Celery, eventually
+from tests.celery_.conftest import Celery
+from tests.processes import wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -87,10 +88,10 @@ def test_beat_alone_moves_the_log_and_the_ladder(
     left = claimed_and_left()
     without_attempts()
     send("orders", 3)
-    eventually(lambda: not Message.objects.inbox().exists())
-    eventually(lambda: Delivery.objects.get(pk=left.pk).state == State.RETRY)
+    wait_for(lambda: not Message.objects.inbox().exists())
+    wait_for(lambda: Delivery.objects.get(pk=left.pk).state == State.RETRY)
     assert RetryMessage.objects.get(offset=0).attempt == 2
-    eventually(lambda: DeadMessage.objects.exists())
+    wait_for(lambda: DeadMessage.objects.exists())
     assert DeadMessage.objects.get().offset == 1
     assert {"sequence", "sweep", "retries"} <= set(Step.objects.values_list("name", flat=True))
     advance(MINUTE)
@@ -106,7 +107,7 @@ def test_beat_and_worker_stopped_and_started_again_lose_nothing(
     worker, beat = celery.worker(), celery.beat()
     for number in range(20):
         send("orders", number)
-    eventually(lambda: not Message.objects.inbox().exists())
+    wait_for(lambda: not Message.objects.inbox().exists())
     worker.terminate()
     beat.kill()
     for number in range(20, 40):
@@ -117,7 +118,7 @@ def test_beat_and_worker_stopped_and_started_again_lose_nothing(
     assert Message.objects.inbox().exists()
     celery.worker()
     celery.beat()
-    eventually(lambda: not Message.objects.inbox().exists())
+    wait_for(lambda: not Message.objects.inbox().exists())
     drain()
     assert sorted(seen) == list(range(60))
     assert audit("default") == []
@@ -130,7 +131,7 @@ def test_of_two_workers_one_takes_an_expired_delivery(seen: list[int], celery: C
     left = [claimed_and_left() for _ in range(5)]
     for child in workers:
         child.expect("ems.sequence")
-    eventually(lambda: RetryMessage.objects.count() == len(left))
+    wait_for(lambda: RetryMessage.objects.count() == len(left))
     for child in workers:
         child.terminate()
     for child in workers:

@@ -25,5 +25,5 @@ def run() -> Run:
 
 @pytest.fixture
 def parsed(run: Run) -> Callable[..., Any]:
-    """The same with ``--json``, as Python values."""
+    """Run the same with ``--json``, and return Python values."""
     return lambda *words: json.loads(run(*words, "--json"))

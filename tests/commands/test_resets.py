@@ -171,7 +171,7 @@ def test_one_message_is_replayed(run: Run) -> None:
 
 def test_a_replay_is_cancelled(run: Run, parsed: Parsed) -> None:
     run(*REPLAY, "--from", "2", "--to", "5")
-    with pytest.raises(CommandError, match="Say of which group"):
+    with pytest.raises(CommandError, match="Name the group"):
         run(*REPLAYS, "--cancel", "1")
     said = run(*REPLAYS, "mail", "--cancel", "1")
     assert said == "cancelled replay 1 to mail: 3 messages not given out\n"
@@ -189,7 +189,7 @@ def test_a_replay_is_cancelled(run: Run, parsed: Parsed) -> None:
         (("--from", "earliest", "--to", "3"), "not 'earliest'"),
         (("--from", "2", "--to", "+3"), "not '\\+3'"),
         (("--from", "2", "--to", "11"), "is not all there yet"),
-        (("--from", "5", "--to", "5"), "no message from there to there"),
+        (("--from", "5", "--to", "5"), "no message between the two targets"),
         (("--message", "999999"), "There is no message 999999 on orders"),
     ],
 )

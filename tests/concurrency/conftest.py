@@ -18,7 +18,7 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass
 class Stream:
-    """A topic with messages in its log, and one group at their start."""
+    """Make a topic with messages in its log, and one group at their start."""
 
     topic: Topic
     partition: Partition
@@ -48,7 +48,7 @@ def stream(transactional_db: None) -> Stream:
 
 @pytest.fixture(params=["read committed", "repeatable read"])
 def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The isolation level that the project has chosen for its connections."""
+    """Set the isolation level that the project has chosen for its connections."""
     level = str(request.param)
     options = connections.settings["default"]["OPTIONS"]
     monkeypatch.setitem(options, "isolation_level", level)

@@ -76,7 +76,7 @@ def no_lock_waits() -> Iterator[None]:
 
 
 def wait_until_one_waits(database: str) -> None:
-    """Until a transaction in this database waits for a row lock."""
+    """Wait until a transaction in this database waits for a row lock."""
     limit = threading.Event()
     timer = threading.Timer(PATIENCE_SECONDS, limit.set)
     timer.start()

@@ -28,6 +28,7 @@ from streams.testing import drain
 from tests.concurrency.conftest import Stream
 from tests.concurrency.locks import held_before, no_lock_waits, wait_until_one_waits
 from tests.consuming import registered
+from tests.processes import wait_for
 from tests.sessions import Threads
 
 pytestmark = [pytest.mark.mysql, pytest.mark.usefixtures("clean_registry")]
@@ -149,8 +150,7 @@ def test_the_floor_is_worked_out_in_one_snapshot(
     with connection.cursor() as cursor:
         cursor.execute("SELECT GET_LOCK('ems-floor', 0)")
         run = in_thread(purge)
-        while not waits_for_the_lock():
-            pass
+        wait_for(waits_for_the_lock)
         assert stream.claim(batch=3)
         cursor.execute("SELECT RELEASE_LOCK('ems-floor')")
     (hold,) = run.result(60).floor.holds

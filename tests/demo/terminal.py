@@ -1,4 +1,4 @@
-"""A program on a terminal of its own, as a person runs it."""
+"""Runs a program on its own terminal, as a person runs it."""
 
 from __future__ import annotations
 

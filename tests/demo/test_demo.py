@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import sys
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo.terminal import Terminal
-from tests.processes import PATIENCE_SECONDS, ROOT, Child
+from tests.processes import ROOT, Child, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.any_database]
 
@@ -137,10 +136,7 @@ def test_a_demo_that_is_killed_outright_takes_its_processes_along(
     demo.expect(" s   sent")
     assert processes_of(tmp_path)
     demo.kill()
-    limit = time.monotonic() + PATIENCE_SECONDS
-    while left := processes_of(tmp_path):
-        assert time.monotonic() < limit, left
-        time.sleep(0.05)
+    wait_for(lambda: not processes_of(tmp_path), lambda: processes_of(tmp_path))
 
 
 def test_on_a_terminal_the_admin_is_served_until_ctrl_c(terminal: Terminal, tmp_path: Path) -> None:

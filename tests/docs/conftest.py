@@ -1,4 +1,4 @@
-"""The project of the README, made of its own code blocks."""
+"""Makes the project of the README from its code blocks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shop(
     settings: Settings,
     clean_registry: None,
 ) -> Iterator[Path]:
-    """The folder of the project; its app ``shop`` is installed in this process too."""
+    """Yield the folder of the project, whose app ``shop`` is installed in this process, too."""
     for name, text in {**OURS, **files(README), **files(DOCS / "guides" / "testing.md")}.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)

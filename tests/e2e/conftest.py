@@ -1,4 +1,4 @@
-"""The host projects: which are made, and which are left out here and why."""
+"""Makes the host projects, and says which are left out and why."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _django_of(item: pytest.Item) -> str:
-    """The version that the test is for; empty: for none."""
+    """Return the version that the test is for; empty if for none."""
     callspec = getattr(item, "callspec", None)
     return str(callspec.params.get("host_python", "")) if callspec else ""
 
@@ -58,7 +58,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def host_python(
     request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """The Python of an environment with one version of Django and EMS, and nothing else."""
+    """Return the Python of an environment with only one version of Django, and EMS."""
     return make_environment(tmp_path_factory.mktemp("venv"), request.param, wheel)
 
 
@@ -66,5 +66,5 @@ def host_python(
 def host(
     request: pytest.FixtureRequest, host_python: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> HostProject:
-    """A migrated host project."""
+    """Return a migrated host project."""
     return HostProject(tmp_path_factory.mktemp("host"), host_python, request.param)

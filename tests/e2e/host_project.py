@@ -1,4 +1,4 @@
-"""A throwaway Django project with EMS installed from its wheel, in an environment of its own."""
+"""Makes a temporary Django project with EMS installed from its wheel, in a new environment."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PATIENCE_SECONDS = 300
 
 
 def build_wheel(folder: Path) -> Path:
-    """The wheel of this checkout."""
+    """Build and return the wheel of this checkout."""
     _pip("wheel", "--no-deps", "--wheel-dir", folder, ROOT)
     (wheel,) = folder.glob("django_ems-*.whl")
     return wheel
 
 
 def make_environment(folder: Path, django: str, wheel: Path) -> Path:
-    """The Python of a new environment that holds this Django and the wheel."""
+    """Return the Python of a new environment with this Django and the wheel."""
     python = environments.python_for(django)
     # Without pip: it takes longest, and Debian has it in a package of its own.
     run(python, "-m", "venv", "--without-pip", folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from streams.models import (
 from streams.observe.audit.walk import audit
 from streams.retain.purge import Purge
 from tests.broadcasting import files, offsets
+from tests.processes import wait_for
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -83,13 +84,6 @@ def read(tmp_path):
     return of
 
 
-def wait_for(condition, seconds=30):
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        time.sleep(0.02)
-
-
 def send_prices(count, body="x"):
     send_many([Outgoing("prices", body) for _ in range(count)])
 
@@ -136,10 +130,13 @@ def test_killed_at_any_moment_it_repeats_at_most_what_was_not_written(client, re
 
 
 def test_killed_again_and_again_it_leaves_nothing_out(client, read):
+    def has_read_more_than(count):
+        return len(read()) > count
+
     send_prices(2000, "takes time")
     for enough in (50, 300, 700):
         child = client()
-        wait_for(lambda n=enough: len(read()) > n)
+        wait_for(partial(has_read_more_than, enough))
         child.kill()
         assert offsets()[0] <= len(set(read()))  # what is written has been handled
     client("--drain").succeed()
@@ -206,7 +203,7 @@ def test_a_state_dir_that_cannot_be_used_is_said_before_anything_is_consumed(
     send_prices(3)
     child = client("--drain")
     assert child.wait() == 1
-    assert "EMS['STATE_DIR'] is not to be used" in child.text()
+    assert "EMS['STATE_DIR'] cannot be used" in child.text()
     assert read() == []
     assert not Consumer.objects.exists()
 

@@ -4,7 +4,6 @@ leases of the process go on.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -19,6 +18,7 @@ from streams.process.keeper import Keeper
 from streams.process.shared import connections as ems_connections
 from streams.process.shared.connections import KEEPER_LOCK_SECONDS, IdleLimit
 from tests.consuming import Process
+from tests.processes import wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -40,13 +40,6 @@ def short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[IdleLimit]:
     yield limit
     connection.close()
     connections.settings["default"].update(before)
-
-
-def wait_for(condition):
-    limit = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        time.sleep(0.02)
 
 
 def test_a_delivery_that_somebody_holds_does_not_end_the_other_leases(

@@ -37,6 +37,7 @@ from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, rows
 from tests.faults import Once, statements
 from tests.hostapp.models import Handled, Order
+from tests.processes import wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -369,14 +370,6 @@ def handle(message):
 
 call_command("ems_consume", "--threads", "1")
 """
-
-
-def wait_for(condition, seconds=30):
-    limit = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < limit, "it never happened"
-        time.sleep(0.02)
-    return found
 
 
 @pytest.mark.slow

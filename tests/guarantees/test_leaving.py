@@ -13,6 +13,7 @@ from streams.models import Consumer, Delivery, State
 from streams.observe.audit.walk import audit
 from tests import proxy
 from tests.consuming import consume_the_rest
+from tests.processes import wait_for
 from tests.proxy import Proxy
 
 pytestmark = [
@@ -57,13 +58,6 @@ def cable(proxied: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading
     monkeypatch.setattr(proxy, "_exactly", held_up)
     yield whole
     whole.set()
-
-
-def wait_for(condition):
-    limit = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("body", ["quick", "slow"])

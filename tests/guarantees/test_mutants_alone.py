@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -13,7 +12,7 @@ from streams.log.sequencer import sequence
 from streams.models import RetryMessage
 from streams.models.retry import Again
 from tests.consuming import Process
-from tests.processes import PATIENCE_SECONDS
+from tests.processes import PATIENCE_SECONDS, wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -47,10 +46,7 @@ def test_what_killed_its_process_waits_until_nothing_runs_beside_it(in_thread) -
     assert running.wait(PATIENCE_SECONDS)
     RetryMessage.objects.schedule(group, partition, [Again(0, 2, alone=True)])
     deadly = in_thread(process.new_worker(2).step)
-    limit = time.monotonic() + PATIENCE_SECONDS
-    while not process.gate.wanted_alone and not deadly.done():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    wait_for(lambda: process.gate.wanted_alone or deadly.done())
     go_on.set()
     slow.result(PATIENCE_SECONDS)
     deadly.result(PATIENCE_SECONDS)

@@ -541,7 +541,7 @@ def test_redis_may_go_away_and_come_back(spawn, ems_settings, relay):
     relay.stop()
     for n in range(3):
         assert latency(n) < 20  # found by polling
-    child.expect("Redis is not to be had")
+    child.expect("Redis is unavailable")
     relay.start()
     assert latency("after") < 20
     child.terminate()

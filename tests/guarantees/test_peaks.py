@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from django.db import OperationalError, connection
 
@@ -12,6 +10,7 @@ from streams.database.retrying import connection_lost, retrying, transient
 from streams.models import Delivery
 from streams.process.poller import QUICK_SECONDS
 from tests.consuming import Process
+from tests.processes import wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -113,8 +112,6 @@ def test_with_a_backlog_and_an_idle_worker_the_poller_hurries(process, in_thread
         process.poller.step()
     process.feed.wait(0)  # the wake-up that is left over
     idle = in_thread(process.feed.wait, 30)
-    limit = time.monotonic() + 30
-    while not process.feed._idle:
-        assert time.monotonic() < limit
+    wait_for(lambda: process.feed._idle)
     assert pause_after_a_look(process) == QUICK_SECONDS
     idle.result(30)

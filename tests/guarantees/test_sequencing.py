@@ -23,6 +23,7 @@ from streams.log.sequencer import Pass, sequence
 from streams.models import IMMEDIATE, Message, Partition, Topic
 from streams.testing import advance
 from tests.hostapp.models import Order
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,15 +41,6 @@ def log(topic="orders"):
     found = list(rows.values_list("offset", "body"))
     assert [offset for offset, _body in found] == list(range(partition.next_offset))
     return [bytes(body).decode() for _offset, body in found]
-
-
-def until(condition, what="it"):
-    """Wait for something that another thread, process or the server does."""
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < give_up_at, f"{what} never happened"
-        time.sleep(0.005)
-    return value
 
 
 @contextmanager
@@ -191,7 +183,7 @@ def test_processes_at_the_same_time_give_each_offset_once(spawn):
         child.expect("ready")
     for n in range(1, 200):
         send("orders", n)
-    until(lambda: Partition.objects.get().next_offset == 200, "sequencing")
+    wait_for(lambda: Partition.objects.get().next_offset == 200, "sequencing")
     Order.objects.create(number="stop")
     for child in children:
         child.succeed()
@@ -222,7 +214,7 @@ def test_producers_do_not_wait_for_a_pass(
     isolation_level(level)
     send_many([Outgoing("orders", n) for n in range(10)])
     send("orders", "soon", delay=0.001)
-    until(lambda: Message.objects.filter(due_at__gt=IMMEDIATE, due_at__lt=clock()).exists())
+    wait_for(lambda: Message.objects.filter(due_at__gt=IMMEDIATE, due_at__lt=clock()).exists())
     middle, go_on = threading.Event(), threading.Event()
 
     def hold():
@@ -302,7 +294,7 @@ def test_a_sequencer_killed_in_the_middle_leaves_nothing(statement, spawn):
     assert not Message.objects.exclude(offset=None).exists()
     child.kill()
     # The server may need a moment to notice that the holder of the lock is gone.
-    assert until(lambda: sequence("default").sequenced, "sequencing") == count
+    assert wait_for(lambda: sequence("default").sequenced, "sequencing") == count
     assert log() == [str(n) for n in range(count)]
 
 
@@ -349,7 +341,7 @@ def test_an_effect_never_overtakes_a_cause_whose_row_is_locked(second_connection
     other.execute("SELECT id FROM ems_msg WHERE id = %s FOR UPDATE", [cause.message_id])
     send("orders", "effect")
     running = in_thread(sequence, "default")
-    until(lambda: running.done() or waiting_for(ASSIGN), "the pass")
+    wait_for(lambda: running.done() or waiting_for(ASSIGN), "the pass")
     other.connection.rollback()
     running.result(PATIENCE_SECONDS)
     sequence("default")
@@ -503,7 +495,7 @@ def test_messages_due_at_the_same_instant_keep_the_order_of_sending():
 def test_a_delay_passes_by_itself():
     result = send("orders", 1, delay=0.3)
     assert sequence("default") == Pass(0)
-    until(lambda: sequence("default").sequenced, "the delay")
+    wait_for(lambda: sequence("default").sequenced, "the delay")
     row = Message.objects.get(pk=result.message_id)
     assert row.sequenced_at >= row.due_at
     assert row.due_at > row.created_at

@@ -17,6 +17,7 @@ from streams.testing import drain
 from tests.consuming import consume_the_rest
 from tests.faults import kill_other_connections
 from tests.hostapp.models import Handled
+from tests.processes import wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -52,13 +53,6 @@ def begun():
 
 def let_go():
     Handled.objects.create(group="go", topic="", partition=0, offset=0, value="")
-
-
-def wait_for(condition, seconds=30):
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        time.sleep(0.02)
 
 
 @pytest.fixture(autouse=True)

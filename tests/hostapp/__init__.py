@@ -1,1 +1,1 @@
-"""A host project's app, as the tests need one: business rows beside the messages."""
+"""Is a host project's app for the tests: it has business rows beside the messages."""

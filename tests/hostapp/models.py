@@ -4,7 +4,7 @@ from django.db import models
 
 
 class Order(models.Model):
-    """A business row that is written in the same transaction as a send."""
+    """Holds a business row that is written in the same transaction as a send."""
 
     number = models.CharField(max_length=40, unique=True)
     note = models.TextField(blank=True)
@@ -14,7 +14,7 @@ class Order(models.Model):
 
 
 class Handled(models.Model):
-    """What a handler saw. Not unique on purpose: a message handled twice must show as two rows."""
+    """Records what a handler saw. It is not unique: a message handled twice has two rows."""
 
     group = models.CharField(max_length=100)
     topic = models.CharField(max_length=100)

@@ -348,7 +348,7 @@ class Machine(RuleBasedStateMachine):
         before = {value for one in Partition.objects.all() for _offset, value in _values(one)}
         work = Purge("default")
         work.run()
-        work.expire()
+        work.delete_old_rows()
         after = {value for one in Partition.objects.all() for _offset, value in _values(one)}
         self.purged |= before - after
 

@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _verdicts(chosen: Sequence[Mutant], tree: Path, jobs: int) -> list[Verdict] | None:
-    """One for each mutant; None if the code as it is does not pass the named tests."""
+    """Return one for each mutant; None if the unchanged code does not pass the named tests."""
     here = [mutant for mutant in chosen if _has_server(mutant.db)]
     verdicts = {mutant.name: Verdict(mutant, NOT_RUN) for mutant in chosen}
     with ThreadPoolExecutor(jobs) as pool:
@@ -68,7 +68,7 @@ def _has_server(db: str) -> bool:
 
 
 def _all_green(pool: ThreadPoolExecutor, mutants: Sequence[Mutant], tree: Path) -> bool:
-    """Whether all named tests pass on the code as it is: only then does a red one say something."""
+    """Tell whether all named tests pass on the unchanged code; else a failure means nothing."""
     tests = {db: [m.test for m in mutants if m.db == db] for db in {m.db for m in mutants}}
     trials = [(db, pool.submit(_try_unchanged, tests[db], db, tree)) for db in tests]
     green = True
@@ -110,7 +110,7 @@ def _report(verdicts: Sequence[Verdict]) -> int:
     counts = {word: sum(v.word == word for v in verdicts) for word in (NOTICED, SURVIVED)}
     print(f"\n{len(verdicts)} mutants: {counts[NOTICED]} noticed, {counts[SURVIVED]} survived")
     if any(verdict.word == NOT_RUN for verdict in verdicts):
-        print("*** NOT RUN: no server could be had for them (see above). ***")
+        print("*** NOT RUN: no server is available for them (see above). ***")
     return int(any(verdict.word in (SURVIVED, NO_VERDICT) for verdict in verdicts))
 
 

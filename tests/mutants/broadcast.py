@@ -36,7 +36,7 @@ BROADCAST = [
     Mutant(
         "late-replica-taken-for-a-restore",
         READER,
-        "            row = self._log.on_primary(row)  # a replica may only be late\n",
+        "            row = self._log.on_primary(row)  # a replica may be behind\n",
         "            pass\n",
         f"{OF_READER}::test_a_replica_that_is_late_is_not_taken_for_a_restored_database",
         "mysql",

@@ -1,4 +1,4 @@
-"""A mutant: one edit of one file, and the test that must notice it."""
+"""Defines a mutant: one edit of one file, and the test that must notice it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class DoesNotApply(Exception):
-    """The text that a mutant replaces is not in its file exactly once."""
+    """Says that the text that a mutant replaces is not in its file exactly once."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Mutant:
     db: str = "sqlite"
 
     def mutated(self, tree: Path) -> str:
-        """The text of its file with the edit; raises DoesNotApply."""
+        """Return the text of its file with the edit; raises DoesNotApply."""
         path = tree / self.file
         text = path.read_text() if path.exists() else ""
         if (found := text.count(self.before)) != 1:

@@ -1,4 +1,4 @@
-"""The mutants: bugs that a stream over a database has had, here or elsewhere."""
+"""Lists the mutants: bugs that a stream over a database has had, here or elsewhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SEND = [
     Mutant(
         "topic-cached-before-commit",
         "streams/log/topics.py",
-        "return info  # the caller's own, uncommitted",
+        "return info  # created by the caller's transaction, uncommitted",
         "return _remember(using, info)",
         f"{TOPICS}::test_a_topic_of_the_callers_own_transaction_is_used_but_not_remembered",
         "mysql",

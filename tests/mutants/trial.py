@@ -1,4 +1,4 @@
-"""A trial: some tests, run by pytest on a copy of the checkout."""
+"""Runs some tests by pytest on a copy of the checkout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 240
 
 @dataclass(frozen=True)
 class Trial:
-    """What pytest said of each test: "passed", "failed", or anything else, which is no verdict."""
+    """Holds the result of each test: "passed", "failed", or anything else, which is no verdict."""
 
     status: int
     results: dict[str, str]
@@ -35,7 +35,7 @@ class Trial:
     output: str
 
     def of(self, test: str) -> set[str]:
-        """The results of a test, of all its parameters."""
+        """Return the results of a test, with all its parameters."""
         name = _junit_name(test)
         return {
             result
@@ -52,7 +52,7 @@ class Trial:
 
 @contextmanager
 def snapshot() -> Iterator[Path]:
-    """A copy of what git would know of the checkout, as it stands now."""
+    """Copy the files of the checkout that git does not ignore, as they are now."""
     words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     with tempfile.TemporaryDirectory(prefix="ems-mutants-") as folder:
@@ -66,7 +66,7 @@ def snapshot() -> Iterator[Path]:
 
 @contextmanager
 def copy_of(tree: Path) -> Iterator[Path]:
-    """A copy to change and to run in."""
+    """Holds a copy that can be changed and in which tests run."""
     with tempfile.TemporaryDirectory(prefix="ems-mutant-") as folder:
         shutil.copytree(tree, folder, dirs_exist_ok=True)
         yield Path(folder)

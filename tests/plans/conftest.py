@@ -1,4 +1,4 @@
-"""One seeded database for all plan tests; each test's own changes are rolled back."""
+"""Provides one seeded database for all plan tests; each test's own changes are rolled back."""
 
 from __future__ import annotations
 

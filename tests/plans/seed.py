@@ -37,7 +37,7 @@ LIVE, GONE = "10.0.0.1@7@live", "10.0.0.1@8@gone"
 
 @dataclass
 class Seed:
-    """The busy parts of what was written."""
+    """Holds the busy parts of what was written."""
 
     topics: list[Topic] = field(default_factory=list)
     partitions: list[Partition] = field(default_factory=list)

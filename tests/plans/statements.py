@@ -1,4 +1,4 @@
-"""The statements that the code runs, with the plan and the work of each."""
+"""Records the statements that the code runs, with the plan and the work of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGE = {"ems_msg", "ems_topic_group_log", "ems_retry_msg", "ems_dead_msg"}
 
 @dataclass(frozen=True)
 class Step:
-    """One table of a plan."""
+    """Holds one table of a plan."""
 
     table: str
     access: str  # const, eq_ref, ref, range, index (a whole index) or ALL (a whole table)
@@ -53,20 +53,20 @@ class Statement:
 
 
 class Statements(list[Statement]):
-    """What ran, in order."""
+    """Holds the statements that ran, in order."""
 
     def on(self, table: str, verb: str = "SELECT") -> list[Statement]:
-        """The statements of this verb whose plan reads ``table``."""
+        """Return the statements of this verb whose plan reads ``table``."""
         return [s for s in self if s.sql.startswith(verb) and table in {t.table for t in s.steps}]
 
     def only(self, *words: str) -> Statement:
-        """The one statement whose text has all these words; more runs of it count as one."""
+        """Return the one statement whose text has all these words, however often it ran."""
         found = {s.sql: s for s in self if all(word in s.sql for word in words)}
         assert len(found) == 1, f"{len(found)} statements with {words}:\n{self}"
         return next(iter(found.values()))
 
     def assert_sound(self) -> None:
-        """No statement reads a whole large table, sorts or makes a temporary one."""
+        """Check that no statement reads a whole large table, sorts or makes a temporary one."""
         bad = [f"{s}\n    !!! {'; '.join(s.problems())}" for s in self if s.problems()]
         assert not bad, "\n".join(bad)
         assert self, "nothing ran"

@@ -62,11 +62,9 @@ def test_the_sweep_reads_open_deliveries_only(seeded: Seed) -> None:
         assert sweep("default") == 2 * EXPIRED * len(seeded.groups)
     statements.assert_sound()
     looks = statements.on("ems_topic_group_log")
-    assert looks[0].indexes[:3] == [
-        "ems_topic_group_log.ems_log_open",
-        "ems_group.PRIMARY",
-        "ems_topic.PRIMARY",
-    ]
+    assert looks[0].indexes[0] == "ems_topic_group_log.ems_log_open"
+    joined = {"ems_group.PRIMARY", "ems_topic.PRIMARY", "ems_partition.PRIMARY"}
+    assert set(looks[0].indexes[1:4]) == joined
     assert {s.indexes[0] for s in looks[1:]} == {"ems_topic_group_log.PRIMARY"}
     updates = statements.on("ems_topic_group_log", "UPDATE")
     assert {s.indexes[0] for s in updates} == {"ems_topic_group_log.PRIMARY"}

@@ -16,6 +16,7 @@ from streams.process import running_group as feeds
 from streams.process.running_group import RunningGroup
 from streams.testing import advance
 from tests.consuming import Process, registered
+from tests.processes import wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -154,10 +155,7 @@ def test_a_wake_up_wakes_one_worker():
     feed.wait(0)
     workers = [waiting(feed), waiting(feed)]
     feed.wake()
-    deadline = time.monotonic() + 10
-    while all(w.is_alive() for w in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: not all(worker.is_alive() for worker in workers), "one is woken")
     workers[0].join(0.05)
     workers[1].join(0.05)
     assert sum(w.is_alive() for w in workers) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import timedelta
 
 import pytest
@@ -18,6 +17,7 @@ from streams.models.retry import Again
 from streams.process import worker as workers
 from tests.consuming import Process
 from tests.faults import Once, statements
+from tests.processes import wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -126,10 +126,7 @@ def test_a_worker_thread_that_fails_stops_the_process(process):
 
 
 def wait_until_wanted_alone(process):
-    limit = time.monotonic() + 10
-    while not process.gate.wanted_alone:
-        assert time.monotonic() < limit
-        time.sleep(0.005)
+    wait_for(lambda: process.gate.wanted_alone, "somebody wants to be alone")
 
 
 def suspects(process, *offsets):

@@ -1,4 +1,4 @@
-"""The seed's scenarios: producers, consumers and a disturbance, then the audit and a table.
+"""Plays scenarios: producers, consumers and a disturbance, then the audit and a table.
 
 ``make scenario NAME=kill ARGS=--full``; without --full a small one, as CI runs it.
 """

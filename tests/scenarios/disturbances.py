@@ -1,4 +1,4 @@
-"""What happens to the processes and servers of a scenario while they work.
+"""Disturbs the processes and servers of a scenario while they work.
 
 Each is a generator: it does one thing, then yields the seconds to the next. The stage runs it until
 all has been consumed and it has done its share.
@@ -30,7 +30,7 @@ chance = SystemRandom()
 
 
 def nothing(stage: Stage) -> Iterator[float]:
-    """All goes well."""
+    """Disturb nothing."""
     yield 0.0
 
 
@@ -112,7 +112,7 @@ def truncate(stage: Stage) -> Iterator[float]:
 
 
 def sever(stage: Stage) -> Iterator[float]:
-    """The server ends the connections of everyone else."""
+    """Let the server end all other connections."""
     for _ in range(stage.rounds(small=3, full=15)):
         with connection.cursor() as cursor:
             cursor.execute(

@@ -1,4 +1,4 @@
-"""The processes of a scenario: started, killed, frozen and ended by their pid."""
+"""Starts, kills, freezes and ends the processes of a scenario, by their pid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class Process:
-    """One child that can be started again after its death."""
+    """Runs one child, which can be started again after its death."""
 
     def __init__(self, name: str, words: list[str], log: Path) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""What producers committed and what consumers saw, so that the two can be compared."""
+"""Records what producers committed and what consumers saw, so that both can be compared."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from streams.models import UtcDateTimeField
 
 
 class Sent(models.Model):
-    """The business row of a message, written in the transaction of its send."""
+    """Holds the business row of a message, written in the transaction of its send."""
 
     topic = models.CharField(max_length=20)
     producer = models.CharField(max_length=40)
@@ -22,7 +22,7 @@ class Sent(models.Model):
 
 
 class Record(models.Model):
-    """One consumption: unique, and counting how often it happened."""
+    """Counts how often a group has consumed a message; there is one row for both."""
 
     topic = models.CharField(max_length=20)
     group = models.CharField(max_length=20)

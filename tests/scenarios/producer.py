@@ -1,4 +1,4 @@
-"""A producer process: ``python -m tests.scenarios.producer NAME A=500 B=500``.
+"""Runs a producer process: ``python -m tests.scenarios.producer NAME A=500 B=500``.
 
 Sends each message in a transaction with its business row. With ``--doomed`` it sends all of them
 in one transaction, says so, and waits to be killed before the commit.

@@ -1,4 +1,4 @@
-"""What a scenario has shown: counted in the database, after all has come to rest."""
+"""Reports what a scenario has shown, counted in the database when nothing runs any more."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LONGEST_GAP = """
 
 @dataclass(frozen=True)
 class Row:
-    """One group."""
+    """Holds the figures of one group."""
 
     group: str
     sent: int
@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """The table, and whether every promise held."""
+    """Holds the table, and tells whether every promise held."""
 
     rows: list[Row]
     findings: list[str]

@@ -1,4 +1,4 @@
-"""The settings of the processes of a scenario: the tests' own, with Redis and short retries."""
+"""Configures the processes of a scenario: as the tests, with Redis and short retry delays."""
 
 import os
 

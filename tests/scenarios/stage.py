@@ -1,4 +1,4 @@
-"""The stage of a scenario: servers and a database of its own, the processes, and the clock."""
+"""Sets a scenario up: its own servers and database, the processes, and the clock."""
 
 from __future__ import annotations
 

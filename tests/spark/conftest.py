@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the jobs: a session takes five seconds to start.
+"""Provides one Spark session for all tests of the jobs, since it takes five seconds to start.
 
 Where the database does not matter a test is marked ``any_database``: it runs in one leg only.
 """
@@ -57,7 +57,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def option_file(transactional_db: None, tmp_path: Path) -> Path:
-    """The option file of this run's database; its archive is a folder of the test."""
+    """Return the option file of this run's database; its archive is a folder of the test."""
     from django.db import connections
 
     path = tmp_path / "ems.cnf"
@@ -102,7 +102,7 @@ def read(spark: SparkSession, config: Config) -> Read:
 
 @pytest.fixture
 def connection(config: Config) -> Iterator[Any]:
-    """A connection of the jobs."""
+    """Yield a connection of the jobs."""
     from sparkjobs.database import connected
 
     with connected(config) as opened:

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from streams import Outgoing, send_many
 from streams.log.sequencer import sequence
-from tests.processes import PATIENCE_SECONDS, ROOT, Spawn
+from tests.processes import ROOT, Spawn, wait_for
 from tests.servers import free_port
 
 pytestmark = [
@@ -50,10 +49,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
     processes = [start("Master", "--port", str(port))]
     try:
-        give_up_at = time.monotonic() + PATIENCE_SECONDS
-        while not answers(port):
-            assert time.monotonic() < give_up_at, (tmp_path / "cluster.log").read_text()
-            time.sleep(0.1)
+        wait_for(lambda: answers(port), (tmp_path / "cluster.log").read_text)
         work = ("--cores", "1", "--memory", "2g", "--work-dir", str(tmp_path / "work"))
         processes.append(start("Worker", *work, master))
         yield master

@@ -32,7 +32,7 @@ GROUPS = ("mail", "billing")
 def make(
     messages: int = 60, topics: tuple[str, ...] = ("orders", "flights"), seconds: int = 7
 ) -> datetime:
-    """A message every ``seconds`` in each topic, consumed by two groups; returns the first time."""
+    """Send one every ``seconds`` in each topic, done by two groups; return the first time."""
     begin = timezone.now().replace(second=0, microsecond=0) - timedelta(hours=3)
     for number, name in enumerate(topics):
         partition = Topic.objects.create(name=name).partitions.get()
@@ -255,7 +255,7 @@ def _median(values: list[float]) -> float:
 
 
 def everything() -> dict[str, list[Any]]:
-    """All rows of all roll-up tables, but for those that say when they were written."""
+    """Return all rows of all roll-up tables, without columns that say when they were written."""
     models = [
         model
         for model in apps.get_app_config("ems_monitoring").get_models()

@@ -394,7 +394,7 @@ def test_an_audit_of_a_table_full_of_holes_stops_after_so_many(
 
 
 def test_a_position_that_is_none_is_one_line() -> None:
-    with pytest.raises(CommandError, match="give it what one has printed"):
+    with pytest.raises(CommandError, match="give it one that an audit has printed"):
         run("--resume", "nonsense")
 
 

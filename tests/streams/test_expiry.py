@@ -54,7 +54,7 @@ def setting(name, value):
 
 
 def expire():
-    return Purge("default").expire()
+    return Purge("default").delete_old_rows()
 
 
 def age(rows, by=40 * DAY):

@@ -150,8 +150,8 @@ def test_what_is_not_in_the_log_is_refused_when_asked_for_and_when_begun(
     for first, end, text in (
         ("2", "6", "begins at offset 3: orders/0@2-5 is not there any more"),
         ("6", "21", "ends before offset 20: orders/0@6-20 is not all there yet"),
-        ("6", "6", "no message from there to there"),
-        ("8", "6", "no message from there to there"),
+        ("6", "6", "no message between the two targets"),
+        ("8", "6", "no message between the two targets"),
     ):
         with pytest.raises(OffsetOutOfRange, match=text):
             chosen(first, end)

@@ -1,4 +1,4 @@
-"""ems_spark: run a Spark job on the database of EMS."""
+"""Defines ems_spark, which runs a Spark job on the database of EMS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from monitoring import java, jobs, report
 from streams.management.base import StreamsCommand
 
-# What somebody who looks on waits for is longer than what beat starts each minute.
+# A job that a person starts may take longer than one that beat starts each minute.
 SECONDS = 24 * 3600
 
 
@@ -33,7 +33,7 @@ class Command(StreamsCommand):
     }
 
     def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
-        """What the command does not know itself belongs to the job, which says what is wrong."""
+        """Create a parser that leaves arguments it does not know to the job, which checks them."""
         parser = super().create_parser(*args, **kwargs)
         parse = parser.parse_known_args
 
@@ -47,7 +47,7 @@ class Command(StreamsCommand):
 
     def _add_common(self, parser: ArgumentParser) -> None:
         super()._add_common(parser)
-        parser.allow_abbrev = False  # what belongs to the job is not the beginning of ours
+        parser.allow_abbrev = False  # an argument of the job must not match the beginning of ours
         parser.add_argument(
             "--seconds", type=int, default=SECONDS, help=_t("end the job if it takes longer")
         )
@@ -61,13 +61,13 @@ class Command(StreamsCommand):
             return
         if lacking := java.missing():
             raise CommandError(lacking)
-        # Whoever stops this command stops the job: by leaving the with block that it runs in.
+        # A signal that stops this command also stops the job: it leaves the with block of the job.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         status = jobs.run(
             verb, words, self.using, seconds=options["seconds"], say=self.stdout.write
         )
         if status:
-            # What was wrong has been printed by the job.
+            # The job has printed what was wrong.
             sys.exit(status if status > 0 else 1)
 
     def _report(self) -> None:

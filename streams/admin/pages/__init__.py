@@ -1,1 +1,1 @@
-"""The admin pages, one noun a file."""
+"""Holds the admin pages, one model in each file."""

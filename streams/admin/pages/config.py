@@ -1,4 +1,4 @@
-"""The page of the run-time settings: a row overrides a default."""
+"""Defines the page of the run-time settings: a row overrides a default."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MEANINGS = {
 
 
 class _ValueField(forms.JSONField):
-    """Empty where there is no value yet, not ``null``."""
+    """Shows an empty text where there is no value yet, not ``null``."""
 
     def prepare_value(self, value: Any) -> Any:
         return "" if value is None else super().prepare_value(value)
 
-    # json refuses too many digits or brackets with errors of its own, which Django does not expect.
+    # For too many digits or brackets json raises errors that Django does not expect.
 
     def to_python(self, value: Any) -> Any:
         try:
@@ -53,7 +53,7 @@ class _ValueField(forms.JSONField):
 
 @admin.register(SystemConfig)
 class SystemConfigAdmin(StreamsAdmin):
-    """Run-time settings. A row overrides a default, everywhere within 5 seconds."""
+    """Shows the run-time settings. A row overrides a default in all processes within 5 seconds."""
 
     list_display = ("name", "value", at("updated_at", _("changed")))
     ordering = ("name",)
@@ -77,7 +77,7 @@ class SystemConfigAdmin(StreamsAdmin):
 
 
 def _in_force() -> list[dict[str, Any]]:
-    """Every setting with the value that holds now."""
+    """Return every setting with the value in force now."""
     overrides = SystemConfig.objects.using(database()).overrides()
     return [
         {

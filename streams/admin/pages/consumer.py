@@ -1,4 +1,4 @@
-"""The page of the consumers: each live process, and the groups that it serves."""
+"""Defines the page of the consumers: each process, and the groups that it serves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Lease(FixedFilter):
 
 @admin.register(Consumer)
 class ConsumerAdmin(ReadOnly):
-    """The consumer processes, one row for each of their groups."""
+    """Shows the consumer processes, with one row for each of their groups."""
 
     list_display = (
         "id",

@@ -1,4 +1,4 @@
-"""The page of the cursors: where each group is in each partition."""
+"""Defines the page of the cursors: where each group is in each partition."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ class CursorAdmin(ReadOnly):
 
     @admin.display(description=_("behind"))
     def behind(self, row: Cursor) -> int:
-        """Messages that are in the log, up to the end of a replay, and not claimed yet."""
+        """Return how many messages up to the end, of the log or the replay, are not claimed yet."""
         return row.limited(row.partition.next_offset) - row.next_offset

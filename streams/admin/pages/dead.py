@@ -1,4 +1,4 @@
-"""The page of the dead letters: to read, redrive or discard them."""
+"""Defines the page of the dead letters: to read, redrive or discard them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class DeadMessageAdmin(BodyAdmin):
     )
     list_filter = (GroupFilter, DeadState)
     related = ("partition", "group")
-    searched = 20_000  # they are large: body and traceback
+    searched = 20_000  # fewer, since the rows are large: body and traceback
     search_fields = ("id", "message_id", "key", "error_class")
     search_help_text = _("An id, a place (orders/0@12), a whole key, or a class of error.")
     fields = (
@@ -100,7 +100,7 @@ class DeadMessageAdmin(BodyAdmin):
 
     @admin.display(description=_("error"))
     def failure(self, row: DeadMessage) -> str:
-        """Its class, with a link to the letters that have the same, and its beginning."""
+        """Return the class of the error, linked to the letters with the same one, and its text."""
         url = list_url(DeadMessage, q=row.error_class)
         name = row.error_class.rpartition(".")[2]
         text = Truncator(row.error).chars(SHORT)
@@ -115,18 +115,13 @@ class DeadMessageAdmin(BodyAdmin):
             return Reading()
         if search.is_text:
             return Reading(is_bounded=True, always=search.id_match)
-        # By group, an index has the waiting ones; by state alone, none has.
+        # An index has the waiting letters of a group, but none has them by state alone.
         state_alone = request.GET.get("state") and not request.GET.get("group")
         return Reading(is_bounded=bool(state_alone))
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        search = Search.parse(search_term)
-        if not search.text:
-            return queryset, False
+    def found(self, search: Search) -> Q:
         text = Q(key=search.text) | Q(error_class=search.text)
         if search.pk is not None:
             text |= Q(message_id=search.pk)
         at_place = search.place.of_groups if search.place else None
-        return queryset.filter(search.matches(text, at_place)), False
+        return search.matches(text, at_place)

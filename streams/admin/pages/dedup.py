@@ -1,22 +1,20 @@
-"""The page of the dedup keys that are in force."""
+"""Defines the page of the dedup keys that are in force."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
-from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts.columns import at, linked
+from streams.admin.parts.search import Search
 from streams.models import DedupKey
 
 
 @admin.register(DedupKey)
 class DedupKeyAdmin(ReadOnly, LargeAdmin):
-    """Which message holds which key, by its hash: the key itself is not kept."""
+    """Shows which message holds which key, by its hash: the key itself is not stored."""
 
     list_display = ("id", linked("topic", _("topic")), "message_id", at("expires_at", _("expires")))
     related = ("topic",)
@@ -32,10 +30,6 @@ class DedupKeyAdmin(ReadOnly, LargeAdmin):
     def hash(self, row: DedupKey) -> str:
         return bytes(row.key_hash).hex()
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        if not search_term:
-            return queryset, False
-        number = int(search_term) if search_term.isdecimal() and len(search_term) < 19 else -1
-        return queryset.filter(Q(pk=number) | Q(message_id=number)), False
+    def found(self, search: Search) -> Q:
+        number = -1 if search.pk is None else search.pk
+        return Q(pk=number) | Q(message_id=number)

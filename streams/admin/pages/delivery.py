@@ -1,11 +1,9 @@
-"""The page of the deliveries: what was claimed, by whom, and how it ended."""
+"""Defines the page of the deliveries: what was claimed, by whom, and how it ended."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
@@ -37,7 +35,7 @@ class DeliveryKind(FixedFilter):
 
 
 def outcome(row: Delivery) -> str:
-    """What has become of its offsets."""
+    """Return what became of the offsets of the delivery, as a text."""
     if row.state == State.START:
         return _t("open")
     count = row.last_offset - row.first_offset + 1
@@ -90,17 +88,11 @@ class DeliveryAdmin(ReadOnly, LargeAdmin):
             return Reading()
         if search.is_text or kind or (state and state != State.START):
             return Reading(is_bounded=True, always=search.id_match)
-        # The open ones are few, and have an index; a group's are in the order of its log.
+        # Open deliveries are few, and have an index; those of a group are in the order of its log.
         if group and not state:
             return Reading(("-partition_id", "-first_offset", "-id"))
         return Reading()
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        search = Search.parse(search_term)
-        if not search.text:
-            return queryset, False
+    def found(self, search: Search) -> Q:
         covering = search.place.deliveries if search.place else None
-        found = search.matches(Q(client_id__startswith=search.text), covering)
-        return queryset.filter(found), False
+        return search.matches(Q(client_id__startswith=search.text), covering)

@@ -1,4 +1,4 @@
-"""The page of the consumer groups: their lag, and pause, reset, replay and delete."""
+"""Defines the page of the consumer groups: their lag, and pause, reset, replay and delete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import flatten
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
@@ -21,6 +20,7 @@ from streams.admin.parts import journal
 from streams.admin.parts.columns import UNKNOWN, at, duration, flag, linked, list_url
 from streams.admin.parts.filters import FixedFilter
 from streams.admin.parts.listing import StreamsChangeList
+from streams.admin.verbs.page import page
 from streams.admin.verbs.replay import replay
 from streams.admin.verbs.reset import reset
 from streams.conf import database
@@ -39,7 +39,7 @@ from streams.models import (
 from streams.operate.group_deletion import belongings, delete_group
 from streams.operate.replay import replays
 
-# Deleting more than so many rows takes longer than a web request should.
+# In rows: to delete more takes longer than a web request should.
 FORGET_AT_MOST = 20_000
 
 
@@ -56,7 +56,7 @@ class GroupChangeList(StreamsChangeList):
 
 
 def with_lag(groups: Any) -> list[Any]:
-    """The groups, each with its ``lag``."""
+    """Return the groups, each with its ``lag``."""
     chosen = list(groups)
     for group, lag in zip(chosen, lags(chosen, database()), strict=True):
         group.lag = lag
@@ -64,7 +64,7 @@ def with_lag(groups: Any) -> list[Any]:
 
 
 class GroupForm(StreamsForm):
-    """What may be overridden for a group."""
+    """Validates what may be overridden for a group."""
 
     def clean_retry_policy(self) -> str:
         text: str = self.cleaned_data["retry_policy"].strip()
@@ -78,7 +78,7 @@ class GroupForm(StreamsForm):
 
 @admin.register(ConsumerGroup)
 class ConsumerGroupAdmin(StreamsAdmin):
-    """Groups with their lag, as it is now. Pause and resume are in force within 5 seconds."""
+    """Shows groups with their current lag. Pause and resume are in force within 5 seconds."""
 
     list_display = (
         "name",
@@ -216,12 +216,12 @@ class ConsumerGroupAdmin(StreamsAdmin):
 
     @admin.display(description=_("behind"))
     def behind(self, row: Any) -> int | str:
-        """Sequenced, not claimed yet."""
+        """Return how many messages are sequenced and not claimed yet."""
         return UNKNOWN if row.lag.behind is None else int(row.lag.behind)
 
     @admin.display(description=_("open"))
     def open(self, row: Any) -> int:
-        """Claimed, not settled yet."""
+        """Return how many messages are claimed and not settled yet."""
         return int(row.lag.open)
 
     @admin.display(description=_("retries"))
@@ -234,19 +234,19 @@ class ConsumerGroupAdmin(StreamsAdmin):
 
     @admin.display(description=_("age"))
     def age(self, row: Any) -> str:
-        """Since it was sequenced."""
+        """Return the time since the oldest unfinished message was sequenced."""
         return duration(row.lag.age)
 
     @admin.display(description=_("rows"))
     def rows(self, row: Any) -> Any:
-        """Links to what the group has in the other tables."""
+        """Return links to the rows of the group in other tables."""
         models = (Cursor, Consumer, Delivery, RetryMessage, DeadMessage)
         links = ((list_url(m, group=row.pk), m._meta.verbose_name_plural) for m in models)
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
 
     @admin.display(description=_("replays"))
     def replays(self, row: Any) -> Any:
-        """How far they are; those that ended are shown until the next one, or the purge."""
+        """Return how far its replays are; ended ones are shown until the next replay or purge."""
         found = ((str(one),) for one in replays([row], database()))
         return format_html_join("", "<div>{}</div>", found) or UNKNOWN
 
@@ -271,15 +271,12 @@ class ConsumerGroupAdmin(StreamsAdmin):
         self, request: HttpRequest, group: Any, contents: dict[str, int], *, is_wrong: bool
     ) -> HttpResponse:
         context = {
-            **self.admin_site.each_context(request),
             "title": _t("Forget a group"),
-            "opts": self.opts,
-            "media": self.media,
             "group": group,
             "contents": contents,
             "error": _t("That is not its name. Nothing was done.") if is_wrong else "",
         }
-        return TemplateResponse(request, "admin/ems/forget.html", context)
+        return page(self, request, "forget", context)
 
     def _forget(self, request: HttpRequest, group: Any, contents: dict[str, int]) -> HttpResponse:
         text = ", ".join(f"{count} {name}" for name, count in contents.items())
@@ -289,7 +286,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
         except GroupActive as error:
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
-        group.pk = pk  # delete() has taken it; the entry names it
+        group.pk = pk  # delete() has removed the key, which the journal entry needs
         journal.note(request, [(group, _t("Forgotten, with %s") % text)], flag=journal.DELETION)
         done = _t("Forgotten: %(group)s, with %(text)s.") % {"group": group, "text": text}
         self.message_user(request, done, messages.SUCCESS)
@@ -301,12 +298,12 @@ def _these(groups: list[Any]) -> Any:
 
 
 def _contents(group: ConsumerGroup) -> dict[str, int]:
-    """What forgetting the group would delete; no count goes beyond what a page may delete."""
+    """Return how many rows the group's deletion would delete, counted up to FORGET_AT_MOST."""
     return count_upto(FORGET_AT_MOST, belongings(group))
 
 
 def _obstacle(group: ConsumerGroup, rows: int) -> str:
-    """Why the group cannot be forgotten here and now."""
+    """Return why the group cannot be deleted on this page now, or an empty text."""
     if group.clients.live().exists():
         return _t("The group %s has live consumers: stop them first.") % group
     if rows > FORGET_AT_MOST:

@@ -1,4 +1,4 @@
-"""The page of the messages: their bodies, their trace, and cancelling delayed ones."""
+"""Defines the page of the messages: bodies, traces, and cancelling delayed messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from streams.models import IMMEDIATE, Message, Partition, UtcNow
 from streams.observe.trace import trace
 from streams.produce.cancel import cancel
 
-# Each is cancelled in a transaction of its own: more take longer than a web request should.
+# In messages: each is cancelled in its own transaction, so more would take longer than a web
+# request should.
 CANCEL_AT_MOST = 1000
 
 
@@ -77,11 +78,11 @@ class MessageAdmin(BodyAdmin):
 
     @admin.action(permissions=["cancel"], description=_("Cancel what is delayed"))
     def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Take back delayed messages, each on its own: some may have become visible meanwhile."""
+        """Cancel delayed messages, each by itself, since some may have become visible meanwhile."""
         is_across = request.POST.get("select_across") == "1"
         delayed = queryset.filter(offset=None, due_at__gt=IMMEDIATE)
         if is_across:
-            # The inbox has an index by partition: the log, where nothing is delayed, is not read.
+            # With the partitions, the index of the inbox is used, and the log is not read.
             partitions = Partition.objects.using(database()).values_list("pk", flat=True)
             delayed = delayed.filter(partition__in=list(partitions))
         chosen = list(delayed.order_by()[: CANCEL_AT_MOST + 1])
@@ -102,7 +103,7 @@ class MessageAdmin(BodyAdmin):
             for row in chosen:
                 if cancel(row.pk, using=database()) == "cancelled":
                     cancelled.append(row)  # noqa: PERF401 - an error must not lose the others
-        finally:  # what was done before an error is in the log too
+        finally:  # so that what was done before an error is in the journal, too
             journal.note(request, [(row, _t("Cancelled")) for row in cancelled])
         late -= len(cancelled)
         if cancelled:
@@ -149,7 +150,7 @@ class MessageAdmin(BodyAdmin):
             return Reading(is_bounded=True, always=search.id_match)
         partition, state = request.GET.get("partition"), request.GET.get("state")
         if partition or search.place:
-            # The log from its end, or the inbox in the order in which it is due. Not by id too:
+            # The log from its end, or the inbox in the order of due times. Not also by id:
             # MariaDB would sort.
             in_log = state in (None, "log")
             return Reading(("-offset",) if in_log else ("due_at", "id"))
@@ -162,13 +163,13 @@ class MessageAdmin(BodyAdmin):
         of_topic = Message.objects.using(database()).filter(partition=partition)
         if of_topic.inbox().exists():
             return super().newest(request)
-        # A quiet topic is searched from its own newest message, however long ago that was.
+        # A topic without recent messages is searched from its own newest one.
         return of_topic.order_by("-offset").values_list("pk", flat=True).first() or 0
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The list; for the place of one message, its page."""
+        """Return the list; redirect to the page of a message if the search names its place."""
         if request.method == "GET" and set(request.GET) == {"q"}:
             place = self.search(request).place
             if place and place.first == place.last and self.has_view_permission(request):
@@ -177,14 +178,9 @@ class MessageAdmin(BodyAdmin):
                     return HttpResponseRedirect(url(found))
         return super().changelist_view(request, extra_context)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        search = Search.parse(search_term)
-        if not search.text:
-            return queryset, False
+    def found(self, search: Search) -> Q:
         at_place = search.place.messages if search.place else None
-        return queryset.filter(search.matches(Q(key=search.text), at_place)), False
+        return search.matches(Q(key=search.text), at_place)
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any

@@ -1,4 +1,4 @@
-"""The page of the partitions: which offsets each one holds."""
+"""Defines the page of the partitions: which offsets each one holds."""
 
 from __future__ import annotations
 

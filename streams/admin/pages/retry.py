@@ -1,4 +1,4 @@
-"""The page of the retries: what waits for its next attempt, and until when."""
+"""Defines the page of the retries: what waits for its next attempt, and until when."""
 
 from __future__ import annotations
 
@@ -67,16 +67,11 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
             return Reading(is_bounded=not search.place, always=search.id_match)
         group, state = request.GET.get("group"), request.GET.get("state")
         if group:
-            # In the order of the index (group, delivery, due_at): the waiting ones, next due first.
+            # In the order of the index (group, delivery, due_at): waiting ones, next due first.
             return Reading(("delivery_id", "due_at", "id"))
         return Reading(is_bounded=bool(state))
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        search = Search.parse(search_term)
-        if not search.text:
-            return queryset, False
+    def found(self, search: Search) -> Q:
         nothing = Q(pk__in=())
         at_place = search.place.of_groups if search.place else None
-        return queryset.filter(search.matches(nothing, at_place)), False
+        return search.matches(nothing, at_place)

@@ -1,4 +1,4 @@
-"""The page of the time-driven steps: when each one last ran."""
+"""Defines the page of the time-driven steps: when each one last ran."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams.models import Step, UtcNow
 
 @admin.register(Step)
 class StepAdmin(ReadOnly):
-    """The time-driven steps, and when each last ran."""
+    """Shows the time-driven steps, and when each last ran."""
 
     list_display = ("name", at("last_run_at", _("last run")), "ago")
     ordering = ("name",)

@@ -1,4 +1,4 @@
-"""The page of the topics: access, retention, partitions, purge and deletion."""
+"""Defines the page of the topics: access, retention, partitions, purge and deletion."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AccessFilter(FixedFilter):
 
 @admin.register(Topic)
 class TopicAdmin(StreamsAdmin):
-    """Topics. A change of the access is in force everywhere within 5 seconds."""
+    """Shows the topics. A change of the access is in force in all processes within 5 seconds."""
 
     actions = ("grow", "retire", "remove")
     verbs = {
@@ -123,7 +123,7 @@ class TopicAdmin(StreamsAdmin):
 
     @admin.display(description=_("next purge"))
     def purge(self, row: Topic) -> Any:
-        """What a purge would delete now, and what holds it back."""
+        """Return what a purge would delete now, and what holds it back."""
         return purge_preview(row)
 
     @admin.display(description=_("sequenced"))

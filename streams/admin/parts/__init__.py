@@ -1,1 +1,1 @@
-"""What the admin pages are made of: columns, filters, lists, search and the journal."""
+"""Holds the parts of the admin pages: columns, filters, lists, search and the journal."""

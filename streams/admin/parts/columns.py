@@ -1,4 +1,4 @@
-"""Columns and fields that several pages show: instants, durations, places, links."""
+"""Defines columns and fields that several pages show: instants, durations, places, links."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def column(description: Any) -> Callable[[Callable[[Any], Any]], Column]:
 
 
 def instant(value: datetime | None) -> str:
-    """To the second, in the project's time zone; in UTC as its title."""
+    """Return the instant to the second, in the project's time zone, with UTC as its title."""
     if value is None:
         return UNKNOWN
     local = timezone.localtime(value)
@@ -46,7 +46,7 @@ def instant(value: datetime | None) -> str:
 
 
 def duration(value: timedelta | None) -> str:
-    """In its two largest units."""
+    """Return the duration in its two largest units."""
     if value is None:
         return UNKNOWN
     seconds = max(0, int(value.total_seconds()))
@@ -61,7 +61,7 @@ def duration(value: timedelta | None) -> str:
 
 
 def at(field: str, description: Any) -> Column:
-    """A column with an instant."""
+    """Return a column with an instant."""
 
     @column(description)
     def show(row: Any) -> str:
@@ -72,7 +72,7 @@ def at(field: str, description: Any) -> Column:
 
 
 def short(field: str, description: Any) -> Column:
-    """A column with the beginning of a text."""
+    """Return a column with the beginning of a text."""
 
     @column(description)
     def show(row: Any) -> str:
@@ -83,7 +83,7 @@ def short(field: str, description: Any) -> Column:
 
 
 def flag(field: str, description: Any) -> Column:
-    """A column with yes or no, in words: neither is good or bad."""
+    """Return a column with "yes" or "no". Django's icons would say that one of them is bad."""
 
     @column(description)
     def show(row: Any) -> str:
@@ -98,7 +98,7 @@ def url(row: Model) -> str:
 
 
 def list_url(model: type[Model], **filters: Any) -> str:
-    """The list of this model, with filters as its URL has them."""
+    """Return the URL of the list of ``model``, with ``filters`` as its parameters."""
     path = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
     return f"{path}?{urlencode(filters)}" if filters else path
 
@@ -110,7 +110,7 @@ def link(row: Model | None, text: str = "") -> str:
 
 
 def linked(field: str, description: Any) -> Column:
-    """A field with a link to the row that it names; that row may be gone."""
+    """Return a field with a link to the row of a foreign key, which may be gone."""
 
     @column(description)
     def show(row: Any) -> Any:
@@ -121,7 +121,7 @@ def linked(field: str, description: Any) -> Column:
 
 
 def span(row: Any) -> str:
-    """Topic/partition@offsets of a row of the log, as the search takes it."""
+    """Return topic/partition@offsets of a row of the log, as the search accepts it."""
     if hasattr(row, "offset"):
         return UNKNOWN if row.offset is None else f"{row.partition}@{row.offset}"
     last = f"-{row.last_offset}" if row.last_offset > row.first_offset else ""
@@ -135,14 +135,14 @@ def place(row: Any) -> str:
 
 @column(_("message"))
 def messages(row: Any) -> str:
-    """The place with a link to what is there; it may have been purged."""
+    """Return the place, with a link to its messages; they may have been purged."""
     from streams.models import Message
 
     return format_html('<a href="{}">{}</a>', list_url(Message, q=span(row)), span(row))
 
 
 def label(row: Any) -> str:
-    """What to call a row on a page: names instead of numbers, unless what has them is deleted."""
+    """Return a name for a row on a page, with names of its relations if they still exist."""
     try:
         return _named(row)
     except ObjectDoesNotExist:

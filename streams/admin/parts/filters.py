@@ -1,4 +1,4 @@
-"""Filters with fixed choices: none of them asks a large table which values there are."""
+"""Defines filters with fixed choices, so that none reads the values of a large table."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from django.utils.translation import gettext_lazy as _
 from streams.conf import database
 from streams.models import ConsumerGroup, Partition
 
-# Longer lists are no choice any more; the URL takes every value all the same.
+# A longer list of choices is of no use. The URL accepts every value.
 CHOICES_AT_MOST = 200
 
 
 def number(text: str | None) -> int | None:
-    """A value from the URL; raises IncorrectLookupParameters, which the admin answers."""
+    """Return a value from the URL; raises IncorrectLookupParameters, which the admin handles."""
     if text is None:
         return None
     if not text.isdecimal() or len(text) > 18:
@@ -28,7 +28,7 @@ def number(text: str | None) -> int | None:
 
 
 class RowFilter(admin.SimpleListFilter):
-    """By a row of a small table."""
+    """Filters by a row of a small table."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
         rows = self.rows().using(database())[:CHOICES_AT_MOST]
@@ -54,7 +54,7 @@ class GroupFilter(RowFilter):
 
 
 class PartitionFilter(RowFilter):
-    """By topic, or rather by partition: each index of a log begins with it."""
+    """Filters by partition under the title topic, since each index of a log begins with it."""
 
     title = _("topic")
     parameter_name = "partition"
@@ -64,7 +64,7 @@ class PartitionFilter(RowFilter):
 
 
 class FixedFilter(admin.SimpleListFilter):
-    """By one of the values in ``options``; ``narrow`` says what each of them means."""
+    """Filters by one of the values in ``options``; ``narrow`` says what each of them means."""
 
     options: Sequence[tuple[str, Any]] = ()
 

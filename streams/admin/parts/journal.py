@@ -1,4 +1,4 @@
-"""Who did what in the admin, and what came of it: entries of Django's own log."""
+"""Records in Django's admin log who did what in the admin, and with which outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["CHANGE", "DELETION", "note", "note_bulk"]
 def note(
     request: HttpRequest, outcomes: Iterable[tuple[Model, str]], *, flag: int = CHANGE
 ) -> None:
-    """One entry for each row, with its outcome."""
+    """Write one entry for each row, with its outcome."""
     LogEntry.objects.bulk_create(
         _entry(request, type(row), outcome, flag, object_id=row.pk, object_repr=label(row))
         for row, outcome in outcomes
@@ -28,14 +28,14 @@ def note(
 def note_bulk(
     request: HttpRequest, model: type[Model], about: str, outcome: str, *, flag: int = CHANGE
 ) -> None:
-    """One entry for many rows: which ones were meant, and the counts."""
+    """Write one entry for many rows: which ones were chosen, and the counts."""
     _entry(request, model, outcome, flag, object_id=None, object_repr=about).save()
 
 
 def _entry(
     request: HttpRequest, model: type[Model], outcome: str, flag: int, **about: Any
 ) -> LogEntry:
-    user: Any = request.user  # its key is of whatever type the host has chosen
+    user: Any = request.user  # its key has the type that the host project has chosen
     about["object_repr"] = about["object_repr"][:200]
     return LogEntry(
         user_id=user.pk,

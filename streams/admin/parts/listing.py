@@ -1,5 +1,7 @@
-"""Lists that stay fast on millions of rows: capped counts, orders that an index gives, and for
-what no index serves only the newest rows, which the page says."""
+"""Keeps lists fast on millions of rows: counts are capped, and indexes give the orders.
+
+For filters that no index serves, only the newest rows are read, and the page says so.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
-# Counting millions of rows for a page number is not worth a second of the server's time.
+# In rows: to count millions of them for a page number costs the server too much.
 COUNT_AT_MOST = 10_000
 
 UPTO = "upto"  # in the URL: where the window ends
@@ -20,10 +22,10 @@ UPTO = "upto"  # in the URL: where the window ends
 
 @dataclass(frozen=True)
 class Reading:
-    """How a list reads its table for the filters of the URL.
+    """Describes how a list reads its table for the filters of the URL.
 
-    ``ordering`` is one that an index gives. ``is_bounded``: no index serves the filters, and only
-    a Window of ids is read, but for the rows ``always``, which are found by their key.
+    An index gives the ``ordering``. If ``is_bounded``, no index serves the filters, and only a
+    Window of ids is read, and the rows ``always``, which are found by their key.
     """
 
     ordering: tuple[str, ...] = ("-id",)
@@ -33,7 +35,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Window:
-    """The ids ``first`` … ``upto``."""
+    """Holds the ids ``first`` … ``upto`` that a list reads."""
 
     first: int
     upto: int
@@ -42,13 +44,13 @@ class Window:
 
     @classmethod
     def of(cls, newest: int, asked: str, size: int, always: Q | None) -> Window:
-        """``asked`` is what the URL says, if anything: the id where it ends."""
+        """Return the window of ``size`` ids that ends at ``asked`` (in the URL), or ``newest``."""
         upto = min(newest, int(asked)) if asked.isdecimal() else newest
         return cls(max(1, upto - size + 1), upto, upto == newest, always)
 
     @property
     def older(self) -> int:
-        """Where the window before this one ends; 0 if there is none."""
+        """Return the id at which the window before this one ends; 0 if there is none."""
         return self.first - 1
 
     def of_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -57,7 +59,7 @@ class Window:
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]  # generic only in stubs
-    """Counts up to COUNT_AT_MOST rows; what lies beyond is found by filter or search."""
+    """Counts up to COUNT_AT_MOST rows; further ones are found by filter or search."""
 
     @cached_property
     def count(self) -> int:
@@ -68,7 +70,7 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # generic only in s
 
 
 class WindowPaginator(CappedPaginator):
-    """Reads the window once: a count and a page would each go through all of it."""
+    """Reads the window once: a count and a page would each read all of it."""
 
     @cached_property
     def ids(self) -> list[int]:
@@ -81,7 +83,7 @@ class WindowPaginator(CappedPaginator):
 
 
 class StreamsChangeList(ChangeList):
-    """Reads the table as the model's admin says; no other order can be asked for in the URL."""
+    """Reads the table as the model's admin says; the URL cannot choose another order."""
 
     model_admin: Any
     window: Window | None

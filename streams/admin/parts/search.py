@@ -1,4 +1,4 @@
-"""What can be looked for: an id, a place in the log, or a text such as a key."""
+"""Parses what a user searches: an id, a place in the log, or a text such as a key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ID = re.compile(r"\d{1,18}")
 
 @dataclass(frozen=True)
 class Place:
-    """Offsets ``first`` … ``last`` of a partition: "orders/0@12", "orders@12" or "orders@12-20"."""
+    """Holds offsets of a partition, such as "orders/0@12", "orders@12" or "orders@12-20"."""
 
     partition: Partition
     first: int
@@ -24,7 +24,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place | None:
-        """None if it is not a place, or one of a log that does not exist."""
+        """Parse a place; return None if it is not one, or its log does not exist."""
         match = PLACE.fullmatch(text)
         if not match:
             return None
@@ -39,17 +39,17 @@ class Place:
 
     @property
     def messages(self) -> Q:
-        """Of rows with one offset. Indexes: (partition, offset)."""
+        """Return the condition for rows with one offset. Indexes: (partition, offset)."""
         return Q(partition=self.partition.pk, offset__gte=self.first, offset__lte=self.last)
 
     @property
     def of_groups(self) -> Q:
-        """The same for tables whose indexes begin with the group."""
+        """Return the same condition for tables whose indexes begin with the group."""
         return self.messages & Q(group__in=self._groups())
 
     @property
     def deliveries(self) -> Q:
-        """Of rows that cover offsets; a delivery covers at most MAX_BATCH."""
+        """Return the condition for deliveries; each covers at most MAX_BATCH offsets."""
         return Q(
             group__in=self._groups(),
             partition=self.partition.pk,
@@ -65,7 +65,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Search:
-    """One search term, and what it may be."""
+    """Holds one search term, and what it may be."""
 
     text: str
     pk: int | None
@@ -79,7 +79,7 @@ class Search:
 
     @property
     def is_text(self) -> bool:
-        """Whether no index answers it."""
+        """Tell whether no index serves this search."""
         return bool(self.text) and self.place is None
 
     @property
@@ -87,7 +87,7 @@ class Search:
         return None if self.pk is None else Q(pk=self.pk)
 
     def matches(self, text: Q, place: Q | None = None) -> Q:
-        """The rows meant: at the place, or of this id, or those that ``text`` describes."""
+        """Return the condition of the search: the place, or else this id or ``text``."""
         if self.place is not None and place is not None:
             return place
         return text | self.id_match if self.id_match is not None else text

@@ -1,1 +1,1 @@
-"""What the admin does to rows: previewed, confirmed, carried out, and noted in its log."""
+"""Changes rows from the admin: previewed, confirmed, done, and recorded in its log."""

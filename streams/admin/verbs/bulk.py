@@ -1,4 +1,4 @@
-"""Bulk work on dead letters: preview with counts, confirmation, steps, entries in the log."""
+"""Works on many dead letters: preview with counts, confirmation, steps, entries in the log."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from django.contrib import messages
 from django.db.models import Count, Max, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.admin.parts import journal
 from streams.admin.parts.listing import UPTO
 from streams.admin.verbs.offer import OFFER
+from streams.admin.verbs.page import page
 from streams.admin.verbs.plan import Plan
 from streams.conf import database
 from streams.models import Consumer, ConsumerGroup, DeadMessage
@@ -25,19 +25,19 @@ TYPED, SELECTED = "typed", "_selected_action"
 
 @dataclass(frozen=True)
 class Bulk:
-    """One verb for many dead letters, and its words."""
+    """Holds one verb for many dead letters, and its texts."""
 
     name: str
     verb: Callable[[DeadMessage], bool]
     title: Any
-    what: Any  # what it will do, for people
+    what: Any  # says what it will do
     skips: Any  # why a letter is left out
     done: Any
     flag: int = journal.CHANGE
     typed: bool = False  # the number must be typed in: it cannot be undone
 
     def respond(self, admin: Any, request: HttpRequest, matching: QuerySet[Any]) -> HttpResponse:
-        """The preview, a step of the work, or the way back to the list."""
+        """Return the preview, the progress after a step of the work, or a redirect to the list."""
         if OFFER not in request.POST:
             return self._preview(admin, request, matching)
         plan = Plan.accepted(request, self.name)
@@ -102,7 +102,7 @@ class Bulk:
     def _note(
         self, request: HttpRequest, before: Plan, plan: Plan, outcomes: list[tuple[Any, str]]
     ) -> None:
-        """One entry for each letter that was chosen by hand; for a filter, one with the counts."""
+        """Write an entry for each letter chosen by hand, or one with the counts for a filter."""
         if before.ids is not None:
             journal.note(request, outcomes, flag=self.flag)
             return
@@ -128,26 +128,18 @@ class Bulk:
     def _page(
         self, admin: Any, request: HttpRequest, name: str, plan: Plan, context: dict[str, Any]
     ) -> HttpResponse:
-        request.current_app = admin.admin_site.name
-        return TemplateResponse(
-            request,
-            f"admin/ems/{name}.html",
-            {
-                **admin.admin_site.each_context(request),
-                "opts": admin.opts,
-                "verb": self.name,
-                "plan": plan,
-                "offer": plan.offer(request, self.name),
-                # Django asks for a selection, also when it is not used: the plan knows its rows.
-                "selected": plan.ids[0] if plan.ids else 0,
-                "media": admin.media,
-                **context,
-            },
-        )
+        ours = {
+            "verb": self.name,
+            "plan": plan,
+            OFFER: plan.offer(request, self.name),
+            # Django requires a selection, also when the plan has its own rows.
+            "selected": plan.ids[0] if plan.ids else 0,
+        }
+        return page(admin, request, name, {**ours, **context})
 
     @staticmethod
     def _groups(matching: QuerySet[Any]) -> list[dict[str, Any]]:
-        """For each group: how many letters, and whether anybody would handle them."""
+        """Return for each group how many letters match, and whether it has a live consumer."""
         rows = matching.order_by().prefetch_related(None).values("group")
         counted = rows.annotate(
             all=Count("pk"), waiting=Count("pk", filter=Q(redriven_at=None)), upto=Max("pk")
@@ -175,7 +167,7 @@ def _selected(request: HttpRequest) -> tuple[int, ...]:
 
 
 def _frozen(admin: Any, request: HttpRequest) -> str:
-    """The URL of the list, with the window where it is now: new letters must not move it."""
+    """Return the URL of the list with its window fixed, so that new letters do not move it."""
     window = admin.window(request)
     if window is None:
         return request.get_full_path()

@@ -1,4 +1,4 @@
-"""An offer: what a page has shown that it would do, signed, so that exactly this is confirmed."""
+"""Signs what a page has shown that it would do, so that a user confirms exactly this."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ VALID_SECONDS = 3600
 
 
 def offer(request: HttpRequest, verb: str, about: int | str, what: Any) -> str:
-    """The text that the page holds, ``about`` a row or a list; ``what`` must be JSON."""
+    """Return the signed text for the page, ``about`` a row or a list; ``what`` must be JSON."""
     values = [str(request.user.pk), about, what]
     return signing.dumps(values, salt=_salt(verb), compress=True)
 
 
 def accepted(request: HttpRequest, verb: str, about: int | str) -> Any:
-    """What was offered to this user about this; None if it is another offer, or too old."""
+    """Return what was offered to this user about this; None for another or too old offer."""
     text = request.POST.get(OFFER, "")
     try:
         user, of, what = signing.loads(text, salt=_salt(verb), max_age=VALID_SECONDS)

@@ -1,7 +1,7 @@
-"""A plan for many rows: what a preview has shown, signed, so that exactly this is carried out.
+"""Signs a plan for many rows that a preview has shown, so that exactly this is done.
 
-It is carried out in steps of a few seconds, one request each. Between the steps the plan, with what
-has been done so far, is with the browser: a step that is sent twice finds nothing left to do.
+It is done in steps of a few seconds, one in each request. Between the steps the browser holds the
+plan, with what has been done so far. A step that is sent twice finds nothing left to do.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from django.http import HttpRequest
 from streams.admin.verbs.offer import accepted, offer
 
 BATCH = 200
-# Well below the time limits of web servers.
+# Seconds of one step: well below the time limits of web servers.
 STEP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows of one list, up to an id: all that match the filters of ``path``, or ``ids``."""
+    """Names rows of one list up to an id: all that match the filters of ``path``, or ``ids``."""
 
     path: str
     back: str  # the list as it was, when all is done
@@ -36,7 +36,7 @@ class Plan:
 
     @classmethod
     def accepted(cls, request: HttpRequest, verb: str) -> Plan | None:
-        """The plan that was offered; None if it is not this user's, for this verb and this list."""
+        """Return the plan that was offered; None if its user, verb or list is another one."""
         values = accepted(request, verb, request.get_full_path())
         return None if values is None else cls(**values)
 
@@ -52,14 +52,14 @@ class Plan:
         return self.done + self.skipped
 
     def rows(self, matching: QuerySet[Any]) -> QuerySet[Any]:
-        """What is left of it."""
+        """Return the rows of the plan that are left."""
         left = matching.filter(pk__gt=self.after, pk__lte=self.upto)
         return left if self.ids is None else left.filter(pk__in=self.ids)
 
     def step(
         self, matching: QuerySet[Any], verb: Callable[[Any], bool]
     ) -> Iterator[tuple[Any, bool, Plan]]:
-        """Apply the verb to row after row, for STEP_SECONDS; after each: row, outcome, new plan."""
+        """Apply the verb to row after row, for STEP_SECONDS; yield row, outcome and new plan."""
         plan = self
         ends = time.monotonic() + STEP_SECONDS
         while batch := list(plan.rows(matching).order_by("pk")[:BATCH]):

@@ -1,4 +1,4 @@
-"""What the next purge of a topic would do, for its page."""
+"""Shows on the page of a topic what its next purge would do."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from streams.conf import database
 from streams.models import ConsumerGroup, Topic
 from streams.retain.purge import Purge, Purged
 
-# Each is looked at with some twenty short statements.
+# In partitions: each one takes some twenty short statements.
 PARTITIONS_AT_MOST = 20
 
 
 def purge_preview(topic: Topic) -> Any:
-    """A line for each partition that something is to be said of."""
+    """Return a line for each partition, or why there are none."""
     using = database()
     if not (
         topic.retention_consumed

@@ -1,16 +1,14 @@
-"""The page of a group's replays: how far they are, cancel one, begin another."""
+"""Shows the page of a group's replays: how far they are, cancel one, begin another."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from streams.admin.parts import journal
 from streams.admin.verbs.offer import OFFER, accepted, offer
+from streams.admin.verbs.page import Refused, done, page
 from streams.conf import database
 from streams.errors import InvalidTarget, StreamsError
 from streams.models import ConsumerGroup, Partition
@@ -18,10 +16,6 @@ from streams.operate.replay import Span, cancel, replays, span_of, spans, start
 from streams.operate.target import Target
 
 VERB = "replay"
-
-
-class Refused(Exception):
-    """Why nothing was done, for the page."""
 
 
 def replay(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
@@ -73,20 +67,14 @@ def _start(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpRespon
     wanted = [Span(partitions[pk], first, end) for pk, first, end in what]
     number = start(group, wanted, database())
     values = {"number": number, "spans": ", ".join(map(str, wanted))}
-    return _done(admin, request, group, _("Replay %(number)d begun: %(spans)s") % values)
+    return done(admin, request, group, _("Replay %(number)d begun: %(spans)s") % values)
 
 
 def _cancel(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
     number = _integer(request.POST["cancel"])
     values = {"number": number, "left": cancel(group, number, database())}
     text = _("Replay %(number)d cancelled: %(left)d messages were not given out") % values
-    return _done(admin, request, group, text)
-
-
-def _done(admin: Any, request: HttpRequest, group: ConsumerGroup, text: str) -> HttpResponse:
-    journal.note(request, [(group, text)])
-    admin.message_user(request, f"{group}: {text}.", messages.SUCCESS)
-    return HttpResponseRedirect(request.get_full_path())
+    return done(admin, request, group, text)
 
 
 def _absolute(text: str) -> Target:
@@ -103,16 +91,12 @@ def _integer(text: str) -> int:
 
 
 def _page(admin: Any, request: HttpRequest, group: ConsumerGroup, **more: Any) -> HttpResponse:
-    request.current_app = admin.admin_site.name
     context = {
-        **admin.admin_site.each_context(request),
         "title": _("Replay to a group"),
-        "opts": admin.opts,
-        "media": admin.media,
         "group": group,
         "replays": replays([group], database()),
         "asked": {name: request.POST.get(name, "") for name in ("to", "message", "partition")},
         "first": request.POST.get("from", ""),
         **more,
     }
-    return TemplateResponse(request, "admin/ems/replay.html", context)
+    return page(admin, request, "replay", context)

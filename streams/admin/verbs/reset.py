@@ -1,4 +1,4 @@
-"""The page that resets a group: where to, what that would do, and then does it."""
+"""Shows the page that resets a group: it asks where to, previews the reset, and does it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from streams.admin.parts import journal
 from streams.admin.verbs.offer import OFFER, accepted, offer
+from streams.admin.verbs.page import Refused, page
 from streams.conf import database
 from streams.errors import StreamsError
 from streams.models import ConsumerGroup, Cursor
@@ -18,10 +18,6 @@ from streams.operate.reset import Goal, Move, Reset, towards
 from streams.operate.target import Target
 
 VERB = "reset"
-
-
-class Refused(Exception):
-    """Why nothing was done, for the page."""
 
 
 def reset(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
@@ -70,7 +66,7 @@ def _targets(moves: list[Move]) -> list[list[int]]:
 
 
 def _exactly(targets: dict[int, int]) -> Goal:
-    """To what was shown; a partition that is new since stays where it is."""
+    """Return the goal that the page has shown; in a partition added since, the group stays."""
     return lambda cursor, position: targets.get(cursor.partition.number, position)
 
 
@@ -83,14 +79,10 @@ def _number(text: str) -> int | None:
 
 
 def _page(admin: Any, request: HttpRequest, group: ConsumerGroup, **more: Any) -> HttpResponse:
-    request.current_app = admin.admin_site.name
     rows = Cursor.objects.using(database()).filter(group=group.pk, replay=0)
     cursors = list(rows.select_related("partition__topic").order_by("partition__number"))
     context = {
-        **admin.admin_site.each_context(request),
         "title": _("Reset a group"),
-        "opts": admin.opts,
-        "media": admin.media,
         "group": group,
         "cursors": cursors,
         "was_reset": any(cursor.previous_offset is not None for cursor in cursors),
@@ -99,4 +91,4 @@ def _page(admin: Any, request: HttpRequest, group: ConsumerGroup, **more: Any) -
         "partition": request.POST.get("partition", ""),
         **more,
     }
-    return TemplateResponse(request, "admin/ems/reset.html", context)
+    return page(admin, request, "reset", context)

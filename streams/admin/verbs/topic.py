@@ -1,4 +1,4 @@
-"""What can be done with a topic beside editing it: each on a page of its own, and logged."""
+"""Grows, retires and deletes topics, each on its own page, and records it."""
 
 from __future__ import annotations
 
@@ -7,29 +7,25 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from streams.admin.base import count_upto
 from streams.admin.parts import journal
 from streams.admin.verbs.offer import OFFER, accepted, offer
+from streams.admin.verbs.page import Refused, done, page
 from streams.conf import database
 from streams.errors import StreamsError
 from streams.models import Topic
 from streams.operate import topic_deletion, topics
 
-# Deleting more than so many rows takes longer than a web request should.
+# In rows: to delete more takes longer than a web request should.
 DELETE_AT_MOST = 20_000
 
 
-class Refused(Exception):
-    """It cannot be done, or not yet: the text says why."""
-
-
 def grow(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
-    """Asks for the number of partitions, then adds them."""
+    """Ask for the number of partitions, then add them."""
     now = topic.partitions.using(database()).count()
-    page = {
+    shown = {
         "title": _("Add partitions"),
         "text": _(
             "%(topic)s has %(now)d partitions. They can only become more, and a key may go"
@@ -42,20 +38,20 @@ def grow(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
         "typed": request.POST.get("typed", now + 1),
     }
     if "typed" not in request.POST:
-        return _page(admin, request, topic, "grow", page)
+        return _page(admin, request, topic, "grow", shown)
     try:
         wanted = int(request.POST["typed"])
     except ValueError:
-        return _page(admin, request, topic, "grow", {**page, "error": _("That is no number.")})
+        return _page(admin, request, topic, "grow", {**shown, "error": _("That is no number.")})
     try:
         new = topics.grow(topic, wanted, database())
     except StreamsError as error:
-        return _page(admin, request, topic, "grow", {**page, "error": str(error)})
-    return _done(admin, request, topic, _("Grown by %d partitions") % new)
+        return _page(admin, request, topic, "grow", {**shown, "error": str(error)})
+    return done(admin, request, topic, _("Grown by %d partitions") % new)
 
 
 def retire(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
-    page = {
+    shown = {
         "title": _("Retire a topic"),
         "text": _(
             "%s will take no more messages: its producers get an error. Its consumers finish"
@@ -65,16 +61,16 @@ def retire(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
         "button": _("Retire the topic"),
     }
     if OFFER not in request.POST:
-        return _page(admin, request, topic, "retire", page)
+        return _page(admin, request, topic, "retire", shown)
     retired = topics.retire(topic, database())
-    return _done(admin, request, topic, _("Retired") if retired else _("It was retired before"))
+    return done(admin, request, topic, _("Retired") if retired else _("It was retired before"))
 
 
 def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
-    """Shows what would be deleted; then, with its name typed in, deletes it.
+    """Show what would be deleted; when its name is typed in, delete the topic.
 
-    Between the two passes the time in which sends may still be under way: the page says since when
-    the topic has been retired.
+    SETTLED_SECONDS must be between both requests, since sends may still be under way. The page
+    has, signed, the time at which the retired topic was shown.
     """
     work = topic_deletion.TopicDeletion(topic, database())
     try:
@@ -82,7 +78,7 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     except (Refused, StreamsError) as error:
         admin.message_user(request, str(error), messages.ERROR)
         return HttpResponseRedirect(request.get_full_path())
-    page = {
+    shown = {
         "title": _("Delete a topic"),
         "text": _(
             "The topic %s will be deleted with all of the rows below. This cannot be undone."
@@ -96,24 +92,24 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     }
     since = _since(request, topic)
     if since is None:
-        return _page(admin, request, topic, "remove", page)
+        return _page(admin, request, topic, "remove", shown)
     left = since + topic_deletion.SETTLED_SECONDS - time.time()
-    page |= {OFFER: request.POST[OFFER], "typed": request.POST.get("typed", "")}
+    shown |= {OFFER: request.POST[OFFER], "typed": request.POST.get("typed", "")}
     if request.POST.get("typed") != topic.name:
-        page["error"] = _("That is not its name. Nothing was done.")
+        shown["error"] = _("That is not its name. Nothing was done.")
     elif left > 0:
-        page["error"] = _("Sends may be under way: wait for %d seconds, and try again.") % (
+        shown["error"] = _("Sends may be under way: wait for %d seconds, and try again.") % (
             left + 1
         )
     else:
         try:
             work.finish()
         except StreamsError as error:
-            page["error"] = str(error)
+            shown["error"] = str(error)
         else:
             text = ", ".join(f"{count} {name}" for name, count in contents.items())
-            return _done(admin, request, topic, _("Deleted, with %s") % text, journal.DELETION)
-    return _page(admin, request, topic, "remove", page)
+            return done(admin, request, topic, _("Deleted, with %s") % text, journal.DELETION)
+    return _page(admin, request, topic, "remove", shown)
 
 
 def _contents(work: topic_deletion.TopicDeletion) -> dict[str, int]:
@@ -133,31 +129,13 @@ def _contents(work: topic_deletion.TopicDeletion) -> dict[str, int]:
 
 
 def _since(request: HttpRequest, topic: Topic) -> float | None:
-    """When this user was shown the preview of this topic, which was retired by then."""
+    """Return when this user was shown the preview of this topic, which was retired by then."""
     at: float | None = accepted(request, "remove", topic.pk)
     return at
 
 
 def _page(
-    admin: Any, request: HttpRequest, topic: Topic, verb: str, page: dict[str, Any]
+    admin: Any, request: HttpRequest, topic: Topic, verb: str, shown: dict[str, Any]
 ) -> HttpResponse:
-    request.current_app = admin.admin_site.name
-    context = {
-        **admin.admin_site.each_context(request),
-        "opts": admin.opts,
-        "media": admin.media,
-        "topic": topic,
-        "verb": verb,
-        OFFER: offer(request, verb, topic.pk, time.time()),
-        **page,
-    }
-    return TemplateResponse(request, "admin/ems/topic_verb.html", context)
-
-
-def _done(
-    admin: Any, request: HttpRequest, topic: Topic, outcome: str, flag: int = journal.CHANGE
-) -> HttpResponse:
-    journal.note(request, [(topic, outcome)], flag=flag)
-    text = _("%(topic)s: %(outcome)s.") % {"topic": topic, "outcome": outcome}
-    admin.message_user(request, text, messages.SUCCESS)
-    return HttpResponseRedirect(request.get_full_path())
+    now = offer(request, verb, topic.pk, time.time())
+    return page(admin, request, "topic_verb", {"topic": topic, "verb": verb, OFFER: now, **shown})

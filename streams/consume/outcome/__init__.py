@@ -1,1 +1,1 @@
-"""What becomes of a delivery: settled, released, expired, retried or dead."""
+"""Ends deliveries: settles, releases and expires them, and writes retries and dead letters."""

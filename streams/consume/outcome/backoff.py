@@ -1,4 +1,4 @@
-"""Retry policies: when a failed message comes back. Pure functions, no database."""
+"""Defines retry policies: when a failed message comes back, without a database."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from streams.errors import MAX_DELAY, InvalidDuration, InvalidRetryPolicy
 
 logger = logging.getLogger("streams.retries")
 
-# Jitter keeps messages that failed together from coming back together.
+# The largest share by which a delay is shortened or lengthened at random, so that messages that
+# failed together do not come back together.
 JITTER = 0.2
 
 
 @runtime_checkable
 class RetryPolicy(Protocol):
-    """Whatever says when a failed message comes back."""
+    """Says when a failed message comes back."""
 
     def delay_after(self, attempt: int, error: BaseException) -> timedelta | None:
         """Return how long to wait after the failed attempt ``attempt`` (from 1) that raised
@@ -73,7 +74,7 @@ class Exponential:
 
     def delay_after(self, attempt: int, error: BaseException) -> timedelta:
         first, at_most = _seconds(self.first), _seconds(self.at_most)
-        # By logarithms: factor ** attempt is soon larger than any float.
+        # Compared by logarithms, since factor ** attempt may be too large for a float.
         reached = math.log(first) + (attempt - 1) * math.log(self.factor) >= math.log(at_most)
         seconds = at_most if reached else first * self.factor ** (attempt - 1)
         return _spread(seconds, self.jitter)
@@ -159,7 +160,7 @@ def delay_after(policy: RetryPolicy, attempt: int, error: BaseException) -> time
 
 
 def exhausted(attempt: int, max_retries: int) -> bool:
-    """Whether no attempt is left after the failed attempt ``attempt`` (from 1)."""
+    """Tell whether no attempt is left after the failed attempt ``attempt`` (from 1)."""
     return attempt > max_retries
 
 

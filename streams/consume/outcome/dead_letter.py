@@ -1,4 +1,4 @@
-"""Giving up on a retry, and having a group see a dead letter again."""
+"""Turns a waiting retry into a dead letter, and redrives dead letters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streams.models import Again, DeadMessage, Delivery, RetryMessage, UtcNow, V
 
 
 def give_up(retry: RetryMessage, error: BaseException) -> bool:
-    """Make it a dead letter while it waits; False if somebody claimed or changed it."""
+    """Turn a waiting retry into a dead letter; return False if it was claimed or changed."""
     using = retry._state.db or database()
     rows = RetryMessage.objects.using(using)
     with own_transaction(using):
@@ -29,10 +29,11 @@ def give_up(retry: RetryMessage, error: BaseException) -> bool:
 
 
 def _note_in_the_log(retry: RetryMessage, buried: bool) -> None:
-    """The delivery that failed last counts it as dead, or as missing if its body is gone."""
+    """Count the message as dead, or as missing if its body is gone, in its last ended delivery."""
     using = retry._state.db or database()
     claims = Delivery.objects.using(using)
-    # Not an open one: that is a replay, and whoever holds it may wait for our row.
+    # Not an open delivery: that is a replay, and its holder may be waiting for the retry row that
+    # this transaction has locked.
     last = claims.covering(retry.group_id, retry.partition_id, retry.offset).ended()
     column = "dead" if buried else "missing"
     last.filter(pk__in=list(last.order_by("-id").values_list("pk", flat=True)[:1])).update(
@@ -41,7 +42,7 @@ def _note_in_the_log(retry: RetryMessage, buried: bool) -> None:
 
 
 def redrive(letter: DeadMessage) -> bool:
-    """Have its group see the message again, from the first attempt; False if it was already.
+    """Give the message to its group again, from the first attempt; False if it was redriven before.
 
     The body is read from the dead letter if the message itself has been purged meanwhile.
     """
@@ -51,7 +52,7 @@ def redrive(letter: DeadMessage) -> bool:
 
 def _redrive(letter: DeadMessage, using: str) -> bool:
     with own_transaction(using):
-        # Locks in the order of all EMS: the retry row comes last.
+        # EMS locks the retry row last everywhere. Another order here could deadlock.
         letters = DeadMessage.objects.using(using).waiting().filter(pk=letter.pk)
         if not letters.update(redriven_at=UtcNow()):
             return False

@@ -1,4 +1,4 @@
-"""The end of a delivery whose client is dead or overdue."""
+"""Ends a delivery whose lease has expired: its client is dead or overdue."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ def expire(
 ) -> Settlement | None:
     """Take the delivery from a dead or overdue client: what it has not settled is retried.
 
-    A retry that was never started keeps its attempt; anything else has spent one, since it may be
-    what killed the process. It comes back after ``delay``; None gives up. With ``max_retries=None``
-    attempts are not counted here: who claims it next knows how many there are.
+    A retry that was never started keeps its attempt. Any other message has spent one, since it may
+    be what killed the process. It comes back after ``delay``; None gives up. With
+    ``max_retries=None`` attempts are not counted here: the process that claims it next knows the
+    limit.
 
-    Returns what followed, or None if it ended in the meantime.
+    Returns what followed, or None if the delivery ended in the meantime.
     """
     died = ProcessDied()
     given_up = delay is None or (
@@ -40,16 +41,18 @@ def expire(
     )
     waits = delay or timedelta(0)
     with own_transaction(delivery.using):
-        # First, as everywhere: the cursor, then the delivery. Without a cursor it was reset.
+        # EMS locks the cursor before the delivery everywhere; another order could deadlock. If
+        # no cursor waits for this delivery, the group was reset.
         cursor = lock_cursor(delivery, skip_locked=True) if delivery.group.ordered else None
         if delivery.group.ordered and cursor is None and holds_cursor(delivery):
             return None
         expired = Delivery.objects.using(delivery.using).expired().filter(pk=delivery.pk)
-        # A frozen process may hold the row: it must not keep the sweep from the others.
+        # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
+        # the other deliveries.
         row = expired.select_for_update(skip_locked=True).filter(progress=delivery.progress)
         if not list(row.values_list("pk")):
             return None
-        # The token goes: with it the client could take this end for its own.
+        # The token is removed: with it, the client could take this end for its own.
         Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
             state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
         )
@@ -68,8 +71,9 @@ def expire(
             alone = _is_suspect(delivery)
             cursor.return_to(delivery.progress, delivery.attempt + 1, waits, alone=alone)
         else:
-            # Of several, at most one was running: the rest would only keep the process from
-            # its work. As retries of their own, the next crash shows which it was.
+            # Of several messages, at most one was running: to run all of them alone would only
+            # keep a process from other work. They become separate retries, and the next crash
+            # shows which one kills the process.
             alone = _is_suspect(delivery)
             wait_for_retry(
                 delivery,
@@ -87,13 +91,13 @@ def _end(delivery: Delivery, offset: int) -> Judged:
 
 
 def _is_suspect(delivery: Delivery) -> bool:
-    """Whether its one message may be what killed the process."""
+    """Tell whether the only unsettled message may be what killed the process."""
     return len(unsettled(delivery)) == 1 and not _client_is_live(delivery)
 
 
 def _client_is_live(delivery: Delivery) -> bool:
-    # A lease outlives its process: only a renewal after the deadline shows that the call, and
-    # not the whole process, is what was overdue.
+    # The client's lease lasts longer than its process. Only a renewal after the deadline of the
+    # delivery shows that the process lives, and that only its call was overdue.
     clients = Consumer.objects.using(delivery.using).live()
     renewed = clients.filter(lease_until__gte=delivery.deadline + LEASE)
     return renewed.filter(client_id=delivery.client_id, group=delivery.group_id).exists()

@@ -1,4 +1,4 @@
-"""A handler's failure, what follows from it, and the errors that EMS itself gives as a reason."""
+"""Defines a handler's failure, what follows from it, and the errors that EMS gives as reasons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams.models import Again, Verdict
 
 
 class ProcessDied(Exception):
-    """The process that handled the message died, or its lease ran out."""
+    """The process that handled the message died, or its lease expired."""
 
     def __str__(self) -> str:
         return str(self.__doc__)
@@ -31,7 +31,7 @@ class AttemptsExhausted(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """One offset whose handler raised."""
+    """Holds an offset whose handler raised, and the error."""
 
     offset: int
     error: BaseException
@@ -39,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Judged:
-    """A failure and what follows from it: another attempt, or the end."""
+    """Holds a failure and what follows from it: another attempt, or the end."""
 
     failure: Failure
     follows: Again | Verdict
@@ -56,7 +56,7 @@ class Judged:
 def judge(failure: Failure, attempt: int, max_retries: int, policy: RetryPolicy) -> Judged:
     """Say what follows from the failed attempt ``attempt`` (from 1).
 
-    Asks ``policy``, which may be the project's own code: so not while EMS holds a lock.
+    It asks ``policy``, which may be the project's own code, so do not call it under a lock of EMS.
     """
     offset, error = failure.offset, failure.error
     if isinstance(error, BodyUnread):  # no attempt was made

@@ -1,6 +1,6 @@
-"""What the project is told of an outcome: one record in the log, and one signal.
+"""Notifies the project of outcomes, each by one log record and one signal.
 
-To be called after the commit of what they tell: a receiver is the project's own code.
+Call it after the commit of the outcome, since a receiver is the project's own code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ broadcast = logging.getLogger("streams.broadcast")
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at one message."""
+    """Names one attempt at one message."""
 
     topic: str
     partition: int

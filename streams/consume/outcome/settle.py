@@ -1,4 +1,4 @@
-"""The outcome of a delivery: what was handled is settled, what was not is released."""
+"""Records the outcome of a delivery: settles what was handled and releases what was not."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQue
 
 @dataclass
 class Settlement:
-    """What followed from the failures that were settled."""
+    """Holds what followed from the failures that were settled."""
 
     judged: Sequence[Judged]
-    gone: set[int] = field(default_factory=set)  # offsets that nothing was left of to bury
+    gone: set[int] = field(default_factory=set)  # offsets whose messages have been purged
 
     @property
     def dead(self) -> list[Judged]:
@@ -47,7 +47,7 @@ def settle(
     passed: int = 0,
     running: timedelta = timedelta(0),
 ) -> Settlement:
-    """Record the outcome of all offsets below ``progress``; past the last one, it ends.
+    """Record the outcome of all offsets below ``progress``; past the last one, the delivery ends.
 
     ``running`` is how long ago the first handler call began. Progress passes a failed offset
     only in the transaction that writes its retry or dead row, so a crash between two
@@ -120,7 +120,7 @@ def release(delivery: Delivery) -> None:
 
 
 def lock_cursor(delivery: Delivery, *, skip_locked: bool = False) -> Cursor | None:
-    """Lock the cursor of an ordered group that the delivery holds; None if it was reset."""
+    """Lock and return the cursor that the delivery holds; None if an ordered group was reset."""
     held = _held_cursor(delivery).select_for_update(skip_locked=skip_locked)
     return held.first()
 
@@ -136,10 +136,11 @@ def holds_cursor(delivery: Delivery) -> bool:
 
 
 def _written_before(delivery: Delivery, **values: Any) -> bool:
-    """False if an earlier try, whose reply was lost, has written this; else raises LeaseLost.
+    """Return False if an earlier try, whose reply was lost, has written ``values``.
 
-    Only the holder of the token moves progress, and an update waits for the transaction
-    whose outcome is unknown; so a row that shows our token and our values is our write.
+    Raises LeaseLost otherwise. Only the holder of the token moves progress, and an update waits
+    for the transaction whose outcome is unknown; so a row with this token and these values was
+    written by that try.
     """
     row = Delivery.objects.using(delivery.using).filter(pk=delivery.pk, token=delivery.token)
     if row.filter(**values).exists():
@@ -148,12 +149,12 @@ def _written_before(delivery: Delivery, **values: Any) -> bool:
 
 
 def unsettled(delivery: Delivery) -> range:
-    """Give the offsets whose outcome is not recorded yet."""
+    """Return the offsets whose outcome is not recorded yet."""
     return range(delivery.progress, delivery.last_offset + 1)
 
 
 def _own_retry(delivery: Delivery) -> RetryMessageQuerySet:
-    """The row that this delivery holds, if it is a retry."""
+    """Return a query of the retry row that this delivery holds; empty if it is not a retry."""
     place = {"group": delivery.group_id, "partition": delivery.partition_id}
     return RetryMessage.objects.using(delivery.using).filter(
         **place, offset=delivery.first_offset, delivery=delivery.pk
@@ -165,13 +166,14 @@ def write_failures(
 ) -> set[int]:
     """Write the rows of the failed offsets, and end the retry row of a successful one.
 
-    ``cursor`` is that of an ordered group: it goes on, or back to the failed offset. Returns the
-    offsets that could not be buried: their messages have been purged meanwhile.
+    ``cursor`` is that of an ordered group: it moves on, or back to the failed offset. Returns the
+    offsets that could not become dead letters: their messages have been purged meanwhile.
     """
     verdicts = [one.verdict for one in judged if one.verdict]
     gone = {verdict.offset for verdict in verdicts if not _bury(delivery, verdict)}
     if verdicts:
-        # A body that has been purged meanwhile leaves nothing to keep: it is counted.
+        # Without its body, purged meanwhile, a message cannot become a dead letter: it counts
+        # as missing.
         Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
             dead=F("dead") + len(verdicts) - len(gone), missing=F("missing") + len(gone)
         )
@@ -186,8 +188,9 @@ def write_failures(
     elif waiting:
         wait_for_retry(delivery, waiting)
     elif delivery.kind == Kind.RETRY:
-        # Locked whatever it says: a row that a WHERE leaves out is let go at READ COMMITTED,
-        # and a redrive that came before the DELETE would be deleted.
+        # The row is locked before its `again` is read. With `again` in the WHERE instead, READ
+        # COMMITTED would unlock a row that does not match, and the DELETE would lose a redrive
+        # that was written in between.
         held = _own_retry(delivery).select_for_update().values_list("again", flat=True)
         if any(list(held)):
             _own_retry(delivery).update(delivery=None, again=False, due_at=UtcNow())
@@ -197,7 +200,7 @@ def write_failures(
 
 
 def give_back(delivery: Delivery, cursor: Cursor | None = None) -> None:
-    """Have what was not handed over wait again, its attempt unspent; a retry is as it was."""
+    """Let the messages that no call was given wait again, with their attempt unspent."""
     if cursor:
         attempt = delivery.attempt
         cursor.return_to(delivery.progress, attempt, alone=cursor.alone and attempt > 1)
@@ -210,7 +213,7 @@ def give_back(delivery: Delivery, cursor: Cursor | None = None) -> None:
 
 
 def wait_for_retry(delivery: Delivery, rows: Sequence[Again]) -> None:
-    """Write the retry rows of these offsets; of a retry, change the row that it holds."""
+    """Write a retry row for each of ``rows``; if the delivery is a retry, change its own row."""
     if delivery.kind != Kind.RETRY:
         RetryMessage.objects.using(delivery.using).schedule(
             delivery.group_id, delivery.partition_id, rows
@@ -231,7 +234,8 @@ def _bury(delivery: Delivery, verdict: Verdict) -> bool:
     letters = DeadMessage.objects.using(delivery.using)
     if letters.bury(delivery.group.topic_id, delivery.group_id, delivery.partition_id, verdict):
         return True
-    # The message has been purged meanwhile; a redriven one is back in its dead letter.
+    # The message has been purged meanwhile. If it was redriven, its dead letter still has the
+    # body, and waits for an operator again.
     redriven = _own_retry(delivery).exclude(dead_letter=None)
     origins = list(redriven.values_list("dead_letter", flat=True))
     return bool(letters.filter(pk__in=origins).reopen(verdict))

@@ -1,1 +1,1 @@
-"""The raw statements, one drawer a step; dialect.py says how they are run."""
+"""Holds the raw statements, in one module for each step; dialect.py runs them."""

@@ -1,4 +1,4 @@
-"""The statements of a claim, and of the look whether there is something to claim."""
+"""Holds the statements of a claim, and of the look whether there is something to claim."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from streams.database.sql.dialect import (
 # Of a cursor and its partition: there is something that it has not given out; a replay has a stop.
 _BEHIND = "c.`next_offset` < {least}(p.`next_offset`, COALESCE(c.`stop_offset`, p.`next_offset`))"
 
-# The cursors of a group that are behind, with what each needs to be claimed: its own and those of
-# replays, which have a stop. A cursor of an ordered group is left while a delivery of it is open,
-# or its next message waits for its time. Plain: it waits for nobody. Index: ems_cursor_place by
-# group, then the partition by its key.
+# Reads the cursors of a group that are behind, and what a claim needs of each: its own cursors and
+# those of replays, which have a stop. A cursor of an ordered group is left out while a delivery of
+# it is open, or its next message waits for its due time. A plain read: it waits for no lock. Index:
+# ems_cursor_place by group, then the partition by its key.
 CURSORS_BEHIND = for_each_vendor(
     "SELECT c.`id`, c.`partition_id`, p.`number`, p.`next_offset`"  # noqa: S608
     " FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
@@ -32,25 +32,24 @@ CURSORS_BEHIND = for_each_vendor(
     " ORDER BY c.`partition_id`, c.`replay`"
 )
 
-# One cursor by its key. The lock is what makes a range of offsets one client's. The first form
-# leaves a cursor that is being claimed from; the second queues up for it.
+# Locks one cursor by its key. The lock guarantees that only one client claims a range of offsets.
+# The first form skips a cursor that another transaction has locked; the second waits for it.
 _CURSOR = (
     "SELECT `next_offset`, `stop_offset`, `replay`, `attempt`, `alone` FROM `ems_cursor`"
     " WHERE `id` = %s AND `open_delivery` IS NULL AND COALESCE(`blocked_until` <= {now}, 1)"
 )
 
 LOCK_FREE_CURSOR = for_each_vendor(_CURSOR + " {skip_locked}")
-
 LOCK_CURSOR = for_each_vendor(_CURSOR + " {lock}")
 
 PARTITION_END = "SELECT `next_offset` FROM `ems_partition` WHERE `id` = %s"
 
 MOVE_CURSOR = "UPDATE `ems_cursor` SET `next_offset` = %s WHERE `id` = %s"
 
-# Of an ordered group: nothing more is claimed from the cursor before this delivery has ended.
+# Holds the cursor of an ordered group: nothing is claimed from it before this delivery has ended.
 HOLD_CURSOR = "UPDATE `ems_cursor` SET `open_delivery` = %s WHERE `id` = %s"
 
-# The delivery that covers what the cursor has passed, in the same transaction.
+# Writes the delivery that covers what the cursor has passed, in the same transaction.
 INSERT_DELIVERY = {
     vendor: (
         "INSERT INTO `ems_topic_group_log` (`group_id`, `partition_id`, `first_offset`,"  # noqa: S608
@@ -62,22 +61,21 @@ INSERT_DELIVERY = {
     for vendor in (MYSQL, SQLITE)
 }
 
-# Whether a retry is due, and the one that has been due for longest. Index: ems_retry_due alone,
-# in its order: with a sort, a LIMIT 1 would lock all that match.
+# Tells whether a retry is due; locks the one that has been due the longest. Index: ems_retry_due
+# alone, in its order: with a sort, a LIMIT 1 would lock all rows that match.
 _DUE_RETRY = (
     " FROM `ems_retry_msg` WHERE `group_id` = %s AND `delivery_id` IS NULL AND `due_at` <= {now}"
 )
 
 ANY_DUE_RETRY = for_each_vendor("SELECT 1" + _DUE_RETRY + " LIMIT 1")
-
 LOCK_DUE_RETRY = for_each_vendor(
     "SELECT `id`" + _DUE_RETRY + " ORDER BY `due_at` LIMIT 1 {skip_locked}"
 )
 
-# What a consumer process wants to know while it waits, in one statement: rows of (kind, id, value),
-# where value is a partition's end, or the microseconds until something is due. Indexes:
-# ems_msg_inbox and ems_retry_due, one jump a partition or group (a loose index scan, which needs
-# the MIN), so what is due later costs nothing, however much it is; ems_cursor_place.
+# Reads what a waiting consumer process needs, in one statement: rows of (kind, id, value), where
+# value is a partition's end, or the microseconds until something is due. Indexes: ems_msg_inbox and
+# ems_retry_due, one entry for each partition or group (a loose index scan, which needs the MIN), so
+# the number of rows that are due later does not matter; ems_cursor_place.
 INBOX, BEHIND, RETRY, END = "inbox", "behind", "retry", "end"
 
 UNTIL = {
@@ -109,8 +107,8 @@ def due(vendor: str, partitions: Iterable[int], groups: Iterable[int]) -> str:
     return " UNION ALL ".join(parts)
 
 
-# The groups that have a retry to claim. The MIN lets the server jump from group to group in
-# ems_retry_due; as EXISTS it would step over all retries that wait for their time.
+# Finds the groups that have a retry to claim. The MIN lets the server read one entry for each group
+# in ems_retry_due; as EXISTS it would read all retries that are not due yet.
 GROUPS_WITH_DUE_RETRIES = {
     vendor: (
         "SELECT `group_id`, MIN(`due_at`) FROM `ems_retry_msg` WHERE `group_id` IN (%s)"  # noqa: S608

@@ -1,9 +1,11 @@
-"""The raw statements of EMS, all in one place: each with what it does, the index that it needs
-and the invariant that it keeps. Values are always parameters.
+"""Runs the raw statements of EMS, and holds what differs between MySQL and SQLite.
+
+All raw statements are in this package. Each says what it does, the index that it needs and the
+invariant that it keeps. Values are always parameters.
 
 Why raw: a send and a pass of the sequencer are the hot paths, where the ORM costs more than the
-statement; index hints and upserts with conditions are not to be had from the ORM. Backticks
-quote names on MySQL, MariaDB and, as a documented compatibility, SQLite.
+statement; and the ORM has no index hints and no upserts with conditions. Backticks quote names on
+MySQL, MariaDB and, as a documented compatibility, SQLite.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ NOW = {
     MYSQL: "UTC_TIMESTAMP(6)",
     SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')",
 }
-# The clock plus a parameter, see later().
+# The server's clock plus a parameter, see later().
 LATER = {
     MYSQL: "UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND",
     SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', %s)",
@@ -43,7 +45,7 @@ IMMEDIATE = "1970-01-01 00:00:00"
 
 
 def later(vendor: str, delay: timedelta) -> Any:
-    """The parameter of LATER."""
+    """Return ``delay`` as the parameter of LATER."""
     if vendor == SQLITE:
         return f"{delay.total_seconds():+.6f} seconds"
     return delay // timedelta(microseconds=1)
@@ -74,10 +76,11 @@ def numbers(ids: Iterable[int]) -> str:
 
 
 def delete_by_id(vendor: str, table: str, ids: Iterable[int], condition: str = "1 = 1") -> str:
-    """Delete these rows by their primary key: by any other index, or by a scan that a server
-    prefers on a small table, it would wait for rows that others have locked.
+    """Return the statement that deletes the rows ``ids`` by their primary key.
 
-    ``condition`` is looked at again in each row: after a TRUNCATE its id may be another's.
+    By any other index, or by a scan, which a server prefers on a small table, it would wait for
+    rows that others have locked. ``condition`` is checked again in each row: after a TRUNCATE an
+    id may belong to another row.
     """
     which = f"`id` IN ({numbers(ids)}) AND {condition}"
     if vendor == SQLITE:
@@ -86,26 +89,26 @@ def delete_by_id(vendor: str, table: str, ids: Iterable[int], condition: str = "
 
 
 def placeholders(values: Sequence[Any]) -> str:
-    """The inside of an IN for these values."""
+    """Return the placeholders of an IN for ``values``, without parentheses."""
     return ", ".join(["%s"] * len(values))
 
 
 def insert(using: str, statement: str, parameters: Iterable[Any]) -> int:
-    """Run one INSERT of one row on ``using``; returns its id."""
+    """Run one INSERT of one row on ``using``; return its id."""
     with connections[using].cursor() as cursor:
         cursor.execute(statement, tuple(parameters))
         return int(cursor.lastrowid)
 
 
 def execute(using: str, statement: str, parameters: Iterable[Any] = ()) -> int:
-    """Run one statement on ``using``; returns the rows that matched."""
+    """Run one statement on ``using``; return the number of rows that matched."""
     with connections[using].cursor() as cursor:
         cursor.execute(statement, tuple(parameters))
         return int(cursor.rowcount)
 
 
 def fetch(using: str, statement: str, parameters: Iterable[Any] = ()) -> list[Any]:
-    """Run one SELECT on ``using``; returns its rows."""
+    """Run one SELECT on ``using``; return its rows."""
     with connections[using].cursor() as cursor:
         cursor.execute(statement, tuple(parameters))
         return list(cursor.fetchall())

@@ -1,10 +1,10 @@
-"""The statements that read messages of the log."""
+"""Holds the statements that read messages of the log."""
 
 from __future__ import annotations
 
 from streams.database.sql.dialect import MYSQL, SQLITE
 
-# The sizes and the bodies of a claimed range. Index: ems_msg_log (partition, offset).
+# Read the sizes and the bodies of a claimed range. Index: ems_msg_log (partition, offset).
 USE_LOG = {MYSQL: "FORCE INDEX (ems_msg_log)", SQLITE: ""}  # SQLite names unique indexes itself
 
 SIZES = {
@@ -24,12 +24,13 @@ BODIES = {
     for vendor, hint in USE_LOG.items()
 }
 
-# The same as a locking read: a proxy sends it to the primary, and it sees the newest state.
+# The same as BODIES by a locking read: a proxy sends it to the primary, and it sees what is
+# committed now.
 BODIES_ON_PRIMARY = {
     vendor: BODIES[vendor] + (" FOR UPDATE" if vendor == MYSQL else "") for vendor in BODIES
 }
 
-# The body of a redriven message that has been purged meanwhile: the dead letter's own copy.
+# Reads the body of a redriven message that has been purged meanwhile: the dead letter's own copy.
 BODY_OF_DEAD = (
     "SELECT `offset`, `message_id`, `key`, `tag`, `headers`, `size`, `producer`, `sent_at`,"
     " NULL, `body_type`, `body` FROM `ems_dead_msg` WHERE `id` = %s"

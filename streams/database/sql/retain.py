@@ -1,17 +1,17 @@
-"""The statements of the purge."""
+"""Holds the statements of the purge."""
 
 from __future__ import annotations
 
 from streams.database.sql.dialect import MYSQL, USE_INBOX, for_each_vendor
 from streams.database.sql.read import USE_LOG
 
-# What each group of a topic still needs of one partition: by cursor (a replay has one of its own),
-# the next offset to be claimed, the first that is not settled in an open delivery, and the first
-# that waits to be retried. One statement, so one snapshot: a claim moves the cursor and opens the
-# delivery in one transaction, and two reads could see neither. What was redriven has its body in
-# the dead letter, and so has a retry below first_offset. Parameters: partition, first_offset,
+# Reads what each group of a topic still needs of one partition: for each cursor (a replay has its
+# own), the next offset to be claimed, the first that is not settled in an open delivery, and the
+# first that waits to be retried. One statement, so one snapshot: a claim moves the cursor and opens
+# the delivery in one transaction, and two reads could see neither. A redriven message, and a retry
+# below first_offset, has its body in the dead letter. Parameters: partition, first_offset,
 # partition, first_offset, partition, topic. Indexes: ems_group_name, ems_cursor_place; ems_log_open
-# and ems_retry_place once a cursor.
+# and ems_retry_place once for each cursor.
 HOLDERS = for_each_vendor(
     "SELECT g.`id`, c.`id`, c.`replay`,"
     " CASE WHEN c.`stop_offset` IS NULL OR c.`next_offset` < c.`stop_offset`"
@@ -26,8 +26,8 @@ HOLDERS = for_each_vendor(
     " WHERE g.`topic_id` = %s"
 )
 
-# The next messages of a partition below its first_offset. Index: ems_msg_log alone. It begins
-# where the last batch ended: from 0, it would step over what that one has delete-marked.
+# Reads the next messages of a partition below its first_offset. Index: ems_msg_log alone. It begins
+# where the last batch ended: from 0, it would read all entries that are marked as deleted.
 PURGED_MESSAGES = {
     vendor: (
         f"SELECT `id`, `offset` FROM `ems_msg` {hint}"  # noqa: S608
@@ -37,11 +37,11 @@ PURGED_MESSAGES = {
     for vendor, hint in USE_LOG.items()
 }
 
-# Of a partition, and below this offset: in the log, so never in the inbox.
+# Matches rows of a partition below an offset. They are in the log, so never in the inbox.
 BELOW = "`partition_id` = %s AND `offset` < %s"
 
-# How many messages are in the inbox of a partition, also in transactions that are still open: the
-# read fails at once at a row that another one has locked. Index: ems_msg_inbox.
+# Counts the messages in the inbox of a partition. It fails at once at a row that another
+# transaction has locked, so it also notices messages of open transactions. Index: ems_msg_inbox.
 COUNT_INBOX = {
     vendor: (
         f"SELECT COUNT(*) FROM `ems_msg` {hint} WHERE `partition_id` = %s AND `offset` IS NULL"  # noqa: S608

@@ -1,26 +1,23 @@
-"""The statements of a send, of its dedup key, and of a cancellation."""
+"""Holds the statements of a send, of its dedup key, and of a cancellation."""
 
 from __future__ import annotations
 
 from streams.database.sql.dialect import IMMEDIATE, LATER, MYSQL, NOW, SQLITE, for_each_vendor
 
-# A new row of the inbox. No offset and no lock but its own: producers never wait for each other.
-# due_at: see DUE_AT.
+# Inserts new rows into the inbox, without an offset. It locks only its own rows, so producers never
+# wait for each other. due_at: see DUE_AT.
 MESSAGE_COLUMNS = (
     "`partition_id`, `due_at`, `key`, `tag`, `headers`, `body`, `body_type`, `size`, `producer`,"
     " `created_at`"
 )
-
 INSERT_MESSAGES = f"INSERT INTO `ems_msg` ({MESSAGE_COLUMNS}) VALUES "  # noqa: S608
-
 DUE_IMMEDIATELY = f"'{IMMEDIATE}'"
-
-# A time in the past is an immediate message: only such ones keep their order of sending.
+# A message with a due time in the past is an immediate one: only those keep their order of sending.
 DUE_AT = for_each_vendor("CASE WHEN %s <= {now} THEN {immediate} ELSE %s END")
 
-# A body up to this many bytes stands in the text, in hexadecimal, which needs no escaping by the
-# driver and no unescaping by the server (a message of 1 KB: 4 µs and 3 µs less); a larger one is
-# a parameter, since hexadecimal doubles it.
+# A body of at most this many bytes is written into the statement in hexadecimal, which needs no
+# escaping by the driver and no unescaping by the server (a message of 1 KB: 4 µs and 3 µs less). A
+# larger body is a parameter, since hexadecimal doubles its size.
 HEX_BYTES = 64 * 1024
 
 
@@ -34,11 +31,11 @@ def message_values(
     *,
     named: bool,
 ) -> str:
-    """One row of INSERT_MESSAGES; due_at and producer are given as SQL.
+    """Return one row of INSERT_MESSAGES; ``due_at`` and ``producer`` are given as SQL.
 
-    Parameters: those of due_at; key, tag and headers if it is ``named`` by any of them; the body
-    if it is larger than HEX_BYTES; that of producer. Each is a call into the driver, and the rest
-    needs none.
+    Its parameters are those of due_at; key, tag and headers if the message is ``named``, which
+    means that it has any of them; the body if it is larger than HEX_BYTES; and that of producer.
+    Other values are in the text, since each parameter costs a call into the driver.
     """
     names = "%s, %s, %s" if named else "NULL, '', NULL"
     value = f"x'{body.hex()}'" if len(body) <= HEX_BYTES else "%s"
@@ -48,10 +45,10 @@ def message_values(
     )
 
 
-# The row of a key, see dedup.py. Unique key: ems_dedup_key (topic, key_hash): with it, a lock is
-# on one row and on no gap. A new row is kept for an hour, for whoever is about to lock it.
-# The hash stands in the text, in hexadecimal: as bytes it would make the statement unreadable for
-# whoever looks at what runs (information_schema.INNODB_TRX fails on it).
+# Find, lock and insert the row of a key, see dedup.py. Unique key: ems_dedup_key (topic, key_hash):
+# with it, a lock is on one row and on no gap. A new row is kept for an hour, so that its sender can
+# lock it. The hash is in the text in hexadecimal: as bytes, the statement could not be shown in the
+# list of running ones (information_schema.INNODB_TRX fails on it).
 _OF_DEDUP = " FROM `ems_dedup` WHERE `topic_id` = %s AND `key_hash` = x'HASH'"
 
 _FIND_DEDUP = "SELECT 1" + _OF_DEDUP
@@ -95,19 +92,18 @@ TAKE_DEDUP = {
 # A delayed message that is still in the inbox can be cancelled.
 CANCELLABLE = f"`offset` IS NULL AND `due_at` > '{IMMEDIATE}'"
 
-# Whether a message can be, and the row of its dedup key. Plain: it locks nothing. Indexes: the
-# primary key, and ems_dedup_message.
+# Reads whether a message can be cancelled, and the row of its dedup key. A plain read: it locks
+# nothing. Indexes: the primary key, and ems_dedup_message.
 FIND_MESSAGE = (
     f"SELECT {CANCELLABLE}, d.`id` FROM `ems_msg` m"  # noqa: S608
     " LEFT JOIN `ems_dedup` d ON d.`message_id` = m.`id` WHERE m.`id` = %s"
 )
 
 _MESSAGE = "SELECT 1 FROM `ems_msg` WHERE `id` = %s"
-
 LOCK_MESSAGE = {MYSQL: _MESSAGE + " FOR UPDATE", SQLITE: _MESSAGE}
 
-# The key of a cancelled message is free again. By primary key: by message_id, a caller's REPEATABLE
-# READ would lock the gap beside it, where the next messages with a key are noted.
+# Frees the key of a cancelled message. By primary key: by message_id, a caller's REPEATABLE READ
+# would lock the gap beside it, into which the next messages with a key are written.
 FREE_DEDUP = for_each_vendor(
     "UPDATE `ems_dedup` {primary} SET `message_id` = NULL WHERE `id` = %s AND `message_id` = %s"
 )

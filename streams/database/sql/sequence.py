@@ -1,4 +1,4 @@
-"""The statements of the sequencer: from the inbox into the log."""
+"""Holds the statements of the sequencer, which moves messages from the inbox into the log."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from streams.database.sql.dialect import for_each_vendor, numbers
 
-# The partitions that have something due in their inbox; the first statement gives the ids for the
-# second. Index: ems_msg_inbox, one jump a partition (a loose index scan, which needs the MIN).
-# due_at <= now finds immediate messages (1970) and delayed ones that have become due. As EXISTS
-# for each partition it would step over all that is prepared or due later: the servers give a
-# correlated subquery no range.
+# Find the partitions that have something due in their inbox; the first statement gives the ids for
+# the second. Index: ems_msg_inbox, one entry for each partition (a loose index scan, which needs
+# the MIN). due_at <= now finds immediate messages (1970) and delayed ones that have become due. As
+# EXISTS for each partition it would read all messages that are prepared or due later: the servers
+# use no range for a correlated subquery.
 PARTITIONS = "SELECT `id`, `topic_id` FROM `ems_partition`"
 
 _PARTITIONS_WITH_INBOX = for_each_vendor(
@@ -23,23 +23,25 @@ def partitions_with_inbox(vendor: str, ids: Iterable[int]) -> str:
     return _PARTITIONS_WITH_INBOX[vendor].replace("%s", numbers(ids))
 
 
-# The lock under which offsets are given out: one sequencer a partition. SKIP LOCKED: who does not
-# get it has nothing to wait for. The second value makes time never fall as offsets rise.
+# Locks a partition: only the sequencer that holds this lock gives out offsets. SKIP LOCKED: another
+# sequencer has nothing to wait for. The second value is the time, never lower than that of an
+# earlier offset.
 LOCK_PARTITION = for_each_vendor(
     "SELECT `next_offset`, {greatest}({now}, COALESCE(`last_sequenced_at`, {immediate}))"
     " FROM `ems_partition` WHERE `id` = %s {skip_locked}"
 )
 
-# One plain read, so one snapshot: if it holds an effect, it holds the cause, which has the lower
-# id. A locking read, or SKIP LOCKED, could see the effect and not the cause. Index: ems_msg_inbox
-# alone, in order of id because due_at is one constant.
+# Reads immediate messages by one plain read, so one snapshot. If a message was sent because of
+# another one, which has the lower id, the snapshot has both or only the other one. A locking read,
+# or SKIP LOCKED, could see the effect and not its cause. Index: ems_msg_inbox alone, in order of id
+# because due_at is one constant.
 IMMEDIATE_INBOX = for_each_vendor(
     "SELECT `id` FROM `ems_msg` {inbox} WHERE `partition_id` = %s AND `offset` IS NULL"
     " AND `due_at` = {immediate} ORDER BY `id` LIMIT %s"
 )
 
-# Delayed messages that have become due. Locked, since a cancel may hold one in an open
-# transaction: that one is left for a later pass instead of stopping the partition.
+# Locks delayed messages that have become due. A message that a cancel holds in an open transaction
+# is skipped and left for a later pass, so that it does not stop the partition.
 DUE_INBOX = for_each_vendor(
     "SELECT `id` FROM `ems_msg` {inbox} WHERE `partition_id` = %s AND `offset` IS NULL"
     " AND `due_at` > {immediate} AND `due_at` <= {now} ORDER BY `due_at`, `id` LIMIT %s"
@@ -57,11 +59,12 @@ ADVANCE_PARTITION = (
 
 
 def assign_offsets(vendor: str, ids: Sequence[int], first: int) -> str:
-    """Give ids[0] the offset first, ids[1] the next one, and so on; parameter: sequenced_at.
+    """Return the statement that gives ids[0] the offset ``first``, ids[1] the next one, and so on.
 
-    Only rows that still have none: fewer matches than ids mean that a message was cancelled in
-    between, and the pass must be repeated, or it would leave a hole. The numbers stand in the
-    text because they are many and integers: as parameters they cost more than the statement.
+    Its parameter is sequenced_at. It changes only rows without an offset: fewer matches than ids
+    mean that a message was cancelled in between, and the pass must be repeated, or it would leave
+    a hole. The numbers are in the text because they are many: as parameters they would cost more
+    than the statement.
     """
     cases = " ".join(f"WHEN {id_:d} THEN {offset:d}" for offset, id_ in enumerate(ids, first))
     return _ASSIGN[vendor] % (cases, numbers(ids))

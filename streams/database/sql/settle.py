@@ -1,4 +1,4 @@
-"""The statements that record an outcome: of deliveries, retries and dead letters."""
+"""Holds the statements that record an outcome: of deliveries, retries and dead letters."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from streams.database.sql.dialect import (
     for_each_vendor,
 )
 
-# The outcome of a delivery's offsets below the new progress, and its end when that is past the
-# last. By primary key, and only while the token is held and progress is what its holder wrote
-# last. started_at comes as how long ago the first call began: it costs no statement of its own.
+# Records the outcome of a delivery's offsets below the new progress, and its end when that is past
+# the last offset. By primary key, and only while the token is held and progress is what its holder
+# wrote last. started_at is given as the time since the first call began, so that the start needs no
+# statement of its own.
 SETTLE_DELIVERY = {
     vendor: (
         "UPDATE `ems_topic_group_log` SET `progress` = %s, `last_offset` = %s, `state` = %s,"  # noqa: S608
@@ -28,9 +29,9 @@ SETTLE_DELIVERY = {
     for vendor in (MYSQL, SQLITE)
 }
 
-# Offsets that a group must see again. A waiting row keeps the higher attempt and the earlier
-# due_at; a row that a delivery holds is marked `again`, so that finishing it does not end it.
-# Unique key: ems_retry_place (group, partition, offset).
+# Writes offsets that a group must see again. A waiting row keeps the higher attempt and the earlier
+# due_at; a row that a delivery holds is marked `again`, so that the end of the delivery does not
+# delete it. Unique key: ems_retry_place (group, partition, offset).
 RETRY_COLUMNS = (
     "`group_id`, `partition_id`, `offset`, `attempt`, `due_at`, `alone`, `again`, `last_error`"
 )
@@ -44,7 +45,7 @@ _NEW_VALUE = {MYSQL: "VALUES(`{0}`)", SQLITE: "excluded.`{0}`"}
 
 
 def upsert_retries(vendor: str, rows: int) -> str:
-    """INSERT … or merge ``rows`` retry rows."""
+    """Return the statement that inserts ``rows`` retry rows, or merges them into existing ones."""
     value = f"(%s, %s, %s, %s, {LATER[vendor]}, %s, 0, %s)"
     waiting = (
         "`ems_retry_msg`.`delivery_id` IS NULL" if vendor == SQLITE else "`delivery_id` IS NULL"
@@ -71,8 +72,8 @@ def upsert_retries(vendor: str, rows: int) -> str:
     )
 
 
-# A dead letter with its own copy of the message, made inside the server: bodies may be large.
-# Index: ems_msg_log. No row is copied when the message is gone: its offset is then `missing`.
+# Writes a dead letter with its own copy of the message, made inside the server: bodies may be
+# large. Index: ems_msg_log. If the message is gone, no row is copied: its offset is `missing` then.
 COPY_TO_DEAD = for_each_vendor(
     "INSERT INTO `ems_dead_msg` (`topic_id`, `group_id`, `partition_id`, `offset`, `message_id`,"
     " `body`, `body_type`, `size`, `key`, `tag`, `headers`, `producer`, `sent_at`,"
@@ -83,9 +84,9 @@ COPY_TO_DEAD = for_each_vendor(
     " FROM `ems_msg` m WHERE m.`partition_id` = %s AND m.`offset` = %s"
 )
 
-# What a reset takes back: the retries of a group from an offset on, locked, and as deliveries that
-# have ended, whose deadline is when they were due. Index: ems_retry_place alone; by another one, or
-# by a scan, the lock would wait for the retries of other groups.
+# Lock the retries of a group from an offset on, which a reset revokes, and write them as ended
+# deliveries, whose deadline is when the retry was due. Index: ems_retry_place alone; by another
+# one, or by a scan, the lock would wait for the retries of other groups.
 _RETRIES_FROM = (
     " FROM `ems_retry_msg` {retries} WHERE `group_id` = %s AND `partition_id` = %s"
     " AND `offset` >= %s"
@@ -103,9 +104,9 @@ REVOKE_RETRIES = for_each_vendor(
     " 'reset', %s, 'RELEASED', %s, `due_at`, %s, 0, 0, 0, 0, `last_error`" + _RETRIES_FROM
 )
 
-# The next letters of a group that nobody has redriven, by their ids; or the newest ones. Index:
-# ems_dead_waiting, which has them in this order. Left to itself a server would rather sort all
-# the letters of the group, once for each page.
+# Read the next letters of a group that nobody has redriven, by their ids; or the newest ones.
+# Index: ems_dead_waiting, which has them in this order. Without the hint a server would sort all
+# letters of the group for each page.
 _WAITING_LETTERS = (
     "SELECT `id` FROM `ems_dead_msg` {letters} WHERE `group_id` = %s AND `redriven_at` IS NULL"
 )

@@ -1,1 +1,1 @@
-"""The management commands of EMS."""
+"""Holds the management commands of EMS."""

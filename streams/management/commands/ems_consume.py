@@ -1,4 +1,4 @@
-"""ems_consume: run the consumers of the project until a signal ends it."""
+"""Defines ems_consume, which runs the consumers of the project until a signal ends it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Command(BaseCommand):
             "--name",
             type=client_name,
             default=DEFAULT_NAME,
-            help=_("of this process as a client of broadcast groups (%s)") % DEFAULT_NAME,
+            help=_("name of this process as a client of broadcast groups (%s)") % DEFAULT_NAME,
         )
         parser.add_argument(
             "--drain", action="store_true", help=_("exit when nothing is left to claim")
@@ -91,7 +91,7 @@ class Command(BaseCommand):
                 raise CommandError(str(NotMigrated.on(using))) from error
             raise
         if status or supervisor.left_behind:
-            # A handler that hangs in a thread would keep an ordinary exit waiting for ever.
+            # An ordinary exit would wait for ever for a thread whose handler hangs.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)

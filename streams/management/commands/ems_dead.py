@@ -1,4 +1,4 @@
-"""ems_dead: list, show, redrive, discard and export dead letters."""
+"""Defines ems_dead, which lists, shows, redrives, discards and exports dead letters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from streams.management.base import (
 from streams.models import ConsumerGroup, DeadMessage
 
 PAGE = 500
-# Of each group, when they are listed by their class of error, which no index has.
+# The most letters of each group that a list by class of error reads, since no index has the class.
 SEARCHED = 10_000
 
 
@@ -38,7 +38,7 @@ class Command(StreamsCommand):
     verbs = {
         "list": gettext_lazy("the newest dead letters"),
         "show": gettext_lazy("one dead letter with its body and traceback"),
-        "redrive": gettext_lazy("have their groups see the messages again"),
+        "redrive": gettext_lazy("give the messages to their groups again"),
         "discard": gettext_lazy("delete them for good"),
         "export": gettext_lazy("write them as JSON lines"),
     }
@@ -71,7 +71,7 @@ class Command(StreamsCommand):
 
     def do_list(self, *, limit: int, error_class: str | None, **options: Any) -> None:
         groups = self._groups(**options)
-        # With an error class, as many are searched as a person would page through.
+        # With an error class, the newest SEARCHED letters are read; others are not found.
         searched = limit if error_class is None else SEARCHED
         statement = sql.NEWEST_LETTERS[connections[self.using].vendor]
         found = [
@@ -138,8 +138,10 @@ class Command(StreamsCommand):
         error_class: str | None,
         **options: Any,
     ) -> None:
-        """One transaction a letter: broken off, what is done is done, and the rest can be asked
-        for again."""
+        """Apply ``verb`` to each letter in its own transaction.
+
+        If the command is stopped, what is done stays done, and it can be repeated for the rest.
+        """
         if bool(id) == all:
             raise CommandError(_("Give ids, or --all with or without filters."))
         groups = self._groups(**options)
@@ -155,7 +157,7 @@ class Command(StreamsCommand):
         for letter in islice(letters, limit):
             if dry_run or verb(letter):
                 count += 1
-            else:  # somebody else was faster
+            else:  # another process has handled it meanwhile
                 left += 1
             if not (count + left) % PAGE:
                 self.progress(f"{done}: {count}")
@@ -173,13 +175,13 @@ class Command(StreamsCommand):
         return letters.filter(error_class=error_class) if error_class else letters
 
     def _waiting(self, groups: Iterable[int]) -> Iterator[list[int]]:
-        """The ids of all that wait now, in pages; what dies meanwhile is left for another call."""
+        """Yield the ids of all letters that wait now, in pages; later ones are left out."""
         upto = self._newest()
         for group in groups:
             yield from self._pages(sql.WAITING_LETTERS, group, upto=upto)
 
     def _all(self) -> Iterator[list[int]]:
-        """The ids of all letters, in pages, those that wait and those that were redriven."""
+        """Yield the ids of all letters, waiting or redriven, in pages."""
         yield from self._pages(sql.ALL_LETTERS, upto=self._newest())
 
     def _pages(

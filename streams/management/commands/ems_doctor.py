@@ -1,4 +1,4 @@
-"""ems_doctor: say what is wrong with the installation, and audit it."""
+"""Defines ems_doctor, which says what is wrong with the installation, and audits it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams.observe.audit.walk import walk
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 from streams.observe.doctor import examine, ready
 
-# An audit stops after so many: a table that is full of holes needs no longer list.
+# An audit stops after this many findings: a longer list would not help.
 FINDINGS_AT_MOST = 1000
 
 
@@ -33,7 +33,7 @@ class Command(StreamsCommand):
         parser.add_argument(
             "--audit", action="store_true", help=_("also compare the tables with the promises")
         )
-        parser.add_argument("--seconds", type=float, help=_("stop the audit after so many"))
+        parser.add_argument("--seconds", type=float, help=_("seconds after which the audit stops"))
         parser.add_argument(
             "--resume", metavar="POSITION", help=_("go on with an audit where one has stopped")
         )
@@ -66,7 +66,7 @@ class Command(StreamsCommand):
             pass
         finally:
             self.progress("")
-        text = _("The audit has stopped: not all was looked at.")
+        text = _("The audit has stopped before its end.")
         go_on = Diagnosis(WARNING, "audit", text, f"ems_doctor --resume {then}")
         return [*_diagnoses(findings), go_on]
 

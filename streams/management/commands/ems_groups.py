@@ -1,4 +1,4 @@
-"""ems_groups: list, reset, replay, pause, resume and delete consumer groups."""
+"""Defines ems_groups, which lists, resets, pauses and deletes consumer groups, and replays."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Command(ResetVerb, ReplayVerbs):
     help = "The consumer groups: how far behind they are; pause, resume, reset and delete them."
     verbs = {
         "list": gettext_lazy("all groups with their lag"),
-        "pause": gettext_lazy("claim nothing more; what runs is finished"),
+        "pause": gettext_lazy("claim nothing more; calls that run are finished"),
         "resume": gettext_lazy("go on claiming"),
-        "reset": gettext_lazy("go on from another place in the log, or back to the last one"),
-        "replay": gettext_lazy("see a part of the log, or one message, again"),
+        "reset": gettext_lazy("go on from another place in the log, or undo the last reset"),
+        "replay": gettext_lazy("deliver a part of the log, or one message, again"),
         "replays": gettext_lazy("how far replays are"),
-        "delete": gettext_lazy("forget a group with its position, retries and dead letters"),
+        "delete": gettext_lazy("delete a group with its position, retries and dead letters"),
     }
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:

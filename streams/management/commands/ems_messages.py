@@ -1,4 +1,4 @@
-"""ems_messages: list, show, trace and cancel messages."""
+"""Defines ems_messages, which lists, shows, traces and cancels messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streams.management.base import StreamsCommand, add_limit, fits, line, porta
 from streams.models import Message, Partition
 from streams.observe.trace import trace
 
-# A search by key reads the newest messages of each partition, and says how many.
+# A search by key reads this many of the newest messages of each partition, and says so.
 SEARCHED = 100_000
 
 
@@ -61,7 +61,7 @@ class Command(StreamsCommand):
         )
 
     def _newest(self, partition: Partition, key: str | None, limit: int) -> list[Message]:
-        """Of the inbox and of the end of the log, each in the order of its index."""
+        """Return the newest messages of the inbox and the log, in the orders of their indexes."""
         messages = Message.objects.using(self.using).filter(partition=partition.pk).defer("body")
         log = messages.filter(offset__isnull=False)
         if key is not None:

@@ -1,4 +1,4 @@
-"""ems_purge: delete what retention does not keep, by plan or by force."""
+"""Defines ems_purge, which deletes what retention does not keep, by plan or by force."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from streams.steps.nightly_purge import note_purge
 
 class Command(StreamsCommand):
     help = (
-        "Delete the messages that retention does not keep and no group needs, and what else has"
-        " outlived its time. It may be broken off and repeated."
+        "Delete the messages that retention does not keep and no group needs, and other old rows."
+        " It may be stopped and repeated."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -38,7 +38,7 @@ class Command(StreamsCommand):
         one = self._topic(options["topic"])
         try:
             outcomes = work.preview(one) if dry_run else work.run(one)
-            expired = {} if dry_run or one else work.expire()
+            expired = {} if dry_run or one else work.delete_old_rows()
         finally:
             self.progress("")
         if not (dry_run or one):

@@ -1,4 +1,4 @@
-"""ems_send: send one message from a shell."""
+"""Defines ems_send, which sends one message from a shell."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Command(StreamsCommand):
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--delay", type=float, help=_("seconds"))
         parser.add_argument("--partition", type=int, help=_("its number"))
-        parser.add_argument("--dedup-key", help=_("sent unless a message with this key was"))
-        parser.add_argument("--dedup-window", type=float, help=_("for how long before, in seconds"))
+        parser.add_argument("--dedup-key", help=_("send unless a message with this key was sent"))
+        parser.add_argument("--dedup-window", type=float, help=_("seconds that a key counts"))
 
     def run(self, **options: Any) -> None:
         header = options["header"]
@@ -72,7 +72,7 @@ class Command(StreamsCommand):
     def _read(self) -> str:
         try:
             body = sys.stdin.read()
-            body.encode()  # in some locales, what cannot be read is let through
+            body.encode()  # some locales read bytes that are not UTF-8 without an error
         except UnicodeError as error:
             raise CommandError(_("The input is not UTF-8 (%s).") % error) from error
         return body

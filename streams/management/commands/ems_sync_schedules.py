@@ -1,4 +1,4 @@
-"""ems_sync_schedules: write the steps into django-celery-beat's tables."""
+"""Defines ems_sync_schedules, which writes the steps into django-celery-beat's tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streams.schedule import of_all_apps
 
 
 class Command(StreamsCommand):
-    help = "Add the schedule of EMS to django-celery-beat; what is there is left as it is."
+    help = "Add the schedule of EMS to django-celery-beat; existing entries stay as they are."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -59,7 +59,7 @@ class Command(StreamsCommand):
         from django_celery_beat.models import IntervalSchedule
 
         every = {"every": int(entry["schedule"]), "period": IntervalSchedule.SECONDS}
-        # There may be several: they are not unique.
+        # There may be several equal intervals, since beat does not make them unique.
         interval = IntervalSchedule.objects.filter(**every).first()
         return {
             "task": entry["task"],

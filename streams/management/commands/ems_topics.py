@@ -1,4 +1,4 @@
-"""ems_topics: list, create, grow, retire and delete topics."""
+"""Defines ems_topics, which lists, creates, grows, retires and deletes topics."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Command(StreamsCommand):
         self.progress(_("%(name)s: %(rows)d rows deleted") % {"name": name, "rows": rows})
 
     def _inbox(self) -> dict[int, int]:
-        """Messages without an offset, by topic: delayed ones too."""
+        """Return the number of messages without an offset, delayed ones too, by topic id."""
         partitions = dict(
             Topic.objects.using(self.using).values_list("partitions__id", "id").order_by()
         )

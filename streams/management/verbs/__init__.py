@@ -1,1 +1,1 @@
-"""Verbs of commands that take a plan, show it, and carry it out."""
+"""Holds verbs of commands that show a plan and carry it out."""

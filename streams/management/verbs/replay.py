@@ -1,4 +1,4 @@
-"""The verbs replay and replays of ems_groups."""
+"""Defines the verbs replay and replays of ems_groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams.operate.target import Target
 
 
 class ReplayVerbs(StreamsCommand):
-    """Start replays to one group, look at them, cancel them."""
+    """Starts replays to one group, shows them and cancels them."""
 
     def add_replay_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("group", help=_("name of the group"))
@@ -79,7 +79,7 @@ class ReplayVerbs(StreamsCommand):
 
     def _cancel(self, group: str | None, topic: str | None, number: int) -> None:
         if group is None:
-            raise CommandError(_("Say of which group: the numbers are its own."))
+            raise CommandError(_("Name the group: each group has its own numbers."))
         row = self.group(group, topic)
         left = cancel(row, number, self.using)
         values = {"group": row.name, "number": number, "left": left}

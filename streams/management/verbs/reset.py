@@ -1,4 +1,4 @@
-"""The verb reset of ems_groups."""
+"""Defines the verb reset of ems_groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streams.operate.target import Target
 
 
 class ResetVerb(StreamsCommand):
-    """Reset one group, or say what a reset would do."""
+    """Resets one group, or says what a reset would do."""
 
     def add_reset_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("group", help=_("name of the group"))
@@ -32,7 +32,7 @@ class ResetVerb(StreamsCommand):
         parser.add_argument(
             "--force",
             action="store_true",
-            help=_("although it has live consumers: what they hold there is lost to them"),
+            help=_("although it has live consumers: they lose the leases of what they hold there"),
         )
         add_dry_run(parser)
 

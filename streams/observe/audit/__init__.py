@@ -1,1 +1,1 @@
-"""The audit: every offset that a group has passed is covered, and every message accounted for."""
+"""Audits the tables: every offset that a group has passed is covered, and no message is lost."""

@@ -1,4 +1,4 @@
-"""Where the offsets of one group on one partition have gone: for the audit."""
+"""Checks, for the audit, what became of the offsets of one group on one partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams.observe.audit.finding import Finding
 
 
 class Claim(NamedTuple):
-    """What the audit needs of a delivery."""
+    """Holds what the audit needs of a delivery."""
 
     pk: int
     first_offset: int
@@ -30,15 +30,15 @@ class Claim(NamedTuple):
 
 
 class Coverage:
-    """The deliveries of a group that begin at the offsets start … end - 1, and what became of them.
+    """Checks the deliveries of a group that begin at the offsets ``start`` … ``end`` - 1.
 
-    Of a replay only whether they cover what it has passed: what became of them is told with the
-    group's own cursor, as far as that one is. ``covered`` says how far the deliveries reach that
-    begin before. Make it in a snapshot.
+    They must cover all that the cursor has passed, and every failure must have gone on. For a
+    replay only the first is checked here; its failures are checked with the group's own cursor.
+    ``covered`` is the offset up to which earlier deliveries reach. Make it in a snapshot.
     """
 
     def __init__(self, cursor: Cursor, start: int, end: int, covered: int, using: str) -> None:
-        # Below it there is no message, or the deliveries may have been purged.
+        # Below the floor there are no messages, or their deliveries may have been deleted.
         self._floor = max(cursor.start_offset, cursor.partition.first_offset, _kept_from(cursor))
         self._next = cursor.next_offset
         self._kind = cursor.kind
@@ -51,20 +51,20 @@ class Coverage:
         self._place = place = {"group": cursor.group_id, "partition": cursor.partition_id}
         self._start = max(start, self._floor)
         deliveries = Delivery.objects.using(using).filter(**place)
-        # A delivery that begins before the end may reach so much beyond it.
+        # A delivery that begins before the end may reach beyond it by less than MAX_BATCH offsets.
         beyond = end + MAX_BATCH
         if start <= self._floor:
-            # The first window, or the purge has overtaken us: what covers the floor may have
-            # begun before it.
+            # This is the first window, or a purge has moved the floor meanwhile: the delivery that
+            # covers the floor may begin before it.
             start = max(start, self._floor - MAX_BATCH)
-        # These may be of any length. What they begin with before us is covered by them.
+        # Skips may have any length, so one that begins before this window may reach into it.
         passed = skips(cursor.group_id, cursor.partition_id, start, beyond, using)
         self._skips = [Claim(*row) for row in passed.values_list(*Claim._fields)]
         before = [s for s in self._skips if s.kind == self._kind and s.first_offset < start]
         self.covered = max([self.covered, *(skip.last_offset + 1 for skip in before)])
         self._first = start
         span = {**place, "offset__gte": start, "offset__lt": beyond}
-        # Also those before us: what we look at may have been claimed again by one of them.
+        # Also deliveries that begin before the window: one may have claimed its offsets again.
         rows = deliveries.filter(first_offset__gte=start - MAX_BATCH, first_offset__lt=beyond)
         columns = rows.order_by("first_offset").values_list(*Claim._fields)
         self._claims = [Claim(*row) for row in columns]
@@ -76,9 +76,9 @@ class Coverage:
             for claim in self._claims
             if claim.kind != Kind.RETRY and claim.state != State.SKIPPED
         ]
-        # Ranges overlap where a cursor was set back and where it was replayed, and nowhere else.
+        # Ranges overlap only where a cursor was moved back, or where offsets were replayed.
         self._overlap = any(a.last_offset >= b.first_offset for a, b in pairwise(self._ranges))
-        # What replays are yet to give out: of an ordered group, also what has failed in them.
+        # What replays still have to give out; in an ordered group also what failed in them.
         replays = Cursor.objects.using(using).filter(**place, replay__gt=0)
         self._replays = list(replays.values_list("next_offset", "stop_offset"))
         self._last_retry: dict[int, int] = {}
@@ -109,14 +109,14 @@ class Coverage:
         return Finding.stretch("uncovered", self._where, range(self.covered, end))
 
     def _lost_by(self, claim: Claim) -> str:
-        """What it did not do and nobody else will, in words; empty if there is nothing.
+        """Return which messages of the claim are lost, as a text; empty if none is.
 
-        How many of its offsets are dead or had no body is on the claim, but not which: dead
-        letters may have been discarded.
+        A message is lost if it is not done and will not be delivered again. The claim has the
+        number of its dead and missing offsets, but not which: dead letters may have been discarded.
         """
         unsettled = range(claim.progress, claim.last_offset + 1)
         if claim.state in (State.START, State.SKIPPED):
-            unsettled = range(0)  # still in hand, or passed over on purpose
+            unsettled = range(0)  # still open, or skipped
         if not unsettled and not claim.failed:
             return ""
         given_up = claim.dead + claim.missing
@@ -133,7 +133,7 @@ class Coverage:
         return ""
 
     def _lost_after_redrive(self) -> Iterator[Finding]:
-        """What was redriven waits as a retry, or was delivered since."""
+        """Yield the redriven dead letters that have no retry and were not delivered since."""
         span = {**self._place, "offset__gte": self._start, "offset__lt": self._end}
         letters = DeadMessage.objects.using(self._using).filter(**span)
         redriven = [
@@ -150,7 +150,7 @@ class Coverage:
                 yield Finding("lost failure", self._where, detail)
 
     def _goes_on(self, offset: int, claim: Claim) -> bool:
-        """Whether the group sees the offset again after this claim, or has; or it was purged."""
+        """Tell whether the group sees the offset after this claim, or has, or it was purged."""
         return (
             offset < self._floor
             or offset >= self._next
@@ -162,7 +162,7 @@ class Coverage:
         )
 
     def _claimed_again(self, offset: int, claim: Claim) -> bool:
-        """By a later range."""
+        """Tell whether a later delivery of a range covers the offset."""
         if not self._overlap:
             return False
         upto = bisect_right(self._ranges, offset, key=lambda other: other.first_offset)
@@ -174,7 +174,10 @@ class Coverage:
         return False
 
     def _skipped_since(self, offset: int, claim: Claim) -> bool:
-        """By a reset or a purge; the end of a replay is only about replays."""
+        """Tell whether a later skip covers the offset: of a reset, a purge, or an ended replay.
+
+        A skip of a replay counts only for claims of replays.
+        """
         return any(
             skip.pk > claim.pk and skip.first_offset <= offset <= skip.last_offset
             for skip in self._skips
@@ -186,7 +189,7 @@ class Coverage:
 
 
 def _kept_from(cursor: Cursor) -> int:
-    """Where the deliveries begin that are still there: the group's own cursor knows it."""
+    """Return the offset from which deliveries are kept: log_offset of the group's own cursor."""
     if not cursor.replay:
         return cursor.log_offset
     own = Cursor.objects.using(cursor._state.db).filter(group=cursor.group_id, replay=0)

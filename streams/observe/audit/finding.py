@@ -1,4 +1,4 @@
-"""What an audit has found, and how far it is."""
+"""Defines what an audit has found, and how far it is."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ STAGES = ("inbox", "log", "groups", "open", "retries")
 
 
 class BadPosition(StreamsError, ValueError):
-    """An audit cannot go on there: give it what one has printed."""
+    """An audit cannot go on at this position: give it one that an audit has printed."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One broken promise. ``offsets``: the stretch of the log that it is about, if it is one."""
+    """Holds one broken promise, and the ``offsets`` of the log that it is about, if it has any."""
 
     kind: FindingKind
     where: str
@@ -48,7 +48,7 @@ class Finding:
         return cls(kind, where, detail % values, offsets)
 
     def joined_with(self, other: Finding) -> Finding | None:
-        """Both as one, if the other is the same and begins where this one ends."""
+        """Return both as one, if ``other`` is of the same kind and begins where this one ends."""
         if (self.kind, self.where) != (other.kind, other.where):
             return None
         if not self.offsets or not other.offsets or self.offsets.stop != other.offsets.start:
@@ -58,10 +58,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditPosition:
-    """How far an audit is: all before it has been looked at.
+    """Holds how far an audit is: all before it has been checked.
 
-    ``row`` is the partition, cursor or retry to go on with, ``offset`` the place in it, and
-    ``covered`` how far the deliveries reach that were read so far.
+    ``row`` is the id of the partition, cursor or retry to go on with, ``offset`` the offset in it,
+    and ``covered`` the offset up to which the deliveries reach that were read so far.
     """
 
     stage: str = STAGES[0]
@@ -74,7 +74,7 @@ class AuditPosition:
 
     @classmethod
     def parse(cls, text: str) -> AuditPosition:
-        """The position of this text; raises BadPosition."""
+        """Parse the text of a position; raises BadPosition."""
         stage, *numbers = text.split(":")
         try:
             row, offset, covered = map(int, numbers)
@@ -85,7 +85,7 @@ class AuditPosition:
         return cls(stage, row, offset, covered)
 
     def at(self, offset: int, covered: int = 0) -> AuditPosition:
-        """Further on in the same row."""
+        """Return a position further on in the same row."""
         return replace(self, offset=offset, covered=covered)
 
     def next_row(self) -> AuditPosition:
@@ -98,7 +98,7 @@ class AuditPosition:
 
 @dataclass(frozen=True)
 class Window:
-    """What one look has shown, and where the next one begins; None: the audit is over."""
+    """Holds what one window has shown, and where the next one begins (None: there is none)."""
 
     findings: Sequence[Finding]
     then: AuditPosition | None
@@ -106,7 +106,7 @@ class Window:
 
 
 def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings; a stretch that windows have cut in pieces is one again."""
+    """Yield the findings, with stretches that the windows have cut in pieces as one again."""
     held: Finding | None = None
     for finding in findings:
         if held and (whole := held.joined_with(finding)):

@@ -1,8 +1,8 @@
-"""The audit: does the database hold what EMS promises? It reads, and changes nothing.
+"""Walks through the tables and compares them with what EMS promises. It changes nothing.
 
-It goes through the tables in windows of at most WINDOW offsets or rows, each in a snapshot of its
-own. So it may run beside producers and consumers and holds up nobody, and it can be broken off
-after any window and go on there. docs/reference/doctor.md says what each finding means.
+It reads windows of at most WINDOW offsets or rows, each in its own snapshot. So it may run beside
+producers and consumers without delaying them, and it can be stopped after any window and go on
+there. docs/reference/doctor.md says what each finding means.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from streams.observe.audit.coverage import Coverage
 from streams.observe.audit.finding import AuditPosition, Finding, Window, joined
 from streams.observe.audit.finding import FindingKind as FindingKind
 
-# Some hundredths of a second: no snapshot is open for longer.
+# In offsets or rows. Reading them takes some hundredths of a second, which bounds how long a
+# snapshot is open.
 WINDOW = 10_000
-# So long after its deadline a delivery has been ended by a sweep, if anybody sweeps.
+# This long after its deadline a delivery has been ended by a sweep, if any process sweeps.
 OVERDUE = timedelta(minutes=1)
 
 
 def audit(using: str) -> list[Finding]:
-    """All findings on this database; an empty list if every promise holds."""
+    """Return all findings on this database; an empty list if every promise holds."""
     return list(joined(finding for window in walk(using) for finding in window.findings))
 
 
 def walk(using: str, start: AuditPosition | None = None) -> Iterator[Window]:
-    """The windows of an audit, from ``start`` to the end."""
+    """Yield the windows of an audit, from ``start`` to the end."""
     position: AuditPosition | None = start or AuditPosition()
     while position:
         window = retrying(_look, using, position, using)
@@ -58,9 +59,9 @@ def _look(position: AuditPosition, using: str) -> Window:
 
 
 def _inbox(position: AuditPosition, using: str) -> Window:
-    """Messages that no sequencer will ever see, and no consumer."""
+    """Find messages that no sequencer and no consumer will ever see."""
     known = set(Partition.objects.using(using).values_list("id", flat=True))
-    # The servers jump through the index from partition to partition.
+    # The servers read one entry of the index for each partition.
     named = Message.objects.using(using).order_by().values_list("partition", flat=True).distinct()
     findings = []
     for partition in sorted(set(named) - known):
@@ -71,7 +72,7 @@ def _inbox(position: AuditPosition, using: str) -> Window:
 
 
 def _log(position: AuditPosition, using: str) -> Window:
-    """Invariant 2: the offsets first_offset … next_offset - 1 are there, once, and no others."""
+    """Check invariant 2: the offsets first_offset … next_offset - 1 exist once, and no others."""
     partitions = Partition.objects.using(using).select_related("topic")
     position = _next_row(position, partitions)
     if not position.row:
@@ -95,8 +96,8 @@ def _log(position: AuditPosition, using: str) -> Window:
 
 
 def _next_row(position: AuditPosition, rows: QuerySet[Any]) -> AuditPosition:
-    """The same position, or the beginning of the next row if that one is gone or done."""
-    # By itself: ordered and joined in one statement, MariaDB sorts the table for one row.
+    """Return the same position, or the beginning of the next row if its row is gone."""
+    # In a statement without joins: ordered and joined, MariaDB sorts the table for one row.
     ids = rows.filter(pk__gte=position.row).order_by("pk").values_list("pk", flat=True)
     first = ids.first() or 0
     return position if first == position.row else AuditPosition(position.stage, first)
@@ -120,14 +121,14 @@ def _irregular(log: MessageQuerySet, where: str, start: int, end: int) -> Iterat
 
 
 def _group(position: AuditPosition, using: str) -> Window:
-    """Invariants 3 and 4: what a group has passed is covered, and what has failed is kept."""
+    """Check invariants 3 and 4: what a group has passed is covered, and what failed is kept."""
     cursors = Cursor.objects.using(using).select_related("group", "partition__topic")
     position = _next_row(position, cursors)
     if not position.row:
         return Window([], position.next_stage())
     cursor = cursors.filter(pk=position.row).first()
     if cursor is None:
-        # By itself: the row is there, but what it belongs to is not; or it was deleted meanwhile.
+        # Either the cursor exists without its group or partition, or it was deleted meanwhile.
         orphan = Cursor.objects.using(using).filter(pk=position.row).exists()
         detail = _("its group, partition or topic is not there")
         findings = [Finding("orphan", f"ems_cursor {position.row}", detail)] * orphan
@@ -142,7 +143,7 @@ def _group(position: AuditPosition, using: str) -> Window:
 
 
 def _open(position: AuditPosition, using: str) -> Window:
-    """Deliveries in hand: every one ends, and a retry has its row to end with."""
+    """Find open deliveries that nobody ends, and claims of retries without a retry row."""
     row = RetryMessage.objects.using(using).filter(
         group=OuterRef("group"),
         partition=OuterRef("partition"),
@@ -164,7 +165,7 @@ def _open(position: AuditPosition, using: str) -> Window:
 
 
 def _retries(position: AuditPosition, using: str) -> Window:
-    """Retry rows that can never be delivered."""
+    """Find retry rows that can never be delivered."""
     holder = Delivery.objects.using(using).open().filter(pk=OuterRef("delivery"))
     body = Message.objects.using(using).filter(
         partition=OuterRef("partition"), offset=OuterRef("offset")
@@ -191,9 +192,10 @@ Bad = tuple[FindingKind, int, int, int, str]
 
 
 def _named(bad: list[Bad], using: str) -> list[Finding]:
-    """Findings with the names of groups and partitions.
+    """Return the findings with the names of groups and partitions.
 
-    Not joined to the rows: the servers might begin with the other table, and sort the large one.
+    The names are read by separate statements: with a join, the servers might begin with the other
+    table, and sort the large one.
     """
     if not bad:
         return []

@@ -1,1 +1,1 @@
-"""Broadcast groups: every client reads all, from its own position on its own disk."""
+"""Runs broadcast groups: every client reads all, from its own position on its own disk."""

@@ -1,5 +1,7 @@
-"""The file in which a client of a broadcast group keeps its positions: one for each (database,
-topic, group, name), in EMS["STATE_DIR"]."""
+"""Keeps the positions of a client of a broadcast group in a file in EMS["STATE_DIR"].
+
+There is one file for each (database, topic, group, name).
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ from django.utils.translation import gettext as _
 from streams.errors import NameTaken, PositionDamaged, StateUnusable
 from streams.process.broadcast.position import Position, Positions
 
-# Not the host's name: a container has another one after each deployment, and the client would
-# begin anew, having missed what came in between. A second process of a host is told to take
-# another name, which nobody can overlook.
+# Not the host's name: a container has a new one after each deployment, and its client would begin
+# as a new one and miss messages. A second process of a host gets NameTaken, which says to choose
+# another name.
 DEFAULT_NAME = "default"
 
 VERSION = 1
@@ -31,7 +33,7 @@ LEGIBLE = 24  # characters of each name that a file's name shows
 
 @dataclass(frozen=True)
 class Place:
-    """Whose positions they are. ``database``: its name, which outlives hosts and aliases."""
+    """Names the owner of positions. ``database`` is its name: hosts and aliases may change."""
 
     database: str
     topic: str
@@ -39,7 +41,10 @@ class Place:
     name: str
 
     def stem(self) -> str:
-        """A file's name: names may have any length and character, and are told apart by a hash."""
+        """Return the file's name without suffix, made unique by a hash.
+
+        The names in it may have any length and characters; only a part of each is shown.
+        """
         digest = sha256("\0".join(astuple(self)).encode("utf-8", "surrogatepass")).hexdigest()
         parts = (self.group, self.topic, self.name)
         return "-".join([*map(_legible, parts), digest[:16]])
@@ -50,9 +55,10 @@ def _legible(name: str) -> str:
 
 
 class PositionFile(Positions):
-    """Positions on the disk, this process's alone from the moment it is opened until ``close``.
+    """Keeps positions on the disk, locked for this process until ``close``.
 
-    Replaced as a whole and forced to the disk, so a crash leaves the old ones or the new ones.
+    The file is replaced as a whole and forced to the disk, so a crash leaves either the old
+    positions or the new ones.
     Raises StateUnusable, NameTaken, PositionDamaged.
     """
 
@@ -125,7 +131,7 @@ def _position(values: Any) -> Position:
 
 
 class Lock:
-    """Held by one process, and let go by the system when it dies, in whatever way."""
+    """Locks a file for one process; the operating system frees it when the process dies."""
 
     def __init__(self, path: Path, place: Place) -> None:
         self._fd = -1
@@ -157,7 +163,7 @@ _locks: WeakSet[Lock] = WeakSet()
 
 
 def _forget_locks() -> None:
-    """A child that a handler forks would hold the lock for as long as it lives."""
+    """Release the locks in a child that a handler forks: it would hold them while it lives."""
     for lock in _locks:
         with suppress(OSError):
             lock.release()
@@ -179,13 +185,13 @@ def _usable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StateUnusable(
-            _("EMS['STATE_DIR'] is not to be used, for %(path)s: %(error)s.")
+            _("EMS['STATE_DIR'] cannot be used, for %(path)s: %(error)s.")
             % {"path": path, "error": error.strerror or error}
         ) from error
 
 
 def _sync(directory: Path) -> None:
-    """The replaced name, too, has to be on the disk."""
+    """Force the directory to the disk, so that the replaced file name is there, too."""
     fd = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -1,4 +1,4 @@
-"""From a stretch of the log to a new position: read, call, move on. Shared with testing."""
+"""Handles a stretch of the log: reads, calls, moves the position. streams.testing shares it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from streams.process.broadcast.reader import Reader, Stretch
 
 logger = logging.getLogger("streams.broadcast")
 
-# A stretch ends after so long, one call apart: other partitions want their turn, and the group may
-# have been paused.
+# No call of a stretch begins later than this, in seconds: other partitions have their turn, and the
+# group may have been paused.
 TURN_SECONDS = 1.0
 
 
 class BroadcastHandling:
-    """One stretch in the hands of the client's one thread; it settles in the client's file.
+    """Handles one stretch in the client's one thread, and settles it in the client's file.
 
-    There is no lease to lose, and nothing to give back. A message whose handler raises is logged,
-    and passed like the others.
+    There is no lease, and nothing to give back. A message whose handler raises is logged, and
+    the position moves past it.
     """
 
     def __init__(
@@ -55,29 +55,29 @@ class BroadcastHandling:
         )
 
     def time_left(self) -> timedelta:
-        """Until the running call is overdue; negative when it is."""
+        """Return the time until the running call is overdue; negative once it is."""
         return self._calls.time_left()
 
     def renew(self, left: timedelta) -> None:
-        """Nothing: a position on the disk has no lease."""
+        """Do nothing: a position on the disk has no lease."""
 
     def run(self) -> Outcome:
-        """Read, call the handler, move the position."""
+        """Read the messages, call the handler and move the position; return the outcome."""
         stretch = self.stretch
         messages, cut = self._read()
         self._calls.run(messages)
         if stretch.progress <= stretch.last_offset and not self.outcome.released:
-            self.settle(stretch.last_offset + 1, [])  # what was passed over
+            self.settle(stretch.last_offset + 1, [])  # the last ones were passed
         if cut and stretch.progress > stretch.last_offset:
             self._reader.note_absent(stretch.partition)
         return self.outcome
 
     def _read(self) -> tuple[list[ReceivedMessage], bool]:
-        """The messages before the first that is not there, and whether there is such a one."""
+        """Return the messages before the first absent one, and whether one is absent."""
         stretch = self.stretch
         place = stretch.partition.pk, stretch.first_offset, stretch.last_offset + 1
         rows = stored_messages(*place, self._reader.using)
-        if not self._reader.sure:  # a connection was lost: this may be of another log
+        if not self._reader.sure:  # a connection was lost: the rows may be of another log
             stretch.last_offset = stretch.first_offset - 1
             return [], False
         self._rows = {row.offset: row for row in rows}
@@ -88,7 +88,7 @@ class BroadcastHandling:
         messages, self._passed = chosen(rows, self.registration, stretch.partition.number, 1)
         return messages, bool(absent)
 
-    # -- what its calls ask of it: see Settler --
+    # -- what the calls use: see Settler --
 
     ordered = False
 
@@ -122,4 +122,4 @@ class BroadcastHandling:
     def settle_atomically(
         self, call: Callable[[], list[Failure]], messages: Sequence[ReceivedMessage], after: int
     ) -> None:
-        raise NotImplementedError  # refused at decoration: a file is in no transaction
+        raise NotImplementedError  # @consumer refuses atomic: a file is in no transaction

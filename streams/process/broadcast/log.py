@@ -1,4 +1,4 @@
-"""What a broadcast client asks of the log: plain reads, and locking ones only when in doubt."""
+"""Reads the log for a broadcast client: plain reads, and locking ones only when in doubt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams.models import Message, Partition
 
 @dataclass(frozen=True)
 class Log:
-    """The partitions of a topic, and the messages in them."""
+    """Reads the partitions of a topic, and the messages in them."""
 
     topic_id: int
     using: str
@@ -22,7 +22,7 @@ class Log:
         return retrying(list, self.using, rows)
 
     def on_primary(self, row: Partition) -> Partition:
-        """The partition as it is now, wherever a proxy sends plain reads."""
+        """Return the partition as it is on the primary, wherever a proxy sends plain reads."""
 
         def read() -> Partition | None:
             with own_transaction(self.using):
@@ -32,13 +32,13 @@ class Log:
         return retrying(read, self.using) or row
 
     def message_before(self, row: Partition, offset: int) -> tuple[int, datetime | None] | None:
-        """Id and instant of the message just before ``offset``; None if it is not kept."""
+        """Return id and sequenced_at of the message just before ``offset``; None if it is gone."""
         messages = Message.objects.using(self.using).filter(partition=row.pk, offset=offset - 1)
         found = messages.values_list("pk", "sequenced_at")
         return retrying(found.first, self.using)
 
     def next_kept(self, row: Partition, offset: int) -> int:
-        """The first offset from here on that has a message, on the primary; or else the end."""
+        """Return the first offset from ``offset`` on with a message on the primary, or the end."""
 
         def read() -> int | None:
             with own_transaction(self.using):

@@ -1,4 +1,4 @@
-"""Where one client of a broadcast group is, in each partition of its topic."""
+"""Defines where one client of a broadcast group is, in each partition of its topic."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class Position:
-    """``offset`` is the next one to read. The rest says which log that was.
+    """Holds the next ``offset`` to read, and what identifies the log that it belongs to.
 
     ``message_id`` and ``sequenced_at`` are those of the message at ``offset`` - 1: ids and offsets
-    may be given out again after a database was restored, but not at the same instant. None is
-    "unknown".
+    may be given out again after a database was restored, but not at the same instant. None means
+    unknown.
     """
 
     offset: int
@@ -22,11 +22,11 @@ class Position:
 
 
 class Positions:
-    """The positions of one client, by partition number, held in memory until ``save``."""
+    """Holds the positions of one client, by partition number, in memory until ``save``."""
 
     def __init__(self, known: Mapping[int, Position] | None = None) -> None:
         self.known: dict[int, Position] = dict(known or {})
         self.taken = known is not None  # by this client, now or in an earlier life
 
     def save(self) -> None:
-        """Keep them where the next process with this name finds them."""
+        """Store the positions where the next process with this name finds them."""

@@ -1,4 +1,4 @@
-"""How one client of a broadcast group reads its topic: from its own positions, without a lock."""
+"""Reads a topic for one client of a broadcast group, from its own positions, without a lock."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from streams.process.broadcast.position import Position, Positions
 
 logger = logging.getLogger("streams.broadcast")
 
-# Bodies that are not there, though not purged, are looked for again for so long: after a failover
-# they may yet come. The same as the first retry of a cluster group.
+# A body that is absent, though not purged, is looked for again for this many seconds: after a
+# failover the new primary may not have caught up. As long as the first retry delay of a cluster
+# group.
 ABSENT_SECONDS = 10.0
-# While there is enough to read, the partitions are looked at so often, for new ones and for an
-# even turn.
+# Seconds between two looks at the partitions while there is enough to read: for new partitions, and
+# so that all have their turn.
 REFRESH_SECONDS = 1.0
-# After a restore, messages that were sequenced so much before the last one read are read again:
-# the clock of the new server may be behind that of the old one.
+# After a restore, messages that were sequenced up to this long before the last one read are read
+# again: the clock of the new server may be behind that of the old one.
 CLOCK_MARGIN = timedelta(minutes=1)
 
 
 @dataclass
 class Stretch:
-    """A range of offsets of one partition in hand; ``progress`` is the next to be settled."""
+    """Holds a range of offsets of one partition; ``progress`` is the next one to settle."""
 
     partition: Partition
     first_offset: int
@@ -43,7 +44,7 @@ class Stretch:
 class Reader:
     """Gives out stretches of the log, and moves the positions of the client.
 
-    Used by one thread; ``behind`` by any.
+    One thread uses it; ``behind`` may be called from any thread.
     """
 
     def __init__(self, group: ConsumerGroup, topic: str, positions: Positions, using: str) -> None:
@@ -60,9 +61,9 @@ class Reader:
         self._turn = 0
 
     def begin(self) -> None:
-        """Take the positions, or check them, and keep them, before anything is read.
+        """Set the first positions, or check the known ones, and save them before anything is read.
 
-        Written even when they are what they were: a disk that is full says so now.
+        Unchanged positions are saved, too: a full disk is then noticed before any message is read.
         """
         if not self._positions.taken:
             for row in self._log.partitions():
@@ -72,14 +73,17 @@ class Reader:
 
     @property
     def sure(self) -> bool:
-        """Whether it is still the log that the positions were compared with.
+        """Tell whether this is still the connection on which the positions were checked.
 
-        Another connection may be to another server, or to what was restored meanwhile.
+        A new connection may be to another server, or to a restored database.
         """
         return connections[self.using].connection is self._checked_on
 
     def behind(self, ends: Mapping[int, int]) -> bool:
-        """Whether there is something to read, or to be noticed, if partitions end there (by id)."""
+        """Tell whether there is something to read or to check, given the ``ends`` of partitions.
+
+        ``ends`` maps ids of partitions to their next offsets.
+        """
         partitions = self._partitions
         for partition_id, end in ends.items():
             row = partitions.get(partition_id)
@@ -90,7 +94,7 @@ class Reader:
         return False
 
     def take(self, batch: int) -> Stretch | None:
-        """The next stretch of at most ``batch`` messages; None if there is nothing to read."""
+        """Return the next stretch of at most ``batch`` messages; None if there is none to read."""
         old = time.monotonic() - self._refreshed > REFRESH_SECONDS
         if old or not self.sure or not self._readable():
             self._look()
@@ -107,20 +111,26 @@ class Reader:
     def move(
         self, stretch: Stretch, progress: int, message_id: int, instant: datetime | None
     ) -> None:
-        """What is below ``progress`` is done; the rest describes the message just before it."""
+        """Move the position to ``progress``, and save it.
+
+        ``message_id`` and ``instant`` are the id and sequenced_at of the message just before it.
+        """
         position = Position(progress, message_id, instant)
         self._positions.known[stretch.partition.number] = position
         self._positions.save()
         stretch.progress = progress
 
     def note_absent(self, row: Partition) -> None:
-        """The next message of this partition was not to be read: purged meanwhile, or gone."""
+        """Note that the next message of this partition is absent: purged meanwhile, or gone.
+
+        A purged message is passed at once, any other one after ABSENT_SECONDS.
+        """
         row = self._log.on_primary(row)
         offset = self._positions.known[row.number].offset
         self._partitions[row.pk] = row = self._agreed(row, anew=False)
         if self._positions.known[row.number].offset != offset:
             self._positions.save()
-            return  # purged, and told
+            return  # purged, and logged
         known, since = self._absent.get(row.number, (None, 0.0))
         if known != offset:
             logger.error(
@@ -137,7 +147,7 @@ class Reader:
     # -- positions --
 
     def _look(self) -> None:
-        """Bring the positions into agreement with what the log holds now."""
+        """Check the positions against what the log holds now, and correct them."""
         before = dict(self._positions.known)
         rows = self._log.partitions()
         anew = not self.sure
@@ -148,10 +158,10 @@ class Reader:
             self._positions.save()
 
     def _agreed(self, row: Partition, *, anew: bool) -> Partition:
-        # What grew after the positions were taken is read from its beginning.
+        # A partition that was added after the positions were taken is read from its beginning.
         position = self._positions.known.setdefault(row.number, Position(0))
         if position.offset > row.next_offset:
-            row = self._log.on_primary(row)  # a replica may only be late
+            row = self._log.on_primary(row)  # a replica may be behind
         if position.offset > row.next_offset or (anew and self._contradicts(row, position)):
             self._go_back(row, position)
         if self._positions.known[row.number].offset < row.first_offset:
@@ -165,25 +175,25 @@ class Reader:
         return Position(row.next_offset, *(newest or (None, row.last_sequenced_at)))
 
     def _contradicts(self, row: Partition, position: Position) -> bool:
-        """Whether the message before the position is another one than it was."""
+        """Tell whether the message before the position is not the one that was read."""
         if position.message_id is None:
             return False
         found = self._log.message_before(row, position.offset)
         return found is not None and found != (position.message_id, position.sequenced_at)
 
     def _go_back(self, row: Partition, position: Position) -> None:
-        """The log is not the one that was read: go on with what was sequenced since.
+        """Move the position back in a log that is not the one that was read (after a restore).
 
-        What this client had read was sequenced at or before the instant that it has noted; what
-        came into the log after the restore, later. No message is left out, few come again.
+        What this client had read was sequenced at or before the instant in its position, and what
+        came into the log after the restore, later. So no message is left out, and few come again.
         """
         offset = row.first_offset
         if position.sequenced_at:
             offset = retrying(offset_at, self.using, row, position.sequenced_at - CLOCK_MARGIN)
         logger.error(
             "%s: %s/%d is not the log that was read up to offset %d: the database was restored,"
-            " or replaced. Going on at offset %d (the log has %d … %d): see to what this client"
-            " has made of messages that are lost",
+            " or replaced. Going on at offset %d (the log has %d … %d): check what this client"
+            " has done with messages that are lost",
             *(self._group.name, self._topic, row.number, position.offset),
             *(offset, row.first_offset, row.next_offset - 1),
         )

@@ -1,4 +1,4 @@
-"""A broadcast consumer of this process: its positions, and what it has done."""
+"""Defines a broadcast consumer of this process: its positions, and what it has done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streams.process.running_group import RunningGroup
 
 
 class RunningBroadcastGroup(RunningGroup):
-    """Its positions are read, checked and written at once, before anything is consumed.
+    """Reads, checks and writes the positions of the consumer before anything is consumed.
 
     Raises StateUnusable, NameTaken, PositionDamaged.
     """
@@ -31,7 +31,7 @@ class RunningBroadcastGroup(RunningGroup):
         self._total = Outcome()
         database = str(connections[using].settings_dict["NAME"])
         place = Place(database, registration.topic, registration.group, client)
-        # Absolute: a handler may change the directory of the process.
+        # An absolute path, since a handler may change the working directory of the process.
         self._file = PositionFile(Path(settings().STATE_DIR).absolute(), place)
         self.reader = Reader(self.group, registration.topic, self._file, using)
         try:
@@ -59,7 +59,7 @@ class RunningBroadcastGroup(RunningGroup):
         }
 
     def report(self) -> str:
-        """What this process has done, in messages."""
+        """Return a line that says how many messages this process has handled."""
         return _(
             "%(feed)s: %(done)d handled, %(failed)d failed, %(passed)d without its tags,"
             " %(missed)d missed"

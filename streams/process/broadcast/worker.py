@@ -1,4 +1,4 @@
-"""The thread of a broadcast consumer: take a stretch → handle → move the position."""
+"""Defines the thread of a broadcast consumer: take a stretch → handle → move the position."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from streams.process.broadcast.reader import Stretch
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.worker import LOOK_SECONDS, Worker
 
-# Messages that are read at once for a quick handler. To force a position to the disk takes
-# milliseconds: longer than ten quick calls.
+# Messages that are read at once for a quick handler, at most. To force a position to the disk takes
+# milliseconds, longer than ten quick calls; so it is done once for many messages.
 READ_AHEAD = 500
 
 
 class BroadcastWorker(Worker):
-    """There is one for each broadcast consumer: a second one would break the order."""
+    """Runs one broadcast consumer; a second thread for it would break the order."""
 
     _feed: RunningBroadcastGroup
     _ahead = 0
@@ -32,7 +32,8 @@ class BroadcastWorker(Worker):
         return 0.0
 
     def _size(self, limits: Limits) -> int:
-        # A batch handler is given what it asked for; for any other it is a matter of speed.
+        # A batch handler gets at most the batch that it asked for. For any other handler the size
+        # only changes the speed.
         ahead = self._ahead if self._feed.registration.batch is None else 0
         return max(limits.batch, ahead)
 
@@ -47,7 +48,7 @@ class BroadcastWorker(Worker):
         self._held.add(handling)
         try:
             outcome = handling.run()
-            # Not all of it in a turn: its messages were read in vain.
+            # Messages of a stretch that was released were read for nothing: read less next time.
             self._ahead = 0 if outcome.released else min(READ_AHEAD, 2 * self._size(limits))
         finally:
             self._held.discard(handling)

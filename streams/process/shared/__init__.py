@@ -1,1 +1,1 @@
-"""What the threads of a consumer process share."""
+"""Holds what the threads of a consumer process share."""

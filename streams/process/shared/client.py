@@ -1,4 +1,4 @@
-"""The identity of this process as a consumer, and its lease."""
+"""Registers this process as a client of its groups, and renews its lease."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from streams.produce.identity import host
 
 
 class Client:
-    """A client id "ip@pid@uuid", registered in each group before the first claim.
+    """Has the client id "ip@pid@uuid", registered in each group before the first claim.
 
-    ``alive`` is this process's own view, on a clock that runs on while it is frozen, and starts
-    before the renewal is sent: it never believes in a lease that the database has ended.
+    ``alive`` is this process's own view of its lease. Its clock starts before the renewal is
+    sent and goes on while the process is frozen, so ``alive`` is never true for a lease that
+    has expired in the database.
     """
 
     def __init__(self, groups: Sequence[int], using: str) -> None:
@@ -32,7 +33,7 @@ class Client:
         return time.monotonic() < self._lease_ends
 
     def register(self) -> None:
-        """Take a new id, in all groups."""
+        """Take a new client id, and register it in all groups."""
         asked = time.monotonic()
         client_id = f"{host()}@{os.getpid()}@{uuid4().hex[:12]}"
         rows = [
@@ -42,7 +43,7 @@ class Client:
 
         def write() -> None:
             consumers = Consumer.objects.using(self._using)
-            # Again after a lost reply: the rows may be there.
+            # On a repetition after a lost reply the rows may exist already.
             consumers.filter(client_id=client_id).delete()
             consumers.bulk_create(rows)
 
@@ -51,7 +52,7 @@ class Client:
         self._lease_ends = asked + LEASE_SECONDS
 
     def renew(self) -> bool:
-        """Extend the lease; False if it had ended: what this client holds is others' now."""
+        """Extend the lease; return False if it had expired, and others may hold its deliveries."""
         asked = time.monotonic()
         consumers = Consumer.objects.using(self._using)
         if not consumers.renew(self.client_id, self._groups):
@@ -62,5 +63,5 @@ class Client:
     def deregister(self) -> None:
         self._lease_ends = 0.0
         mine = Consumer.objects.using(self._using).filter(client_id=self.client_id)
-        # Repeated: the server may have ended the connection of a main thread that only waits.
+        # Retried, since the server may have closed this connection while it was silent.
         retrying(mine.delete, self._using, patience=1.0)

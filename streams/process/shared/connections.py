@@ -1,4 +1,4 @@
-"""The database connections of a consumer process."""
+"""Sets up the database connections of a consumer process."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from typing import Any
 from django.db import connections
 from django.db.backends.signals import connection_created
 
-# A connection may be silent for the longest handler call and so much more.
+# A connection may be silent for the longest consume_timeout and this margin.
 MARGIN = timedelta(seconds=10)
 
-# Keepers run no user code: frozen, they hold a partition no longer than this, and a row that
-# somebody else holds keeps the heartbeat from the other leases no longer than that.
+# Keepers are threads whose name begins with this prefix. They run no handlers, so their limits can
+# be short. In seconds: the server closes a silent connection of a frozen keeper after the first,
+# which frees its locks; a row that another transaction has locked delays the heartbeat by at most
+# the second.
 KEEPER_PREFIX = "ems-"
 KEEPER_IDLE_SECONDS = 20
 KEEPER_LOCK_SECONDS = 2
 
 
 class IdleLimit:
-    """Connections are kept open between steps, and ended by the server when they are silent.
+    """Keeps connections open between steps, and lets the server close them when they are silent.
 
     CONN_MAX_AGE is meant for web requests: it would reconnect for every claim. A frozen process
     may hold a row lock that others need; with a short wait_timeout the server frees it after the
-    longest consume_timeout and MARGIN instead of hours. An idle connection that was ended is
-    opened again.
+    longest consume_timeout and MARGIN instead of hours. A connection that the server has closed
+    is opened again on its next use.
     """
 
     def __init__(self, using: str, timeouts: Sequence[timedelta] = ()) -> None:
@@ -41,7 +43,7 @@ class IdleLimit:
         connections[self._using].close()
 
     def allow(self, timeout: timedelta) -> None:
-        """Make room for handler calls of ``timeout`` on this thread's connection."""
+        """Let this thread's connection be silent for handler calls of ``timeout``, too."""
         self._limit = max(self._limit, timeout + MARGIN)
         if getattr(self._in_force, "limit", self._limit) < self._limit:
             connections[self._using].close()

@@ -1,4 +1,4 @@
-"""The gate through which handler calls go: many at once, or one alone."""
+"""Lets handler calls run: many together, or one alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 
 class Gate:
-    """A readers-writer lock that prefers the writer.
+    """Implements a readers-writer lock that prefers the writer.
 
-    A message whose process died runs alone in the next one: if it kills that too, it takes no
-    neighbour along, whose attempts would be used up for nothing.
+    A message whose process died runs alone in the next process. If it kills that one, too, no
+    other message has spent an attempt for nothing.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Gate:
 
     @property
     def wanted_alone(self) -> bool:
-        """Whether a message waits to run alone: who runs with others should come to an end."""
+        """Tell whether a message waits to run alone; workers with other messages then stop soon."""
         return self._waiting_alone > 0
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The deliveries that this process has in hand."""
+"""Holds the deliveries that the workers of this process handle now."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from streams.consume.registry import Registration
 
 
 class Held(Protocol):
-    """What one worker has in hand."""
+    """Describes the delivery, or stretch of the log, that one worker handles."""
 
     registration: Registration
     lost: bool
 
     def time_left(self) -> timedelta:
-        """Until its running call, or the next one, is overdue; negative when it is."""
+        """Return the time until its running or next call is overdue; negative once it is."""
 
     def renew(self, left: timedelta) -> None:
         """Extend its lease, if it has one, by ``left``."""
 
 
 class InFlight:
-    """The deliveries that this process holds, for the heartbeat to extend."""
+    """Collects the deliveries that this process holds, so that the heartbeat can renew them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class InFlight:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """While a worker may claim or hold something."""
+        """Count a worker as busy inside the block, where it may claim or hold something."""
         with self._lock:
             self._busy += 1
             self._steps += 1
@@ -46,7 +46,7 @@ class InFlight:
                 self._busy -= 1
 
     def activity(self) -> tuple[int, int]:
-        """How many workers are busy now, and how often one has become so."""
+        """Return how many workers are busy now, and how often a worker has become busy."""
         with self._lock:
             return self._busy, self._steps
 

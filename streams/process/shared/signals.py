@@ -1,4 +1,4 @@
-"""Signals of the operating system, for the main thread to read."""
+"""Records signals of the operating system, for the main thread to read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
-    """Handlers that only record: Event.set() inside a handler can deadlock with its waiter."""
+    """Records stop signals in a pipe: Event.set() in a handler can deadlock with its waiter."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -36,7 +36,7 @@ class Signals:
         )
 
     def wait(self, seconds: float) -> bool:
-        """Whether a stop signal has come, waiting up to ``seconds`` for it. Each is told once."""
+        """Wait at most ``seconds`` for a stop signal; return whether one came. Each counts once."""
         if not self._untold and select.select([self._reader], [], [], seconds)[0]:
             self._untold = sum(1 for number in os.read(self._reader, 64) if number in STOP)
         if not self._untold:
@@ -45,7 +45,7 @@ class Signals:
         return True
 
     def restore(self) -> None:
-        """Leave the process as it was: a host's script may go on after the command."""
+        """Restore the signal handlers: a script that called the command may go on after it."""
         if self._before:
             signal.set_wakeup_fd(self._fd_before)
             for number, handler in self._before.items():
@@ -54,7 +54,8 @@ class Signals:
         os.close(self._reader)
         os.close(self._writer)
 
-    # A child that a handler forks: a signal to it is its own, not ours, from its first instruction.
+    # A child that a handler forks must not write its signals into our pipe, from its first
+    # instruction on. So stop signals are blocked during the fork.
 
     def _hold(self) -> None:
         if self._before:

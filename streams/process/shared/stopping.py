@@ -1,4 +1,4 @@
-"""How a consumer process goes from running to stopped, seen by all of its threads."""
+"""Tells all threads of a consumer process that it is to stop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Stopping:
-    """Running, then stopping (claim nothing more, finish what runs), with a reason if it failed."""
+    """Is running, then stopping (claim nothing more, finish what runs); holds why it failed."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
@@ -34,5 +34,5 @@ class Stopping:
         self.stop()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, unless stopping begins; returns whether it has."""
+        """Sleep for ``seconds`` or until stopping begins; return whether it has begun."""
         return self._stopping.wait(seconds)

@@ -26,7 +26,7 @@ def seen() -> list[Any]:
 
 @pytest.fixture
 def prices(clean_registry: None, seen: list[Any]) -> None:
-    """A broadcast consumer that notes what it gets, from the beginning."""
+    """Register a broadcast consumer that records what it gets, from the beginning."""
     consumer("prices", group="cache", mode="broadcast", start="earliest")(seen.append)
 
 

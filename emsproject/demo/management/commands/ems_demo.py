@@ -1,3 +1,5 @@
+"""Defines ems_demo, which shows EMS at work in a minute."""
+
 from __future__ import annotations
 
 import sys
