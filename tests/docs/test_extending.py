@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import django
 import pytest
 from django.core import mail
 
@@ -51,7 +52,8 @@ def test_the_three_ways_to_say_a_retry_policy() -> None:
 
 
 def test_the_receiver_mails_a_death(settings: Any) -> None:
-    settings.ADMINS = [("Ops", "ops@example.org")]
+    ops = "ops@example.org"
+    settings.ADMINS = [ops] if django.VERSION >= (6, 0) else [("Ops", ops)]
     tell = run("shop/alarms.py")["tell"]
 
     @consumer("orders", group="bank")
