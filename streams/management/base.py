@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, ArgumentTypeError
+import os
+import sys
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -18,7 +20,8 @@ from streams import body as bodies
 from streams.conf import database
 from streams.database.retrying import error_number, tables_missing
 from streams.database.transactions import committing
-from streams.errors import NotMigrated, StreamsError, storable
+from streams.durations import parse_duration
+from streams.errors import InvalidDuration, NotMigrated, StreamsError, storable
 from streams.models import ConsumerGroup, DeadMessage, Message
 
 UNKNOWN = "–"
@@ -43,9 +46,11 @@ class StreamsCommand(BaseCommand):
             self._add_common(parser)
             return
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(self.verbs))
-        for verb, text in self.verbs.items():
+        for verb, lazy in self.verbs.items():
+            text = str(lazy)  # argparse takes no lazy ones
             sub = verbs.add_parser(verb, help=text, description=text)
             self._add_common(sub)
+            _add_django(sub)
             getattr(self, f"add_{verb}_arguments", lambda parser: None)(sub)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -57,6 +62,11 @@ class StreamsCommand(BaseCommand):
                 raise CommandError(_("There is no database alias %r.") % self.using)
             with committing(self.using):
                 self.run(**options)
+            self.stdout.flush()
+        except BrokenPipeError:
+            # The reader of the output, such as ``head``, has ended. What is left to write, also at
+            # the end of the process, goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except StreamsError as error:
             raise CommandError(str(error)) from error
         except Error as error:
@@ -68,6 +78,11 @@ class StreamsCommand(BaseCommand):
             if isinstance(error, OperationalError | InterfaceError):
                 raise CommandError(_("The database says: %s") % error) from error
             raise
+
+    @property
+    def in_a_shell(self) -> bool:
+        """Whether manage.py runs the command, and not ``call_command``."""
+        return bool(getattr(self, "_called_from_command_line", False))
 
     def run(self, **options: Any) -> None:
         getattr(self, f"do_{options['verb']}")(**options)
@@ -161,6 +176,14 @@ def add_limit(parser: ArgumentParser, default: int | None = None) -> None:
     parser.add_argument("--limit", type=positive, default=default, help=text)
 
 
+def duration(text: str) -> timedelta:
+    """Return the duration of an option such as ``90``, ``5m`` or ``2h``."""
+    try:
+        return parse_duration(text)
+    except InvalidDuration as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
 def positive(value: str) -> int:
     """Parse an id or a count from 1 on; raises ArgumentTypeError."""
     if not fits(value) or int(value) < 1:
@@ -171,6 +194,18 @@ def positive(value: str) -> int:
 def fits(value: str) -> bool:
     """Tell whether the text is a number from 0 on that a column can have."""
     return value.isdecimal() and len(value) <= len(str(MOST)) and int(value) <= MOST
+
+
+def _add_django(parser: ArgumentParser) -> None:
+    """Take Django's own options after a verb, too; their help stands with the command."""
+    flags: dict[str, Any] = {"action": "store_true", "default": SUPPRESS, "help": SUPPRESS}
+    values: dict[str, Any] = {"default": SUPPRESS, "help": SUPPRESS}
+    parser.add_argument("-v", "--verbosity", type=int, choices=range(4), **values)
+    parser.add_argument("--settings", **values)
+    parser.add_argument("--pythonpath", **values)
+    parser.add_argument("--traceback", **flags)
+    parser.add_argument("--no-color", **flags)
+    parser.add_argument("--force-color", **flags)
 
 
 def _check_text(given: Iterable[Any]) -> None:

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command, load_command_class
+from django.core.management import (
+    CommandError,
+    call_command,
+    execute_from_command_line,
+    get_commands,
+    load_command_class,
+)
 from django.db import connection
 
 from streams import consumer, send
@@ -69,6 +75,64 @@ def test_every_verb_takes_json_and_another_database(
     if set(verb) & {"mail", "MESSAGE"} or verb[1:] == ("list", "orders"):
         with pytest.raises(CommandError, match="There is no"):  # on the default alias
             parsed(*words)
+
+
+def every_verb() -> list[tuple[str, ...]]:
+    """Each command with each of its verbs, if it has any."""
+    found: list[tuple[str, ...]] = []
+    for name, app in get_commands().items():
+        if app in ("streams", "monitoring"):
+            verbs = getattr(load_command_class(str(app), name), "verbs", None) or [None]
+            found += [(name, verb) if verb else (name,) for verb in verbs]
+    return found
+
+
+@pytest.mark.parametrize("words", every_verb(), ids=" ".join)
+def test_every_verb_explains_itself(words: tuple[str, ...], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        execute_from_command_line(["manage.py", *words, "--help"])
+    assert ended.value.code == 0
+    assert "usage: " in capsys.readouterr().out
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("option", [["-v", "2"], ["--traceback"], ["--no-color"]], ids=str)
+def test_djangos_own_options_work_after_a_verb(option: list[str], capsys: Any) -> None:
+    call_command("ems_topics", "list", *option)
+    execute_from_command_line(["manage.py", "ems_topics", "list", *option])
+    assert "topic" in capsys.readouterr().out
+
+
+PIPED = """
+import os
+from django.core.management import execute_from_command_line
+reader, writer = os.pipe()
+"""
+SEEN_ENOUGH = """
+os.close(reader)
+os.dup2(writer, 1)
+execute_from_command_line(["manage.py", "ems_topics", "list"])
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(spawn: Spawn) -> None:
+    Topic.objects.create(name="orders")
+    assert spawn(PIPED + SEEN_ENOUGH).succeed() == ""
+
+
+FROM_A_PIPE = """
+os.write(writer, b'{"n": 1}')
+os.close(writer)
+os.dup2(reader, 0)
+execute_from_command_line(["manage.py", "ems_send", "orders"])
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_piped_into_a_send_is_its_body(spawn: Spawn) -> None:
+    spawn(PIPED + FROM_A_PIPE).succeed()
+    assert bytes(Message.objects.get().body) == b'{"n":1}'
 
 
 @pytest.mark.parametrize("verb", DESTROYING, ids=" ".join)

@@ -140,7 +140,7 @@ def test_a_duplicate_is_said_to_be_one(parsed: Callable[..., Any], run: Run) -> 
 def test_a_message_is_sent_with_all_it_may_have(parsed: Callable[..., Any]) -> None:
     said = parsed(
         "ems_send", "orders", '{"n": 1}', "--key", "k", "--tag", "t",
-        "--header", "a=b=c", "--header", "d=", "--delay", "60",
+        "--header", "a=b=c", "--header", "d=", "--delay", "1m",
     )  # fmt: skip
     row = Message.objects.get()
     place = {"topic": "orders", "partition": 0}
@@ -167,7 +167,7 @@ def test_text_is_sent_as_it_is_and_standard_input_is_read(
     [
         (["orders", "{"], "The body is not JSON"),
         (["orders", "1", "--header", "nothing"], "--header takes NAME=VALUE"),
-        (["orders", "1", "--delay", "-1"], "cannot be negative"),
+        (["orders", "1", "--delay", "-1"], "is not a duration"),
         ([" orders", "1"], "blanks around it"),
         (["orders", "1", "--key", ""], "empty"),
     ],

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 
 from streams import send
-from streams.management.base import StreamsCommand
+from streams.management.base import StreamsCommand, duration
 
 
 class Command(StreamsCommand):
@@ -20,15 +20,17 @@ class Command(StreamsCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("topic")
-        parser.add_argument("body", nargs="?", help=_("JSON; “-” reads it from standard input"))
+        parser.add_argument("body", nargs="?", help=_("JSON; “-” or a pipe: from standard input"))
         parser.add_argument("--text", action="store_true", help=_("the body is text, not JSON"))
         parser.add_argument("--key")
         parser.add_argument("--tag", default="")
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
-        parser.add_argument("--delay", type=float, help=_("seconds"))
+        parser.add_argument("--delay", type=duration, help=_("such as 90 (seconds), 5m or 2h"))
         parser.add_argument("--partition", type=int, help=_("its number"))
         parser.add_argument("--dedup-key", help=_("send unless a message with this key was sent"))
-        parser.add_argument("--dedup-window", type=float, help=_("seconds that a key counts"))
+        parser.add_argument(
+            "--dedup-window", type=duration, help=_("how long a key counts, such as 10m")
+        )
 
     def run(self, **options: Any) -> None:
         header = options["header"]
@@ -60,6 +62,8 @@ class Command(StreamsCommand):
     def _body(self, *, body: str | None, text: bool, **options: Any) -> Any:
         if body == "-":
             body = self._read()
+        elif body is None and self.in_a_shell and not sys.stdin.isatty():
+            body = self._read() or None  # nothing is piped in: no body, as without a pipe
         if body is None or text:
             return body
         try:
