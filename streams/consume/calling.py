@@ -129,7 +129,7 @@ class Calls:
             return
         after = self._stretch.last_offset + 1
         if self._registration.atomic:
-            self._settler.settle_atomically(lambda: self._batch(messages), messages, after)
+            self._settler.settle_atomically(partial(self._batch, messages), messages, after)
             return
         try:
             failures = self._batch(messages)

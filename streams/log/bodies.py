@@ -59,11 +59,12 @@ def _read_on_primary(place: tuple[int, int, int], using: str) -> list[StoredMess
 
 
 def _stored(row: tuple[Any, ...]) -> StoredMessage:
-    stored = StoredMessage(*row)
-    return stored._replace(
-        created_at=_instant(stored.created_at),
-        sequenced_at=_instant(stored.sequenced_at) if stored.sequenced_at else None,
-        body=bytes(stored.body),
+    offset, id_, key, tag, headers, size, producer, created_at, sequenced_at, kind, body = row
+    created_at = _instant(created_at)
+    sequenced_at = _instant(sequenced_at) if sequenced_at else None
+    return StoredMessage(
+        *(offset, id_, key, tag, headers, size, producer, created_at, sequenced_at, kind),
+        bytes(body),
     )
 
 
