@@ -20,13 +20,16 @@ logger = logging.getLogger("streams.transactions")
 # Server and client error numbers of MySQL and MariaDB.
 # 1412: the table was truncated or altered since the snapshot of a read.
 DEADLOCK_OR_WAIT = {1020, 1205, 1213, 1412, 3101}
-
-# The server has too many connections now.
-CANNOT_CONNECT = {1040, 1129, 1203, 1226}
-# The connection is gone, or the server is shutting down: a new connection is needed. 1290 and 1836:
-# the server is read-only after a failover. 2026: a TLS connection has ended. 2005: the name of the
-# host is unknown, as that of a stopped container.
-CONNECTION_LOST = {1047, 1053, 1290, 1836, 1927, 2002, 2003, 2005, 2006, 2013, 2026, 2055, 4031}
+# The statement was ended, by KILL QUERY or by a limit of its time; the connection is as it was.
+INTERRUPTED = {1317, 1969, 3024}
+# The server has too many connections now. 9001: ProxySQL reaches no server.
+CANNOT_CONNECT = {1040, 1129, 1203, 1226, 9001}
+# The connection is gone, or the server is shutting down: a new connection is needed. 1290, 1836 and
+# 1874: the server is read-only, as after a failover. 3032: it is offline. 2026: a TLS session has
+# ended. 2005: the name of the host is unknown, as that of a stopped container.
+CONNECTION_LOST = {
+    *(1047, 1053, 1290, 1836, 1874, 1927, 2002, 2003, 2005, 2006, 2013, 2026, 2055, 3032, 4031),
+}
 
 MAX_BACKOFF_SECONDS = 1.0
 
@@ -63,7 +66,7 @@ def transient(error: BaseException) -> bool:
         return True
     if not isinstance(error, Error):
         return False
-    if error_number(error) in CANNOT_CONNECT:
+    if error_number(error) in CANNOT_CONNECT | INTERRUPTED:
         return True
     locked = isinstance(error, OperationalError) and "database is locked" in str(error)
     return locked or error_number(error) in DEADLOCK_OR_WAIT

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from streams import conf
 from streams.api import Outgoing, SendResult
-from streams.database.retrying import error_number, tables_missing
+from streams.database.retrying import connection_lost, error_number, tables_missing
 from streams.database.sql import send as sql
 from streams.database.transactions import manual
 from streams.errors import (
@@ -133,11 +133,13 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
             if monotonic() - looked_up > conf.SURE_SECONDS:
                 make_sure(topics.values(), ids, alias)
         else:
+            commits, in_doubt = in_doubt, False  # what is lost before the commit is not sent
             with transaction.atomic(using=alias):
                 results = insert_new(alias, placed, hold(slots, alias))
                 if monotonic() - looked_up > conf.SURE_SECONDS:
                     ours = [one.message_id for one in results if not one.duplicate]
                     make_sure(topics.values(), ours, alias)
+                in_doubt = commits
     except (DatabaseError, InterfaceError) as error:
         raise _translated(error, alias, in_doubt) from error
     _announce(alias)
@@ -197,7 +199,14 @@ def _alias(using: str | None) -> str:
 
 
 def _translated(error: Exception, alias: str, in_doubt: bool) -> Exception:
-    """Return the error to raise in place of one that the database gave."""
+    """Return the error to raise in place of one that the database gave.
+
+    A lost connection is closed, so that the next send opens another: outside a request, which ends
+    with that, a producer would never send again. Inside a transaction its owner has to end it.
+    """
+    connection = connections[alias]
+    if connection_lost(error) and connection.autocommit and not connection.in_atomic_block:
+        connection.close()
     if tables_missing(error):
         return NotMigrated.on(alias)
     if in_doubt and _reply_lost(error):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from django.db import OperationalError, connection
 
-from streams import Outgoing, consumer, send_many
+from streams import Outgoing, consumer, send, send_many
 from streams.database.retrying import connection_lost, retrying, transient
-from streams.models import Delivery
+from streams.database.transactions import own_transaction
+from streams.models import Delivery, Partition
 from streams.process.poller import QUICK_SECONDS
+from tests.concurrency.locks import wait_until_one_waits
 from tests.consuming import Process
 from tests.processes import wait_for
 
@@ -71,11 +73,45 @@ def test_a_worker_that_gets_none_for_long_pauses_and_does_not_end(full, number, 
     assert process.worker.step() > 0.0  # not raised, which would end the process
 
 
-# Read-only after a failover, a host that is not known for a while, the end of a TLS connection.
-@pytest.mark.parametrize("number", [1836, 2005, 2026])
+# Read-only after a failover, a host that is not known for a while, the end of a TLS connection, a
+# server that is offline.
+@pytest.mark.parametrize("number", [1836, 1874, 2005, 2026, 3032])
 def test_a_server_that_is_away_is_waited_for_whatever_it_is_called(number):
     assert transient(OperationalError(number, ""))
     assert connection_lost(OperationalError(number, ""))
+
+
+# KILL QUERY, the time limits of MariaDB and MySQL, ProxySQL without a server.
+@pytest.mark.parametrize("number", [1317, 1969, 3024, 9001])
+def test_a_statement_that_was_ended_is_made_again_on_the_same_connection(number):
+    assert transient(OperationalError(number, ""))
+    assert not connection_lost(OperationalError(number, ""))
+
+
+@pytest.mark.mysql
+def test_a_query_that_an_operator_kills_is_made_again(second_connection, in_thread):
+    send("orders", 1)
+    holder, operator = second_connection(), second_connection()
+    holder.execute("BEGIN")
+    holder.execute("SELECT `id` FROM `ems_partition` FOR UPDATE")
+    told: list[int] = []
+
+    def work():
+        told.append(connection.connection.thread_id())
+        with own_transaction("default"):
+            return len(Partition.objects.select_for_update())
+
+    def run():
+        connection.ensure_connection()
+        return retrying(work, "default")
+
+    done = in_thread(run)
+    wait_until_one_waits(connection.settings_dict["NAME"])
+    operator.execute(f"KILL QUERY {told[0]}")
+    wait_for(lambda: len(told) == 2, "a second try")
+    holder.execute("ROLLBACK")
+    assert done.result(60) == 1
+    assert len(set(told)) == 1  # on one connection
 
 
 @pytest.mark.parametrize("number", [1044, 1045, 1049, 1062, 1064, 1146])
