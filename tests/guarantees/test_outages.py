@@ -5,6 +5,8 @@ nothing is done twice that was acknowledged once.
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from collections import Counter
 from functools import partial
@@ -406,6 +408,34 @@ def test_a_consumer_survives_a_restart_of_the_server(proxied, spawn, ems_setting
     child.terminate()
     child.succeed()
     assert audit("default") == []
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_consumer_that_is_started_while_the_database_is_away_waits_for_it(
+    proxied, spawn, monkeypatch, comes_back
+):
+    send("orders", 1)
+    connection.close()
+    refused = threading.Event()
+
+    def refuse():
+        refused.set()
+        raise ConnectionRefusedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(proxied, "connect", refuse)
+        child = spawn(WORKING, "--threads", "1")
+        child.expect("The database is unavailable")
+        assert refused.is_set()
+        if not comes_back:  # a stop ends it at once
+            child.terminate()
+            assert child.wait() == -signal.SIGTERM
+            return
+    child.expect("database connections")
+    wait_for(lambda: handled() == 1)
+    child.terminate()
+    child.succeed()
 
 
 @pytest.mark.mysql

@@ -125,7 +125,7 @@ class Stage:
         return fleet.producer(name, self.folder, *words)
 
     def _disturb(self, disturbance: Disturbance) -> None:
-        # A consumer that finds no database at its start exits: there is nothing to disturb yet.
+        # Before a consumer has started there is nothing to disturb.
         for process in self.consumers:
             process.says("database connections")
         time.sleep(2.0)  # the length of the quiet before it is part of the scenario

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, Error, connections
 from django.utils.autoreload import run_with_reloader
 from django.utils.translation import gettext as _
 
 from streams.conf import MAX_BATCH, database
 from streams.consume.limits import Overrides
 from streams.consume.registry import autodiscover, registrations
-from streams.database.retrying import tables_missing
+from streams.database.retrying import tables_missing, transient
 from streams.errors import NotMigrated, StreamsError
 from streams.names import MAX_NAME, validated_name
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.supervisor import Supervisor
+
+# Between two tries to reach the database at the start; the pause doubles up to the longest.
+FIRST_PAUSE_SECONDS = 1
+LONGEST_PAUSE_SECONDS = 30
 
 
 def client_name(text: str) -> str:
@@ -75,6 +80,7 @@ class Command(BaseCommand):
         if using not in connections:
             raise CommandError(_("There is no database alias %r.") % using)
         try:
+            self._wait_for(using)
             supervisor = Supervisor(
                 chosen,
                 using,
@@ -95,6 +101,26 @@ class Command(BaseCommand):
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
+
+    def _wait_for(self, using: str) -> None:
+        """Wait until the database answers.
+
+        A process manager gives up on a program that exits several times within seconds, as this one
+        would while its server restarts.
+        """
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                connections[using].ensure_connection()
+            except Error as error:
+                if not transient(error):
+                    raise
+                text = _("The database is unavailable (%(error)s): trying again in %(seconds)d s.")
+                self._say(text % {"error": error, "seconds": pause})
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            else:
+                return
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)
