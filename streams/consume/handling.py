@@ -78,7 +78,7 @@ class Handling:
 
     def renew(self, left: timedelta) -> None:
         """Extend the lease of the delivery by ``left``, or note that it is lost."""
-        self.lost = not self.delivery.extend(left)
+        self.lost = not self.delivery.extend_unless_locked(left)
 
     def run(self) -> Outcome:
         """Read the messages, call the handler and settle; return the outcome. Raises LeaseLost."""

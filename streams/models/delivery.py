@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.conf import MAX_BATCH, database
 from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost
 from streams.models.consumer import Consumer
 from streams.models.fields import LooseForeignKey, UtcDateTimeField, UtcNow
@@ -125,6 +126,13 @@ class Delivery(models.Model):
     def extend(self, time_left: timedelta) -> bool:
         """Set the deadline to ``time_left`` from now; return False if the lease is lost."""
         return bool(self.held().update(deadline=UtcNow(time_left)))
+
+    def extend_unless_locked(self, time_left: timedelta) -> bool:
+        """Do the same, but leave the deadline as it is while another transaction locks the row."""
+        with own_transaction(self.using):
+            if self.held().select_for_update(skip_locked=True).values_list("pk").first():
+                return self.extend(time_left)
+        return self.held().exists()
 
     def held(self) -> DeliveryQuerySet:
         # A client that lost the lease must not move or finish the delivery: another consumer may be

@@ -17,6 +17,7 @@ from streams.models import Consumer, Delivery, UtcNow
 from streams.process.keeper import Keeper
 from streams.process.shared import connections as ems_connections
 from streams.process.shared.connections import KEEPER_LOCK_SECONDS, IdleLimit
+from tests.concurrency.locks import no_lock_waits
 from tests.consuming import Process
 from tests.processes import wait_for
 
@@ -76,3 +77,27 @@ def test_a_delivery_that_somebody_holds_does_not_end_the_other_leases(
     assert not beats.is_alive()
     assert (held.lost, other.lost) == (False, False)
     assert process.lifecycle.failure is None
+
+
+def test_many_locked_deliveries_cost_a_heartbeat_no_time(second_connection, monkeypatch):
+    """Twelve rows, locked for 20 s, once ended all leases of the process: a wait for each."""
+    consumer("orders", group="mail", consume_timeout=60)(print)
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(13)])
+    sequence("default")
+    limits = process.feed.limits()
+    assert limits
+    registration = process.feed.registration
+    handlings = [Handling(process.claim(1), registration, limits) for _turn in range(13)]
+    monkeypatch.setattr(process.held, "all", lambda: handlings)
+    Delivery.objects.update(deadline=UtcNow(SOON))
+    locked = [handling.delivery.pk for handling in handlings[:12]]
+    with second_connection().active(), transaction.atomic():
+        list(Delivery.objects.select_for_update().filter(pk__in=locked))
+        with second_connection().active(), no_lock_waits():
+            process.heartbeat.step()
+            extended = Delivery.objects.filter(deadline__gt=UtcNow(SOON * 2))
+            assert [row.pk for row in extended] == [handlings[12].delivery.pk]
+    assert not any(handling.lost for handling in handlings)
+    process.heartbeat.step()
+    assert Delivery.objects.filter(deadline__gt=UtcNow(SOON * 2)).count() == 13
