@@ -62,7 +62,7 @@ class Command(StreamsCommand):
     def _body(self, *, body: str | None, text: bool, **options: Any) -> Any:
         if body == "-":
             body = self._read()
-        elif body is None and self.in_a_shell and not sys.stdin.isatty():
+        elif body is None and self.in_a_shell and sys.stdin and not sys.stdin.isatty():
             body = self._read() or None  # nothing is piped in: no body, as without a pipe
         if body is None or text:
             return body
