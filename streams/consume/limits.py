@@ -49,6 +49,7 @@ def limits(
     overrides: Overrides = Overrides(),
 ) -> Limits:
     decorated = registration.batch if registration else None
+    policy = _own_policy(group, registration)
     return Limits(
         batch=min(
             MAX_BATCH,
@@ -71,7 +72,8 @@ def limits(
                 runtime_settings.system("consumeTimeoutSeconds", using),
             )
         ),
-        retry=_own_policy(group, registration) or default_policy(),
+        # A policy is any object, so also one that is false.
+        retry=default_policy() if policy is None else policy,
     )
 
 

@@ -164,6 +164,17 @@ def test_a_failed_message_waits_as_the_policy_of_its_group_says():
     assert policy.asked == [(1, NO)]
 
 
+def test_a_policy_that_is_false_is_a_policy():
+    class Empty(Asked):
+        def __len__(self):
+            return 0
+
+    fails(retry=Empty(timedelta(hours=3)))
+    send("orders", 1)
+    drain()
+    assert waits() > timedelta(hours=2.9)
+
+
 def test_none_gives_up_at_once():
     fails(retry=Asked(None))
     send("orders", 1)

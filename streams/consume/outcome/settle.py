@@ -57,7 +57,7 @@ def settle(
 
     Returns what followed from the failures. Raises LeaseLost.
     """
-    policy = retry or default_policy()
+    policy = default_policy() if retry is None else retry
     settlement = Settlement([judge(f, delivery.attempt, max_retries, policy) for f in failures])
     ordered = delivery.group.ordered
     last_offset = progress - 1 if ordered and failures else delivery.last_offset
