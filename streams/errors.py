@@ -145,6 +145,14 @@ class LeaseLost(StreamsError):
     """The delivery has been given to another consumer: its outcome here is not recorded."""
 
 
+class TransactionEnded(StreamsError):
+    """The transaction of an atomic handler ended before the handler did.
+
+    The database rolled it back after a deadlock or a lock wait whose error the handler caught, or
+    a statement such as CREATE TABLE, TRUNCATE or COMMIT committed it.
+    """
+
+
 # A century. A later due date may be outside the range of a server's DATETIME column.
 MAX_DELAY = timedelta(days=36525)
 

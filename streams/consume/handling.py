@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 
 from streams.api import ReceivedMessage
 from streams.consume.calling import Calls
@@ -19,9 +19,14 @@ from streams.consume.outcome.failure import AttemptsExhausted, BodyUnread, Failu
 from streams.consume.outcome.settle import Settlement, release, settle
 from streams.consume.reading import Reading, read
 from streams.consume.registry import Registration
-from streams.database.retrying import connection_lost, retrying
+from streams.database.retrying import (
+    NO_SUCH_SAVEPOINT,
+    connection_lost,
+    error_number,
+    retrying,
+)
 from streams.database.transactions import own_transaction
-from streams.errors import LeaseLost
+from streams.errors import LeaseLost, TransactionEnded
 from streams.models import Delivery, Kind, RetryMessage
 
 logger = logging.getLogger("streams.handling")
@@ -186,7 +191,7 @@ class Handling:
         try:
             self._atomic = True
             with transaction.atomic(using=self._using):
-                self.settle(after, call())
+                self.settle(after, self._within_transaction(call))
         except (LeaseLost, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -208,6 +213,20 @@ class Handling:
             self._tell_all()
         finally:
             self._atomic = False
+
+    def _within_transaction(self, call: Callable[[], list[Failure]]) -> list[Failure]:
+        """Make the call; raise TransactionEnded if the transaction was not open all the time."""
+        # A savepoint ends with its transaction. Without it, a deadlock that the handler swallows
+        # has undone what it wrote, and the settlement after it would be committed alone.
+        savepoint = transaction.savepoint(using=self._using)
+        failures = call()
+        try:
+            transaction.savepoint_commit(savepoint, using=self._using)
+        except OperationalError as error:
+            if error_number(error) == NO_SUCH_SAVEPOINT or "no such savepoint" in str(error):
+                raise TransactionEnded from error
+            raise
+        return failures
 
     def _was_committed(self, progress: int) -> bool:
         """Tell whether the transaction that moves progress to ``progress`` was committed."""

@@ -30,6 +30,8 @@ CANNOT_CONNECT = {1040, 1129, 1203, 1226, 9001}
 CONNECTION_LOST = {
     *(1047, 1053, 1290, 1836, 1874, 1927, 2002, 2003, 2005, 2006, 2013, 2026, 2055, 3032, 4031),
 }
+# A savepoint is gone: its transaction was rolled back or committed meanwhile.
+NO_SUCH_SAVEPOINT = 1305
 
 MAX_BACKOFF_SECONDS = 1.0
 

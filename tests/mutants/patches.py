@@ -238,7 +238,7 @@ SETTLE = [
     Mutant(
         "atomic-settled-apart",
         "streams/consume/handling.py",
-        "                self.settle(after, call())\n",
+        "                self.settle(after, self._within_transaction(call))\n",
         "                failures = call()\n            self.settle(after, failures)\n",
         f"{LEASING}::test_what_a_slow_atomic_handler_wrote_is_rolled_back",
         "mysql",
@@ -282,6 +282,14 @@ LEASES = [
         "return timedelta(seconds=self._timeout - elapsed)",
         "return timedelta(seconds=self._timeout)",
         f"{LEASING}::test_a_hung_call_is_not_extended_and_its_message_goes_to_another",
+    ),
+    Mutant(
+        "ended-transaction-acknowledged",
+        "streams/consume/handling.py",
+        "transaction.savepoint_commit(savepoint, using=self._using)",
+        "pass",
+        "tests/guarantees/test_ended_transactions.py"
+        "::test_a_transaction_that_ended_inside_the_handler_fails_the_attempt",
     ),
     Mutant(
         "killer-runs-beside-others",
