@@ -23,14 +23,17 @@ sys.path[0] = str(ROOT)  # instead of tests/: its modules are tests.servers and 
 from tests import environments  # noqa: E402 - the line above is what makes them importable
 from tests.java import java_environment  # noqa: E402
 from tests.legs import Leg, own_redis, run_all  # noqa: E402
-from tests.packages import Unavailable  # noqa: E402
-from tests.servers import ServerFailed, running, url_variable  # noqa: E402
+from tests.packages import Unavailable, url_variable  # noqa: E402
+from tests.servers import ServerFailed, running  # noqa: E402
 from tests.summary import DURATIONS, keep, summary  # noqa: E402
 
 DATABASES = ["sqlite", "mariadb", "mysql"]
+# Databases that have a leg in the suite and nothing else. In the commit tier they run the tests
+# with the marker ``mariadb_11``.
+FURTHER_DATABASES = ["mariadb-11"]
 PACKAGES = ["streams", "monitoring", "sparkjobs", "emsproject"]
 SESSION_TIME = re.compile(r"\b((NOW|SYSDATE|LOCALTIME|CURDATE|CURTIME)\(|CURRENT_TIMESTAMP)")
-LONGEST_FIRST = ["mysql", "mariadb", "sqlite"]
+LONGEST_FIRST = ["mysql", "mariadb", "sqlite", "mariadb-11"]
 QUICK = ["-m", "not slow and not bench and not exhaustive"]
 # Legs that run at the same time. They wait for half of their time, so two cores can run three.
 AT_A_TIME = int(os.environ.get("EMS_TEST_AT_A_TIME", "3"))
@@ -38,7 +41,7 @@ AT_A_TIME = int(os.environ.get("EMS_TEST_AT_A_TIME", "3"))
 
 def help_(options: argparse.Namespace) -> int:
     """list the targets"""
-    print("make TARGET [ARGS=...] [DB=sqlite|mariadb|mysql]\n")
+    print("make TARGET [ARGS=...] [DB=sqlite|mariadb|mariadb-11|mysql]\n")
     for name, command in COMMANDS.items():
         print(f"  {name:11} {command.__doc__}")
     return 0
@@ -50,7 +53,7 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def test(options: argparse.Namespace) -> int:
-    """run the suite on SQLite, MariaDB and MySQL, on servers of its own"""
+    """run the suite on SQLite, MariaDB (10 and 11) and MySQL, on servers of its own"""
     return suite(options, tier="commit")
 
 
@@ -68,9 +71,10 @@ def suite(options: argparse.Namespace, tier: str) -> int:
         there = [db for db in LONGEST_FIRST if db == "sqlite" or url_variable(db) in env]
         there = [db for db in there if db in options.db]
         missing += [f"{db}: no server is available" for db in options.db if db not in there]
-        tiers = {"EMS_TEST_TIER": tier, "EMS_TEST_DATABASES": ",".join(there)}
+        main = [db for db in there if db not in FURTHER_DATABASES]
+        tiers = {"EMS_TEST_TIER": tier, "EMS_TEST_DATABASES": ",".join(main)}
         legs = [
-            Leg(db, python, options.rest, {**env, **tiers, "EMS_TEST_DB": db}, bool(options.rest))
+            Leg(db, python, options.rest, {**env, **tiers, **of_leg(db, env)}, bool(options.rest))
             for db in there
         ]
         # Tests empty their Redis: one that the environment names is for one leg at a time.
@@ -88,6 +92,15 @@ def suite(options: argparse.Namespace, tier: str) -> int:
     for place in places:
         keep(legs, place, what=f"make {options.command}", minutes=minutes)
     return status
+
+
+def of_leg(db: str, env: dict[str, str]) -> dict[str, str]:
+    """Return what tells a run of pytest its database."""
+    if db not in FURTHER_DATABASES:
+        return {"EMS_TEST_DB": db}
+    vendor = db.partition("-")[0]
+    url = env[url_variable(db)]
+    return {"EMS_TEST_DB": vendor, url_variable(vendor): url, "EMS_TEST_LEG": "further"}
 
 
 def test_django(options: argparse.Namespace) -> int:
@@ -270,10 +283,12 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="dev.py", allow_abbrev=False, add_help=False)
     parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("--db", action="append", choices=DATABASES)
+    parser.add_argument("--db", action="append", choices=[*DATABASES, *FURTHER_DATABASES])
     options, rest = parser.parse_known_args()
     options.rest = rest
-    options.db = options.db or DATABASES
+    suites = {"test", "test-all"}
+    further = FURTHER_DATABASES if options.command in suites else []
+    options.db = options.db or [*DATABASES, *further]
     # A closed terminal or a kill must end the servers as Ctrl-C does: by leaving the with blocks.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:

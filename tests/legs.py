@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.servers import running, url_variable
+from tests.packages import url_variable
+from tests.servers import running
 
 ROOT = Path(__file__).resolve().parent.parent
 LAST_WORD_SECONDS = 10

@@ -5,7 +5,8 @@ wrapped so that they run from there. Nothing is installed, no service is started
 stays as it was. The mirror is the one in the machine's own apt sources.
 
 Debian's stable releases have MariaDB only, which hides real problems of MySQL, so MySQL comes
-from the suite ``sid`` of the same mirror, together with the C library it was built against.
+from the suite ``sid`` of the same mirror, together with the C library it was built against. So does
+the MariaDB of Debian 13, which turns innodb_snapshot_isolation on, from ``trixie``.
 """
 
 from __future__ import annotations
@@ -37,11 +38,24 @@ class Package:
     program: str
     packages: tuple[str, ...]
     suite: str | None = None  # None: the machine's own
+    version: str = ""  # what a program on PATH must say of its version, as a regular expression
 
 
 PACKAGES = {
     "mariadb": Package("mariadbd", ("mariadb-server-core", "mariadb-client-core")),
-    "mysql": Package("mysqld", ("mysql-server-core", "mysql-client-core"), suite="sid"),
+    "mariadb-11": Package(
+        "mariadbd",
+        ("mariadb-server-core", "mariadb-client-core"),
+        suite="trixie",
+        version=r"Ver (11\.([6-9]|\d\d)|1[2-9]|[2-9]\d)\.",  # from 11.6 on
+    ),
+    # MariaDB installs itself as mysqld too.
+    "mysql": Package(
+        "mysqld",
+        ("mysql-server-core", "mysql-client-core"),
+        suite="sid",
+        version=r"^(?!.*MariaDB)",
+    ),
     "redis": Package("redis-server", ("redis-server",)),
     "headers": Package("mariadb_config", ("libmariadb-dev", "libmariadb3")),
     "java-17": Package("java", ("openjdk-17-jre-headless",)),
@@ -86,12 +100,12 @@ class Programs:
 
 
 def _on_path(kind: str) -> bool:
-    program = shutil.which(PACKAGES[kind].program, path=SEARCH_PATH)
-    if program is None or kind != "mysql":
+    package = PACKAGES[kind]
+    program = shutil.which(package.program, path=SEARCH_PATH)
+    if program is None or not package.version:
         return program is not None
-    # MariaDB installs itself as mysqld too.
     version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
-    return "MariaDB" not in version
+    return bool(re.search(package.version, version))
 
 
 def unpacked(kind: str) -> Path:
@@ -100,7 +114,7 @@ def unpacked(kind: str) -> Path:
     if root.exists():
         return root
     if not shutil.which("apt-get"):
-        raise Unavailable(f"install {PACKAGES[kind].program}, or set EMS_TEST_{kind.upper()}_URL")
+        raise Unavailable(f"install {PACKAGES[kind].program}, or set {url_variable(kind)}")
     print(f"unpacking {kind} into {root} (once) …", file=sys.stderr, flush=True)
     root.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{kind}-", dir=root.parent) as work:
@@ -115,6 +129,11 @@ def unpacked(kind: str) -> Path:
             if not root.exists():  # another process was faster: then its folder is as good
                 raise
     return root
+
+
+def url_variable(kind: str) -> str:
+    """Return the environment variable that names a server of this kind."""
+    return f"EMS_TEST_{kind.upper().replace('-', '_')}_URL"
 
 
 def cache_folder() -> Path:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.packages import Programs, Unavailable
+from tests.packages import Programs, Unavailable, url_variable
 
 DISK, MEMORY = Path("/tmp"), Path("/dev/shm")
 ROOM_IN_MEMORY = 2 * 2**30  # bytes that must be free for each server
@@ -189,6 +189,12 @@ class MariaDB(Server):
         return [self.programs.program("mariadbd"), *self._options(), self._init_file()]
 
 
+class MariaDB11(MariaDB):
+    """Is the MariaDB of Debian 13: innodb_snapshot_isolation is on by default."""
+
+    kind = "mariadb-11"
+
+
 class MySQL(Server):
     kind = "mysql"
 
@@ -223,12 +229,7 @@ class Given:
         self.url = url
 
 
-KINDS: dict[str, type[Server]] = {"mariadb": MariaDB, "mysql": MySQL, "redis": Redis}
-
-
-def url_variable(kind: str) -> str:
-    """Return the environment variable that names a server of this kind."""
-    return f"EMS_TEST_{kind.upper()}_URL"
+KINDS: dict[str, type[Server]] = {kind.kind: kind for kind in (MariaDB, MariaDB11, MySQL, Redis)}
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from django.db import connection
 
 from streams import runtime_settings, send
 from streams.log import topics
-from tests import environments, pythons, servers, tiers
+from tests import environments, packages, pythons, servers, tiers
 from tests.emptying import empty, teardown
 from tests.hostapp.models import Handled, Order
 from tests.legs import Leg, run_all
@@ -43,6 +43,8 @@ def test_passes_at_the_second_try():
 @pytest.fixture
 def chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Which databases of a run have this very test: ``chosen("mysql", "mariadb")``."""
+
+    monkeypatch.delenv("EMS_TEST_LEG", raising=False)
 
     def run(*databases: str) -> list[str]:
         monkeypatch.setattr(tiers, "TIER", "commit")
@@ -84,6 +86,51 @@ def test_what_commits_runs_on_every_database(chosen) -> None:
 @pytest.mark.every_database
 def test_a_test_may_ask_for_every_database(chosen) -> None:
     assert chosen("sqlite", "mariadb", "mysql") == ["sqlite", "mariadb", "mysql"]
+
+
+@pytest.mark.mariadb
+def test_what_only_mariadb_can_run_is_not_given_to_mysql(chosen) -> None:
+    assert chosen("sqlite", "mariadb", "mysql") == ["mariadb"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_further_server_runs_only_what_is_chosen_for_it(
+    chosen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMS_TEST_LEG", "further")
+    assert chosen("mariadb") == []
+
+
+@pytest.mark.mariadb_11
+@pytest.mark.django_db(transaction=True)
+def test_what_is_chosen_for_the_further_server_runs_everywhere_else_too(
+    chosen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chosen("sqlite", "mariadb", "mysql") == ["sqlite", "mariadb", "mysql"]
+    monkeypatch.setenv("EMS_TEST_LEG", "further")
+    assert chosen("mariadb") == ["mariadb"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "fits"),
+    [
+        ("mariadb-11", "mariadbd  Ver 10.11.18-MariaDB-0+deb12u1 for debian-linux-gnu", False),
+        ("mariadb-11", "mariadbd from 11.8.6-MariaDB, client 15.2", False),
+        ("mariadb-11", "mariadbd  Ver 11.4.4-MariaDB-3 for debian-linux-gnu", False),
+        ("mariadb-11", "mariadbd  Ver 11.8.6-MariaDB-0+deb13u1 from Debian", True),
+        ("mariadb-11", "mariadbd  Ver 12.1.2-MariaDB", True),
+        ("mysql", "mysqld  Ver 9.7.0 for Linux on x86_64", True),
+        ("mysql", "mysqld  Ver 10.11.18-MariaDB-0+deb12u1 for debian-linux-gnu", False),
+    ],
+)
+def test_a_program_on_the_path_is_used_if_its_version_fits(
+    kind: str, said: str, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / packages.PACKAGES[kind].program
+    program.write_text(f"#!/bin/sh\necho '{said}'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(packages, "SEARCH_PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert packages._on_path(kind) is fits
 
 
 def test_called_directly_pytest_runs_it_on_whatever_it_is_given(

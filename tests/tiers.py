@@ -7,6 +7,8 @@ one database all that can run there, but what is ``exhaustive``.
 EMS_TEST_TIER        commit: each test only where it can differ; all: also what is exhaustive
 EMS_TEST_DATABASES   all databases of this run, with commas: a test that needs one of them runs on
                      one that is there
+EMS_TEST_LEG         further: this is a second server of its kind. In the commit tier it runs the
+                     tests with the marker ``mariadb_11``, in the other all of them
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ TIER = os.environ.get("EMS_TEST_TIER", "")
 
 # The markers of tests that do not run on a database.
 IMPOSSIBLE = {
-    "sqlite": {"mysql"},
+    "sqlite": {"mysql", "mariadb"},
     "mariadb": {"any_database", "one_server"},
-    "mysql": {"any_database"},
+    "mysql": {"any_database", "mariadb"},
 }
 
 # Where one database is enough: the first of these that the run has. MySQL is what users run EMS
@@ -66,6 +68,8 @@ def left_out(item: pytest.Item, markexpr: str) -> bool:
         return True
     if TIER != "commit":
         return False
+    if os.environ.get("EMS_TEST_LEG") == "further":
+        return "mariadb_11" not in marks
     there = os.environ.get("EMS_TEST_DATABASES", VENDOR).split(",")
     possible = [name for name in there if not marks & IMPOSSIBLE[name]]
     preferred = preferred_databases(item, marks)

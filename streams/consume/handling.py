@@ -25,7 +25,7 @@ from streams.database.retrying import (
     error_number,
     retrying,
 )
-from streams.database.transactions import own_transaction
+from streams.database.transactions import latest_rows, own_transaction
 from streams.errors import LeaseLost, TransactionEnded
 from streams.models import Delivery, Kind, RetryMessage
 
@@ -191,7 +191,9 @@ class Handling:
         try:
             self._atomic = True
             with transaction.atomic(using=self._using):
-                self.settle(after, self._within_transaction(call))
+                failures = self._within_transaction(call)
+                with latest_rows(self._using):  # the heartbeat has changed the row of the delivery
+                    self.settle(after, failures)
         except (LeaseLost, KeyboardInterrupt):
             raise
         except BaseException as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from typing import Any
 
 from django.db import Error, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -88,7 +89,7 @@ def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
     """
     connection = connections[using]
     if connection.vendor != "mysql" or in_transaction(using):
-        with transaction.atomic(using=using):
+        with transaction.atomic(using=using), latest_rows(using):
             yield connection
         return
     connection.ensure_connection()
@@ -97,6 +98,46 @@ def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
     with transaction.atomic(using=using):
         yield connection
+
+
+@contextmanager
+def latest_rows(using: str) -> Iterator[None]:
+    """Let EMS change rows, in the open transaction, that others have changed since its snapshot.
+
+    MariaDB from 11.6 on refuses that at REPEATABLE READ and SERIALIZABLE: error 1020 rolls the
+    whole transaction back. Every write of EMS has its condition in its WHERE, so it needs no such
+    check. It stays on for the statements of the caller.
+    """
+    connection: Any = connections[using]
+    if not _refuses_changed_rows(connection):
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION innodb_snapshot_isolation = OFF")
+    try:
+        yield
+    finally:
+        # By the driver: Django refuses statements in a transaction that is to be rolled back.
+        if connection.connection is not None:
+            try:
+                with closing(connection.connection.cursor()) as driver:
+                    driver.execute("SET SESSION innodb_snapshot_isolation = ON")
+            except connection.Database.Error:
+                connection.close()  # it is lost, or its state is unknown
+
+
+def _refuses_changed_rows(connection: BaseDatabaseWrapper) -> bool:
+    if connection.vendor != "mysql" or not in_transaction(connection.alias):
+        return False
+    # READ COMMITTED is Django's default. Each of its statements has a snapshot of its own.
+    if getattr(connection, "isolation_level", None) == "read committed":
+        return False
+    if not getattr(connection, "mysql_is_mariadb", False):
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION VARIABLES LIKE 'innodb_snapshot_isolation'")
+        found = cursor.fetchone()  # None on older servers
+    return found is not None and found[1] == "ON"
 
 
 @contextmanager

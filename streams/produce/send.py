@@ -15,7 +15,7 @@ from streams import conf
 from streams.api import Outgoing, SendResult
 from streams.database.retrying import connection_lost, error_number, tables_missing
 from streams.database.sql import send as sql
-from streams.database.transactions import manual
+from streams.database.transactions import latest_rows, manual
 from streams.errors import (
     InvalidMessage,
     NotMigrated,
@@ -134,7 +134,7 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
                 make_sure(topics.values(), ids, alias)
         else:
             commits, in_doubt = in_doubt, False  # what is lost before the commit is not sent
-            with transaction.atomic(using=alias):
+            with transaction.atomic(using=alias), latest_rows(alias):
                 results = insert_new(alias, placed, hold(slots, alias))
                 if monotonic() - looked_up > conf.SURE_SECONDS:
                     ours = [one.message_id for one in results if not one.duplicate]

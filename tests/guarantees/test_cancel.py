@@ -99,18 +99,19 @@ def test_a_cancel_in_an_open_transaction_does_not_stop_the_partition(seen, secon
     assert audit("default") == []
 
 
-@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
-def test_a_cancel_waits_for_the_pass_that_has_the_message(isolation, seen, in_thread):
-    if connection.vendor == "sqlite":
-        return
+LEVELS = ["read committed", "repeatable read"]
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_cancel_waits_for_the_pass_that_has_the_message(level, isolation_level, seen, in_thread):
+    isolation_level(level)
     message = send("orders", 1, delay=HOUR).message_id
     advance(HOUR)
     with transaction.atomic():
         sequence("default")  # part of our transaction: not committed yet
 
         def late():
-            with connection.cursor() as cursor:
-                cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
             with transaction.atomic():
                 return cancel(message)
 
@@ -122,16 +123,14 @@ def test_a_cancel_waits_for_the_pass_that_has_the_message(isolation, seen, in_th
     assert seen == [1]
 
 
-@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
-def test_of_two_cancels_at_once_one_has_done_it(isolation, in_thread):
-    if connection.vendor == "sqlite":
-        return
+@pytest.mark.mysql
+@pytest.mark.parametrize("level", LEVELS)
+def test_of_two_cancels_at_once_one_has_done_it(level, isolation_level, in_thread):
+    isolation_level(level)
     message = send("orders", 1, delay=HOUR).message_id
     send("orders", 2)
 
     def late():
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
         with transaction.atomic():
             return cancel(message)
 
@@ -142,9 +141,6 @@ def test_of_two_cancels_at_once_one_has_done_it(isolation, in_thread):
             waiting.result(0.3)
     assert waiting.result(30) == "unknown"
     assert not Message.objects.filter(pk=message).exists()
-
-
-LEVELS = ["read committed", "repeatable read"]
 
 
 @pytest.mark.mysql

@@ -238,8 +238,8 @@ SETTLE = [
     Mutant(
         "atomic-settled-apart",
         "streams/consume/handling.py",
-        "                self.settle(after, self._within_transaction(call))\n",
-        "                failures = call()\n            self.settle(after, failures)\n",
+        "                    self.settle(after, failures)\n",
+        "                    pass\n            self.settle(after, failures)\n",
         f"{LEASING}::test_what_a_slow_atomic_handler_wrote_is_rolled_back",
         "mysql",
     ),
@@ -290,6 +290,14 @@ LEASES = [
         "pass",
         "tests/guarantees/test_ended_transactions.py"
         "::test_a_transaction_that_ended_inside_the_handler_fails_the_attempt",
+    ),
+    Mutant(
+        "settled-in-an-old-snapshot",
+        "streams/database/transactions.py",
+        "SET SESSION innodb_snapshot_isolation = OFF",
+        "SET SESSION innodb_snapshot_isolation = ON",
+        "tests/guarantees/test_snapshot_isolation.py::test_an_atomic_call_outlasts_a_heartbeat",
+        "mariadb",
     ),
     Mutant(
         "killer-runs-beside-others",
