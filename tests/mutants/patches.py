@@ -448,6 +448,13 @@ PURGE = [
         "tests/guarantees/test_purge.py::test_an_open_delivery_and_a_retry_are_never_overtaken",
     ),
     Mutant(
+        "forced-purge-off-the-record",
+        "streams/retain/forced_purge.py",
+        "cursor.next_offset = min(self._target, end)\n",
+        "cursor.next_offset = self._target\n",
+        "tests/guarantees/test_purge.py::test_a_forced_purge_sets_an_ordered_group_free",
+    ),
+    Mutant(
         "purge-without-the-lock",
         "streams/retain/purge.py",
         "            locked = rows.select_for_update().get()\n",
