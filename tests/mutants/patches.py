@@ -49,6 +49,21 @@ SEND = [
         "mysql",
     ),
     Mutant(
+        "cache-outlives-a-flush",
+        "streams/database/emptied.py",
+        "            forget()\n",
+        "            pass\n",
+        "tests/guarantees/test_flushed_tables.py::test_a_topic_of_before_a_flush_is_not_sent_to",
+    ),
+    Mutant(
+        "cancel-by-id-alone",
+        "streams/produce/cancel.py",
+        "if not found or not _is_at(found[0], topic, number):",
+        "if not found:",
+        "tests/guarantees/test_cancel.py"
+        "::test_an_id_that_names_another_message_by_now_takes_nothing_back",
+    ),
+    Mutant(
         "nan-in-json",
         "streams/body.py",
         "allow_nan=False",
@@ -390,7 +405,7 @@ MORE = [
     Mutant(
         "cancelled-message-keeps-its-key",
         "streams/produce/cancel.py",
-        "                execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])\n",
+        "                execute(alias, sql.FREE_DEDUP[vendor], [key, given])\n",
         "                pass\n",
         "tests/guarantees/test_cancel.py::test_a_cancelled_message_frees_its_dedup_key",
     ),
