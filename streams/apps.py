@@ -1,6 +1,7 @@
 """Configures the Django app of the streams: its label, its checks, and its caches."""
 
 from django.apps import AppConfig
+from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
 
@@ -17,8 +18,11 @@ class StreamsConfig(AppConfig):
             checks,  # noqa: F401 - registers the system checks
             runtime_settings,
         )
+        from streams.database import emptied
         from streams.log import topics
 
-        # A flush (TransactionTestCase) deletes the rows that are in these caches.
+        # A flush deletes the rows that are in these caches.
         post_migrate.connect(runtime_settings.forget, sender=self)
         post_migrate.connect(topics.forget, sender=self)
+        emptied.forget_with(runtime_settings.forget, topics.forget)
+        connection_created.connect(emptied.watch)

@@ -1,7 +1,7 @@
-"""Covers the offsets that a cursor has passed on purpose by a delivery in state SKIPPED.
+"""Moves cursors on purpose, and covers what they pass by a delivery in state SKIPPED.
 
-Unlike claims, skips may have any length. So they are searched by their state, which few
-deliveries have.
+Resets, the end of a replay and forced purges all do it by ``move_cursor()``. Unlike claims, skips
+may have any length. So they are searched by their state, which few deliveries have.
 """
 
 from __future__ import annotations
@@ -12,14 +12,21 @@ from typing import Any
 from streams.models import Cursor, Delivery, Kind, State, UtcNow
 from streams.models.delivery import DeliveryQuerySet
 
-THREAD = "reset"
+THREAD = "reset"  # of the skips of resets and of cancelled replays
 
 
-def cover_skipped(cursor: Cursor, start: int, end: int, at: datetime, using: str) -> None:
-    """Cover the offsets start … end - 1, which the cursor is taken past at this instant."""
+def move_cursor(
+    cursor: Cursor, start: int, end: int, at: datetime | UtcNow, using: str, **told: Any
+) -> None:
+    """Let the next delivery of a cursor begin at ``end``, and cover the offsets start … end - 1.
+
+    ``start`` is the first offset that the group has not seen. The caller has locked the cursor.
+    ``told``: more columns of the skip, such as who has skipped.
+    """
     if start < end:
         place = cursor.group_id, cursor.partition_id
-        write_skipped(place, range(start, end), cursor.kind, at, using, thread=THREAD)
+        write_skipped(place, range(start, end), cursor.kind, at, using, **told)
+    cursor.return_to(end)
 
 
 def write_skipped(

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import GroupMismatch, OffsetOutOfRange, UnknownPartition, UnknownReplay
-from streams.log.skips import cover_skipped
+from streams.log.skips import THREAD, move_cursor
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -236,10 +236,8 @@ def _cancel(cursor: Cursor, using: str) -> int:
         fence([held], at, using)
     position = held.progress if held else cursor.next_offset
     end = cursor.stop_offset or position
-    cover_skipped(cursor, position, end, at, using)
-    Cursor.objects.using(using).filter(pk=cursor.pk).update(
-        next_offset=end, previous_offset=position, open_delivery=None, blocked_until=None
-    )
+    move_cursor(cursor, position, end, at, using, thread=THREAD)
+    Cursor.objects.using(using).filter(pk=cursor.pk).update(previous_offset=position)
     return end - position
 
 

@@ -26,7 +26,7 @@ from streams.errors import (
     OffsetOutOfRange,
     UnknownPartition,
 )
-from streams.log.skips import cover_skipped
+from streams.log.skips import THREAD, move_cursor
 from streams.models import (
     Again,
     ConsumerGroup,
@@ -252,7 +252,7 @@ class Reset:
             retries = RetryMessage.objects.using(using)
             retries.schedule(cursor.group_id, cursor.partition_id, rows)
             move = replace(move, restored=_messages(rows))
-        cover_skipped(cursor, move.position, move.target, at, using)
+        move_cursor(cursor, move.position, move.target, at, using, thread=THREAD)
         # All offsets from the target on will be delivered to the group and covered, so these may
         # not be above it.
         changes: dict[str, Any] = {
@@ -260,15 +260,7 @@ class Reset:
         }
         if move.target != move.position:
             changes |= {"previous_offset": move.position, "reset_at": at}
-        rows_of_cursor = Cursor.objects.using(using).filter(pk=cursor.pk)
-        rows_of_cursor.update(
-            next_offset=move.target,
-            open_delivery=None,
-            attempt=1,
-            blocked_until=None,
-            alone=False,
-            **changes,
-        )
+        Cursor.objects.using(using).filter(pk=cursor.pk).update(**changes)
         return move
 
     def _restorable(self, cursor: Cursor, start: int, end: int) -> Iterator[Again]:

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from streams.database.transactions import own_transaction
-from streams.log.skips import write_skipped
+from streams.log.skips import move_cursor, write_skipped
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -151,22 +151,24 @@ class _Skip:
             own.exclude(dead_letter=None).update(delivery=None, due_at=UtcNow())
             own.filter(dead_letter=None).delete()
             return
-        again = max(delivery.progress, self._target)
+        end = delivery.last_offset + 1
         if self._groups[delivery.group_id].ordered:
             for cursor in cursors:
                 if cursor.open_delivery == delivery.pk:
-                    cursor.return_to(again)
-                    cursor.next_offset = again
+                    # The delivery covers its own offsets; _move() skips those after it.
+                    cursor.next_offset = min(self._target, end)
+                    cursor.return_to(cursor.next_offset)
             return
-        rest = [
-            Again(offset, delivery.attempt) for offset in range(again, delivery.last_offset + 1)
-        ]
+        kept = range(max(delivery.progress, self._target), end)
+        rest = [Again(offset, delivery.attempt) for offset in kept]
         retries = RetryMessage.objects.using(self._using)
         retries.schedule(delivery.group_id, self._partition.pk, rest)
 
     def _give_up(self, retries: list[RetryMessage]) -> None:
         for row in retries:
-            self._note(row.group_id, range(row.offset, row.offset + 1), Kind.RETRY, row.attempt)
+            place, offsets = (row.group_id, self._partition.pk), range(row.offset, row.offset + 1)
+            told = {**_by_a_purge(), "attempt": row.attempt}
+            write_skipped(place, offsets, Kind.RETRY, UtcNow(), self._using, **told)
         given_up = RetryMessage.objects.using(self._using).filter(pk__in=[r.pk for r in retries])
         given_up.delete()
 
@@ -174,11 +176,9 @@ class _Skip:
         start, end = cursor.next_offset, cursor.limited(self._target)
         if start >= end:
             return 0
-        self._note(cursor.group_id, range(start, end), cursor.kind)
-        cursor.return_to(end)
+        move_cursor(cursor, start, end, UtcNow(), self._using, **_by_a_purge())
         return end - start
 
-    def _note(self, group: int, offsets: range, kind: Kind, attempt: int = 1) -> None:
-        place, why = (group, self._partition.pk), _("skipped by a purge")
-        told = {"attempt": attempt, "client_id": CLIENT, "error": why}
-        write_skipped(place, offsets, kind, UtcNow(), self._using, **told)
+
+def _by_a_purge() -> dict[str, str]:
+    return {"client_id": CLIENT, "error": _("skipped by a purge")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -198,3 +199,29 @@ def test_who_commits_by_hand_can_cancel_whatever_the_isolation(isolation_level):
     transaction.rollback()
     transaction.set_autocommit(True)
     assert Message.objects.exists()
+
+
+def test_an_id_that_names_another_message_by_now_takes_nothing_back(seen):
+    """After a TRUNCATE ids begin again. What was kept names its topic, too."""
+    kept = send("reminders", "mine", delay=HOUR)
+    Message.objects.all().delete()
+    send("orders", 1, delay=HOUR)
+    Message.objects.update(id=kept.message_id)
+    assert cancel(kept) == "unknown"
+    assert cancel(kept.message_id, topic="reminders") == "unknown"
+    advance(HOUR)
+    drain()
+    assert seen == [1]
+
+
+def test_a_result_names_its_partition_too():
+    kept = send("orders", 1, delay=HOUR)
+    assert cancel(replace(kept, partition=3)) == "unknown"
+    assert cancel(kept, topic="reminders") == "unknown"
+    assert cancel(kept) == "cancelled"
+
+
+def test_an_id_and_its_topic_take_a_message_back():
+    kept = send("orders", 1, delay=HOUR)
+    assert cancel(kept.message_id, topic="orders") == "cancelled"
+    assert not Message.objects.exists()

@@ -298,6 +298,12 @@ def test_a_forced_purge_goes_past_everybody_and_leaves_it_on_record():
     assert audit("default") == []
 
 
+def covered() -> set[int]:
+    """The offsets that a delivery of the group's own cursor covers."""
+    rows = Delivery.objects.filter(kind=Kind.NEW).values_list("first_offset", "last_offset")
+    return {offset for first, last in rows for offset in range(first, last + 1)}
+
+
 @pytest.mark.parametrize("floor_", [3, 5, 7])
 def test_a_forced_purge_sets_an_ordered_group_free(floor_):
     """What it has in hand ends, and it goes on with the first message that is kept."""
@@ -309,9 +315,13 @@ def test_a_forced_purge_sets_an_ordered_group_free(floor_):
     delivery = process.claim(batch=5)
     assert Cursor.objects.get().open_delivery == delivery.pk
     keep(retention_count=9 - floor_)
-    assert purge(force=True).floor.offset == floor_
+    outcome = purge(force=True)
+    assert outcome.floor.offset == floor_
+    # Five were in hand, so what lies beyond them was unread, and is on record.
+    assert vars(outcome.skipped) == {"messages": max(0, floor_ - 5), "deliveries": 1, "retries": 0}
     cursor = Cursor.objects.get()
     assert (cursor.next_offset, cursor.open_delivery, cursor.attempt) == (floor_, None, 1)
+    assert covered() == set(range(max(5, floor_)))
     assert not RetryMessage.objects.exists()
     with pytest.raises(LeaseLost):
         settle(delivery, 5, max_retries=3)

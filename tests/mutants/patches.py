@@ -49,6 +49,21 @@ SEND = [
         "mysql",
     ),
     Mutant(
+        "cache-outlives-a-flush",
+        "streams/database/emptied.py",
+        "            forget()\n",
+        "            pass\n",
+        "tests/guarantees/test_flushed_tables.py::test_a_topic_of_before_a_flush_is_not_sent_to",
+    ),
+    Mutant(
+        "cancel-by-id-alone",
+        "streams/produce/cancel.py",
+        "if not found or not _is_at(found[0], topic, number):",
+        "if not found:",
+        "tests/guarantees/test_cancel.py"
+        "::test_an_id_that_names_another_message_by_now_takes_nothing_back",
+    ),
+    Mutant(
         "nan-in-json",
         "streams/body.py",
         "allow_nan=False",
@@ -406,7 +421,7 @@ MORE = [
     Mutant(
         "cancelled-message-keeps-its-key",
         "streams/produce/cancel.py",
-        "                execute(alias, sql.FREE_DEDUP[vendor], [key, message_id])\n",
+        "                execute(alias, sql.FREE_DEDUP[vendor], [key, given])\n",
         "                pass\n",
         "tests/guarantees/test_cancel.py::test_a_cancelled_message_frees_its_dedup_key",
     ),
@@ -462,6 +477,13 @@ PURGE = [
         "            if retry is not None:\n",
         "            if False:\n",
         "tests/guarantees/test_purge.py::test_an_open_delivery_and_a_retry_are_never_overtaken",
+    ),
+    Mutant(
+        "forced-purge-off-the-record",
+        "streams/retain/forced_purge.py",
+        "cursor.next_offset = min(self._target, end)\n",
+        "cursor.next_offset = self._target\n",
+        "tests/guarantees/test_purge.py::test_a_forced_purge_sets_an_ordered_group_free",
     ),
     Mutant(
         "purge-without-the-lock",

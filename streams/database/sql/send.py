@@ -92,11 +92,13 @@ TAKE_DEDUP = {
 # A delayed message that is still in the inbox can be cancelled.
 CANCELLABLE = f"`offset` IS NULL AND `due_at` > '{IMMEDIATE}'"
 
-# Reads whether a message can be cancelled, and the row of its dedup key. A plain read: it locks
-# nothing. Indexes: the primary key, and ems_dedup_message.
+# Reads whether a message can be cancelled, the row of its dedup key, and its topic and partition. A
+# plain read: it locks nothing. Indexes: the primary keys, and ems_dedup_message.
 FIND_MESSAGE = (
-    f"SELECT {CANCELLABLE}, d.`id` FROM `ems_msg` m"  # noqa: S608
-    " LEFT JOIN `ems_dedup` d ON d.`message_id` = m.`id` WHERE m.`id` = %s"
+    f"SELECT {CANCELLABLE}, d.`id`, t.`name`, p.`number` FROM `ems_msg` m"  # noqa: S608
+    " LEFT JOIN `ems_dedup` d ON d.`message_id` = m.`id`"
+    " LEFT JOIN `ems_partition` p ON p.`id` = m.`partition_id`"
+    " LEFT JOIN `ems_topic` t ON t.`id` = p.`topic_id` WHERE m.`id` = %s"
 )
 
 _MESSAGE = "SELECT 1 FROM `ems_msg` WHERE `id` = %s"

@@ -1,0 +1,37 @@
+"""Notices tests that empty the tables of EMS: the rows that a process has cached are gone then.
+
+Django's flush sends post_migrate, but not after a TransactionTestCase with ``serialized_rollback``
+or ``available_apps``. So in a test process the statements themselves are watched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.core import mail
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+CACHED = ("ems_topic", "ems_partition", "ems_system_config")
+
+_forget: list[Callable[[], None]] = []
+
+
+def forget_with(*caches: Callable[[], None]) -> None:
+    """Call ``caches`` when a test has deleted rows of the tables CACHED."""
+    _forget[:] = caches
+
+
+def watch(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    """Watch a new connection, if this is a test process: only there mail has an outbox."""
+    if hasattr(mail, "outbox") and _watched not in connection.execute_wrappers:
+        # The first one: ``with connection.execute_wrapper(…)`` removes the last one at its end.
+        connection.execute_wrappers.insert(0, _watched)
+
+
+def _watched(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
+    result = execute(sql, *arguments)
+    if sql.startswith(("DELETE", "TRUNCATE")) and any(table in sql for table in CACHED):
+        for forget in _forget:
+            forget()
+    return result
