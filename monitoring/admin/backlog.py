@@ -9,7 +9,8 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin, seconds
 from monitoring.models import Backlog
-from streams.admin.parts.columns import UNKNOWN, at, column, linked
+from streams.admin.parts.columns import at, column, linked
+from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import GroupFilter
 
 

@@ -10,7 +10,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.admin.parts.columns import UNKNOWN, Column, column, duration
+from streams.admin.parts.columns import Column, column
+from streams.admin.parts.figures import UNKNOWN, duration
 from streams.admin.parts.filters import RowFilter
 from streams.admin.parts.listing import Reading
 from streams.models import Topic

@@ -13,7 +13,8 @@ from django.db.models import Max, Model, Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from streams.admin.parts.columns import UNKNOWN, label
+from streams.admin.parts.columns import label
+from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.listing import (
     UPTO,
     CappedPaginator,

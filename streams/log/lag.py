@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, F, Min, Q, Sum
+from django.db.models import Count, F, Min, Q, Sum, TextChoices
+from django.utils.translation import gettext_lazy as _
 
 from streams.models import (
     Consumer,
@@ -28,6 +29,16 @@ CHUNK = 200
 Place = tuple[int, int]  # group, partition
 
 
+class GroupState(TextChoices):
+    """Says what a group does at the moment."""
+
+    BLOCKED = "blocked", _("blocked")  # by a failed message, in an ordered group
+    UNATTENDED = "unattended", _("no consumer")  # and messages wait
+    PAUSED = "paused", _("paused")
+    RUNNING = "running", _("running")
+    IDLE = "idle", _("no consumer")  # as far as EMS knows, nothing waits
+
+
 @dataclass(frozen=True)
 class Lag:
     """Holds the lag of one group, in messages; what is unknown is None, never 0."""
@@ -39,6 +50,23 @@ class Lag:
     dead: int  # dead letters not redriven
     consumers: int  # live clients
     age: timedelta | None  # since the oldest unfinished message was sequenced
+    blocked: int = 0  # partitions in which a failed message holds up those after it (ordered)
+
+    @property
+    def state(self) -> GroupState:
+        if self.group.paused:
+            return GroupState.PAUSED
+        if self.blocked:
+            return GroupState.BLOCKED
+        if self.consumers:
+            return GroupState.RUNNING
+        return GroupState.UNATTENDED if self.behind or self.waiting else GroupState.IDLE
+
+    @property
+    def trouble(self) -> tuple[bool, timedelta, int, int]:
+        """Return a key that sorts the groups by their need for action, the highest first."""
+        is_blocked = self.state == GroupState.BLOCKED
+        return is_blocked, self.age or timedelta(0), (self.behind or 0) + self.waiting, self.dead
 
 
 def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
@@ -51,9 +79,12 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
     # A broadcast group has no cursors: its clients keep their positions on their own disks.
     with_cursors = [group.pk for group in chosen if group.mode != Mode.BROADCAST]
     cursors = Cursor.objects.using(using).filter(replay=0, group__in=with_cursors)
-    behind = _by_group(
-        cursors.values("group").annotate(n=Sum(F("partition__next_offset") - F("next_offset")))
+    ahead = F("partition__next_offset") - F("next_offset")
+    places = cursors.values("group").annotate(
+        n=Sum(ahead), blocked=Count("pk", filter=Q(attempt__gt=1))
     )
+    blocked = {row["group"]: int(row["blocked"]) for row in places}
+    behind = _by_group(places)
     claimed = Delivery.objects.using(using).open().filter(group__in=ids)
     open_ = _by_group(claimed.values("group").annotate(n=Sum(F("last_offset") + 1 - F("progress"))))
     retries = RetryMessage.objects.using(using).filter(group__in=ids)
@@ -73,7 +104,9 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
         .values_list("group", "partition")
         .annotate(m=Min("offset")),
     )
-    ages = _ages(oldest, using)
+    oldest_of: dict[int, timedelta] = {}
+    for (of, _partition), age in _ages(oldest, using).items():
+        oldest_of[of] = max(age, oldest_of.get(of, age))
     return [
         Lag(
             group=group,
@@ -82,7 +115,8 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
             waiting=waiting.get(group.pk, 0),
             dead=dead.get(group.pk, 0),
             consumers=consumers.get(group.pk, 0),
-            age=max((age for (of, _), age in ages.items() if of == group.pk), default=None),
+            age=oldest_of.get(group.pk),
+            blocked=blocked.get(group.pk, 0),
         )
         for group in chosen
     ]
@@ -104,7 +138,7 @@ def _oldest(*sources: Iterable[tuple[int, int, int]]) -> dict[Place, int]:
 def _ages(oldest: dict[Place, int], using: str) -> dict[Place, timedelta]:
     """Return the time since these messages were sequenced; offsets without one are left out."""
     offsets: dict[int, set[int]] = {}
-    for (_, partition), offset in oldest.items():
+    for (_group, partition), offset in oldest.items():
         offsets.setdefault(partition, set()).add(offset)
     ages: dict[tuple[Any, Any], timedelta] = {}
     for places in _chunks(offsets):

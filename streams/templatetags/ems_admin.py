@@ -6,13 +6,19 @@ tag imports from the admin only when it is used.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import template
+from django.utils.html import format_html
+from django.utils.safestring import mark_safe
+from django.utils.text import capfirst
 
 from streams.conf import database
 
 register = template.Library()
+
+CHECKBOX = '<td class="action-checkbox"'
 
 
 @register.simple_tag
@@ -28,6 +34,54 @@ def ems_instant(value: Any) -> str:
     from streams.admin.parts.columns import instant
 
     return instant(value)
+
+
+@register.filter
+def ems_number(value: Any) -> str:
+    """Return a number as a figure; unknown is a dash."""
+    from streams.admin.parts.figures import number
+
+    return number(value)
+
+
+@register.filter
+def ems_age(value: Any) -> str:
+    """Return a timedelta as a figure; unknown is a dash."""
+    from streams.admin.parts.figures import age
+
+    return age(value)
+
+
+@register.simple_tag
+def ems_state(text: Any, level: str) -> str:
+    """Return a state as a word on the colour of its level: bad, warning, good, quiet."""
+    from streams.admin.parts.figures import state
+
+    return state(text, level)
+
+
+@register.filter
+def ems_cells(row: Iterable[str], headers: Iterable[Any]) -> list[str]:
+    """Return the cells of a row of a list, each with the header of its column as data-label.
+
+    On a narrow screen the stylesheet shows it before the cell. The roles are said, since a row
+    with another display is no row any more for some browsers.
+    """
+    cells = list(row)
+    labels = [
+        "" if cell.startswith(CHECKBOX) else header["text"]
+        for cell, header in zip(cells, headers, strict=True)
+    ]
+    if not any(cell.startswith("<th") for cell in cells):
+        heading = labels.index(next(filter(None, labels)))
+        cells[heading] = f"<th{cells[heading][3:-5]}</th>"
+    return [_labelled(cell, label) for cell, label in zip(cells, labels, strict=True)]
+
+
+def _labelled(cell: str, label: str) -> str:
+    role = "rowheader" if cell.startswith("<th") else "cell"
+    name = format_html(' role="{}" data-label="{}"', role, capfirst(label))
+    return mark_safe(f"{cell[:3]}{name}{cell[3:]}")  # noqa: S308 - Django has escaped the cell
 
 
 @register.filter

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.html import escape, strip_tags
 
 from streams import send
+from streams.admin.pages import group as page_of_groups
+from streams.admin.pages.group import ConsumerGroupAdmin
 from streams.log import lag as lag_module
 from streams.log.lag import lags
 from streams.log.sequencer import sequence
-from streams.models import ConsumerGroup, Cursor, Message, RetryMessage, UtcNow
+from streams.models import ConsumerGroup, Cursor, Message, Partition, RetryMessage, UtcNow
 
 pytestmark = pytest.mark.django_db
 
 
-COLUMNS = ("state", "behind", "open", "waiting", "dead", "age")
+COLUMNS = ("state", "consumers", "behind", "open", "waiting", "dead", "age")
 
 
 def cells(client, group, *names):
-    """The row of a group in the list: {column: value}."""
+    """The row of a group in the list: {column: text}."""
     response = client.get(reverse("admin:ems_consumergroup_changelist"))
     (row,) = [row for row in response.context["cl"].result_list if row.pk == group.pk]
     shown = response.context["cl"].model_admin
-    return {name: getattr(shown, name)(row) for name in names or COLUMNS}
+    found = {name: strip_tags(getattr(shown, name)(row)) for name in names or COLUMNS}
+    return {name: text.replace("\xa0", " ") for name, text in found.items()}
 
 
 def test_the_list_shows_each_part_of_the_lag(world, as_role):
@@ -37,13 +42,15 @@ def test_the_list_shows_each_part_of_the_lag(world, as_role):
     Message.objects.filter(offset=5).update(sequenced_at=UtcNow(-timedelta(hours=2)))
     mail, slow = cells(client, world.mail), cells(client, world.slow)
     assert mail.pop("age") != "–"
-    assert mail == {"state": "1 consumer", "behind": 2, "open": 1, "waiting": 0, "dead": 0}
-    assert slow.pop("age") == cells(client, world.slow)["age"]
-    assert slow == {"state": "no consumer", "behind": 2, "open": 0, "waiting": 2, "dead": 0}
-    assert cells(client, world.billing)["dead"] == 3
+    none = {"open": "0", "waiting": "0", "dead": "0", "consumers": "0"}
+    live = {"state": "running", "consumers": "1"}
+    assert mail == {**none, **live, "behind": "2", "open": "1"}
+    assert slow.pop("age") != "–"
+    assert slow == {**none, "state": "no consumer", "behind": "2", "waiting": "2"}
+    assert cells(client, world.billing)["dead"] == "3"
     assert cells(client, world.billing)["age"] == "2 h 0 min"
     world.letter.discard()
-    assert cells(client, world.billing)["dead"] == 2
+    assert cells(client, world.billing)["dead"] == "2"
     ConsumerGroup.objects.pause()
     assert cells(client, world.mail)["state"] == "paused"
 
@@ -52,10 +59,95 @@ def test_how_far_a_broadcast_group_is_is_unknown(world, as_role):
     ConsumerGroup.objects.filter(pk=world.billing.pk).update(mode="broadcast")
     ConsumerGroup.objects.filter(pk=world.slow.pk).update(ordered=True)
     client = as_role("viewer")
-    shown = cells(client, world.billing, "kind", "behind", "age")
-    assert shown == {"kind": "broadcast", "behind": "–", "age": "–"}
-    assert cells(client, world.slow, "kind") == {"kind": "ordered"}
-    assert cells(client, world.mail, "kind") == {"kind": "cluster"}
+    shown = cells(client, world.billing, "group", "behind", "age")
+    assert shown == {"group": "billingon orders · broadcast", "behind": "–", "age": "–"}
+    assert cells(client, world.slow, "group") == {"group": "slowon orders · ordered"}
+    assert cells(client, world.mail, "group") == {"group": "mailon orders"}
+
+
+def names(response):
+    return [group.name for group in response.context["cl"].result_list]
+
+
+def many_groups(world, count=4):
+    """More groups, all behind: each begins one message later than the one before."""
+    partition = world.message.partition
+    for offset in range(5):
+        ago = timedelta(minutes=10 * (5 - offset))
+        Message.objects.filter(offset=offset).update(sequenced_at=UtcNow(-ago))
+    for number in range(count):
+        group = ConsumerGroup.objects.create(topic=world.mail.topic, name=f"more-{number}")
+        Cursor.objects.create(group=group, partition=partition, next_offset=number % 5)
+
+
+def test_the_groups_that_need_somebody_come_first(world, as_role, monkeypatch):
+    """Blocked ones, then by age, then by messages; also on the second page."""
+    client, url = as_role("viewer"), reverse("admin:ems_consumergroup_changelist")
+    many_groups(world)
+    ConsumerGroup.objects.filter(pk=world.slow.pk).update(ordered=True)
+    Cursor.objects.filter(group=world.slow).update(attempt=3, blocked_until=UtcNow())
+    # The youngest unfinished message is that of mail (offset 4); billing has dead letters only.
+    wanted = ["slow", "more-0", "more-1", "more-2", "more-3", "mail", "billing"]
+    found = client.get(url)
+    assert names(found) == wanted
+    assert cells(client, world.slow, "state") == {"state": "blocked"}
+    assert "Blocked groups first" in found.text
+    monkeypatch.setattr(ConsumerGroupAdmin, "list_per_page", 3)
+    assert names(client.get(url)) == wanted[:3]
+    assert names(client.get(url, {"p": 2})) == wanted[3:6]
+    assert names(client.get(url, {"all": ""})) == wanted
+    monkeypatch.setattr(page_of_groups, "SORTED_AT_MOST", 3)
+    by_name = client.get(url)
+    assert names(by_name) == ["billing", "mail", "more-0"]
+    assert "Up to 3 groups are sorted" in by_name.text
+    ConsumerGroup.objects.filter(pk=world.slow.pk).update(paused=True)
+    assert cells(client, world.mail, "state") == {"state": "running"}
+
+
+def test_the_order_of_many_groups_takes_no_more_statements(world, as_role):
+    client, url = as_role("viewer"), reverse("admin:ems_consumergroup_changelist")
+
+    def statements():
+        with CaptureQueriesContext(connection) as queries:
+            assert client.get(url).status_code == 200
+        return len(queries)
+
+    before = statements()
+    many_groups(world, 120)
+    assert statements() == before
+
+
+def test_each_count_leads_to_what_it_counts(world, as_role):
+    client = as_role("viewer")
+    sequence("default")
+    shown = client.get(reverse("admin:ems_consumergroup_changelist")).text
+    counted = {
+        ("mail", "consumer", "lease=live"): 1,
+        ("mail", "delivery", "state=START"): 1,
+        ("slow", "retrymessage", "state=waiting"): 2,
+        ("billing", "deadmessage", "state=waiting"): 3,
+    }
+    for (name, model, state), count in counted.items():
+        group = getattr(world, name)
+        url = reverse(f"admin:ems_{model}_changelist") + f"?group={group.pk}&{state}"
+        assert f'<a href="{escape(url)}">{count}</a>' in shown, (name, model)
+        assert client.get(url).context["cl"].result_count == count
+    assert 'class="ems-number ems-quiet">0<' in shown  # nothing to look at
+
+
+def test_numbers_have_separators_and_names_keep_their_letters(world, as_role):
+    client = as_role("viewer")
+    long = "forecasts-of-the-warehouse_" * 3
+    ConsumerGroup.objects.filter(pk=world.mail.pk).update(name=long)
+    Partition.objects.update(next_offset=2_012_350)
+    assert cells(client, world.mail, "behind") == {"behind": "2,012,345"}
+    page = client.get(reverse("admin:ems_consumergroup_changelist")).text
+    assert f'title="{long}">forecasts-of-the-warehouse_foreca…' in page
+    assert "Times are in America/Chicago." in page
+    world.slow.refresh_from_db()
+    for url in ("consumergroup_changelist", "topic_changelist", "message_changelist"):
+        text = client.get(reverse(f"admin:ems_{url}")).text
+        assert not re.search(r"\b(Mail|Billing|Slow|Orders)\b", text), url
 
 
 def test_what_is_unknown_is_a_dash(world, as_role):

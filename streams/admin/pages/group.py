@@ -10,14 +10,14 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import flatten
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from streams.admin.base import StreamsAdmin, StreamsForm, count_upto
-from streams.admin.parts import journal
-from streams.admin.parts.columns import UNKNOWN, at, duration, flag, linked, list_url
+from streams.admin.parts import figures, journal
+from streams.admin.parts.columns import at, flag, linked, list_url, url
 from streams.admin.parts.filters import FixedFilter
 from streams.admin.parts.listing import StreamsChangeList
 from streams.admin.verbs.page import page
@@ -35,12 +35,16 @@ from streams.models import (
     Delivery,
     Mode,
     RetryMessage,
+    State,
 )
 from streams.operate.group_deletion import belongings, delete_group
 from streams.operate.replay import replays
 
 # In rows: to delete more takes longer than a web request should.
 FORGET_AT_MOST = 20_000
+
+# In groups: to sort more by their lag takes longer than a page should.
+SORTED_AT_MOST = 1000
 
 
 class Paused(FixedFilter):
@@ -50,9 +54,27 @@ class Paused(FixedFilter):
 
 
 class GroupChangeList(StreamsChangeList):
+    """Lists the groups that need somebody first: blocked, then by age, then by messages behind."""
+
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        self.result_list = with_lag(self.result_list)
+        if self.result_count > SORTED_AT_MOST:
+            self.result_list = with_lag(self.result_list)
+        else:
+            groups = with_lag(self.queryset)
+            groups.sort(key=lambda group: group.lag.trouble, reverse=True)
+            is_whole = self.show_all or not self.multi_page
+            first = 0 if is_whole else (self.page_num - 1) * self.list_per_page
+            self.result_list = groups[first:] if is_whole else groups[first:][: self.list_per_page]
+        for group in self.result_list:
+            group.url = self.page_of(group)
+
+    def note(self) -> str:
+        if self.result_count > SORTED_AT_MOST:
+            return _t("By name. Up to %d groups are sorted by their need for action.") % (
+                SORTED_AT_MOST
+            )
+        return _t("Blocked groups first, then those with the oldest unfinished message.")
 
 
 def with_lag(groups: Any) -> list[Any]:
@@ -81,16 +103,16 @@ class ConsumerGroupAdmin(StreamsAdmin):
     """Shows groups with their current lag. Pause and resume are in force within 5 seconds."""
 
     list_display = (
-        "name",
-        linked("topic", _("topic")),
-        "kind",
+        "group",
         "state",
+        "age",
         "behind",
         "open",
         "waiting",
         "dead",
-        "age",
+        "consumers",
     )
+    list_display_links = None
     list_filter = (Paused,)
     related = ("topic",)
     ordering = ("name", "topic__name")
@@ -99,8 +121,8 @@ class ConsumerGroupAdmin(StreamsAdmin):
     search_help_text = _("A part of a group's or a topic's name.")
     facts = (
         ("name", linked("topic", _("topic"))),
-        ("state", at("created_at", _("created"))),
-        ("behind", "open", "waiting", "dead", "age"),
+        ("state", "consumers", at("created_at", _("created"))),
+        ("age", "behind", "open", "waiting", "dead"),
         "rows",
         "replays",
         ("mode", flag("ordered", _("ordered")), "start"),
@@ -200,42 +222,52 @@ class ConsumerGroupAdmin(StreamsAdmin):
         group = super().get_object(request, *args, **kwargs)
         return group and with_lag([group])[0]
 
-    @admin.display(description=_("mode"))
-    def kind(self, row: ConsumerGroup) -> str:
-        kinds = {"broadcast": _t("broadcast"), "ordered": _t("ordered"), "cluster": _t("cluster")}
-        return kinds[row.kind]
+    @admin.display(description=_("group"))
+    def group(self, row: Any) -> str:
+        """Return the name, and below it the topic and what is special about the group."""
+        kinds = {"broadcast": _t("broadcast"), "ordered": _t("ordered"), "cluster": ""}
+        kind = kinds[row.kind]
+        return format_html(
+            '{}<div class="ems-below">{} {}{}</div>',
+            figures.named(row.name, row.url, 56),
+            _t("on"),
+            figures.named(row.topic.name, url(row.topic), 48),
+            f" · {kind}" if kind else "",
+        )
 
     @admin.display(description=_("state"))
     def state(self, row: Any) -> Any:
-        if row.paused:
-            return _t("paused")
-        count = row.lag.consumers
-        if not count:
-            return _t("no consumer")
-        return ngettext("%d consumer", "%d consumers", count) % count
+        return figures.group_state(row.lag.state)
+
+    @admin.display(description=_("consumers"))
+    def consumers(self, row: Any) -> str:
+        """Return how many live consumers the group has."""
+        return figures.number(row.lag.consumers, list_url(Consumer, group=row.pk, lease="live"))
 
     @admin.display(description=_("behind"))
-    def behind(self, row: Any) -> int | str:
+    def behind(self, row: Any) -> str:
         """Return how many messages are sequenced and not claimed yet."""
-        return UNKNOWN if row.lag.behind is None else int(row.lag.behind)
+        return figures.number(row.lag.behind, list_url(Cursor, group=row.pk))
 
     @admin.display(description=_("open"))
-    def open(self, row: Any) -> int:
+    def open(self, row: Any) -> str:
         """Return how many messages are claimed and not settled yet."""
-        return int(row.lag.open)
+        claims = list_url(Delivery, group=row.pk, state=State.START.value)
+        return figures.number(row.lag.open, claims)
 
     @admin.display(description=_("retries"))
-    def waiting(self, row: Any) -> int:
-        return int(row.lag.waiting)
+    def waiting(self, row: Any) -> str:
+        retries = list_url(RetryMessage, group=row.pk, state="waiting")
+        return figures.number(row.lag.waiting, retries)
 
     @admin.display(description=_("dead"))
-    def dead(self, row: Any) -> int:
-        return int(row.lag.dead)
+    def dead(self, row: Any) -> str:
+        return figures.number(row.lag.dead, list_url(DeadMessage, group=row.pk, state="waiting"))
 
     @admin.display(description=_("age"))
     def age(self, row: Any) -> str:
         """Return the time since the oldest unfinished message was sequenced."""
-        return duration(row.lag.age)
+        return figures.age(row.lag.age)
 
     @admin.display(description=_("rows"))
     def rows(self, row: Any) -> Any:
@@ -248,7 +280,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
     def replays(self, row: Any) -> Any:
         """Return how far its replays are; ended ones are shown until the next replay or purge."""
         found = ((str(one),) for one in replays([row], database()))
-        return format_html_join("", "<div>{}</div>", found) or UNKNOWN
+        return format_html_join("", "<div>{}</div>", found) or figures.UNKNOWN
 
     def _one(self, request: HttpRequest, queryset: QuerySet[Any], verb: Any) -> HttpResponse | None:
         chosen = list(queryset[:2])

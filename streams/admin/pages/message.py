@@ -15,7 +15,8 @@ from django.utils.translation import ngettext
 
 from streams.admin.bodies import BodyAdmin
 from streams.admin.parts import journal
-from streams.admin.parts.columns import UNKNOWN, at, instant, place, short, url
+from streams.admin.parts.columns import at, instant, place, short, url
+from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import FixedFilter, PartitionFilter, number
 from streams.admin.parts.listing import Reading
 from streams.admin.parts.search import Search

@@ -10,7 +10,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
-from streams.admin.parts.columns import at, duration
+from streams.admin.parts.columns import at
+from streams.admin.parts.figures import age
 from streams.models import Step, UtcNow
 
 
@@ -30,4 +31,4 @@ class StepAdmin(ReadOnly):
 
     @admin.display(description=_("ago"))
     def ago(self, row: Any) -> str:
-        return duration(row.now - row.last_run_at)
+        return age(row.now - row.last_run_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,8 +17,11 @@ from django.utils.text import Truncator
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-UNKNOWN = "–"
+from streams.admin.parts.figures import UNKNOWN
+
+# In characters: what a list shows of a text, and of a name beside others.
 SHORT = 60
+NAME = 32
 
 # A callable as a column or a field, which Django's stubs do not know everywhere.
 Column = Any
@@ -43,21 +46,6 @@ def instant(value: datetime | None) -> str:
         f"{local:%Y-%m-%d}",
         f"{local:%H:%M:%S}",
     )
-
-
-def duration(value: timedelta | None) -> str:
-    """Return the duration in its two largest units."""
-    if value is None:
-        return UNKNOWN
-    seconds = max(0, int(value.total_seconds()))
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if days:
-        return _t("%(days)d d %(hours)d h") % {"days": days, "hours": hours % 24}
-    if hours:
-        return _t("%(hours)d h %(minutes)d min") % {"hours": hours, "minutes": minutes % 60}
-    if minutes:
-        return _t("%(minutes)d min %(seconds)d s") % {"minutes": minutes, "seconds": seconds % 60}
-    return _t("%d s") % seconds
 
 
 def at(field: str, description: Any) -> Column:

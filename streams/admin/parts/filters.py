@@ -30,6 +30,8 @@ def number(text: str | None) -> int | None:
 class RowFilter(admin.SimpleListFilter):
     """Filters by a row of a small table."""
 
+    template = "admin/ems/filter.html"
+
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
         rows = self.rows().using(database())[:CHOICES_AT_MOST]
         return [(str(row.pk), str(row)) for row in rows]
@@ -66,6 +68,7 @@ class PartitionFilter(RowFilter):
 class FixedFilter(admin.SimpleListFilter):
     """Filters by one of the values in ``options``; ``narrow`` says what each of them means."""
 
+    template = "admin/ems/filter.html"
     options: Sequence[tuple[str, Any]] = ()
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, Any]]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django.contrib.admin.templatetags.admin_urls import add_preserved_filters
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
+
+from streams.admin.parts.columns import url
 
 # In rows: to count millions of them for a page number costs the server too much.
 COUNT_AT_MOST = 10_000
@@ -113,6 +116,15 @@ class StreamsChangeList(ChangeList):
             start = (self.page_num - 1) * self.list_per_page if self.multi_page else 0
             page = self.paginator.ids[start : start + self.list_per_page]
             self.result_list = self.queryset.filter(pk__in=page)
+
+    def note(self) -> str:
+        """Return what the page says of its order."""
+        return ""
+
+    def page_of(self, row: Any) -> str:
+        """Return the URL of the page of the row, from which one comes back to these filters."""
+        filters: Any = {"preserved_filters": self.preserved_filters, "opts": self.opts}
+        return str(add_preserved_filters(filters, url(row)))
 
     @property
     def older_url(self) -> str:

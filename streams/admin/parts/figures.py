@@ -1,0 +1,112 @@
+"""Shows figures: numbers, ages and states, in the same way on every page.
+
+The classes of the stylesheet stand beside them: ems-number, ems-age, ems-state.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.utils.formats import number_format
+from django.utils.html import format_html
+from django.utils.translation import gettext as _t
+
+from streams.log.lag import GroupState
+
+UNKNOWN = "–"
+
+# How much a state needs somebody: each has a class in the stylesheet. The word says the state too,
+# so that nobody has to tell colours apart.
+BAD, WARNING, GOOD, QUIET = "bad", "warning", "good", "quiet"
+
+LEVELS = {
+    GroupState.BLOCKED: BAD,
+    GroupState.UNATTENDED: BAD,
+    GroupState.PAUSED: WARNING,
+    GroupState.RUNNING: GOOD,
+    GroupState.IDLE: QUIET,
+}
+
+
+def grouped(value: int | None) -> str:
+    """Return the number with the separators of the language; unknown is a dash."""
+    return UNKNOWN if value is None else str(number_format(value, force_grouping=True))
+
+
+def number(value: int | None, url: str = "") -> str:
+    """Return the number as a figure, which leads to what it counts if there is any."""
+    text = grouped(value)
+    if value and url:
+        text = format_html('<a href="{}">{}</a>', url, text)
+    quiet = "" if value else " ems-quiet"
+    return format_html('<span class="ems-number{}">{}</span>', quiet, text)
+
+
+def state(text: Any, level: str = QUIET) -> str:
+    """Return the state as a word on the colour of its level."""
+    return format_html('<span class="ems-state ems-state-{}">{}</span>', level, text)
+
+
+def group_state(value: GroupState) -> str:
+    return state(value.label, LEVELS[value])
+
+
+def duration(value: timedelta | None) -> str:
+    """Return the duration in its two largest units."""
+    if value is None:
+        return UNKNOWN
+    seconds = max(0, int(value.total_seconds()))
+    return _units(seconds).replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def took(value: timedelta | None) -> str:
+    """Return how long something took: below ten seconds with three digits."""
+    if value is None or value >= timedelta(seconds=10):
+        return duration(value)
+    return f"{max(0.0, value.total_seconds()):.3g}\N{NO-BREAK SPACE}s"
+
+
+def _units(seconds: int) -> str:
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days:
+        return _t("%(days)d d %(hours)d h") % {"days": days, "hours": hours % 24}
+    if hours:
+        return _t("%(hours)d h %(minutes)d min") % {"hours": hours, "minutes": minutes % 60}
+    if minutes:
+        return _t("%(minutes)d min %(seconds)d s") % {"minutes": minutes, "seconds": seconds % 60}
+    return _t("%d s") % seconds
+
+
+def age(value: timedelta | None) -> str:
+    """Return the duration as a figure."""
+    quiet = "" if value else " ems-quiet"
+    return format_html('<span class="ems-age{}">{}</span>', quiet, duration(value))
+
+
+def shortened(name: str, width: int = 60) -> str:
+    """Return a long name without its middle, since names often differ at their end."""
+    if len(name) <= width:
+        return name
+    tail = width * 2 // 5
+    return f"{name[: width - tail - 1]}…{name[-tail:]}"
+
+
+def named(name: str, url: str, width: int = 60) -> str:
+    """Return a link with a name, which has its whole name as its title if it was shortened."""
+    short = shortened(name, width)
+    if short == name:
+        return format_html('<a href="{}">{}</a>', url, name)
+    return format_html('<a href="{}" title="{}">{}</a>', url, name, short)
+
+
+def counted(field: str, description: Any) -> Any:
+    """Return a column with the number in ``field``."""
+
+    @admin.display(description=description)
+    def show(row: Any) -> str:
+        return number(getattr(row, field))
+
+    show.__name__ = field
+    return show
