@@ -53,6 +53,10 @@ class InvalidPartitions(StreamsError, ValueError):
     """A topic has 1 … 1000 partitions, and they only grow."""
 
 
+class InvalidValue(StreamsError, ValueError):
+    """This value cannot be set."""
+
+
 class TopicDenied(StreamsError):
     """The topic does not accept this kind of access at present."""
 

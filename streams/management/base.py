@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
+import socket
 import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from base64 import b64encode
@@ -90,6 +92,15 @@ class StreamsCommand(BaseCommand):
     def _add_common(self, parser: ArgumentParser) -> None:
         parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
         parser.add_argument("--json", action="store_true", help=_("print JSON"))
+
+    @property
+    def who(self) -> str:
+        """Return who runs the command, for the log: the account, the host and the command."""
+        try:
+            account = getpass.getuser()
+        except (KeyError, OSError):  # a container whose user has no name
+            account = str(os.getuid())
+        return f"{account}@{socket.gethostname()} ({type(self).__module__.rpartition('.')[2]})"
 
     # -- what they print --
 

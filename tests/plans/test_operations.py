@@ -48,6 +48,12 @@ def test_the_doctor_reads_no_large_table(seeded: Seed) -> None:
     [
         "ems_topics list",
         "ems_groups list",
+        "ems_groups consumers",
+        "ems_groups deliveries",
+        "ems_groups deliveries group-1",
+        "ems_groups deliveries group-1 --open",
+        "ems_groups retries",
+        "ems_groups retries group-1 --topic topic-1",
         "ems_messages list topic-1",
         "ems_messages list topic-1 --key k",
         "ems_messages show topic-1/0@5",

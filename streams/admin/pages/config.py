@@ -14,20 +14,9 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import StreamsAdmin
 from streams.admin.parts.columns import at
-from streams.conf import DEFAULTS, database
+from streams.conf import database
 from streams.models import SystemConfig
-
-MEANINGS = {
-    "autoCreateTopic": _("whether the first send to a topic creates it"),
-    "msgMaxSizeInBytes": _("the largest body, in bytes"),
-    "consumerBatchSize": _("how many messages one claim takes at most"),
-    "consumerThreads": _("worker threads of each group in each process; read when it starts"),
-    "consumerRetryMaxTimes": _("attempts after the first one; then the message is a dead letter"),
-    "consumeTimeoutSeconds": _("how long one handler call may take, in seconds"),
-    "deliveryRetentionDays": _("days that deliveries are kept after their end; 0: for ever"),
-    "deadRetentionDays": _("days that dead letters are kept; 0: for ever"),
-    "dedupWindowSeconds": _("the dedup window of a send that names none, in seconds"),
-}
+from streams.operate.changes import in_force
 
 
 class _ValueField(forms.JSONField):
@@ -73,19 +62,5 @@ class SystemConfigAdmin(StreamsAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        return super().changelist_view(request, {**(extra_context or {}), "in_force": _in_force()})
-
-
-def _in_force() -> list[dict[str, Any]]:
-    """Return every setting with the value in force now."""
-    overrides = SystemConfig.objects.using(database()).overrides()
-    return [
-        {
-            "name": name,
-            "value": overrides.get(name, default),
-            "default": default,
-            "is_overridden": name in overrides,
-            "meaning": MEANINGS.get(name, ""),
-        }
-        for name, default in DEFAULTS.items()
-    ]
+        context = {**(extra_context or {}), "in_force": in_force(database())}
+        return super().changelist_view(request, context)

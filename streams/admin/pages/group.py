@@ -24,7 +24,6 @@ from streams.admin.verbs.page import page
 from streams.admin.verbs.replay import replay
 from streams.admin.verbs.reset import reset
 from streams.conf import database
-from streams.consume.outcome.backoff import parse_retry_policy
 from streams.errors import GroupActive, InvalidRetryPolicy
 from streams.log.lag import lags
 from streams.models import (
@@ -37,6 +36,7 @@ from streams.models import (
     RetryMessage,
     State,
 )
+from streams.operate.changes import CHANGEABLE, valid_retry_policy
 from streams.operate.group_deletion import belongings, delete_group
 from streams.operate.replay import replays
 
@@ -89,13 +89,10 @@ class GroupForm(StreamsForm):
     """Validates what may be overridden for a group."""
 
     def clean_retry_policy(self) -> str:
-        text: str = self.cleaned_data["retry_policy"].strip()
         try:
-            if text:
-                parse_retry_policy(text)
+            return valid_retry_policy(self.cleaned_data["retry_policy"])
         except InvalidRetryPolicy as error:
             raise forms.ValidationError(str(error)) from error
-        return text
 
 
 @admin.register(ConsumerGroup)
@@ -127,7 +124,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
         "replays",
         ("mode", flag("ordered", _("ordered")), "start"),
     )
-    overrides = ("max_retries", "retry_policy", "consume_timeout", "batch")
+    overrides = CHANGEABLE[ConsumerGroup]
     fieldsets = (
         (None, {"fields": facts}),
         (

@@ -20,6 +20,7 @@ from streams.admin.verbs import topic
 from streams.admin.verbs.purge_preview import purge_preview
 from streams.conf import database
 from streams.models import Access, ConsumerGroup, Message, Partition, Topic
+from streams.operate.changes import CHANGEABLE
 
 
 class AccessFilter(FixedFilter):
@@ -53,14 +54,7 @@ class TopicAdmin(StreamsAdmin):
     ordering = ("name",)
     sortable_by = ("name",)
     search_fields = ("name",)
-    fields = (
-        "name",
-        "access",
-        "retention_seconds",
-        "retention_count",
-        "retention_consumed",
-        "archive",
-    )
+    fields = ("name", *CHANGEABLE[Topic])
     facts = (
         ("sequenced", "kept"),
         "purge",

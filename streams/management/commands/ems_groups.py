@@ -10,16 +10,22 @@ from django.utils.translation import gettext_lazy
 
 from streams.log.lag import Lag, lags
 from streams.management.base import add_dry_run
+from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.replay import ReplayVerbs
 from streams.management.verbs.reset import ResetVerb
+from streams.management.verbs.rows import RowVerbs
 from streams.models import ConsumerGroup
 from streams.operate import group_deletion
 
 
-class Command(ResetVerb, ReplayVerbs):
+class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
     help = "The consumer groups: how far behind they are; pause, resume, reset and delete them."
     verbs = {
         "list": gettext_lazy("all groups with their lag"),
+        "consumers": gettext_lazy("the processes that serve a group"),
+        "deliveries": gettext_lazy("the newest deliveries: what was claimed, and how it ended"),
+        "retries": gettext_lazy("what waits for its next attempt, the next due first"),
+        "set": gettext_lazy("override retries, timeout or batch of the code"),
         "pause": gettext_lazy("claim nothing more; calls that run are finished"),
         "resume": gettext_lazy("go on claiming"),
         "reset": gettext_lazy("go on from another place in the log, or undo the last reset"),
@@ -30,6 +36,11 @@ class Command(ResetVerb, ReplayVerbs):
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--topic", help=_("only on this topic"))
+
+    def add_set_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("group", help=_("name of the group"))
+        parser.add_argument("--topic", help=_("its topic, if it is on several"))
+        self.add_changes(parser, ConsumerGroup)
 
     def add_pause_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("group", help=_("name of the group"))
@@ -71,6 +82,9 @@ class Command(ResetVerb, ReplayVerbs):
                 for lag in lags(self.groups(topic=topic), self.using)
             ),
         )
+
+    def do_set(self, *, group: str, topic: str | None, **options: Any) -> None:
+        self.apply_changes(self.group(group, topic), **options)
 
     def do_pause(self, *, group: str, topic: str | None, **options: Any) -> None:
         count = self._these(self.groups(group, topic)).pause()

@@ -1,4 +1,4 @@
-"""Defines ems_topics, which lists, creates, grows, retires and deletes topics."""
+"""Defines ems_topics, which lists, creates, changes, grows, retires and deletes topics."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from django.db.models import Count, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.management.base import StreamsCommand, add_dry_run
+from streams.management.base import add_dry_run
+from streams.management.verbs.change import ChangeVerb
 from streams.models import Message, Topic
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
 from streams.operate.topics import create, grow, retire, topic_of
 
 
-class Command(StreamsCommand):
-    help = "The topics and their logs: create, grow, retire and delete them."
+class Command(ChangeVerb):
+    help = "The topics and their logs: create, change, grow, retire and delete them."
     verbs = {
         "list": gettext_lazy("all topics with their partitions and messages"),
         "create": gettext_lazy("a new topic"),
         "grow": gettext_lazy("more partitions"),
+        "set": gettext_lazy("change the access, the retention or the archive of a topic"),
         "retire": gettext_lazy("refuse producers; consumers finish"),
         "delete": gettext_lazy("delete a retired topic with its messages and groups"),
     }
@@ -32,6 +34,10 @@ class Command(StreamsCommand):
     def add_grow_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
         parser.add_argument("--partitions", type=int, required=True, help=_("how many in all"))
+
+    def add_set_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("topic", help=_("name of the topic"))
+        self.add_changes(parser, Topic)
 
     def add_retire_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
@@ -75,6 +81,9 @@ class Command(StreamsCommand):
     def do_grow(self, *, topic: str, partitions: int, **options: Any) -> None:
         new = grow(topic_of(topic, self.using), partitions, self.using)
         self.tell(_("new partitions: %d") % new, topic=topic, partitions=partitions, new=new)
+
+    def do_set(self, *, topic: str, **options: Any) -> None:
+        self.apply_changes(topic_of(topic, self.using), **options)
 
     def do_retire(self, *, topic: str, **options: Any) -> None:
         done = retire(topic_of(topic, self.using), self.using)

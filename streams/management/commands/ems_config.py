@@ -1,0 +1,49 @@
+"""Defines ems_config, which lists, sets and unsets the run-time settings."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from streams.management.base import StreamsCommand
+from streams.operate.changes import in_force, set_setting, unset_setting
+
+
+class Command(StreamsCommand):
+    help = "The run-time settings, in force in all processes within 5 seconds."
+    verbs = {
+        "list": gettext_lazy("all settings with the values in force"),
+        "set": gettext_lazy("override the default of a setting"),
+        "unset": gettext_lazy("let the default hold again"),
+    }
+
+    def add_set_arguments(self, parser: ArgumentParser) -> None:
+        self.add_unset_arguments(parser)
+        parser.add_argument("value", help=_("a whole number, or true or false"))
+
+    def add_unset_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", help=_("name of the setting"))
+
+    def do_list(self, **options: Any) -> None:
+        columns = ("name", "value", "default", "changed_at", "meaning")
+        rows = in_force(self.using)
+        self.show(columns, ([row[column] for column in columns] for row in rows))
+
+    def do_set(self, *, name: str, value: str, **options: Any) -> None:
+        try:
+            parsed = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            text = _("%r is neither a whole number nor true or false.")
+            raise CommandError(text % value) from error
+        set_setting(name, parsed, self.using, self.who)
+        self.tell(f"{name} = {value}", name=name, value=parsed)
+
+    def do_unset(self, *, name: str, **options: Any) -> None:
+        done = unset_setting(name, self.using, self.who)
+        text = _("%s has its default again") if done else _("%s had its default")
+        self.tell(text % name, name=name, unset=done)
