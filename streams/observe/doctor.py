@@ -9,7 +9,9 @@ from django.db import Error
 from django.utils.translation import gettext as _
 
 from streams.observe import diagnoses
+from streams.observe.backlogs import blocked
 from streams.observe.diagnoses import ERROR, Diagnosis
+from streams.observe.indexes import indexes
 
 
 def examine(using: str) -> list[Diagnosis]:
@@ -19,11 +21,13 @@ def examine(using: str) -> list[Diagnosis]:
         return found
     return [
         *found,
+        *indexes(using),
         *diagnoses.system_checks(using),
         *diagnoses.steps(using),
         *diagnoses.inbox(using),
         *diagnoses.consumers(using),
         *diagnoses.groups(using),
+        *blocked(using),
         *diagnoses.retention(using),
         *diagnoses.redis(),
         diagnoses.clock(using),

@@ -76,6 +76,17 @@ class Server:
         loose = self._columns("`COLLATION_NAME` <> 'utf8mb4_bin'")
         return [column for column in loose if column in exact]
 
+    def indexes(self) -> dict[tuple[str, str], bool]:
+        """Return table and name of each index, and whether the optimizer may use it."""
+        usable = "`IGNORED` = 'NO'" if self.is_mariadb else "`IS_VISIBLE` = 'YES'"
+        rows = self.rows(
+            f"SELECT DISTINCT `TABLE_NAME`, `INDEX_NAME`, {usable}"  # noqa: S608
+            " FROM information_schema.STATISTICS WHERE `TABLE_SCHEMA` = DATABASE()"
+            " AND `TABLE_NAME` IN %s",
+            tuple(tables()),
+        )
+        return {(table, index): bool(visible) for table, index, visible in rows}
+
     def _columns(self, condition: str) -> list[str]:
         rows = self.rows(
             "SELECT `TABLE_NAME`, `COLUMN_NAME` FROM information_schema.COLUMNS"  # noqa: S608

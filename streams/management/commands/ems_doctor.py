@@ -10,9 +10,10 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from streams.management.base import StreamsCommand, line
+from streams.management.base import StreamsCommand, duration, line, positive
 from streams.observe.audit.finding import AuditPosition, Finding, joined
 from streams.observe.audit.walk import walk
+from streams.observe.backlogs import Limits, beyond
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 from streams.observe.doctor import examine, ready
 
@@ -31,6 +32,18 @@ class Command(StreamsCommand):
         super().add_arguments(parser)
         parser.add_argument("--ready", action="store_true", help=_("only what a probe needs"))
         parser.add_argument(
+            "--max-age",
+            type=duration,
+            metavar="DURATION",
+            help=_("an error if an unfinished message of a group is older than this, such as 5m"),
+        )
+        parser.add_argument(
+            "--max-behind",
+            type=positive,
+            metavar="MESSAGES",
+            help=_("an error if a group has more messages than this to claim"),
+        )
+        parser.add_argument(
             "--audit", action="store_true", help=_("also compare the tables with the promises")
         )
         parser.add_argument("--seconds", type=float, help=_("seconds after which the audit stops"))
@@ -42,6 +55,8 @@ class Command(StreamsCommand):
         start = AuditPosition.parse(options["resume"]) if options["resume"] else None
         found = ready(self.using) if options["ready"] else examine(self.using)
         readable = not any(d.level == ERROR and d.name in ("database", "schema") for d in found)
+        if readable:
+            found += beyond(Limits(options["max_age"], options["max_behind"]), self.using)
         if readable and (options["audit"] or start):
             found += self._audit(start, options["seconds"])
         self._show(found)
