@@ -7,15 +7,17 @@ import json
 import os
 import socket
 import sys
+import time
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import Error, InterfaceError, OperationalError, connections
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from streams import body as bodies
@@ -24,10 +26,14 @@ from streams.database.retrying import error_number, tables_missing
 from streams.database.transactions import committing
 from streams.durations import parse_duration
 from streams.errors import InvalidDuration, NotMigrated, StreamsError, storable
-from streams.models import ConsumerGroup, DeadMessage, Message
+from streams.models import IMMEDIATE, ConsumerGroup, DeadMessage, Message
+from streams.observe.mysql_server import models
 
 UNKNOWN = "–"
 CLEAR_LINE = "\r\x1b[K"
+CLEAR_SCREEN = "\x1b[H\x1b[J"
+# Columns and fields whose numbers are names, which people copy into another command.
+NAMING = {"id", "message_id", "offset", "partition", "replay", "from", "to", "value", "default"}
 # The highest number that a BIGINT column can have.
 MOST = 2**63 - 1
 # The error number of MySQL and MariaDB when a table does not exist.
@@ -62,8 +68,7 @@ class StreamsCommand(BaseCommand):
             self.using = database(options["database"])
             if self.using not in connections:
                 raise CommandError(_("There is no database alias %r.") % self.using)
-            with committing(self.using):
-                self.run(**options)
+            self._run(options)
             self.stdout.flush()
         except BrokenPipeError:
             # The reader of the output, such as ``head``, has ended. What is left to write, also at
@@ -86,6 +91,29 @@ class StreamsCommand(BaseCommand):
         """Whether manage.py runs the command, and not ``call_command``."""
         return bool(getattr(self, "_called_from_command_line", False))
 
+    def _run(self, options: dict[str, Any]) -> None:
+        """Run the command once, or with ``--watch`` until Ctrl-C."""
+        seconds: int | None = options.get("watch")
+        if seconds is None:
+            with committing(self.using):
+                self.run(**options)
+            return
+        try:
+            while True:
+                self._begin_look()
+                with committing(self.using):
+                    self.run(**options)
+                self.stdout.flush()
+                time.sleep(seconds)
+        except KeyboardInterrupt:
+            return
+
+    def _begin_look(self) -> None:
+        if self.stdout.isatty():
+            self.stdout.write(CLEAR_SCREEN, ending="")
+        if not self.as_json:
+            self.stdout.write(line(datetime.now(UTC)))
+
     def run(self, **options: Any) -> None:
         getattr(self, f"do_{options['verb']}")(**options)
 
@@ -104,15 +132,24 @@ class StreamsCommand(BaseCommand):
 
     # -- what they print --
 
-    def show(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Print a table, or with ``--json`` a list of objects."""
+    def show(
+        self, columns: Sequence[str], rows: Iterable[Sequence[Any]], sort: str | None = None
+    ) -> None:
+        """Print a table, or with ``--json`` a list of objects.
+
+        ``sort`` is a column: the largest numbers and the newest times come first, texts in
+        alphabetical order, and what is unknown last.
+        """
+        if sort is not None:
+            rows = sorted_by(columns.index(sort), rows)
         if self.as_json:
             self.write_json([dict(zip(columns, row, strict=True)) for row in rows])
             return
-        cells = [columns, *([line(value) for value in row] for row in rows)]
+        lines = ([cell(*pair) for pair in zip(columns, row, strict=True)] for row in rows)
+        cells = [columns, *lines]
         widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
         for row in cells:
-            padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
             self.stdout.write("  ".join(padded).rstrip())
 
     def show_one(self, values: Mapping[str, Any], *texts: str) -> None:
@@ -122,7 +159,7 @@ class StreamsCommand(BaseCommand):
             return
         width = max(map(len, values))
         for name, value in values.items():
-            self.stdout.write(f"{name.ljust(width)}  {line(value)}")
+            self.stdout.write(f"{name.ljust(width)}  {cell(name, value)}")
         for text in texts:
             self.stdout.write("\n" + printable(text))
 
@@ -135,6 +172,23 @@ class StreamsCommand(BaseCommand):
 
     def write_json(self, value: Any) -> None:
         self.stdout.write(json.dumps(value, cls=Encoder, indent=2, ensure_ascii=False))
+
+    @property
+    def can_ask(self) -> bool:
+        """Tell whether somebody reads a question and can answer it."""
+        return not self.as_json and sys.stdin.isatty()
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask on the terminal whether to go on, unless ``yes``; raises CommandError if not."""
+        if yes:
+            return
+        if not self.can_ask:
+            raise CommandError(_("Nothing was done: without a terminal to ask, say --yes."))
+        self.stdout.flush()
+        self.stderr.write(f"{question} [y/N] ", ending="", style_func=str)
+        self.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise CommandError(_("Nothing was done."))
 
     def progress(self, text: str) -> None:
         """Show the progress on a terminal; an empty text removes it."""
@@ -187,6 +241,20 @@ def add_limit(parser: ArgumentParser, default: int | None = None) -> None:
     parser.add_argument("--limit", type=positive, default=default, help=text)
 
 
+def add_yes(parser: ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help=_("do it without asking"))
+
+
+def add_sort(parser: ArgumentParser, columns: Iterable[str]) -> None:
+    text = _("sort by this column: the largest and the newest first")
+    parser.add_argument("--sort", choices=columns, metavar="COLUMN", help=text)
+
+
+def add_watch(parser: ArgumentParser) -> None:
+    text = _("show it again after this number of seconds, until Ctrl-C")
+    parser.add_argument("--watch", type=positive, metavar="SECONDS", help=text)
+
+
 def duration(text: str) -> timedelta:
     """Return the duration of an option such as ``90``, ``5m`` or ``2h``."""
     try:
@@ -227,12 +295,50 @@ def _check_text(given: Iterable[Any]) -> None:
                 raise CommandError(_("This is not UTF-8: %s") % storable(text))
 
 
+def sorted_by(index: int, rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Return the rows in the order of one column, which ``show`` describes."""
+    known: list[Sequence[Any]] = []
+    unknown: list[Sequence[Any]] = []
+    for row in rows:
+        (unknown if row[index] is None else known).append(row)
+    is_text = any(isinstance(row[index], str) for row in known)
+    known.sort(key=lambda row: row[index], reverse=not is_text)
+    return [*known, *unknown]
+
+
+def cell(name: str, value: Any) -> str:
+    """Return the value of a column or field as a text; what names a row has no separators."""
+    return str(value) if name in NAMING and value is not None else line(value)
+
+
+def number(value: int) -> str:
+    """Return the number with thousands separators."""
+    return str(number_format(value, use_l10n=True, force_grouping=True))
+
+
+def counted(contents: Mapping[str, int]) -> str:
+    """Return {plural name of a model: rows} as a text: 1 cursor, 2,000 deliveries."""
+    singular = {
+        str(model._meta.verbose_name_plural): str(model._meta.verbose_name) for model in models()
+    }
+    return ", ".join(
+        f"{number(count)} {singular.get(name, name) if count == 1 else name}"
+        for name, count in contents.items()
+    )
+
+
 def line(value: Any) -> str:
     """Return a value on one line, as people read it; unknown is a dash, never 0."""
     if value is None:
         return UNKNOWN
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    if isinstance(value, int):
+        return number(value)
+    if value == IMMEDIATE:
+        return _("at once")
     if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     if isinstance(value, timedelta):
         return str(timedelta(seconds=int(value.total_seconds())))
     return " ".join(printable(str(value)).split())

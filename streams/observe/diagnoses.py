@@ -10,6 +10,7 @@ from django.core import checks
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from streams.conf import KEEPER_CONNECTIONS, settings
 from streams.consume.limits import Overrides, threads
@@ -111,7 +112,8 @@ def inbox(using: str) -> Iterator[Diagnosis]:
     if not count:
         yield Diagnosis(OK, "inbox", _("empty"))
         return
-    waiting = _("%d messages wait for an offset") % count
+    waiting = ngettext("%d message waits for an offset", "%d messages wait for an offset", count)
+    waiting %= count
     since = silence(step.SEQUENCE, using)
     if since is not None and since <= SILENT:
         yield Diagnosis(OK, "inbox", waiting)
@@ -128,7 +130,12 @@ def consumers(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "consumers", _("%d live") % live)
     late = Delivery.objects.using(using).open().filter(deadline__lt=UtcNow(-2 * LEASE)).count()
     if late:
-        text = _("%d deliveries are past their deadline and have not been swept.") % late
+        text = ngettext(
+            "%d delivery is past its deadline and has not been swept.",
+            "%d deliveries are past their deadline and have not been swept.",
+            late,
+        )
+        text %= late
         hint = _("See whether the step “sweep” runs, and its log (streams.maintenance).")
         yield Diagnosis(ERROR, "leases", text, hint)
     else:
@@ -143,17 +150,30 @@ def groups(using: str) -> Iterator[Diagnosis]:
         waiting = (lag.behind or 0) + lag.waiting
         if waiting and lag.group.paused:
             hint = _("ems_groups resume %s") % lag.group.name
-            text = _("%(group)s is paused, and %(count)d messages wait")
+            text = ngettext(
+                "%(group)s is paused, and %(count)d message waits",
+                "%(group)s is paused, and %(count)d messages wait",
+                waiting,
+            )
         elif waiting and not lag.consumers:
             hint = _("Does an ems_consume run that has this group?")
-            text = _("%(group)s has no consumer, and %(count)d messages wait")
+            text = ngettext(
+                "%(group)s has no consumer, and %(count)d message waits",
+                "%(group)s has no consumer, and %(count)d messages wait",
+                waiting,
+            )
         else:
             continue
         values = {"group": lag.group, "count": waiting}
         yield Diagnosis(WARNING, "group", text % values, hint)
     if dead:
         hint = _("ems_dead list; then redrive or discard.")
-        yield Diagnosis(WARNING, "dead letters", _("%d wait for a decision") % dead, hint)
+        yield Diagnosis(
+            WARNING,
+            "dead letters",
+            ngettext("%d waits for a decision", "%d wait for a decision", dead) % dead,
+            hint,
+        )
     else:
         yield Diagnosis(OK, "dead letters", _("none"))
 

@@ -17,6 +17,7 @@ from typing import Any
 from django.db import OperationalError, connections
 from django.db.models import F, QuerySet, Sum
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from streams.conf import FRESH_SECONDS, SURE_SECONDS
 from streams.database.batches import delete_all
@@ -121,13 +122,27 @@ class TopicDeletion:
             if lag.consumers:
                 yield _("%s has live consumers: stop them first.") % lag.group
             if unfinished := (lag.behind or 0) + lag.open + lag.waiting:
-                values = {"group": lag.group, "count": unfinished}
-                yield _("%(group)s has not finished %(count)d messages.") % values
+                text = ngettext(
+                    "%(group)s has not finished %(count)d message.",
+                    "%(group)s has not finished %(count)d messages.",
+                    unfinished,
+                )
+                yield text % {"group": lag.group, "count": unfinished}
         if not groups.exists() and (unread := self._kept()):
-            yield _("%d messages are there, and no group has read them.") % unread
+            text = ngettext(
+                "%d message is there, and no group has read it.",
+                "%d messages are there, and no group has read them.",
+                unread,
+            )
+            yield text % unread
         inbox = Message.objects.using(self.using).inbox().filter(partition__in=self._partitions())
         if waiting := inbox.count():
-            yield _("%d messages are in the inbox, delayed ones too.") % waiting
+            text = ngettext(
+                "%d message is in the inbox, delayed ones too.",
+                "%d messages are in the inbox, delayed ones too.",
+                waiting,
+            )
+            yield text % waiting
 
     def _kept(self) -> int:
         rows = Partition.objects.using(self.using).filter(topic=self.topic.pk)

@@ -187,8 +187,8 @@ def test_work_is_bounded_and_goes_on_where_it_stopped(
 ) -> None:
     monkeypatch.setattr(ems_dead, "PAGE", 1)
     for _ in range(3):
-        assert parsed("ems_dead", "discard", "--all", "--limit", "1")["discarded"] == 1
-    assert parsed("ems_dead", "discard", "--all", "--limit", "1")["discarded"] == 0
+        assert parsed("ems_dead", "discard", "--all", "--limit", "1", "--yes")["discarded"] == 1
+    assert parsed("ems_dead", "discard", "--all", "--limit", "1", "--yes")["discarded"] == 0
     assert letters() == []
     assert audit("default") == []
 
@@ -211,7 +211,8 @@ def test_two_operators_at_once_do_each_letter_once(
     shop.rejects = True
     send_many([Outgoing("orders", n) for n in range(40)])
     drain()
-    both = [in_thread(parsed, "ems_dead", verb, "--all", "--group", "mail") for _ in range(2)]
+    words = ("--all", "--group", "mail", *(("--yes",) if verb == "discard" else ()))
+    both = [in_thread(parsed, "ems_dead", verb, *words) for _ in range(2)]
     wait(both, 60)
     said = [future.result() for future in both]
     assert sum(row[done] for row in said) == 42
@@ -231,7 +232,7 @@ def test_one_redrives_and_another_discards_the_same_letters(
     send_many([Outgoing("orders", n) for n in range(40)])
     drain()
     redriven = in_thread(parsed, "ems_dead", "redrive", "--all", "--group", "mail")
-    discarded = in_thread(parsed, "ems_dead", "discard", "--all", "--group", "mail")
+    discarded = in_thread(parsed, "ems_dead", "discard", "--all", "--yes", "--group", "mail")
     count = redriven.result(60)["redriven"]
     assert count + discarded.result(60)["discarded"] == 42
     shop.rejects = False

@@ -107,7 +107,7 @@ def test_what_else_has_outlived_its_time_goes_with_a_purge_of_all_topics(run: Ru
     old = UtcNow(-timedelta(days=40))
     Delivery.objects.update(claimed_at=old, finished_at=old)
     assert "deliveries" not in run("ems_purge", "--topic", "orders")
-    assert "deliveries deleted" in run("ems_purge")
+    assert "1 delivery deleted" in run("ems_purge")
     assert not Delivery.objects.exists()
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 Parsed = Callable[..., Any]
 
-RESET = ("ems_groups", "reset", "mail")
+RESET = ("ems_groups", "reset", "mail", "--yes")
 REPLAY = ("ems_groups", "replay", "mail")
 REPLAYS = ("ems_groups", "replays")
 
@@ -166,7 +166,7 @@ def test_a_part_of_the_log_is_replayed_and_shown(run: Run, parsed: Parsed) -> No
 def test_one_message_is_replayed(run: Run) -> None:
     message = Message.objects.get(offset=6)
     said = run(*REPLAY, "--message", str(message.pk))
-    assert said == "replay 1: 1 messages to mail: orders/0@6\n"
+    assert said == "replay 1: 1 message to mail: orders/0@6\n"
 
 
 def test_a_replay_is_cancelled(run: Run, parsed: Parsed) -> None:

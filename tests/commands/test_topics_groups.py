@@ -134,7 +134,9 @@ def test_deleting_a_group_shows_what_it_has_and_leaves_others_alone(
     asked = ("ems_groups", "delete", "mail", "--topic", "orders")
     preview = {"deleted": False, "group": "mail on orders", "contents": contents}
     assert parsed(*asked, "--dry-run") == preview
-    assert run(*asked, "--dry-run").startswith("would delete mail on orders: 1 cursors, 1 retries")
+    assert run(*asked, "--dry-run").startswith(
+        "would delete mail on orders: 1 cursor, 1 retry, 1 dead letter"
+    )
     assert ConsumerGroup.objects.count() == 2
     assert parsed(*asked) == {**preview, "deleted": True}
     for model in (ConsumerGroup, Cursor, RetryMessage, DeadMessage, Delivery):

@@ -138,7 +138,7 @@ WRITING: tuple[tuple[tuple[str, ...], Callable[[], object]], ...] = (
     (("ems_topics", "delete", "orders", "--force"), lambda: not Topic.objects.exists()),
     (("ems_groups", "pause", "mail"), lambda: ConsumerGroup.objects.get().paused),
     (
-        ("ems_groups", "reset", "mail", "--to", "earliest"),
+        ("ems_groups", "reset", "mail", "--to", "earliest", "--yes"),
         lambda: Cursor.objects.get().next_offset == 0,
     ),
     (
@@ -148,7 +148,7 @@ WRITING: tuple[tuple[tuple[str, ...], Callable[[], object]], ...] = (
     (("ems_groups", "delete", "mail"), lambda: not ConsumerGroup.objects.exists()),
     (("ems_messages", "cancel", "LATER"), lambda: not Message.objects.inbox().exists()),
     (("ems_dead", "redrive", "--all"), RetryMessage.objects.exists),
-    (("ems_dead", "discard", "--all"), lambda: not DeadMessage.objects.exists()),
+    (("ems_dead", "discard", "--all", "--yes"), lambda: not DeadMessage.objects.exists()),
     (("ems_purge", "--force"), lambda: Partition.objects.get().first_offset == 1),
 )
 

@@ -132,7 +132,7 @@ def test_messages_that_nobody_sequences_are_an_error() -> None:
     send("orders", 1, delay=60)
     assert (level("inbox"), diagnosed("inbox").text) == (OK, "empty")
     send("orders", 1)
-    assert (level("inbox"), diagnosed("inbox").text) == (OK, "1 messages wait for an offset")
+    assert (level("inbox"), diagnosed("inbox").text) == (OK, "1 message waits for an offset")
     Step.objects.filter(name=SEQUENCE).update(last_run_at=UtcNow(-LONG))
     assert level("inbox") == ERROR
     Message.objects.inbox().delete()
@@ -163,7 +163,7 @@ def test_deliveries_that_nobody_sweeps_are_an_error() -> None:
     assert level("leases") == OK  # a sweep may be on its way
     Delivery.objects.filter(pk=delivery.pk).update(deadline=UtcNow(-3 * LEASE))
     assert level("leases") == ERROR
-    assert diagnosed("leases").text.startswith("1 deliveries")
+    assert diagnosed("leases").text.startswith("1 delivery")
 
 
 def test_a_group_with_messages_and_nobody_to_take_them_is_a_warning() -> None:
@@ -172,10 +172,10 @@ def test_a_group_with_messages_and_nobody_to_take_them_is_a_warning() -> None:
     sequence_all("default")
     assert not [d for d in examine("default") if d.name == "group"]
     Consumer.objects.update(lease_until=UtcNow(-LEASE))
-    assert diagnosed("group").text == "mail on orders has no consumer, and 1 messages wait"
+    assert diagnosed("group").text == "mail on orders has no consumer, and 1 message waits"
     ConsumerGroup.objects.filter(pk=group.pk).update(paused=True)
     found = diagnosed("group")
-    assert found.text == "mail on orders is paused, and 1 messages wait"
+    assert found.text == "mail on orders is paused, and 1 message waits"
     assert found.hint == "ems_groups resume mail"
 
 
@@ -189,7 +189,7 @@ def test_dead_letters_are_a_warning() -> None:
     drain()
     assert (level("dead letters"), diagnosed("dead letters").text) == (
         WARNING,
-        "1 wait for a decision",
+        "1 waits for a decision",
     )
 
 
@@ -404,7 +404,7 @@ def test_another_alias_is_examined() -> None:
     send("orders", 1, using="other")
     status, text = run("--database", "other", "--audit")
     assert status == 1  # nobody sequences there
-    assert "1 messages wait for an offset" in text
+    assert "1 message waits for an offset" in text
     assert run("--audit")[0] == 0
     assert connections["other"].alias == "other"
 

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 from django.db import connections
 from django.db.models import Max
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from streams import body as bodies
 from streams.consume.outcome.dead_letter import redrive
@@ -23,10 +23,12 @@ from streams.management.base import (
     StreamsCommand,
     add_dry_run,
     add_limit,
+    add_yes,
+    number,
     portable,
     positive,
 )
-from streams.models import ConsumerGroup, DeadMessage
+from streams.models import ConsumerGroup, DeadMessage, Partition
 
 PAGE = 500
 # The most letters of each group that a list by class of error reads, since no index has the class.
@@ -62,7 +64,9 @@ class Command(StreamsCommand):
         add_limit(parser)
         add_dry_run(parser)
 
-    add_discard_arguments = add_redrive_arguments
+    def add_discard_arguments(self, parser: ArgumentParser) -> None:
+        self.add_redrive_arguments(parser)
+        add_yes(parser)
 
     def add_export_arguments(self, parser: ArgumentParser) -> None:
         self.add_filter_arguments(parser)
@@ -82,13 +86,16 @@ class Command(StreamsCommand):
             ).defer("body", "traceback")
         ]
         found.sort(key=lambda letter: letter.pk, reverse=True)
+        numbers = self._numbers(found[:limit])
+        columns = ("id", "topic", "group", "partition", "offset", "key", "attempts", "error")
         self.show(
-            ("id", "topic", "group", "offset", "key", "attempts", "error", "died_at"),
+            (*columns, "died_at"),
             (
                 (
                     letter.pk,
                     groups[letter.group_id].topic.name,
                     groups[letter.group_id].name,
+                    numbers.get(letter.partition_id),
                     letter.offset,
                     letter.key,
                     letter.attempts,
@@ -104,7 +111,7 @@ class Command(StreamsCommand):
         letter = letters.filter(pk=id).first()
         if letter is None:
             raise CommandError(_("There is no dead letter %d.") % id)
-        values = _exported(letter, letter.group)
+        values = _exported(letter, letter.group, self._numbers([letter]))
         traceback = letter.traceback or f"{letter.error_class}: {letter.error}"
         if not self.as_json:
             del values["body"], values["traceback"]
@@ -115,14 +122,15 @@ class Command(StreamsCommand):
         self._each(redrive, "redriven", **options)
 
     def do_discard(self, **options: Any) -> None:
-        self._each(DeadMessage.discard, "discarded", **options)
+        self._each(DeadMessage.discard, "discarded", asks=options["all"], **options)
 
     def do_export(self, *, limit: int | None, redriven: bool, **options: Any) -> None:
         groups = self._groups(**options)
         pages = self._all() if redriven else self._waiting(groups)
         letters = chain.from_iterable(self._letters(p, options["error_class"]) for p in pages)
+        numbers = self._numbers()
         for letter in islice((one for one in letters if one.group_id in groups), limit):
-            exported = _exported(letter, groups[letter.group_id])
+            exported = _exported(letter, groups[letter.group_id], numbers)
             self.stdout.write(json.dumps(exported, cls=Encoder, ensure_ascii=False))
 
     def _each(
@@ -136,6 +144,8 @@ class Command(StreamsCommand):
         limit: int | None,
         dry_run: bool,
         error_class: str | None,
+        asks: bool = False,
+        yes: bool = False,
         **options: Any,
     ) -> None:
         """Apply ``verb`` to each letter in its own transaction.
@@ -145,30 +155,47 @@ class Command(StreamsCommand):
         if bool(id) == all:
             raise CommandError(_("Give ids, or --all with or without filters."))
         groups = self._groups(**options)
-        pages = batched(sorted(set(id))) if id else self._waiting(groups)
-        letters = chain.from_iterable(
-            self._letters(page, error_class)
-            .waiting()
-            .filter(group__in=groups)
-            .only("group", "partition", "offset", "attempts")
-            for page in pages
-        )
+
+        def chosen() -> Iterator[DeadMessage]:
+            pages = batched(sorted(set(id))) if id else self._waiting(groups)
+            letters = chain.from_iterable(
+                self._letters(page, error_class)
+                .waiting()
+                .filter(group__in=groups)
+                .only("group", "partition", "offset", "attempts")
+                for page in pages
+            )
+            return islice(letters, limit)
+
+        if asks and not (dry_run or yes):
+            found = sum(1 for _letter in chosen()) if self.can_ask else 0
+            question = ngettext(
+                "Delete %s dead letter for good?", "Delete %s dead letters for good?", found
+            )
+            self.confirm(question % number(found), yes=yes)
         count = left = 0
-        for letter in islice(letters, limit):
+        for letter in chosen():
             if dry_run or verb(letter):
                 count += 1
             else:  # another process has handled it meanwhile
                 left += 1
             if not (count + left) % PAGE:
-                self.progress(f"{done}: {count}")
+                self.progress(f"{done}: {number(count)}")
         self.progress("")
         if id and limit is None:
             left = len(set(id)) - count
-        text = _("would be %(done)s: %(count)d") if dry_run else "%(done)s: %(count)d"
-        text %= {"done": done, "count": count}
+        text = _("would be %(done)s: %(count)s") if dry_run else "%(done)s: %(count)s"
+        text %= {"done": done, "count": number(count)}
         if left:
-            text += _("; left out: %d (redriven already, or gone)") % left
+            text += _("; left out: %s (redriven already, or gone)") % number(left)
         self.tell(text, **{"dry_run": dry_run, done: count, "left_out": left})
+
+    def _numbers(self, letters: Iterable[DeadMessage] | None = None) -> dict[int, int]:
+        """Return the numbers of the partitions that still exist, of these letters or of all."""
+        partitions = Partition.objects.using(self.using)
+        if letters is not None:
+            partitions = partitions.filter(pk__in={letter.partition_id for letter in letters})
+        return dict(partitions.values_list("pk", "number"))
 
     def _letters(self, ids: Sequence[int], error_class: str | None) -> Any:
         letters = DeadMessage.objects.using(self.using).filter(pk__in=ids).order_by("pk")
@@ -206,13 +233,16 @@ def batched(ids: Sequence[int]) -> Iterator[Sequence[int]]:
     return (ids[start : start + PAGE] for start in range(0, len(ids), PAGE))
 
 
-def _exported(letter: DeadMessage, group: ConsumerGroup) -> dict[str, Any]:
+def _exported(
+    letter: DeadMessage, group: ConsumerGroup, numbers: Mapping[int, int]
+) -> dict[str, Any]:
     names = ("offset", "message_id", "key", "tag", "headers", "producer", "sent_at", "body_type")
     more = ("size", "attempts", "error_class", "error", "died_at", "redriven_at", "traceback")
     return {
         "id": letter.pk,
         "topic": group.topic.name,
         "group": group.name,
+        "partition": numbers.get(letter.partition_id),
         **{name: getattr(letter, name) for name in (*names, *more)},
         "body": portable(letter),
     }

@@ -8,14 +8,22 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.log.lag import Lag, lags
-from streams.management.base import add_dry_run
+from streams.log.lag import GroupState, Lag, lags
+from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.replay import ReplayVerbs
 from streams.management.verbs.reset import ResetVerb
 from streams.management.verbs.rows import RowVerbs
 from streams.models import ConsumerGroup
 from streams.operate import group_deletion
+
+UNATTENDED = "no consumer"
+STATES = ("paused", "blocked", "running", UNATTENDED)
+COLUMNS = (
+    *("group", "topic", "mode", "state", "consumers"),
+    *("behind", "open", "retries", "dead", "age"),
+)
+LAG = "lag"  # how operators call the column behind
 
 
 class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
@@ -36,6 +44,9 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--topic", help=_("only on this topic"))
+        parser.add_argument("--state", choices=STATES, help=_("only in this state"))
+        add_sort(parser, (LAG, *COLUMNS))
+        add_watch(parser)
 
     def add_set_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("group", help=_("name of the group"))
@@ -52,20 +63,12 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
         self.add_pause_arguments(parser)
         add_dry_run(parser)
 
-    def do_list(self, *, topic: str | None, **options: Any) -> None:
+    def do_list(
+        self, *, topic: str | None, state: str | None, sort: str | None, **options: Any
+    ) -> None:
+        found = (lag for lag in lags(self.groups(topic=topic), self.using))
         self.show(
-            (
-                "group",
-                "topic",
-                "mode",
-                "state",
-                "consumers",
-                "behind",
-                "open",
-                "retries",
-                "dead",
-                "age",
-            ),
+            COLUMNS,
             (
                 (
                     lag.group.name,
@@ -79,8 +82,10 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
                     lag.dead,
                     lag.age,
                 )
-                for lag in lags(self.groups(topic=topic), self.using)
+                for lag in found
+                if state in (None, _state(lag))
             ),
+            sort="behind" if sort == LAG else sort,
         )
 
     def do_set(self, *, group: str, topic: str | None, **options: Any) -> None:
@@ -88,11 +93,11 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
 
     def do_pause(self, *, group: str, topic: str | None, **options: Any) -> None:
         count = self._these(self.groups(group, topic)).pause()
-        self.tell(_("paused: %d") % count, paused=count)
+        self.tell(_("paused: %s") % number(count), paused=count)
 
     def do_resume(self, *, group: str, topic: str | None, **options: Any) -> None:
         count = self._these(self.groups(group, topic)).resume()
-        self.tell(_("resumed: %d") % count, resumed=count)
+        self.tell(_("resumed: %s") % number(count), resumed=count)
 
     def do_delete(self, *, group: str, topic: str | None, dry_run: bool, **options: Any) -> None:
         row = self.group(group, topic)
@@ -100,18 +105,16 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
         if not dry_run:
             group_deletion.delete_group(row, self._show_deleted)
             self.progress("")
-        text = ", ".join(f"{count} {kind}" for kind, count in rows.items())
+        text = counted(rows)
         verb = _("would delete") if dry_run else _("deleted")
         self.tell(f"{verb} {name}: {text}", deleted=not dry_run, group=name, contents=rows)
 
     def _show_deleted(self, rows: int) -> None:
-        self.progress(_("%d rows deleted") % rows)
+        self.progress(_("%s rows deleted") % number(rows))
 
     def _these(self, groups: list[ConsumerGroup]) -> Any:
         return ConsumerGroup.objects.using(self.using).filter(pk__in=[row.pk for row in groups])
 
 
 def _state(lag: Lag) -> str:
-    if lag.group.paused:
-        return "paused"
-    return "running" if lag.consumers else "no consumer"
+    return UNATTENDED if lag.state in (GroupState.UNATTENDED, GroupState.IDLE) else lag.state.value

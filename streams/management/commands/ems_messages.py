@@ -11,8 +11,16 @@ from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
 from streams import cancel
-from streams.management.base import StreamsCommand, add_limit, fits, line, portable, positive
-from streams.models import Message, Partition
+from streams.management.base import (
+    StreamsCommand,
+    add_limit,
+    fits,
+    line,
+    number,
+    portable,
+    positive,
+)
+from streams.models import IMMEDIATE, Message, Partition
 from streams.observe.trace import trace
 
 # A search by key reads this many of the newest messages of each partition, and says so.
@@ -68,17 +76,18 @@ class Command(StreamsCommand):
             messages = messages.filter(key=key)
             first = partition.next_offset - SEARCHED
             if first > partition.first_offset:
-                self.stderr.write(_("searched the newest %d messages") % SEARCHED)
+                self.stderr.write(_("searched the newest %s messages") % number(SEARCHED))
             log = log.filter(key=key, offset__gte=first)
         inbox = messages.filter(offset=None).order_by("-due_at", "-id")
         return [*inbox[:limit], *log.order_by("-offset")[:limit]]
 
     def do_show(self, *, message: str, **options: Any) -> None:
         row = self._message(message)
-        names = ("offset", "due_at", "key", "tag", "headers", "producer", "created_at")
+        names = ("offset", "key", "tag", "headers", "producer", "created_at")
         values = {
             "id": row.pk,
             "partition": str(row.partition),
+            "due_at": None if self.as_json and row.due_at == IMMEDIATE else row.due_at,
             **{name: getattr(row, name) for name in names},
             "sequenced_at": row.sequenced_at,
             "body_type": row.body_type,
@@ -92,7 +101,7 @@ class Command(StreamsCommand):
         row = self._message(message)
         if not self.as_json:
             self.stdout.write(
-                _("%(partition)s@%(offset)s, sent by %(producer)s at %(at)s UTC")
+                _("%(partition)s@%(offset)s, sent by %(producer)s at %(at)s")
                 % {
                     "partition": row.partition,
                     "offset": line(row.offset),

@@ -7,8 +7,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
-from streams.management.base import StreamsCommand, add_dry_run
+from streams.management.base import StreamsCommand, add_dry_run, counted, number
 from streams.models import ConsumerGroup, Topic
 from streams.retain.abandoned_groups import abandoned_of
 from streams.retain.purge import Purge, Purged
@@ -60,7 +61,7 @@ class Command(StreamsCommand):
             self._tell_partition(outcome, names, dry_run)
         for name, rows in expired.items():
             if rows:
-                self.stdout.write(_("%(rows)d %(name)s deleted") % {"rows": rows, "name": name})
+                self.stdout.write(_("%s deleted") % counted({name: rows}))
         if not found and not any(expired.values()):
             self.stdout.write(_("Nothing to purge."))
         for group in idle:
@@ -77,12 +78,20 @@ class Command(StreamsCommand):
 
     def _tell_partition(self, outcome: Purged, names: dict[int, str], dry_run: bool) -> None:
         now = outcome.floor
-        if dry_run:
-            text = _("%(partition)s: would delete %(count)d messages, up to offset %(floor)d")
-        else:
-            text = _("%(partition)s: %(count)d messages deleted; it begins at %(floor)d")
         count = now.messages if dry_run else outcome.deleted
-        values = {"partition": now.partition, "count": count, "floor": now.offset}
+        if dry_run:
+            text = ngettext(
+                "%(partition)s: would delete %(count)s message, up to offset %(floor)d",
+                "%(partition)s: would delete %(count)s messages, up to offset %(floor)d",
+                count,
+            )
+        else:
+            text = ngettext(
+                "%(partition)s: %(count)s message deleted; it begins at %(floor)d",
+                "%(partition)s: %(count)s messages deleted; it begins at %(floor)d",
+                count,
+            )
+        values = {"partition": now.partition, "count": number(count), "floor": now.offset}
         self.stdout.write(text % values)
         if outcome.skipped.rows:
             self.stdout.write(_("  forced: %s") % outcome.skipped)
@@ -94,7 +103,8 @@ class Command(StreamsCommand):
             self.stdout.write(_("  held back: %(who)s %(what)s") % {"who": who, "what": hold})
 
     def _show_rows(self, name: str, rows: int) -> None:
-        self.progress(_("%(name)s: %(rows)d rows deleted") % {"name": name, "rows": rows})
+        values = {"name": name, "rows": number(rows)}
+        self.progress(_("%(name)s: %(rows)s rows deleted") % values)
 
 
 def _says_something(outcome: Purged) -> bool:

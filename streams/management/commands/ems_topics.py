@@ -9,11 +9,13 @@ from django.db.models import Count, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.management.base import add_dry_run
+from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.models import Message, Topic
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
 from streams.operate.topics import create, grow, retire, topic_of
+
+COLUMNS = ("topic", "access", "partitions", "inbox", "sequenced", "kept", "retention_seconds")
 
 
 class Command(ChangeVerb):
@@ -26,6 +28,10 @@ class Command(ChangeVerb):
         "retire": gettext_lazy("refuse producers; consumers finish"),
         "delete": gettext_lazy("delete a retired topic with its messages and groups"),
     }
+
+    def add_list_arguments(self, parser: ArgumentParser) -> None:
+        add_sort(parser, COLUMNS)
+        add_watch(parser)
 
     def add_create_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
@@ -51,7 +57,7 @@ class Command(ChangeVerb):
             help=_("also if it is not retired, or groups have not finished"),
         )
 
-    def do_list(self, **options: Any) -> None:
+    def do_list(self, *, sort: str | None, **options: Any) -> None:
         topics = Topic.objects.using(self.using).annotate(
             n=Count("partitions"),
             end=Sum("partitions__next_offset"),
@@ -59,7 +65,7 @@ class Command(ChangeVerb):
         )
         inbox = self._inbox()
         self.show(
-            ("topic", "access", "partitions", "inbox", "sequenced", "kept", "retention_seconds"),
+            COLUMNS,
             (
                 (
                     t.name,
@@ -72,6 +78,7 @@ class Command(ChangeVerb):
                 )
                 for t in topics.order_by("name")
             ),
+            sort=sort,
         )
 
     def do_create(self, *, topic: str, partitions: int, **options: Any) -> None:
@@ -99,7 +106,7 @@ class Command(ChangeVerb):
             removal.wait()
             removal.finish(self._show_deleted)
             self.progress("")
-        text = ", ".join(f"{count} {kind}" for kind, count in contents.items())
+        text = counted(contents)
         verb = _("would delete") if dry_run else _("deleted")
         if dry_run and obstacles:
             text += "\n" + "\n".join(obstacles)
@@ -112,7 +119,8 @@ class Command(ChangeVerb):
         )
 
     def _show_deleted(self, name: str, rows: int) -> None:
-        self.progress(_("%(name)s: %(rows)d rows deleted") % {"name": name, "rows": rows})
+        values = {"name": name, "rows": number(rows)}
+        self.progress(_("%(name)s: %(rows)s rows deleted") % values)
 
     def _inbox(self) -> dict[int, int]:
         """Return the number of messages without an offset, delayed ones too, by topic id."""

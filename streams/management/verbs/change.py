@@ -47,7 +47,8 @@ class ChangeVerb(StreamsCommand):
             field.name: _value(field, given[field.name]) for field in fields if field.name in given
         }
         if not values:
-            self.show_one({field.name: field.value_from_object(row) for field in fields})
+            now = {field.name: field.value_from_object(row) for field in fields}
+            self.show_one(now if self.as_json else {n: _shown(value) for n, value in now.items()})
             return
         changed = change(row, values, self.using, self.who)
         self._tell_changes(row, changed)

@@ -7,9 +7,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from streams.errors import InvalidTarget
-from streams.management.base import StreamsCommand, add_dry_run, positive
+from streams.management.base import StreamsCommand, add_dry_run, add_watch, positive
+from streams.management.base import number as count
 from streams.models import ConsumerGroup
 from streams.operate.replay import Span, cancel, replays, span_of, spans, start
 from streams.operate.target import Target
@@ -33,17 +35,26 @@ class ReplayVerbs(StreamsCommand):
         parser.add_argument("group", nargs="?", help=_("only of this group"))
         parser.add_argument("--topic", help=_("only on this topic"))
         parser.add_argument("--cancel", type=int, metavar="NUMBER", help=_("end this replay"))
+        add_watch(parser)
 
     def do_replay(self, *, group: str, topic: str | None, dry_run: bool, **options: Any) -> None:
         row = self.group(group, topic)
         found = self._spans(row, **options)
         number = None if dry_run else start(row, found, self.using)
         messages = sum(map(len, found))
-        values = {"count": messages, "spans": ", ".join(map(str, found)), "group": row.name}
+        values = {"spans": ", ".join(map(str, found)), "group": row.name, "count": count(messages)}
         if number is None:
-            text = _("would replay %(count)d messages to %(group)s: %(spans)s")
+            text = ngettext(
+                "would replay %(count)s message to %(group)s: %(spans)s",
+                "would replay %(count)s messages to %(group)s: %(spans)s",
+                messages,
+            )
         else:
-            text = _("replay %(number)d: %(count)d messages to %(group)s: %(spans)s")
+            text = ngettext(
+                "replay %(number)d: %(count)s message to %(group)s: %(spans)s",
+                "replay %(number)d: %(count)s messages to %(group)s: %(spans)s",
+                messages,
+            )
         self.tell(
             text % {**values, "number": number},
             replay=number,
@@ -82,8 +93,12 @@ class ReplayVerbs(StreamsCommand):
             raise CommandError(_("Name the group: each group has its own numbers."))
         row = self.group(group, topic)
         left = cancel(row, number, self.using)
-        values = {"group": row.name, "number": number, "left": left}
-        text = _("cancelled replay %(number)d to %(group)s: %(left)d messages not given out")
+        values = {"group": row.name, "number": number, "left": count(left)}
+        text = ngettext(
+            "cancelled replay %(number)d to %(group)s: %(left)s message not given out",
+            "cancelled replay %(number)d to %(group)s: %(left)s messages not given out",
+            left,
+        )
         self.tell(text % values, cancelled=number, group=row.name, left_out=left)
 
     def _spans(self, group: ConsumerGroup, **options: Any) -> list[Span]:

@@ -8,7 +8,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from streams.management.base import StreamsCommand, add_dry_run
+from streams.management.base import StreamsCommand, add_dry_run, add_yes
+from streams.models import ConsumerGroup
 from streams.operate.reset import Move, Reset, towards
 from streams.operate.target import Target
 
@@ -35,6 +36,7 @@ class ResetVerb(StreamsCommand):
             help=_("although it has live consumers: they lose the leases of what they hold there"),
         )
         add_dry_run(parser)
+        add_yes(parser)
 
     def do_reset(
         self,
@@ -46,24 +48,36 @@ class ResetVerb(StreamsCommand):
         undo: bool,
         force: bool,
         dry_run: bool,
+        yes: bool,
         **options: Any,
     ) -> None:
         row = self.group(group, topic)
         goal = None if to is None else towards(Target.parse(to))
         reset = Reset(row, goal, self.using, number=partition, force=force)
-        moves = reset.preview() if dry_run else reset.run()
         live = row.clients.using(self.using).live().count()
+        asks = not (dry_run or yes) and (force or not live)  # else it is refused anyway
+        if dry_run or (asks and not self.as_json):
+            self._show_reset(row, reset.preview(), live, done=False, force=force)
+        if dry_run:
+            return
+        if asks:
+            self.confirm(_("Reset %s?") % row, yes=yes)
+        self._show_reset(row, reset.run(), live, done=True, force=force)
+
+    def _show_reset(
+        self, group: ConsumerGroup, moves: list[Move], live: int, *, done: bool, force: bool
+    ) -> None:
         if self.as_json:
             described = [_described(move) for move in moves]
             self.write_json(
-                {"group": row.name, "topic": row.topic.name, "consumers": live}
-                | {"reset": not dry_run, "partitions": described}
+                {"group": group.name, "topic": group.topic.name, "consumers": live}
+                | {"reset": done, "partitions": described}
             )
             return
-        self.stdout.write((_("would reset %s:") if dry_run else _("reset %s:")) % row)
+        self.stdout.write((_("reset %s:") if done else _("would reset %s:")) % group)
         for move in moves:
             self.stdout.write(f"  {move}")
-        if dry_run and live and not force:
+        if not done and live and not force:
             text = ngettext(
                 "It has %d live consumer: stop it first, or use --force.",
                 "It has %d live consumers: stop them first, or use --force.",

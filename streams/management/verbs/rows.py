@@ -9,30 +9,41 @@ from typing import Any
 from django.db.models import Max
 from django.utils.translation import gettext as _
 
-from streams.management.base import StreamsCommand, add_limit
+from streams.management.base import StreamsCommand, add_limit, add_sort, add_watch, number
 from streams.models import Consumer, ConsumerGroup, Delivery, Partition, RetryMessage
 
 # The most deliveries that a list of one group's reads.
 SEARCHED = 100_000
+CONSUMERS = ("client_id", "group", "topic", "state", "open", "started_at", "lease_until")
 
 
 class RowVerbs(StreamsCommand):
     """Lists the processes that serve a group, what they were given, and what waits."""
 
     def add_consumers_arguments(self, parser: ArgumentParser) -> None:
+        self._add_group(parser)
+
+        add_sort(parser, CONSUMERS)
+        add_watch(parser)
+
+    def add_deliveries_arguments(self, parser: ArgumentParser) -> None:
+        self._add_group(parser)
+        parser.add_argument("--open", action="store_true", help=_("only what is claimed now"))
+        add_limit(parser, 20)
+        add_watch(parser)
+
+    def add_retries_arguments(self, parser: ArgumentParser) -> None:
+        self._add_group(parser)
+        add_limit(parser, 20)
+        add_watch(parser)
+
+    def _add_group(self, parser: ArgumentParser) -> None:
         parser.add_argument("group", nargs="?", help=_("only of this group"))
         parser.add_argument("--topic", help=_("only on this topic"))
 
-    def add_deliveries_arguments(self, parser: ArgumentParser) -> None:
-        self.add_consumers_arguments(parser)
-        parser.add_argument("--open", action="store_true", help=_("only what is claimed now"))
-        add_limit(parser, 20)
-
-    def add_retries_arguments(self, parser: ArgumentParser) -> None:
-        self.add_consumers_arguments(parser)
-        add_limit(parser, 20)
-
-    def do_consumers(self, *, group: str | None, topic: str | None, **options: Any) -> None:
+    def do_consumers(
+        self, *, group: str | None, topic: str | None, sort: str | None, **options: Any
+    ) -> None:
         groups = self._by_id(group, topic)
         rows = Consumer.objects.using(self.using).filter(group__in=groups)
         live = set(rows.live().values_list("pk", flat=True))
@@ -41,7 +52,7 @@ class RowVerbs(StreamsCommand):
             place = delivery.client_id, delivery.group_id
             held[place] = held.get(place, 0) + delivery.last_offset + 1 - delivery.progress
         self.show(
-            ("client_id", "group", "topic", "state", "open", "started_at", "lease_until"),
+            CONSUMERS,
             (
                 (
                     row.client_id,
@@ -54,6 +65,7 @@ class RowVerbs(StreamsCommand):
                 )
                 for row in rows.order_by("client_id", "id")
             ),
+            sort=sort,
         )
 
     def do_deliveries(
@@ -77,7 +89,7 @@ class RowVerbs(StreamsCommand):
             newest = rows.model.objects.using(self.using).aggregate(pk=Max("pk"))["pk"] or 0
             found = list(rows.filter(pk__gt=newest - SEARCHED).order_by("-pk")[:limit])
             if newest > SEARCHED and (group or topic):
-                self.stderr.write(_("searched the newest %d deliveries") % SEARCHED)
+                self.stderr.write(_("searched the newest %s deliveries") % number(SEARCHED))
         places = self._places(found)
         columns = ("claimed_at", "finished_at", "client_id", "thread", "error")
         self.show(
