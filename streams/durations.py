@@ -35,3 +35,23 @@ def parse_duration(text: str) -> timedelta:
     if duration > MAX_DELAY:
         raise InvalidDuration(_("The duration %s is longer than a century.") % text)
     return duration
+
+
+def brief(value: timedelta) -> str:
+    """Return the duration as people read it, in its two largest units: “4 min 49 s”."""
+    seconds = max(0, int(value.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days:
+        return _("%(days)d d %(hours)d h") % {"days": days, "hours": hours % 24}
+    if hours:
+        return _("%(hours)d h %(minutes)d min") % {"hours": hours, "minutes": minutes % 60}
+    if minutes:
+        return _("%(minutes)d min %(seconds)d s") % {"minutes": minutes, "seconds": seconds % 60}
+    return _("%d s") % seconds
+
+
+def precise(value: timedelta) -> str:
+    """Return the same, below ten seconds with three digits: “0.196 s”."""
+    if value >= timedelta(seconds=10):
+        return brief(value)
+    return f"{max(0.0, value.total_seconds()):.3g} s"

@@ -187,6 +187,7 @@ class Handling:
         """Make the call and settle it in one transaction; a failure rolls both back."""
         delivery = self.delivery
         before = delivery.progress, delivery.last_offset, delivery.failed, delivery.missing
+        noted = delivery.errors
         counted = replace(self.outcome, errors=list(self.outcome.errors))
         try:
             self._atomic = True
@@ -208,6 +209,7 @@ class Handling:
                 return
             self._told.clear()
             delivery.progress, delivery.last_offset, delivery.failed, delivery.missing = before
+            delivery.errors = noted
             self.outcome = counted
             self._atomic = False
             self.settle(after, [Failure(message.offset, error) for message in messages])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import timedelta
 
 from django.db import models
@@ -15,6 +17,11 @@ from streams.errors import LeaseLost
 from streams.models.consumer import Consumer
 from streams.models.fields import LooseForeignKey, UtcDateTimeField, UtcNow
 from streams.models.retry import MAX_ERROR
+
+# In characters: what a delivery of several offsets keeps of each different error, and of all. A
+# claim of a thousand messages may fail with as many texts.
+MAX_NOTED = 300
+MAX_ERRORS = 16_000
 
 
 class Kind(models.TextChoices):
@@ -90,6 +97,8 @@ class Delivery(models.Model):
         help_text=_("Messages without a tag that the group wants."),
     )
     error = models.CharField(_("error"), max_length=MAX_ERROR, default="", blank=True)
+    # Of a claim of several offsets: the errors, as JSON, each with the offsets that failed with it.
+    errors = models.TextField(_("errors"), null=True, blank=True, editable=False)  # noqa: DJ001 - MySQL gives TEXT no default
 
     objects = DeliveryQuerySet.as_manager()
 
@@ -116,6 +125,29 @@ class Delivery(models.Model):
     @property
     def using(self) -> str:
         return self._state.db or database()
+
+    def noted(self, errors: Mapping[int, str]) -> str | None:
+        """Return ``self.errors`` with these errors added, by their offsets.
+
+        A delivery of one offset has its error in ``error``. What does not fit in is left out.
+        """
+        if self.first_offset == self.last_offset:
+            return None
+        found = self._errors()
+        for offset, error in errors.items():
+            found.setdefault(error[:MAX_NOTED], []).append(offset)
+        text = json.dumps(found, ensure_ascii=False)
+        return text if len(text) <= MAX_ERRORS else self.errors
+
+    def failures(self) -> dict[int, str]:
+        """Return the error of each offset that failed; some may have been left out."""
+        if self.first_offset == self.last_offset:
+            return {self.first_offset: self.error} if self.failed else {}
+        return {offset: error for error, offsets in self._errors().items() for offset in offsets}
+
+    def _errors(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = json.loads(self.errors or "{}")
+        return found
 
     def start(self, timeout: timedelta) -> None:
         """Record that the handler is about to run, for at most ``timeout``; raises LeaseLost."""

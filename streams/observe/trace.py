@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.utils.translation import gettext as _
 
@@ -23,6 +24,23 @@ from streams.models import (
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """Holds what became of one message in one delivery, which may cover others too."""
+
+    delivery: Delivery
+    outcome: str
+    error: str  # of this message; empty if it did not fail
+    waited: timedelta | None  # from the end of the attempt before it, or since it has an offset
+    took: timedelta | None  # the handler calls, of all messages of the delivery
+
+    @property
+    def is_certain(self) -> bool:
+        """Tell whether the delivery knows the outcome of each of its messages."""
+        one = self.delivery
+        return bool(self.error) or one.failed + one.missing + one.passed == len(one.failures())
+
+
+@dataclass(frozen=True)
 class GroupTrace:
     """Holds one group's deliveries of the message, and what comes next."""
 
@@ -31,6 +49,7 @@ class GroupTrace:
     retry: RetryMessage | None = None
     dead: list[DeadMessage] = field(default_factory=list)
     state: str = ""
+    attempts: list[Attempt] = field(default_factory=list)  # one for each delivery
 
 
 def trace(message: Message) -> list[GroupTrace]:
@@ -56,8 +75,59 @@ def _trace(group: ConsumerGroup, message: Message, using: str) -> GroupTrace:
     dead = list(letters.defer("body", "traceback").order_by("id"))
     cursors = list(Cursor.objects.using(using).filter(**place).order_by("replay"))
     return GroupTrace(
-        group, deliveries, retry, dead, _state(offset, cursors, deliveries, retry, dead)
+        group,
+        deliveries,
+        retry,
+        dead,
+        _state(offset, cursors, deliveries, retry, dead),
+        _attempts(message, deliveries, dead),
     )
+
+
+def _attempts(
+    message: Message, deliveries: Sequence[Delivery], dead: Sequence[DeadMessage]
+) -> list[Attempt]:
+    offset, since = message.offset or 0, message.sequenced_at
+    found = []
+    for delivery in deliveries:
+        begun, ended = delivery.started_at or delivery.claimed_at, delivery.finished_at
+        died = any(delivery is _maker(letter, deliveries) for letter in dead)
+        outcome, error = _ended(offset, delivery, died=died)
+        waited = max(begun - since, timedelta(0)) if since else None
+        took = ended - begun if delivery.started_at and ended else None
+        found.append(Attempt(delivery, outcome, error, waited, took))
+        since = ended or since
+    return found
+
+
+def _ended(offset: int, delivery: Delivery, *, died: bool) -> tuple[str, str]:
+    """Return how the delivery ended for the message at ``offset``, and its error."""
+    if delivery.state == State.SKIPPED:
+        return _("skipped"), ""
+    if offset in (failures := delivery.failures()):
+        return (_("failed, dead") if died else _("failed")), failures[offset]
+    if offset >= delivery.progress:
+        if delivery.state == State.START:
+            return _("being handled"), ""
+        if delivery.state == State.RELEASED:
+            return _("released"), ""
+        return _("lost: its consumer died, or took too long"), delivery.error
+    counts = (
+        (delivery.failed - len(failures), _("failed")),
+        (delivery.missing, _("missing")),
+        (delivery.passed, _("passed over")),
+    )
+    possible = [what for count, what in counts if count > 0]
+    if delivery.first_offset == delivery.last_offset and possible:
+        return possible[0], ""
+    # The delivery has the number of these, not their offsets.
+    return ", ".join([_("done"), *(_("or %s") % what for what in possible)]), ""
+
+
+def _maker(letter: DeadMessage, deliveries: Sequence[Delivery]) -> Delivery | None:
+    """Return the delivery that has made the dead letter: the last one that was claimed before."""
+    before = [one for one in deliveries if one.dead and one.claimed_at <= letter.died_at]
+    return before[-1] if before else None
 
 
 def _state(
@@ -104,6 +174,8 @@ def _outcome(offset: int, last: Delivery, *, was_redriven: bool) -> str:
         return _("skipped")
     if offset < last.progress and last.first_offset < last.last_offset:
         # The delivery has the number of its messages that were given up, not their offsets.
+        if last.failed == len(failures := last.failures()) and not last.missing:
+            return _("discarded") if offset in failures and not was_redriven else _("done")
         given_up = last.dead or last.missing
         return _("done, or given up") if given_up else _("done")
     if last.missing:

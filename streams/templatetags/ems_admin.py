@@ -93,7 +93,24 @@ def ems_url(row: Any) -> str:
 
 
 @register.filter
+def ems_took(value: Any) -> str:
+    """Return how long something took; unknown is a dash."""
+    from streams.admin.parts.figures import took
+
+    return took(value)
+
+
+@register.filter
 def ems_outcome(delivery: Any) -> str:
+    """Return what became of all messages of a delivery."""
     from streams.admin.pages.delivery import outcome
 
     return outcome(delivery)
+
+
+@register.filter
+def ems_attempt(attempt: Any) -> str:
+    """Return what became of one message in an attempt, as a state."""
+    from streams.admin.pages.message import attempt_state
+
+    return attempt_state(attempt)

@@ -6,6 +6,7 @@ import html
 import os
 import re
 import threading
+from datetime import timedelta
 
 import pytest
 from django.urls import reverse
@@ -29,7 +30,7 @@ def words(text):
 
 def group_part(text, group):
     """The rows of one group in the trace."""
-    (part,) = [p for p in re.split(r"<tbody>", text) if f">{group}</a>:" in p]
+    (part,) = [p for p in re.split(r"<tbody[^>]*>", text) if f">{group}</a>:" in p]
     return part
 
 
@@ -58,8 +59,7 @@ def test_the_trace_has_every_group_with_its_deliveries_and_what_comes_next(world
         assert reverse("admin:ems_delivery_change", args=[delivery.pk]) in part
         assert delivery.client_id in part
         assert delivery.thread in part
-        for instant in (delivery.claimed_at, delivery.started_at, delivery.finished_at):
-            assert f'datetime="{instant.isoformat()}"' in part
+        assert f'datetime="{delivery.claimed_at.isoformat()}"' in part
     slow = group_part(text, "slow")
     retry = RetryMessage.objects.get(offset=3)
     assert reverse("admin:ems_retrymessage_change", args=[retry.pk]) in slow
@@ -69,8 +69,26 @@ def test_the_trace_has_every_group_with_its_deliveries_and_what_comes_next(world
 
 def test_a_batch_says_how_many_of_its_offsets_failed(world, as_role):
     part = words(group_part(page(as_role("viewer"), world.message), "billing"))
-    assert "with offsets 0–4" in part
-    assert "3 / 5 failed, 3 / 5 dead" in part
+    assert "offsets 0–4: 3 / 5 failed, 3 / 5 dead" in part
+
+
+def test_each_message_of_a_claim_is_shown_with_its_own_error(world, as_role):
+    client = as_role("viewer")
+    Delivery.objects.filter(group=world.slow).update(
+        error="that of another", errors='{"KeyError: its own": [3]}', failed=1
+    )
+    delivery = Delivery.objects.get(group=world.slow)
+    Delivery.objects.filter(pk=delivery.pk).update(
+        started_at=delivery.claimed_at, finished_at=delivery.claimed_at + timedelta(seconds=1.5)
+    )
+    failed = group_part(page(client, Message.objects.get(offset=3)), "slow")
+    assert '<span class="ems-state ems-state-bad">failed</span>' in failed
+    assert "KeyError: its own" in failed
+    assert "1.5\xa0s" in failed
+    done = group_part(page(client, Message.objects.get(offset=1)), "slow")
+    assert '<span class="ems-state ems-state-good">done</span>' in done
+    assert "KeyError" not in done
+    assert "that of another" not in failed + done
 
 
 def test_a_dead_message_leads_to_its_dead_letter_and_back(world, as_role):
@@ -86,24 +104,31 @@ def test_a_dead_message_leads_to_its_dead_letter_and_back(world, as_role):
 def test_every_outcome_is_told_in_words(world, as_role):
     client = as_role("viewer")
     delivery = Delivery.objects.get(group=world.mail, first_offset=0)
+    lost = "lost: its consumer died, or took too long"
     wanted = {
-        (State.START, 0, 0, 0): "open",
-        (State.DONE, 0, 0, 0): "done",
-        (State.DONE, 0, 0, 2): "2 / 5 missing",
-        (State.RELEASED, 0, 0, 0): "released",
-        (State.RETRY, 2, 0, 0): "2 / 5 failed",
-        (State.RETRY, 2, 1, 1): "2 / 5 failed, 1 / 5 dead, 1 / 5 missing",
-        (State.RETRY, 0, 0, 0): "lost: its consumer died, or took too long",
+        # state, failed, dead, missing, progress: of the message, of all five of the claim
+        (State.START, 0, 0, 0, 0): ("being handled", "open"),
+        (State.DONE, 0, 0, 0, 5): ("done", "done"),
+        (State.DONE, 0, 0, 2, 5): ("done, or missing", "2 / 5 missing"),
+        (State.RELEASED, 0, 0, 0, 0): ("released", "released"),
+        (State.SKIPPED, 0, 0, 0, 5): ("skipped", "skipped"),
+        (State.RETRY, 2, 0, 0, 5): ("done, or failed", "2 / 5 failed"),
+        (State.RETRY, 2, 1, 1, 5): (
+            "done, or failed, or missing",
+            "2 / 5 failed, 1 / 5 dead, 1 / 5 missing",
+        ),
+        (State.RETRY, 0, 0, 0, 0): (lost, lost),
     }
-    for (state, failed, dead, missing), told in wanted.items():
+    for (state, failed, dead, missing, progress), (told, of_all) in wanted.items():
         Delivery.objects.filter(pk=delivery.pk).update(
-            state=state, failed=failed, dead=dead, missing=missing
+            state=state, failed=failed, dead=dead, missing=missing, progress=progress
         )
         part = group_part(page(client, world.message), "mail")
         cells = [words(cell).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", part, re.S)]
         assert cells[1] == told
+        assert f"offsets 0–4: {of_all}" in cells[0]
     Delivery.objects.filter(pk=delivery.pk).update(last_offset=0, failed=1, dead=1, missing=0)
-    assert "failed, dead" in words(group_part(page(client, world.message), "mail"))
+    assert "failed" in words(group_part(page(client, world.message), "mail"))
 
 
 def test_messages_that_have_no_place_yet_have_a_page_too(world, as_role):

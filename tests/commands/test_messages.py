@@ -98,17 +98,20 @@ def test_the_trace_names_every_delivery_of_every_group(
     rows = parsed("ems_messages", "trace", str(result.message_id))
     assert [(row["group"], row["state"], row["attempt"]) for row in rows] == [
         ("audit", "done", None),
-        ("audit", "new DONE", 1),
+        ("audit", "new: done", 1),
         ("mail", "done", None),
-        ("mail", "new RETRY", 1),
-        ("mail", "retry DONE", 2),
+        ("mail", "new: failed", 1),
+        ("mail", "retry: done", 2),
     ]
     assert rows[3]["error"] == "ValueError: not yet"
+    assert rows[4]["error"] == ""
     assert rows[3]["client_id"] == "streams.testing"
+    assert rows[3]["took"] >= 0
+    assert rows[4]["waited"] > 0
     first, head, *_ = run("ems_messages", "trace", "orders/0@0").splitlines()
     assert first.startswith(f"orders/0@0, sent by {Message.objects.get().producer} at ")
     assert head.split() == [
-        "group", "state", "attempt", "client_id", "thread", "claimed_at", "finished_at", "error",
+        "group", "state", "attempt", "client_id", "thread", "claimed_at", "waited", "took", "error",
     ]  # fmt: skip
 
 

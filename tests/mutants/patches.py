@@ -251,6 +251,13 @@ SETTLE = [
         f"{ACKNOWLEDGING}::test_progress_never_passes_a_failure_that_is_not_written",
     ),
     Mutant(
+        "errors-of-a-claim-forgotten",
+        "streams/consume/outcome/settle.py",
+        "    delivery.errors = errors or delivery.errors\n",
+        "    delivery.errors = None\n",
+        "tests/streams/test_trace.py::test_each_message_of_a_claim_has_its_own_error",
+    ),
+    Mutant(
         "atomic-settled-apart",
         "streams/consume/handling.py",
         "                    self.settle(after, failures)\n",

@@ -117,7 +117,86 @@ def test_a_discarded_message_is_not_said_to_be_done() -> None:
     for letter in DeadMessage.objects.all():
         letter.discard()
     assert state(3) == "discarded"  # alone in its delivery
+    assert state(1) == "done"
+    assert state(2) == "discarded"
+    Delivery.objects.update(errors=None)  # too many to be kept
     assert state(1) == "done, or given up"  # of three, two have died: it is not known which
+
+
+def test_each_message_of_a_claim_has_its_own_error() -> None:
+    """A claim covers several messages: its last error is that of one of them."""
+
+    @consumer("orders", group="mail", max_retries=1)
+    def handle(message):
+        if message.body != 1:
+            raise ValueError(f"no {message.body}")
+
+    send_many([Outgoing("orders", n) for n in range(4)])
+    drain()
+    claim = Delivery.objects.get()
+    assert (claim.failed, claim.error) == (3, "ValueError: no 3")
+
+    def told(offset):
+        return [(one.outcome, one.error) for one in traced(offset).attempts]
+
+    assert told(0) == [("failed", "ValueError: no 0")]
+    assert told(1) == [("done", "")]
+    assert told(2) == [("failed", "ValueError: no 2")]
+    RetryMessage.objects.update(due_at=UtcNow())
+    drain()
+    assert told(2) == [("failed", "ValueError: no 2"), ("failed, dead", "ValueError: no 2")]
+    Delivery.objects.filter(pk=claim.pk).update(errors=None)  # too many to be kept
+    assert told(1) == [("done, or failed", "")]
+
+
+def test_what_a_claim_keeps_of_its_errors_is_bounded() -> None:
+    consumer("orders", group="mail", batch=500)(
+        lambda messages: {m: ValueError(f"{m.body:05}" * 60) for m in messages}
+    )
+    send_many([Outgoing("orders", n) for n in range(500)])
+    drain()
+    claim = Delivery.objects.get()
+    assert claim.failed == 500
+    assert claim.errors is None
+    assert [one.outcome for one in traced(7).attempts] == ["done, or failed"]
+    Delivery.objects.all().delete()
+    group_of_errors = Delivery(first_offset=0, last_offset=999, failed=1000)
+    group_of_errors.errors = group_of_errors.noted(dict.fromkeys(range(1000), "ValueError: no"))
+    assert group_of_errors.failures() == dict.fromkeys(range(1000), "ValueError: no")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_atomic_call_that_is_rolled_back_leaves_no_error_of_another_call() -> None:
+    @consumer("orders", group="mail", atomic=True)
+    def handle(message):
+        if message.body % 2:
+            raise ValueError(f"no {message.body}")
+
+    send_many([Outgoing("orders", n) for n in range(4)])
+    drain()
+    assert Delivery.objects.get().failures() == {1: "ValueError: no 1", 3: "ValueError: no 3"}
+
+
+def test_the_trace_says_how_long_it_waited_and_how_long_it_took() -> None:
+    consumer("orders", group="mail")(lambda message: 1 / 0)
+    send("orders", 1)
+    drain()
+    now = Message.objects.get().sequenced_at
+    assert now
+    Delivery.objects.update(
+        claimed_at=now + timedelta(seconds=4),
+        started_at=now + timedelta(seconds=5),
+        finished_at=now + timedelta(seconds=8),
+    )
+    RetryMessage.objects.update(due_at=UtcNow())
+    drain()
+    first, second = traced().attempts
+    assert (first.waited, first.took) == (timedelta(seconds=5), timedelta(seconds=3))
+    Delivery.objects.filter(pk=second.delivery.pk).update(
+        started_at=None, finished_at=None, state=State.START, claimed_at=now + timedelta(seconds=28)
+    )
+    second = traced().attempts[1]
+    assert (second.waited, second.took) == (timedelta(seconds=20), None)
 
 
 def test_a_message_whose_body_was_gone_is_not_said_to_be_done() -> None:

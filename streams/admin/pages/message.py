@@ -14,15 +14,15 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from streams.admin.bodies import BodyAdmin
-from streams.admin.parts import journal
+from streams.admin.parts import figures, journal
 from streams.admin.parts.columns import at, instant, place, short, url
 from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import FixedFilter, PartitionFilter, number
 from streams.admin.parts.listing import Reading
 from streams.admin.parts.search import Search
 from streams.conf import database
-from streams.models import IMMEDIATE, Message, Partition, UtcNow
-from streams.observe.trace import trace
+from streams.models import IMMEDIATE, Message, Partition, State, UtcNow
+from streams.observe.trace import Attempt, trace
 from streams.produce.cancel import cancel
 
 # In messages: each is cancelled in its own transaction, so more would take longer than a web
@@ -189,6 +189,18 @@ class MessageAdmin(BodyAdmin):
         with contextlib.suppress(Partition.DoesNotExist):  # deleted with its topic
             context["trace"] = trace(kwargs["obj"])
         return super().render_change_form(request, context, *args, **kwargs)
+
+
+def attempt_state(attempt: Attempt) -> str:
+    """Return the outcome of an attempt on the colour of its level."""
+    ended = attempt.delivery.state
+    if attempt.error:
+        level = figures.BAD
+    elif ended in (State.RELEASED, State.SKIPPED, State.START):
+        level = figures.QUIET
+    else:
+        level = figures.GOOD if attempt.is_certain else figures.WARNING
+    return figures.state(attempt.outcome, level)
 
 
 def _part(producer: str, index: int) -> str:

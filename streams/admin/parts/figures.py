@@ -11,11 +11,12 @@ from typing import Any
 from django.contrib import admin
 from django.utils.formats import number_format
 from django.utils.html import format_html
-from django.utils.translation import gettext as _t
 
+from streams.durations import brief, precise
 from streams.log.lag import GroupState
 
 UNKNOWN = "–"
+NBSP = "\N{NO-BREAK SPACE}"
 
 # How much a state needs somebody: each has a class in the stylesheet. The word says the state too,
 # so that nobody has to tell colours apart.
@@ -54,29 +55,13 @@ def group_state(value: GroupState) -> str:
 
 
 def duration(value: timedelta | None) -> str:
-    """Return the duration in its two largest units."""
-    if value is None:
-        return UNKNOWN
-    seconds = max(0, int(value.total_seconds()))
-    return _units(seconds).replace(" ", "\N{NO-BREAK SPACE}")
+    """Return the duration in its two largest units; unknown is a dash."""
+    return UNKNOWN if value is None else brief(value).replace(" ", NBSP)
 
 
 def took(value: timedelta | None) -> str:
     """Return how long something took: below ten seconds with three digits."""
-    if value is None or value >= timedelta(seconds=10):
-        return duration(value)
-    return f"{max(0.0, value.total_seconds()):.3g}\N{NO-BREAK SPACE}s"
-
-
-def _units(seconds: int) -> str:
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if days:
-        return _t("%(days)d d %(hours)d h") % {"days": days, "hours": hours % 24}
-    if hours:
-        return _t("%(hours)d h %(minutes)d min") % {"hours": hours, "minutes": minutes % 60}
-    if minutes:
-        return _t("%(minutes)d min %(seconds)d s") % {"minutes": minutes, "seconds": seconds % 60}
-    return _t("%d s") % seconds
+    return UNKNOWN if value is None else precise(value).replace(" ", NBSP)
 
 
 def age(value: timedelta | None) -> str:

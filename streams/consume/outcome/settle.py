@@ -66,6 +66,8 @@ def settle(
     if ends:
         state = State.RETRY if failures or delivery.failed else State.DONE
     vendor = connections[delivery.using].vendor
+    told = {failure.offset: describe(failure.error) for failure in failures}
+    errors = delivery.noted(told) if told else None
     parameters = (
         progress,
         last_offset,
@@ -73,7 +75,8 @@ def settle(
         len(failures),
         missing,
         passed,
-        describe(failures[-1].error) if failures else None,
+        told[failures[-1].offset] if failures else None,
+        errors,
         later(vendor, -running),
         ends,
         delivery.pk,
@@ -97,6 +100,7 @@ def settle(
 
     retrying(write, delivery.using)
     delivery.progress, delivery.last_offset = progress, last_offset
+    delivery.errors = errors or delivery.errors
     delivery.failed += len(failures)
     delivery.missing += missing
     return settlement

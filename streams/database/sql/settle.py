@@ -21,7 +21,7 @@ SETTLE_DELIVERY = {
     vendor: (
         "UPDATE `ems_topic_group_log` SET `progress` = %s, `last_offset` = %s, `state` = %s,"  # noqa: S608
         " `failed` = `failed` + %s, `missing` = `missing` + %s, `passed` = `passed` + %s,"
-        " `error` = COALESCE(%s, `error`),"
+        " `error` = COALESCE(%s, `error`), `errors` = COALESCE(%s, `errors`),"
         f" `started_at` = COALESCE(`started_at`, {LATER[vendor]}),"
         f" `finished_at` = CASE WHEN %s THEN {NOW[vendor]} END"
         " WHERE `id` = %s AND `token` = %s AND `state` = 'START' AND `progress` = %s"

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
 from streams import cancel
+from streams.durations import precise
 from streams.management.base import (
     StreamsCommand,
     add_limit,
@@ -109,18 +110,23 @@ class Command(StreamsCommand):
                     "at": line(row.created_at),
                 }
             )
-        columns = ("attempt", "client_id", "thread", "claimed_at", "finished_at", "error")
+        columns = ("attempt", "client_id", "thread", "claimed_at", "waited", "took", "error")
         rows: list[tuple[Any, ...]] = []
         for group in trace(row):
             rows.append((group.group.name, group.state, *[None] * len(columns)))
-            rows += [
-                (
-                    group.group.name if self.as_json else "",
-                    f"{delivery.kind} {delivery.state}",
-                    *(getattr(delivery, name) for name in columns),
+            for attempt in group.attempts:
+                claim = attempt.delivery
+                spans: list[Any] = [attempt.waited, attempt.took]
+                if not self.as_json:
+                    spans = [None if span is None else precise(span) for span in spans]
+                rows.append(
+                    (
+                        group.group.name if self.as_json else "",
+                        f"{claim.kind}: {attempt.outcome}",
+                        *(claim.attempt, claim.client_id, claim.thread, claim.claimed_at),
+                        *(*spans, attempt.error),
+                    )
                 )
-                for delivery in group.deliveries
-            ]
         self.show(("group", "state", *columns), rows)
 
     def do_cancel(self, *, message: int, **options: Any) -> None:
