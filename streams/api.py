@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streams import body as bodies
 
@@ -68,6 +69,16 @@ class ReceivedMessage:
     def body(self) -> Any:
         """Return the value that was sent."""
         return bodies.decode(self.raw_body, self.body_type)
+
+    if not TYPE_CHECKING:  # or a type checker would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Decode the headers when they are asked for: decoded, they take more memory."""
+            if name != "headers":
+                raise AttributeError(name, name=name, obj=self)
+            stored = self.__dict__["stored_headers"]
+            self.__dict__["headers"] = headers = json.loads(stored) if stored else {}
+            return headers
 
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.offset))

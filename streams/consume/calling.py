@@ -19,6 +19,9 @@ from streams.consume.registry import Registration
 # In seconds. Finished calls are settled at least this often, so a crash repeats the calls of at
 # most this time, and the one that was running.
 CHECKPOINT_SECONDS = 1.0
+# Failed calls are settled when their messages have this many bytes: an error keeps the message, and
+# what the handler has made of it, in memory.
+CHECKPOINT_BYTES = 1024 * 1024
 
 
 class Stretch(Protocol):
@@ -86,17 +89,23 @@ class Calls:
         elapsed = 0.0 if started is None else time.monotonic() - started
         return timedelta(seconds=self._timeout - elapsed)
 
-    def run(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Call the handler with ``messages``, one by one or as a batch, and settle the outcomes."""
+    def run(self, messages: list[ReceivedMessage]) -> None:
+        """Call the handler with ``messages``, one by one or as a batch, and settle the outcomes.
+
+        One by one they are taken out of the list, so that each is let go once it is handled.
+        """
         if self._registration.batch is None:
             self._one_by_one(messages)
         elif messages:
             self._as_batch(messages)
 
-    def _one_by_one(self, messages: Sequence[ReceivedMessage]) -> None:
+    def _one_by_one(self, messages: list[ReceivedMessage]) -> None:
         failures: list[Failure] = []
+        failed_bytes = 0
         position = self._stretch.progress
-        for message in messages:
+        messages.reverse()
+        while messages:
+            message = messages.pop()
             if not self._settler.may_begin():
                 if position > self._stretch.progress:
                     self._settle(position, failures)
@@ -112,11 +121,13 @@ class Calls:
                     raise
                 except BaseException as error:  # noqa: BLE001 - whatever a handler raises
                     failures.append(Failure(message.offset, error))
+                    failed_bytes += len(message.raw_body)
                 checkpoint = time.monotonic() - self._settled > CHECKPOINT_SECONDS
+                checkpoint = checkpoint or failed_bytes > CHECKPOINT_BYTES
                 ends = after > self._stretch.last_offset or (failures and self._settler.ordered)
                 if checkpoint or ends:
                     self._settle(after, failures)
-                    failures = []
+                    failures, failed_bytes = [], 0
             if self._stretch.progress > self._stretch.last_offset:
                 return
             position = after

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from traceback import clear_frames
 
 from django.db import OperationalError, connections, transaction
 
@@ -168,6 +169,8 @@ class Handling:
             elif one.again and not isinstance(error, BodyUnread):
                 delay = one.again.delay
                 notices.failed(tried, error, delay, self.registration.name, self._using)
+            # The frames of its traceback have the message, and what the handler made of it.
+            clear_frames(error.__traceback__)
         if missing := sorted([*gone, *settlement.gone]):
             notices.missing(self.delivery, missing, self.registration.topic)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -66,7 +65,8 @@ def chosen(
 def _received(
     row: StoredMessage, registration: Registration, partition: int, attempt: int
 ) -> ReceivedMessage:
-    return ReceivedMessage(
+    message = ReceivedMessage.__new__(ReceivedMessage)
+    message.__dict__.update(
         message_id=row.message_id,
         topic=registration.topic,
         group=registration.group,
@@ -75,7 +75,7 @@ def _received(
         attempt=attempt,
         key=row.key,
         tag=row.tag,
-        headers=json.loads(row.headers) if row.headers else {},
+        stored_headers=row.headers,
         size=row.size,
         producer=row.producer,
         created_at=row.created_at,
@@ -83,6 +83,7 @@ def _received(
         body_type=row.body_type,
         raw_body=row.body,
     )
+    return message
 
 
 def _judged(

@@ -75,7 +75,7 @@ def _instant(value: Any) -> datetime:
 
 
 def bounded_in_bytes(partition_id: int, start: int, end: int, using: str) -> int:
-    """Return ``end``, lowered until the bodies from ``start`` on have at most CLAIM_BYTES.
+    """Return ``end``, lowered until bodies and headers from ``start`` on have at most CLAIM_BYTES.
 
     The first message is always included, however large it is.
     """

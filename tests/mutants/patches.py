@@ -464,6 +464,20 @@ PURGE = [
         "tests/streams/test_nightly.py::test_a_purge_that_fails_or_dies_is_not_done",
     ),
     Mutant(
+        "handled-messages-kept",
+        "streams/consume/calling.py",
+        "        while messages:\n            message = messages.pop()\n",
+        "        for message in messages[::-1]:\n",
+        "tests/guarantees/test_memory.py::test_a_message_that_is_handled_is_let_go",
+    ),
+    Mutant(
+        "headers-beside-the-bound",
+        "streams/database/sql/read.py",
+        " + COALESCE(LENGTH(`headers`), 0)",
+        "",
+        "tests/guarantees/test_memory.py::test_headers_count_like_bodies",
+    ),
+    Mutant(
         "group-deleted-position-first",
         "streams/operate/group_deletion.py",
         "    ended = group.deliveries.using(group._state.db).filter(group=group.pk).ended()\n",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from streams.database.sql.dialect import MYSQL, SQLITE
 
-# Read the sizes and the bodies of a claimed range. Index: ems_msg_log (partition, offset).
+# Read the sizes and the bodies of a claimed range. Index: ems_msg_log (partition, offset). Headers
+# are stored in ASCII, so SQLite's LENGTH is in bytes too.
 USE_LOG = {MYSQL: "FORCE INDEX (ems_msg_log)", SQLITE: ""}  # SQLite names unique indexes itself
 
 SIZES = {
     vendor: (
-        f"SELECT `offset`, `size` FROM `ems_msg` {hint}"  # noqa: S608
+        f"SELECT `offset`, `size` + COALESCE(LENGTH(`headers`), 0) FROM `ems_msg` {hint}"  # noqa: S608
         " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s ORDER BY `offset`"
     )
     for vendor, hint in USE_LOG.items()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from traceback import clear_frames
 
 from streams.api import ReceivedMessage
 from streams.consume.calling import Calls
@@ -15,7 +16,7 @@ from streams.consume.outcome import notices
 from streams.consume.outcome.failure import Failure
 from streams.consume.reading import chosen
 from streams.consume.registry import Registration
-from streams.log.bodies import StoredMessage, stored_messages
+from streams.log.bodies import stored_messages
 from streams.process.broadcast.reader import Reader, Stretch
 
 logger = logging.getLogger("streams.broadcast")
@@ -47,7 +48,8 @@ class BroadcastHandling:
         self.lost = False
         self._reader = reader
         self._may_go_on = may_go_on
-        self._rows: dict[int, StoredMessage] = {}
+        # Of each offset: the id and sequenced_at of its message.
+        self._read_as: dict[int, tuple[int, datetime | None]] = {}
         self._passed: set[int] = set()
         self._began: float | None = None
         self._calls = Calls(
@@ -80,8 +82,8 @@ class BroadcastHandling:
         if not self._reader.sure:  # a connection was lost: the rows may be of another log
             stretch.last_offset = stretch.first_offset - 1
             return [], False
-        self._rows = {row.offset: row for row in rows}
-        absent = set(range(stretch.first_offset, stretch.last_offset + 1)) - set(self._rows)
+        self._read_as = {row.offset: (row.message_id, row.sequenced_at) for row in rows}
+        absent = set(range(stretch.first_offset, stretch.last_offset + 1)) - set(self._read_as)
         if absent:
             stretch.last_offset = min(absent) - 1
         rows = [row for row in rows if row.offset <= stretch.last_offset]
@@ -107,8 +109,8 @@ class BroadcastHandling:
         for failure in failures:
             self.outcome.errors.append(failure.error)
             self._tell(failure)
-        last = self._rows[progress - 1]
-        self._reader.move(self.stretch, progress, last.message_id, last.sequenced_at)
+            clear_frames(failure.error.__traceback__)
+        self._reader.move(self.stretch, progress, *self._read_as[progress - 1])
 
     def _tell(self, failure: Failure) -> None:
         registration, number = self.registration, self.stretch.partition.number

@@ -1,0 +1,84 @@
+"""What a claim holds in memory is bounded, however large its messages are and whatever they do."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from streams import Outgoing, send_many
+from streams.conf import CLAIM_BYTES
+from streams.log.sequencer import sequence
+from tests.processes import Spawn
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    # Of the process itself: ru_maxrss would be that of the tests, from which it was forked.
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+
+MIB = 1024 * 1024
+
+# The bodies of a claim, once more in the buffer of the driver, the message in hand, and what the
+# allocator does not give back at once.
+BOUND = 2 * CLAIM_BYTES + 32 * MIB
+
+CONSUMER = """
+import re
+from pathlib import Path
+from streams import Retry, consumer
+from streams.consume.limits import Overrides
+from tests.consuming import Process
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+handled = []
+
+@consumer("orders", group="mail")
+def mail(message):
+    handled.append(len(message.body) + len(message.headers))
+    {action}
+
+process = Process("mail", overrides=Overrides(batch=1000))
+before = peak()
+while process.worker.step() == 0.0:
+    pass
+print("handled", len(handled), "grown by", peak() - before)
+"""
+
+SMALL_THINGS = [{"id": n} for n in range(MIB // 12)]  # as JSON 1 MiB, decoded more than 10
+
+
+def consumed(spawn: Spawn, action: str = "pass") -> tuple[int, int]:
+    """Let another process consume all; return how many messages, and by how much it has grown."""
+    line = spawn(CONSUMER.replace("{action}", action)).expect("handled")
+    _handled, number, *_words, grown = line.split()
+    return int(number), int(grown)
+
+
+def test_headers_count_like_bodies(spawn: Spawn) -> None:
+    for _ in range(10):
+        send_many([Outgoing("orders", {}, headers={"scan": "x" * MIB}) for _ in range(10)])
+    sequence("default")
+    number, grown = consumed(spawn)
+    assert number == 100
+    assert grown < BOUND
+
+
+def test_headers_are_decoded_one_message_at_a_time(spawn: Spawn) -> None:
+    headers = {f"{n:06d}": "" for n in range(MIB // 14)}
+    send_many([Outgoing("orders", {}, headers=headers) for _ in range(15)])
+    sequence("default")
+    number, grown = consumed(spawn)
+    assert number == 15
+    assert grown < BOUND
+
+
+@pytest.mark.parametrize("action", ["pass", "raise Retry(delay=3600)"])
+def test_a_message_that_is_handled_is_let_go(spawn: Spawn, action: str) -> None:
+    send_many([Outgoing("orders", SMALL_THINGS) for _ in range(15)])
+    sequence("default")
+    number, grown = consumed(spawn, action)
+    assert number == 15
+    assert grown < BOUND
