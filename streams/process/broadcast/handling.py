@@ -13,6 +13,7 @@ from streams.consume.handling import Outcome
 from streams.consume.limits import Limits
 from streams.consume.outcome import notices
 from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.lines import Lines
 from streams.consume.reading import chosen
 from streams.consume.registry import Registration
 from streams.log.bodies import StoredMessage, stored_messages
@@ -50,8 +51,14 @@ class BroadcastHandling:
         self._rows: dict[int, StoredMessage] = {}
         self._passed: set[int] = set()
         self._began: float | None = None
+        self._lines = Lines.wanted()
         self._calls = Calls(
-            registration, stretch, self, timeout=limits.consume_timeout, using=reader.using
+            registration,
+            stretch,
+            self,
+            timeout=limits.consume_timeout,
+            using=reader.using,
+            lines=self._lines,
         )
 
     def time_left(self) -> timedelta:
@@ -109,6 +116,9 @@ class BroadcastHandling:
             self._tell(failure)
         last = self._rows[progress - 1]
         self._reader.move(self.stretch, progress, last.message_id, last.sequenced_at)
+        if self._lines:
+            outcomes = dict.fromkeys((failure.offset for failure in failures), "failed")
+            self._lines.write(span, outcomes, self.registration)
 
     def _tell(self, failure: Failure) -> None:
         registration, number = self.registration, self.stretch.partition.number
