@@ -9,6 +9,7 @@ from celery import shared_task
 from monitoring import java, jobs
 from monitoring.schedule import EVERY, SECONDS
 from streams.conf import database
+from streams.logs import event
 
 logger = logging.getLogger("monitoring.tasks")
 
@@ -17,8 +18,12 @@ logger = logging.getLogger("monitoring.tasks")
 def rollup(using: str | None = None) -> None:
     """Roll up what was not yet, up to now, in a new process; one runs at a time."""
     if lacking := java.missing():
-        logger.warning("%s", lacking)
+        logger.warning("%s", lacking, extra=event("rollup.unavailable"))
         return
-    status = jobs.run("rollup", [], database(using), seconds=SECONDS, say=logger.info)
+    status = jobs.run("rollup", [], database(using), seconds=SECONDS, say=_say)
     if status:
-        logger.error("The roll-up has ended with status %d", status)
+        logger.error("The roll-up has ended with status %d", status, extra=event("rollup.failed"))
+
+
+def _say(line: str) -> None:
+    logger.info("%s", line, extra=event("rollup.output"))

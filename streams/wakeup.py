@@ -17,6 +17,7 @@ from typing import Any
 from django.db import connections
 
 from streams.conf import settings
+from streams.logs import event
 
 logger = logging.getLogger("streams.wakeup")
 
@@ -72,7 +73,11 @@ class Announcer:
                     _redis().publish(channel(using), b"")
                 pause = COALESCE_SECONDS
             except Exception as error:  # noqa: BLE001 - no error of Redis may stop a producer
-                logger.warning("Redis is unavailable (%s): consumers poll", error)
+                logger.warning(
+                    "Redis is unavailable (%s): consumers poll",
+                    error,
+                    extra=event("wakeup.not_sent", error=type(error).__name__),
+                )
                 pause = RECONNECT_SECONDS
             self._telling = set()
             time.sleep(pause)
@@ -121,7 +126,11 @@ class Listener:
                     self._wake()  # for what was announced before this process listened
                     self._listen(pubsub)
             except Exception as error:  # noqa: BLE001 - no error of Redis may stop a consumer
-                logger.warning("Redis is unavailable (%s): polling", error)
+                logger.warning(
+                    "Redis is unavailable (%s): polling",
+                    error,
+                    extra=event("wakeup.away", error=type(error).__name__),
+                )
                 self._ended.wait(RECONNECT_SECONDS)
 
     def _listen(self, pubsub: Any) -> None:

@@ -14,6 +14,7 @@ from django.db import connections
 from streams.api import ReceivedMessage
 from streams.consume.middleware import wrapped
 from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.lines import Lines
 from streams.consume.registry import Registration
 
 # In seconds. Finished calls are settled at least this often, so a crash repeats the calls of at
@@ -70,6 +71,7 @@ class Calls:
         *,
         timeout: timedelta,
         using: str,
+        lines: Lines | None = None,
     ) -> None:
         self._registration = registration
         self._stretch = stretch
@@ -77,6 +79,7 @@ class Calls:
         self._handler = wrapped(registration.handler)
         self._timeout = timeout.total_seconds()
         self._using = using
+        self._lines = lines
         self._call_started: float | None = None
         self._settled = time.monotonic()
 
@@ -173,11 +176,13 @@ class Calls:
         return [Failure(message.offset, error) for message, error in returned.items()]
 
     def _timed(self, argument: Any) -> Any:
-        self._call_started = time.monotonic()
+        self._call_started = began = time.monotonic()
         try:
             returned = self._handler(argument)
         finally:
             self._call_started = None
+            if self._lines is not None:
+                self._lines.note(argument, time.monotonic() - began)
             left_open = self._left_open()
             if left_open:  # the outcome must not be written in it
                 connections[self._using].close()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from traceback import clear_frames
+from typing import Any
 
 from django.db import OperationalError, connections, transaction
 
@@ -17,6 +18,7 @@ from streams.consume.calling import Calls
 from streams.consume.limits import Limits
 from streams.consume.outcome import backoff, notices
 from streams.consume.outcome.failure import AttemptsExhausted, BodyUnread, Failure
+from streams.consume.outcome.lines import Lines
 from streams.consume.outcome.settle import Settlement, release, settle
 from streams.consume.reading import Reading, read
 from streams.consume.registry import Registration
@@ -28,6 +30,7 @@ from streams.database.retrying import (
 )
 from streams.database.transactions import latest_rows, own_transaction
 from streams.errors import LeaseLost, TransactionEnded
+from streams.logs import event
 from streams.models import Delivery, Kind, RetryMessage
 
 logger = logging.getLogger("streams.handling")
@@ -71,8 +74,14 @@ class Handling:
         self._may_go_on = may_go_on
         self._using = delivery.using
         self._reading = Reading([], set())
+        self._lines = Lines.wanted()
         self._calls = Calls(
-            registration, delivery, self, timeout=limits.consume_timeout, using=delivery.using
+            registration,
+            delivery,
+            self,
+            timeout=limits.consume_timeout,
+            using=delivery.using,
+            lines=self._lines,
         )
         self._extended = self._ran_since = time.monotonic()
         self._atomic = False  # whether a transaction of the handler is open
@@ -155,12 +164,16 @@ class Handling:
             if one.failure in failures:
                 self.outcome.dead += one.verdict is not None
                 self.outcome.errors.append(one.failure.error)
-        self._told.append(partial(self._tell, settlement, sorted(gone)))
+        self._told.append(partial(self._tell, settlement, sorted(gone), span))
         if not self._atomic:
             self._tell_all()
 
-    def _tell(self, settlement: Settlement, gone: list[int]) -> None:
+    def _tell(self, settlement: Settlement, gone: list[int], span: range) -> None:
         dead = settlement.dead
+        if self._lines:
+            outcomes = {one.failure.offset: "retry" for one in settlement.judged}
+            outcomes |= {one.failure.offset: "dead" for one in dead}
+            self._lines.write(span, outcomes, self.registration)
         for one in settlement.judged:
             error = one.failure.error
             tried = notices.Attempt.of(self.delivery, one.failure.offset, self.registration.topic)
@@ -173,6 +186,15 @@ class Handling:
             clear_frames(error.__traceback__)
         if missing := sorted([*gone, *settlement.gone]):
             notices.missing(self.delivery, missing, self.registration.topic)
+
+    def _where(self) -> dict[str, Any]:
+        place = {"topic": self.registration.topic, "group": self.registration.group}
+        return {
+            **place,
+            "partition": self.delivery.partition.number,
+            "offset": self.delivery.first_offset,
+            "delivery": self.delivery.pk,
+        }
 
     def _tell_all(self) -> None:
         """Tell what is committed by now: a receiver must not run while EMS holds a lock."""
@@ -207,7 +229,12 @@ class Handling:
             written = delivery.progress
             if written > before[0] and self._was_committed(written):
                 # The reply to the commit was lost, or an on_commit callback has failed.
-                logger.warning("%s raised after its commit", self.registration.name, exc_info=error)
+                logger.warning(
+                    "%s raised after its commit",
+                    self.registration.name,
+                    exc_info=error,
+                    extra=event("handler.raised_after_commit", **self._where()),
+                )
                 self._tell_all()
                 return
             self._told.clear()

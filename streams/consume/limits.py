@@ -19,6 +19,7 @@ from streams.consume.outcome.backoff import (
 from streams.consume.outcome.failure import ProcessDied
 from streams.consume.registry import Registration, find
 from streams.errors import InvalidRetryPolicy
+from streams.logs import event
 from streams.models import ConsumerGroup, Mode
 
 logger = logging.getLogger("streams.retries")
@@ -88,7 +89,11 @@ def _own_policy(group: ConsumerGroup, registration: Registration | None) -> Retr
 
 @cache
 def _say_once(group: ConsumerGroup, error: str) -> None:
-    logger.error("The retry policy of %s is ignored: %s", group, error)
+    logger.error(
+        "The retry policy of %s is ignored: %s",
+        *(group, error),
+        extra=event("retry_policy.ignored", topic=group.topic.name, group=group.name),
+    )
 
 
 def delay_after_expiry(group: ConsumerGroup, attempt: int) -> timedelta | None:

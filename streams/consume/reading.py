@@ -11,6 +11,7 @@ from streams.consume.outcome.failure import BodyUnread
 from streams.consume.registry import Registration
 from streams.errors import describe
 from streams.log.bodies import StoredMessage, message_in_dead_letter, stored_messages
+from streams.logs import event
 from streams.models import Delivery, Partition, RetryMessage
 
 logger = logging.getLogger("streams.handling")
@@ -98,7 +99,13 @@ def _judged(
     missing = {offset for offset in absent if offset < first_kept or again}
     unread = absent - missing
     if unread or again:
-        logger.error("The bodies of %d messages of %s are gone", len(absent), delivery)
+        logger.error(
+            "The bodies of %d messages of %s are gone",
+            *(len(absent), delivery),
+            extra=event(
+                "bodies.absent", count=len(absent), offset=min(absent), delivery=delivery.pk
+            ),
+        )
     return missing, unread
 
 

@@ -11,10 +11,10 @@ from typing import TypeVar, TypeVarTuple
 from django.db import Error, InterfaceError, OperationalError, connections
 
 from streams.database.transactions import in_transaction
+from streams.logs import event
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
 logger = logging.getLogger("streams.transactions")
 
 # Server and client error numbers of MySQL and MariaDB.
@@ -97,6 +97,10 @@ def retrying(work: Callable[[*Ts], T], using: str, *args: *Ts, patience: float =
                 raise
             if connection_lost(error):
                 connection.close()
-            logger.info("EMS repeats %s after %s", getattr(work, "__qualname__", work), error)
+            logger.info(
+                "EMS repeats %s after %s",
+                *(getattr(work, "__qualname__", work), error),
+                extra=event("transaction.repeated", error=type(error).__name__, database=using),
+            )
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
             pause = min(pause * 2, MAX_BACKOFF_SECONDS)

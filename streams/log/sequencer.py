@@ -17,6 +17,7 @@ from streams.database.retrying import held_by_others, retrying
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import own_transaction
+from streams.logs import event
 
 logger = logging.getLogger("streams.sequencer")
 
@@ -80,7 +81,11 @@ def _sequence_or_leave(partition_id: int, using: str) -> Pass:
     except OperationalError as error:
         if not held_by_others(error, using):
             raise
-        logger.warning("Partition %d is not sequenced, it is locked: %s", partition_id, error)
+        logger.warning(
+            "Partition %d is not sequenced, it is locked: %s",
+            *(partition_id, error),
+            extra=event("sequencer.locked", partition_id=partition_id, database=using),
+        )
         return Pass(busy=True)
 
 

@@ -20,6 +20,7 @@ from streams.consume.outcome.backoff import parse_retry_policy
 from streams.database.retrying import retrying
 from streams.errors import InvalidValue
 from streams.log import topics
+from streams.logs import event
 from streams.models import ConsumerGroup, SystemConfig, Topic
 
 logger = logging.getLogger("streams.operate")
@@ -65,7 +66,11 @@ def change(row: Model, values: Mapping[str, Any], using: str, who: str) -> Chang
         retrying(lambda: rows.update(**after), using)
         topics.forget()
     for name, (old, new) in changed.items():
-        logger.info("%s: %s was %r and is %r, set by %s", row, name, old, new, who)
+        logger.info(
+            "%s: %s was %r and is %r, set by %s",
+            *(row, name, old, new, who),
+            extra=event("row.changed", row=str(row), field=name, by=who, database=using),
+        )
     return changed
 
 
@@ -103,7 +108,11 @@ def set_setting(name: str, value: Any, using: str, who: str) -> None:
     settings = SystemConfig.objects.using(using)
     retrying(lambda: settings.update_or_create(name=name, defaults={"value": value}), using)
     runtime_settings.forget()
-    logger.info("%s is %r, set by %s", name, value, who)
+    logger.info(
+        "%s is %r, set by %s",
+        *(name, value, who),
+        extra=event("setting.changed", setting=name, by=who, database=using),
+    )
 
 
 def unset_setting(name: str, using: str, who: str) -> bool:
@@ -117,7 +126,11 @@ def unset_setting(name: str, using: str, who: str) -> bool:
         raise InvalidValue(str(_("There is no setting of this name.")))
     runtime_settings.forget()
     if deleted:
-        logger.info("%s has its default again, set by %s", name, who)
+        logger.info(
+            "%s has its default again, set by %s",
+            *(name, who),
+            extra=event("setting.unset", setting=name, by=who, database=using),
+        )
     return bool(deleted)
 
 

@@ -10,6 +10,7 @@ from django.db import OperationalError
 
 from streams.conf import RENEW_SECONDS
 from streams.database.retrying import connection_lost, transient
+from streams.logs import event
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.in_flight import Held, InFlight
@@ -37,7 +38,11 @@ class Heartbeat:
         if not self._client.renew():
             for handling in handlings:
                 handling.lost = True
-            logger.warning("The lease of %s had expired: registering again", self._client.client_id)
+            logger.warning(
+                "The lease of %s had expired: registering again",
+                self._client.client_id,
+                extra=event("lease.renewed_late", client=self._client.client_id),
+            )
             self._client.register()
             return self._pause()
         for handling in handlings:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from django.db import Error, close_old_connections, connections, reset_queries
 
 from streams.database.retrying import transient
+from streams.logs import event
 from streams.process.shared.connections import KEEPER_PREFIX
 from streams.process.shared.stopping import Stopping
 
@@ -43,7 +44,11 @@ class Keeper(threading.Thread):
                     self._condition.wait_for(lambda: self._woken or self._ended, delay)
                     self._woken = False
         except BaseException as error:
-            logger.exception("The keeper %s failed", self.name)
+            logger.exception(
+                "The keeper %s failed",
+                self.name,
+                extra=event("keeper.failed", thread=self.name, error=type(error).__name__),
+            )
             self._lifecycle.fail(f"keeper {self.name}: {error!r}")
         finally:
             connections.close_all()
@@ -68,7 +73,11 @@ class Keeper(threading.Thread):
         except Error as error:
             if not transient(error):
                 raise
-            logger.warning("%s: the database is unavailable: %s", self.name, error)
+            logger.warning(
+                "%s: the database is unavailable: %s",
+                *(self.name, error),
+                extra=event("database.away", thread=self.name),
+            )
             connections.close_all()
             return AFTER_ERROR_SECONDS
         finally:

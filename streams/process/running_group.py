@@ -5,14 +5,58 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import timedelta
 
 from streams.conf import FRESH_SECONDS
+from streams.consume.handling import Outcome
 from streams.consume.limits import Limits, Overrides, limits, threads
 from streams.consume.registry import Registration
 from streams.consume.subscription import subscribe
 from streams.database.retrying import retrying
-from streams.models import ConsumerGroup
+from streams.models import ConsumerGroup, Cursor
+
+# The most partitions of a group that are named in a line.
+SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Counts what this process has done with the messages of a group; `failed` includes `dead`."""
+
+    done: int = 0
+    failed: int = 0
+    dead: int = 0
+    missing: int = 0
+    passed: int = 0
+
+    @property
+    def handled(self) -> int:
+        return self.done + self.failed
+
+    def __add__(self, outcome: Outcome) -> Totals:
+        return self._with(1, outcome)
+
+    def __sub__(self, other: Totals) -> Totals:
+        return self._with(-1, other)
+
+    def _with(self, sign: int, other: Outcome | Totals) -> Totals:
+        return Totals(
+            *(getattr(self, f.name) + sign * getattr(other, f.name) for f in fields(self))
+        )
+
+
+@dataclass(frozen=True)
+class GroupPlace:
+    """Holds the next offsets of a group by partition number, and how many messages it is behind."""
+
+    offsets: dict[int, int]
+    behind: int
+
+    def __str__(self) -> str:
+        shown = [f"{number}@{offset}" for number, offset in sorted(self.offsets.items())]
+        more = f" and {len(shown) - SHOWN:,} more" if len(shown) > SHOWN else ""
+        return (", ".join(shown[:SHOWN]) or "–") + more
 
 
 class RunningGroup:
@@ -30,6 +74,8 @@ class RunningGroup:
         self._idle = 0
         self._fresh_until = 0.0
         self._limits: Limits | None = None
+        self._counting = threading.Lock()
+        self.totals = Totals()
 
     @property
     def name(self) -> str:
@@ -80,6 +126,28 @@ class RunningGroup:
 
     def describe(self) -> str:
         return f"{self.name}: {self.registration.name}, {self.threads} threads"
+
+    def add(self, outcome: Outcome) -> None:
+        """Count what a worker has done with one delivery."""
+        with self._counting:
+            self.totals += outcome
+
+    def place(self) -> GroupPlace:
+        """Read where the group is now, without its replays."""
+        cursors = Cursor.objects.using(self._using).filter(group=self.group.pk, replay=0)
+        columns = cursors.values_list("partition__number", "next_offset", "partition__next_offset")
+        rows = retrying(list, self._using, columns)
+        offsets = {number: offset for number, offset, _end in rows}
+        return GroupPlace(offsets, sum(max(0, end - offset) for _number, offset, end in rows))
+
+    def report(self) -> str:
+        """Return a line that says how many messages this process has handled."""
+        totals = self.totals
+        return (
+            f"{self.name}: {totals.done:,} handled, {totals.failed:,} failed"
+            f" ({totals.dead:,} dead), {totals.missing:,} missing,"
+            f" {totals.passed:,} without its tags"
+        )
 
     def stop(self) -> None:
         with self._condition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Thread
 
 from django.db import connections
@@ -13,6 +13,7 @@ from streams.conf import KEEPER_CONNECTIONS, settings
 from streams.consume.limits import Overrides
 from streams.consume.registry import Registration
 from streams.errors import ConfigurationError
+from streams.logs import event
 from streams.models import Mode
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.broadcast.running_group import RunningBroadcastGroup
@@ -20,6 +21,7 @@ from streams.process.broadcast.worker import BroadcastWorker
 from streams.process.heartbeat import Heartbeat
 from streams.process.keeper import Keeper
 from streams.process.poller import Poller
+from streams.process.progress import Progress
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.connections import KEEPER_PREFIX, IdleLimit
@@ -57,12 +59,10 @@ class Supervisor:
         overrides: Overrides = Overrides(),  # noqa: B008 - immutable
         drain: bool = False,
         client: str = DEFAULT_NAME,
-        say: Callable[[str], None] = logger.info,
     ) -> None:
         if not registrations:
             raise ConfigurationError("There is no consumer to run.")
         self._using = using
-        self._say = say
         self._lifecycle = Stopping()
         self._signals = Signals()
         self._idle_limit = IdleLimit(using)
@@ -72,6 +72,7 @@ class Supervisor:
         self._feeds = _feeds(registrations, using, overrides, client)
         for feed in self._feeds:
             self._idle_limit.allow(feed.consume_timeout())
+        self._progress = Progress(self._feeds)
         self._client = Client([feed.group.pk for feed in self._feeds], using)
         self._held = InFlight()
         heartbeat = Heartbeat(self._client, self._held, self._lifecycle, self._feeds)
@@ -119,13 +120,22 @@ class Supervisor:
         self._start()
         while not self._lifecycle.stopping:
             if self._signals.wait(LOOK_SECONDS):
-                self._say("Stopping: finishing what runs.")
+                logger.info(
+                    "Stopping: finishing what runs.",
+                    extra=event("consumer.stopping", **self._who()),
+                )
                 self._lifecycle.stop()
             self._watch()
         drained = self._drain()
         self._end()
         if self._lifecycle.failure:
-            self._say(f"Stopped after a failure: {self._lifecycle.failure}")
+            logger.error(
+                "Stopped after a failure: %s",
+                self._lifecycle.failure,
+                extra=event("consumer.failed", **self._who(), error=self._lifecycle.failure),
+            )
+        else:
+            logger.info("Stopped.", extra=event("consumer.stopped", **self._who()))
         return 0 if drained and not self._lifecycle.failure else 1
 
     def _start(self) -> None:
@@ -145,8 +155,12 @@ class Supervisor:
                     using=self._using,
                 )
                 self._workers.append(worker)
-            self._say(f"  {feed.describe()}")
-        self._say(f"Consumer {self._client.client_id}: up to {self.budget()} database connections.")
+        self._progress.say_start()
+        logger.info(
+            "Consumer %s: up to %d database connections.",
+            *(self._client.client_id, self.budget()),
+            extra=event("consumer.started", **self._who(), connections=self.budget()),
+        )
         for thread in (*self._keepers, *self._workers):
             thread.start()
         self._listener.start()
@@ -159,7 +173,11 @@ class Supervisor:
         if self._silent >= SILENT_SECONDS:
             self._lifecycle.fail(f"the database has not answered for {SILENT_SECONDS:.0f} s")
 
+    def _who(self) -> dict[str, str]:
+        return {"client": self._client.client_id, "database": self._using}
+
     def _maintain(self) -> float:
+        self._progress.step()
         sweep_if_due(self._using)
         if time.monotonic() >= self._purge_at:
             more = purge_if_due(self._using, PURGE_SECONDS)
@@ -171,10 +189,16 @@ class Supervisor:
         limit = time.monotonic() + settings().DRAIN_SECONDS
         while any(worker.is_alive() for worker in self._workers):
             if self._signals.wait(0.05):
-                self._say("A second signal: ending at once. The sweep retries the rest.")
+                logger.warning(
+                    "A second signal: ending at once. The sweep retries the rest.",
+                    extra=event("consumer.left", **self._who()),
+                )
                 return False
             if time.monotonic() > limit:
-                self._say("Handlers still run after DRAIN_SECONDS: ending without them.")
+                logger.warning(
+                    "Handlers still run after DRAIN_SECONDS: ending without them.",
+                    extra=event("consumer.left", **self._who()),
+                )
                 return False
         return True
 
@@ -189,24 +213,28 @@ class Supervisor:
         limit = time.monotonic() + LEAVE_SECONDS
         for thread in (*self._keepers, leave):
             thread.join(timeout=max(0.0, limit - time.monotonic()))
+        self._progress.say_end()
         self._close_broadcasts()
 
     def _close_broadcasts(self) -> None:
-        """Say what the broadcast consumers did, and free their names if all workers have ended.
+        """Free the names of the broadcast consumers if all workers have ended.
 
         Otherwise the operating system frees the names when the process ends.
         """
         for feed in self._feeds:
-            if isinstance(feed, RunningBroadcastGroup):
-                self._say(f"  {feed.report()}")
-                if not any(worker.is_alive() for worker in self._workers):
-                    feed.close()
+            if isinstance(feed, RunningBroadcastGroup) and not any(
+                worker.is_alive() for worker in self._workers
+            ):
+                feed.close()
 
     def _deregister(self) -> None:
         try:
             self._client.deregister()
         except Exception:
-            logger.exception("Cannot deregister; the lease will expire by itself")
+            logger.exception(
+                "Cannot deregister; the lease will expire by itself",
+                extra=event("consumer.not_deregistered", **self._who()),
+            )
         finally:
             connections.close_all()
 

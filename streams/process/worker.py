@@ -14,6 +14,7 @@ from streams.consume.handling import Handling
 from streams.consume.limits import Limits
 from streams.database.retrying import transient
 from streams.errors import LeaseLost
+from streams.logs import event
 from streams.models import Delivery, RetryMessage
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
@@ -64,7 +65,11 @@ class Worker(threading.Thread):
                 if delay:
                     self._feed.wait(delay)
         except BaseException as error:
-            logger.exception("The worker %s failed", self.name)
+            logger.exception(
+                "The worker %s failed",
+                self.name,
+                extra=event("worker.failed", **self._who(), error=type(error).__name__),
+            )
             self._lifecycle.fail(f"worker {self.name}: {error!r}")
         finally:
             connections.close_all()
@@ -79,12 +84,20 @@ class Worker(threading.Thread):
             with self._held.busy():
                 return self._step()
         except LeaseLost:
-            logger.warning("%s lost a lease: its outcome is not recorded", self.name)
+            logger.warning(
+                "%s lost a lease: its outcome is not recorded",
+                self.name,
+                extra=event("lease.lost", **self._who()),
+            )
             return 0.0
         except Error as error:
             if not transient(error):
                 raise
-            logger.warning("%s: the database is unavailable: %s", self.name, error)
+            logger.warning(
+                "%s: the database is unavailable: %s",
+                *(self.name, error),
+                extra=event("database.away", **self._who(), database=self._using),
+            )
             connections[self._using].close()
             return AFTER_ERROR_SECONDS
 
@@ -138,6 +151,17 @@ class Worker(threading.Thread):
                 handling.run()
         finally:
             self._held.discard(handling)
+            self._feed.add(handling.outcome)
+
+    def _who(self) -> dict[str, str]:
+        """Return what the log records of this worker have in common."""
+        registration = self._feed.registration
+        return {
+            "topic": registration.topic,
+            "group": registration.group,
+            "client": self._client.client_id,
+            "thread": self.name,
+        }
 
     def _may_go_on(self) -> bool:
         return self._may_go_on_alone() and not self._gate.wanted_alone

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db import OperationalError, connections
 
@@ -22,6 +23,7 @@ from streams.database.retrying import held_by_others, retrying
 from streams.database.sql import retain as sql
 from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
+from streams.logs import event
 from streams.models import Message, Partition, Topic
 from streams.retain import old_rows
 from streams.retain.forced_purge import Skipped, skip_groups
@@ -69,11 +71,19 @@ class Purge:
             try:
                 found.append(self._partition(partition))
             except Partition.DoesNotExist:
-                logger.info("%s was deleted before it was purged", partition)
+                logger.info(
+                    "%s was deleted before it was purged",
+                    partition,
+                    extra=event("purge.deleted", **_place(partition)),
+                )
             except OperationalError as error:
                 if self.seconds is None or not held_by_others(error, self.using):
                     raise
-                logger.warning("%s is not purged, it is locked: %s", partition, error)
+                logger.warning(
+                    "%s is not purged, it is locked: %s",
+                    *(partition, error),
+                    extra=event("purge.locked", **_place(partition)),
+                )
                 self.failed = True
             if not self.finished:
                 break
@@ -164,7 +174,11 @@ class Purge:
             if not step.rows or self._is_over():
                 break
         if total.rows:
-            logger.warning("A forced purge of %s: %s", partition, total)
+            logger.warning(
+                "A forced purge of %s: %s",
+                *(partition, total),
+                extra=event("purge.forced", **_place(partition)),
+            )
         return total, new
 
     def _delete_batch(self, partition: int, start: int, first: int) -> tuple[int, int]:
@@ -181,3 +195,7 @@ class Purge:
         if self._ends is not None and time.monotonic() > self._ends:
             self.finished = False
         return not self.finished
+
+
+def _place(partition: Partition) -> dict[str, Any]:
+    return {"topic": partition.topic.name, "partition": partition.number}

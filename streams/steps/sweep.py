@@ -18,6 +18,7 @@ from streams.consume.outcome.expire import expire
 from streams.consume.outcome.settle import Settlement
 from streams.database.retrying import held_by_others, retrying
 from streams.database.transactions import own_transaction, short_lock_waits
+from streams.logs import event
 from streams.models import Consumer, Delivery, Step, UtcNow
 from streams.models.consumer import LEASE
 from streams.models.step import SWEEP
@@ -75,6 +76,15 @@ def sweep(using: str) -> int:
                 delivery.pk,
                 delivery.group,
                 delivery.client_id,
+                extra=event(
+                    "delivery.expired",
+                    topic=delivery.group.topic.name,
+                    group=delivery.group.name,
+                    partition=delivery.partition.number,
+                    offset=delivery.progress,
+                    delivery=delivery.pk,
+                    client=delivery.client_id,
+                ),
             )
             notices.expired(delivery)
             for one in settlement.dead:
@@ -94,7 +104,11 @@ def _expire(delivery: Delivery, using: str) -> Settlement | None:
     except OperationalError as error:
         if not held_by_others(error, using):
             raise
-        logger.warning("Delivery %d has expired, but its rows are locked: %s", delivery.pk, error)
+        logger.warning(
+            "Delivery %d has expired, but its rows are locked: %s",
+            *(delivery.pk, error),
+            extra=event("delivery.locked", delivery=delivery.pk, group=delivery.group.name),
+        )
         return None
 
 
@@ -104,7 +118,11 @@ def _grace(using: str) -> None:
     The database was unavailable, not the clients. So they get one lease of time to renew before
     anything expires.
     """
-    logger.warning("First sweep after an outage: all leases are extended by %d s", LEASE_SECONDS)
+    logger.warning(
+        "First sweep after an outage: all leases are extended by %d s",
+        LEASE_SECONDS,
+        extra=event("sweep.after_outage", database=using),
+    )
     Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))
     Delivery.objects.using(using).open().update(deadline=Greatest(F("deadline"), UtcNow(LEASE)))
 

@@ -158,8 +158,8 @@ def test_what_the_purge_takes_while_a_client_reads_is_counted_to_the_last_messag
     assert Partition.objects.get().first_offset == 1580
     wait_for(lambda: offsets() == {0: 1600})
     child.terminate()
-    (counts,) = re.findall(r"(\d+) handled, 0 failed, .* (\d+) missed", child.succeed())
-    handled, missed = map(int, counts)
+    (counts,) = re.findall(r"([\d,]+) handled, 0 failed, .* ([\d,]+) missed", child.succeed())
+    handled, missed = (int(count.replace(",", "")) for count in counts)
     assert handled == len(read()) == len(set(read()))
     assert missed > 0
     assert handled + missed == 1600

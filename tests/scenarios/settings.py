@@ -19,4 +19,5 @@ LOGGING = {
     "disable_existing_loggers": False,
     "handlers": {"stderr": {"class": "logging.StreamHandler"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {"streams.supervisor": {"level": "INFO"}},
 }

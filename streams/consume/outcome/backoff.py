@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from streams.conf import settings
 from streams.durations import parse_duration
 from streams.errors import MAX_DELAY, InvalidDuration, InvalidRetryPolicy
+from streams.logs import event
 
 logger = logging.getLogger("streams.retries")
 
@@ -154,8 +155,12 @@ def delay_after(policy: RetryPolicy, attempt: int, error: BaseException) -> time
         ):
             return delay
         raise TypeError(f"delay_after() gave {delay!r}")
-    except Exception:
-        logger.exception("The retry policy %r failed: EMS['RETRY_DELAYS'] decides", policy)
+    except Exception as failure:
+        logger.exception(
+            "The retry policy %r failed: EMS['RETRY_DELAYS'] decides",
+            policy,
+            extra=event("retry_policy.failed", error=type(failure).__name__),
+        )
         return default_policy().delay_after(attempt, error)
 
 

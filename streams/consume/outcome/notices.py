@@ -12,7 +12,9 @@ from datetime import timedelta
 from typing import Any
 
 from streams import signals
-from streams.errors import describe
+from streams.consume.outcome.flood import flood
+from streams.errors import Reject, Retry, describe, text_of
+from streams.logs import event
 from streams.models import ConsumerGroup, Delivery
 
 logger = logging.getLogger("streams.handling")
@@ -42,34 +44,41 @@ def failed(
     tried: Attempt, error: BaseException, retry_in: timedelta, name: str, using: str
 ) -> None:
     """Tell that the handler ``name`` failed, and that the message comes back in ``retry_in``."""
-    logger.warning(
-        "%s failed on %s, attempt %d: %s",
-        *(name, tried, tried.attempt, describe(error)),
-        exc_info=error,
-        extra=_keys(tried, error),
-    )
+    if flood.admits(tried.topic, tried.group):
+        asked = isinstance(error, Retry)
+        logger.warning(
+            "%s %s %s, attempt %d: %s; next attempt %s",
+            *(name, "asks to retry" if asked else "failed on", tried, tried.attempt),
+            *(_reason(error), _when(retry_in)),
+            exc_info=None if asked else error,
+            extra=event("handler.failed", **_keys(tried, error), retry_in=retry_in.total_seconds()),
+        )
     _send(signals.message_failed, **asdict(tried), error=error, retry_in=retry_in, using=using)
 
 
 def passed(tried: Attempt, error: BaseException, name: str, using: str) -> None:
     """Tell that the handler ``name`` of a broadcast group failed: the group goes on."""
-    broadcast.error(
-        "%s failed on %s, and goes on: %s",
-        *(name, tried, describe(error)),
-        exc_info=error,
-        extra=_keys(tried, error),
-    )
+    if flood.admits(tried.topic, tried.group):
+        broadcast.error(
+            "%s failed on %s, and goes on: %s",
+            *(name, tried, describe(error)),
+            exc_info=None if isinstance(error, Retry | Reject) else error,
+            extra=event("broadcast.failed", **_keys(tried, error)),
+        )
     _send(signals.message_failed, **asdict(tried), error=error, retry_in=None, using=using)
 
 
 def died(tried: Attempt, error: BaseException, name: str, using: str) -> None:
     """Tell that the group gave up on the message, whose dead letter is written."""
-    logger.error(
-        "%s gave up on %s after attempt %d: %s",
-        *(name, tried, tried.attempt, describe(error)),
-        exc_info=error,
-        extra=_keys(tried, error),
-    )
+    if flood.admits(tried.topic, tried.group, dead=True):
+        rejected = isinstance(error, Reject)
+        logger.error(
+            "%s %s %s after attempt %d: %s; it is a dead letter now",
+            *(name, "rejected" if rejected else "gave up on", tried, tried.attempt),
+            _reason(error),
+            exc_info=None if isinstance(error, Retry | Reject) else error,
+            extra=event("message.dead", **_keys(tried, error)),
+        )
     _send(signals.message_dead, **asdict(tried), error=error, using=using)
 
 
@@ -80,7 +89,7 @@ def missing(delivery: Delivery, offsets: Sequence[int], topic: str) -> None:
     logger.error(
         "%s: %d messages of %s/%d are gone, the first at offset %d",
         *(tried.group, len(offsets), tried.topic, tried.partition, tried.offset),
-        extra=place,
+        extra=event("message.missing", **place, offset=tried.offset, count=len(offsets)),
     )
     _send(signals.message_missing, **place, offsets=tuple(offsets), using=delivery.using)
 
@@ -94,7 +103,24 @@ def expired(delivery: Delivery) -> None:
 
 
 def _keys(tried: Attempt, error: BaseException) -> dict[str, Any]:
-    return {**asdict(tried), "error_class": type(error).__name__}
+    return {**asdict(tried), "error": type(error).__name__}
+
+
+def _reason(error: BaseException) -> str:
+    """Return what to write of an error: the reason alone where the handler asked for it."""
+    if isinstance(error, Retry | Reject):
+        return " ".join(text_of(error).split()) or "no reason given"
+    return describe(error)
+
+
+def _when(delay: timedelta) -> str:
+    seconds = round(delay.total_seconds())
+    if seconds < 1:
+        return "now"
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"in {round(seconds / size)} {unit}"
+    return f"in {seconds} s"
 
 
 def _send(signal: Any, **values: Any) -> None:

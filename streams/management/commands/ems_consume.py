@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -10,7 +11,6 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, Error, connections
-from django.utils.autoreload import run_with_reloader
 from django.utils.translation import gettext as _
 
 from streams.conf import MAX_BATCH, database
@@ -18,9 +18,14 @@ from streams.consume.limits import Overrides
 from streams.consume.registry import autodiscover, registrations
 from streams.database.retrying import tables_missing, transient
 from streams.errors import NotMigrated, StreamsError
+from streams.logs import event
+from streams.management.console import JSON, TEXT, console
+from streams.management.reloading import run_reloading
 from streams.names import MAX_NAME, validated_name
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.supervisor import Supervisor
+
+logger = logging.getLogger("streams.supervisor")
 
 # Between two tries to reach the database at the start; the pause doubles up to the longest.
 FIRST_PAUSE_SECONDS = 1
@@ -63,12 +68,37 @@ class Command(BaseCommand):
             "--drain", action="store_true", help=_("exit when nothing is left to claim")
         )
         parser.add_argument("--reload", action="store_true", help=_("restart when code changes"))
+        parser.add_argument(
+            "--log",
+            choices=(TEXT, JSON),
+            default=TEXT,
+            help=_("how to write the log, where LOGGING has no handler for it"),
+        )
         parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
+
+    def execute(self, *args: Any, **options: Any) -> Any:
+        if options["reload"]:
+            # The checks load consumers.py, so only a process that is reloaded may run them.
+            options["checked"] = options["skip_checks"]
+            options["skip_checks"] = True
+        return super().execute(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["reload"]:
-            run_with_reloader(self._consume, **options)
+            run_reloading(self._talk, self._say, **options)
         else:
+            self._talk(**options)
+
+    def _talk(self, **options: Any) -> None:
+        if not options.get("checked", True):
+            self.check()
+        verbosity, colored = options["verbosity"], None
+        if options["no_color"] or options["force_color"]:
+            colored = options["force_color"]
+        stream = self.stdout
+        with console(stream, options["log"], verbosity=verbosity, colored=colored) as shown:
+            if not shown and not logger.isEnabledFor(logging.INFO):
+                self._say(_("LOGGING shows only warnings of EMS: see the logger “streams”."))
             self._consume(**options)
 
     def _consume(self, **options: Any) -> None:
@@ -87,7 +117,6 @@ class Command(BaseCommand):
                 overrides=Overrides(options["threads"], options["batch"]),
                 drain=options["drain"],
                 client=options["name"],
-                say=self._say,
             )
             status = supervisor.run()
         except StreamsError as error:
@@ -115,8 +144,11 @@ class Command(BaseCommand):
             except Error as error:
                 if not transient(error):
                     raise
-                text = _("The database is unavailable (%(error)s): trying again in %(seconds)d s.")
-                self._say(text % {"error": error, "seconds": pause})
+                logger.warning(
+                    "The database is unavailable (%s): trying again in %d s.",
+                    *(error, pause),
+                    extra=event("database.away", database=using),
+                )
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:

@@ -14,6 +14,7 @@ from streams.consume.handling import Outcome
 from streams.consume.limits import Limits
 from streams.consume.outcome import notices
 from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.lines import Lines
 from streams.consume.reading import chosen
 from streams.consume.registry import Registration
 from streams.log.bodies import stored_messages
@@ -52,8 +53,14 @@ class BroadcastHandling:
         self._read_as: dict[int, tuple[int, datetime | None]] = {}
         self._passed: set[int] = set()
         self._began: float | None = None
+        self._lines = Lines.wanted()
         self._calls = Calls(
-            registration, stretch, self, timeout=limits.consume_timeout, using=reader.using
+            registration,
+            stretch,
+            self,
+            timeout=limits.consume_timeout,
+            using=reader.using,
+            lines=self._lines,
         )
 
     def time_left(self) -> timedelta:
@@ -111,6 +118,9 @@ class BroadcastHandling:
             self._tell(failure)
             clear_frames(failure.error.__traceback__)
         self._reader.move(self.stretch, progress, *self._read_as[progress - 1])
+        if self._lines:
+            outcomes = dict.fromkeys((failure.offset for failure in failures), "failed")
+            self._lines.write(span, outcomes, self.registration)
 
     def _tell(self, failure: Failure) -> None:
         registration, number = self.registration, self.stretch.partition.number

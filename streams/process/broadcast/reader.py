@@ -7,12 +7,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connections
 
 from streams.database.retrying import retrying
 from streams.log.bodies import bounded_in_bytes
 from streams.log.offsets import offset_at
+from streams.logs import event
 from streams.models import ConsumerGroup, Partition, Start
 from streams.process.broadcast.log import Log
 from streams.process.broadcast.position import Position, Positions
@@ -93,6 +95,13 @@ class Reader:
                 return True
         return False
 
+    def place(self) -> tuple[dict[int, int], int]:
+        """Return the next offsets by partition number, and how many messages come after them."""
+        offsets = {number: position.offset for number, position in self._positions.known.items()}
+        rows = retrying(self._log.partitions, self.using)
+        ends = {row.number: row.next_offset for row in rows}
+        return offsets, sum(max(0, ends.get(n, 0) - offset) for n, offset in offsets.items())
+
     def take(self, batch: int) -> Stretch | None:
         """Return the next stretch of at most ``batch`` messages; None if there is none to read."""
         old = time.monotonic() - self._refreshed > REFRESH_SECONDS
@@ -136,6 +145,7 @@ class Reader:
             logger.error(
                 "%s: the message %s/%d@%d cannot be read; looking again for %d s",
                 *(self._group.name, self._topic, row.number, offset, ABSENT_SECONDS),
+                extra=event("broadcast.unreadable", **self._place(row), offset=offset),
             )
             self._absent[row.number] = (offset, time.monotonic())
         elif time.monotonic() - since >= ABSENT_SECONDS:
@@ -196,6 +206,7 @@ class Reader:
             " has done with messages that are lost",
             *(self._group.name, self._topic, row.number, position.offset),
             *(offset, row.first_offset, row.next_offset - 1),
+            extra=event("broadcast.rewound", **self._place(row), offset=offset),
         )
         before = self._log.message_before(row, offset) or (None, position.sequenced_at)
         self._positions.known[row.number] = Position(offset, *before)
@@ -208,9 +219,18 @@ class Reader:
             "%s has missed %d messages of %s/%d: offsets %d … %d %s",
             *(self._group.name, to - position.offset, self._topic, row.number),
             *(position.offset, to - 1, why),
+            extra=event(
+                "broadcast.missed",
+                **self._place(row),
+                offset=position.offset,
+                count=to - position.offset,
+            ),
         )
         self._positions.known[row.number] = Position(to, None, position.sequenced_at)
         self._absent.pop(row.number, None)
+
+    def _place(self, row: Partition) -> dict[str, Any]:
+        return {"topic": self._topic, "group": self._group.name, "partition": row.number}
 
     # -- what there is to read --
 

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams.conf import settings
-from streams.consume.handling import Outcome
 from streams.consume.limits import Overrides
 from streams.consume.registry import Registration
 from streams.process.broadcast.file import Place, PositionFile
 from streams.process.broadcast.reader import Reader
-from streams.process.running_group import RunningGroup
+from streams.process.running_group import GroupPlace, RunningGroup
 
 
 class RunningBroadcastGroup(RunningGroup):
@@ -28,7 +26,6 @@ class RunningBroadcastGroup(RunningGroup):
     ) -> None:
         super().__init__(registration, using, overrides)
         self.client = client
-        self._total = Outcome()
         database = str(connections[using].settings_dict["NAME"])
         place = Place(database, registration.topic, registration.group, client)
         # An absolute path, since a handler may change the working directory of the process.
@@ -46,21 +43,17 @@ class RunningBroadcastGroup(RunningGroup):
     def close(self) -> None:
         self._file.close()
 
-    def add(self, outcome: Outcome) -> None:
-        self._total.done += outcome.done
-        self._total.failed += outcome.failed
-        self._total.passed += outcome.passed
+    def place(self) -> GroupPlace:
+        """Return where this client is: its positions are on its disk."""
+        return GroupPlace(*self.reader.place())
 
     def describe(self) -> str:
-        return _("%(feed)s: %(consumer)s, broadcast to the client %(client)s") % {
-            "feed": self.name,
-            "consumer": self.registration.name,
-            "client": self.client,
-        }
+        return f"{self.name}: {self.registration.name}, broadcast to the client {self.client}"
 
     def report(self) -> str:
         """Return a line that says how many messages this process has handled."""
-        return _(
-            "%(feed)s: %(done)d handled, %(failed)d failed, %(passed)d without its tags,"
-            " %(missed)d missed"
-        ) % {"feed": self.name, "missed": self.reader.missed, **vars(self._total)}
+        totals = self.totals
+        return (
+            f"{self.name}: {totals.done:,} handled, {totals.failed:,} failed,"
+            f" {totals.passed:,} without its tags, {self.reader.missed:,} missed"
+        )

@@ -1,0 +1,64 @@
+"""Names what EMS writes to the log, and formats it for people and for programs.
+
+Every record of EMS has the name of its event in ``ems_event``, and values whose names begin with
+``ems_``. Names and values are stable; the text of a record is not. docs/reference/logs.md lists
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils.termcolors import make_style
+
+PREFIX = "ems_"
+# What OpenTelemetry's instrumentation of logging adds to a record, and its name in JSON.
+SPAN = {"otelTraceID": "trace_id", "otelSpanID": "span_id"}
+
+STYLES = {
+    logging.DEBUG: make_style(fg="cyan"),
+    logging.WARNING: make_style(fg="yellow"),
+    logging.ERROR: make_style(fg="red", opts=("bold",)),
+    logging.CRITICAL: make_style(fg="red", opts=("bold",)),
+}
+
+
+def event(name: str, **values: Any) -> dict[str, Any]:
+    """Return the ``extra`` of the log record of the event ``name``, with its values."""
+    return {"ems_event": name, **{PREFIX + key: value for key, value in values.items()}}
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one line of JSON, with the event, its values and the time in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        row: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for name, value in vars(record).items():
+            if name.startswith(PREFIX):
+                row[name] = value
+            elif name in SPAN:
+                row[SPAN[name]] = value
+        if record.exc_info:
+            row["exception"] = self.formatException(record.exc_info)
+        return json.dumps(row, default=str, ensure_ascii=False)
+
+
+class ConsoleFormatter(logging.Formatter):
+    """Writes a record as a line with time and level, in colours if ``colored``."""
+
+    def __init__(self, *, colored: bool = False) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S")
+        self._colored = colored
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        style = STYLES.get(record.levelno) if self._colored else None
+        return style(text) if style else text
