@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from streams import body as bodies
 
@@ -18,13 +19,13 @@ class Outgoing:
 
     topic: str
     body: Any = None
-    key: str | None = None
+    key: str | int | UUID | None = None
     tag: str = ""
     headers: Mapping[str, str] | None = None
     delay: timedelta | float | None = None
     deliver_at: datetime | None = None
     partition: int | None = None
-    dedup_key: str | None = None
+    dedup_key: str | int | UUID | None = None
     dedup_window: timedelta | float | None = None
 
 

@@ -10,6 +10,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 
 from streams.errors import NotSerializable
+from streams.unserializable import complaint
 
 JSON, TEXT, BYTES = "json", "text", "bytes"
 
@@ -31,7 +32,16 @@ def encode(value: Any) -> tuple[bytes, str]:
             return value.encode(), TEXT
         return _to_json(value).encode(), JSON
     except (TypeError, ValueError, RecursionError) as error:
-        raise NotSerializable(_("The body cannot be written as JSON: %s") % error) from error
+        text = complaint(value, _writable) or _("The body cannot be written as JSON: %s") % error
+        raise NotSerializable(text) from error
+
+
+def _writable(value: Any) -> bool:
+    try:
+        _to_json(value).encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def decode(raw: bytes, body_type: str) -> Any:

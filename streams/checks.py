@@ -6,19 +6,24 @@ connection. docs/reference/checks.md says what each means and what to do.
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from importlib.util import find_spec
+from linecache import getlines
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 - Django's name
 from django.db import connections, router
 from django.utils.translation import gettext as _
 
-from streams.conf import DEFAULTS, load, settings
+from streams.conf import DEFAULTS, Settings, load, settings
 from streams.consume.middleware import middleware
 from streams.consume.registry import autodiscover, registrations
 from streams.errors import StreamsError
@@ -41,15 +46,24 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         if partitioner is not None:
             load(partitioner, "PARTITIONER")
         middleware()
+    except (StreamsError, TypeError) as error:
+        hint = _("EMS is a dict in the settings of the project. Its keys are %s.")
+        keys = ", ".join(field.name for field in fields(Settings))
+        return [Error(str(error), hint=hint % keys, id="ems.E001")]
+    try:
         autodiscover()
     except (StreamsError, TypeError) as error:
-        hint = _("See docs/reference/settings.md, and the consumers.py of your apps.")
-        return [Error(str(error), hint=hint, id="ems.E001")]
+        hint = _(
+            "A handler is a function that takes one message: @consumer('orders', group='mail')"
+            " above def handle(message). With batch=10 it takes a list of at most 10 messages."
+        )
+        return [Error(f"{_place(error)}: {error}", hint=hint, id="ems.E001")]
     return [
         *_alias(settings().DATABASE),
         *_redis(settings().REDIS),
         *_state_dir(Path(settings().STATE_DIR)),
         *_celery(),
+        *_shadows(),
     ]
 
 
@@ -73,6 +87,22 @@ def check_database(
                 limit = system("msgMaxSizeInBytes", alias)
             found += [*_must(server), *_should(server, limit)]
     return found
+
+
+def _place(error: Exception) -> str:
+    """Return the module, the line and the decorated function in which ``error`` was raised."""
+    frames = [
+        (frame, line)
+        for frame, line in walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "streams"
+    ]
+    frame, line = frames[-1]
+    place = _("%(module)s, line %(line)d") % {"module": frame.f_globals["__name__"], "line": line}
+    for node in ast.walk(ast.parse("".join(getlines(frame.f_code.co_filename)))):
+        decorators = getattr(node, "decorator_list", ())
+        if any(one.lineno <= line <= (one.end_lineno or line) for one in decorators):
+            return f"{place}, {getattr(node, 'name', '')}()"
+    return place
 
 
 def _alias(alias: str) -> Iterator[CheckMessage]:
@@ -179,6 +209,30 @@ def _celery() -> Iterator[CheckMessage]:
             ),
             id="ems.W002",
         )
+
+
+def _shadows() -> Iterator[CheckMessage]:
+    """Yield a warning for each package of EMS in whose place Python finds another one.
+
+    Packages of the project come first on Python's path, and the app "monitoring" would be theirs.
+    """
+    if not apps.is_installed("monitoring"):
+        return
+    ours = Path(__file__).resolve().parent.parent
+    for package in ("monitoring", "sparkjobs"):
+        spec = find_spec(package)
+        folders = spec.submodule_search_locations if spec else None
+        for folder in list(folders or ())[:1]:
+            if Path(folder).resolve().parent != ours:
+                yield Warning(
+                    _("The package %(package)r of EMS is hidden by another one, in %(folder)s.")
+                    % {"package": package, "folder": folder},
+                    hint=_(
+                        "EMS's figures, the command ems_spark and its jobs are not there. Rename"
+                        " that package, or silence this warning if it is what INSTALLED_APPS means."
+                    ),
+                    id="ems.W015",
+                )
 
 
 def _must(server: Server) -> Iterator[CheckMessage]:

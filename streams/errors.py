@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from django.core import exceptions
 from django.utils.translation import gettext as _
 
 
@@ -83,6 +84,10 @@ class MessageTooLarge(InvalidMessage):
 
 class NaiveDatetime(InvalidMessage):
     """A time without a time zone is ambiguous: pass an aware datetime."""
+
+
+class SynchronousOnly(StreamsError, exceptions.SynchronousOnlyOperation):
+    """This cannot be called in async code, whose event loop it would stop."""
 
 
 class WrongDatabase(StreamsError):

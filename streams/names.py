@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.utils.translation import gettext as _
 
@@ -10,6 +11,18 @@ from streams.errors import InvalidName
 
 # In characters: the lengths of the columns that hold these names.
 MAX_NAME, MAX_KEY, MAX_TAG, MAX_PRODUCER = 127, 255, 64, 190
+
+
+def text_of_key(key: Any) -> Any:
+    """Return the text of a key that is an int or a UUID; anything else as it is.
+
+    Raises InvalidName for an int that is too long.
+    """
+    if isinstance(key, int) and not isinstance(key, bool):
+        if abs(key) >= 10**MAX_KEY:
+            raise InvalidName(_("The key is longer than %d digits.") % MAX_KEY)
+        return str(int(key))  # also of an enum, whose own text may be its name
+    return str(key) if isinstance(key, UUID) else key
 
 
 def validated_name(name: Any, what: str, max_length: int) -> str:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.db.models import F
@@ -23,6 +24,7 @@ from streams import body as bodies
 from streams.api import Outgoing
 from streams.conf import database
 from streams.consume.claim import Claimer
+from streams.consume.event_loop import with_event_loop
 from streams.consume.handling import Handling, Outcome
 from streams.consume.limits import Limits, limits
 from streams.consume.registry import Registration, autodiscover, registrations
@@ -39,6 +41,7 @@ from streams.models import (
     Partition,
     RetryMessage,
 )
+from streams.names import text_of_key
 from streams.process.broadcast.handling import BroadcastHandling
 from streams.process.broadcast.position import Position, Positions
 from streams.process.broadcast.reader import Reader
@@ -75,6 +78,13 @@ def drain(group: str | None = None, *, using: str | None = None) -> DrainResult:
     chosen = list(registrations(groups=(group,) if group else ()))
     if group and not chosen:
         raise ValueError(f"no consumer is registered for the group {group!r}")
+    work = partial(_drain, chosen, alias)
+    if any(registration.asynchronous for registration in chosen):
+        return with_event_loop(work)
+    return work()
+
+
+def _drain(chosen: list[Registration], alias: str) -> DrainResult:
     result = DrainResult()
     working = True
     while working:
@@ -112,6 +122,8 @@ def sent(topic: str, *, using: str | None = None, **filters: Any) -> list[Outgoi
 
     ``filters`` are values of :class:`Outgoing`: ``sent("orders", key="7", tag="paid")``.
     """
+    if "key" in filters:
+        filters["key"] = text_of_key(filters["key"])
     rows = Message.objects.using(database(using)).filter(partition__topic__name=topic)
     messages = [
         Outgoing(

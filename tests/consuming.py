@@ -96,6 +96,11 @@ class Process:
             pass
 
 
+def fail(message: Any) -> None:
+    """Fail, as a handler."""
+    raise ZeroDivisionError
+
+
 def consume_the_rest(group: str) -> None:
     """Let leases expire and retries become due, in the rows, until the group has nothing left."""
     for _round in range(20):

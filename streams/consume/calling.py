@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from django.db import connections
 
 from streams.api import ReceivedMessage
+from streams.consume import event_loop
 from streams.consume.middleware import wrapped
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
@@ -76,8 +77,9 @@ class Calls:
         self._registration = registration
         self._stretch = stretch
         self._settler = settler
-        self._handler = wrapped(registration.handler)
+        self._handler = wrapped(self._call)
         self._timeout = timeout.total_seconds()
+        self._async = registration.asynchronous
         self._using = using
         self._lines = lines
         self._call_started: float | None = None
@@ -86,11 +88,15 @@ class Calls:
     def time_left(self) -> timedelta:
         """Return the time until the running call, or the next one, is overdue.
 
-        It is negative once the call is overdue. The heartbeat calls this from another thread.
+        It is negative once the call is overdue; a handler that is cancelled then has time to clean
+        up. The heartbeat calls this from another thread.
         """
+        return timedelta(seconds=self._left() + event_loop.CLEAN_UP_SECONDS * self._async)
+
+    def _left(self) -> float:
         started = self._call_started
         elapsed = 0.0 if started is None else time.monotonic() - started
-        return timedelta(seconds=self._timeout - elapsed)
+        return self._timeout - elapsed
 
     def run(self, messages: list[ReceivedMessage]) -> None:
         """Call the handler with ``messages``, one by one or as a batch, and settle the outcomes.
@@ -188,9 +194,23 @@ class Calls:
                 connections[self._using].close()
         if left_open:
             raise RuntimeError("the handler left a transaction open: it was rolled back")
-        if inspect.iscoroutine(returned) or inspect.isgenerator(returned):
+        return returned
+
+    def _call(self, argument: Any) -> Any:
+        """Call the handler, inside the middleware of the project; return what it returns."""
+        registration = self._registration
+        returned = registration.handler(argument)
+        if self._async:
+            spent = self._timeout - self._left()
+            returned = event_loop.run(returned, self._timeout, spent)
+        elif inspect.iscoroutine(returned) or inspect.isgenerator(returned):
             returned.close()
-            raise TypeError(f"{self._registration.name} only made {returned!r}: nothing has run")
+            raise TypeError(f"{registration.name} only made {returned!r}: nothing has run")
+        if registration.batch is None and returned is not None:
+            raise TypeError(
+                f"{registration.name} must return None, not {returned!r:.200}: to fail, raise an"
+                " exception"
+            )
         return returned
 
     def _left_open(self) -> bool:

@@ -7,8 +7,11 @@ from functools import cache, partial
 from typing import Any
 
 from django.core.signals import setting_changed
+from django.utils.translation import gettext as _
 
 from streams.conf import load, settings
+from streams.consume.handler import is_async
+from streams.errors import ConfigurationError
 
 Call = Callable[[Any], Any]
 
@@ -16,7 +19,16 @@ Call = Callable[[Any], Any]
 @cache
 def middleware() -> tuple[Callable[[Call, Any], Any], ...]:
     """Import ``EMS["MIDDLEWARE"]``, the outermost first; raises ConfigurationError."""
-    return tuple(load(path, "MIDDLEWARE") for path in settings().MIDDLEWARE)
+    return tuple(map(_layer, settings().MIDDLEWARE))
+
+
+def _layer(path: str) -> Callable[[Call, Any], Any]:
+    layer = load(path, "MIDDLEWARE")
+    if is_async(layer):
+        raise ConfigurationError(
+            _("EMS['MIDDLEWARE'] names %s, which is async: write a plain function.") % path
+        )
+    return layer
 
 
 def wrapped(handler: Call) -> Call:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, TypeVar, overload
@@ -16,14 +14,20 @@ from django.utils.translation import gettext as _
 
 from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH
+from streams.consume.handler import check, is_async, name_of
 from streams.consume.outcome.backoff import RetryPolicy, retry_policy
 from streams.errors import InvalidConsumer
 from streams.names import MAX_NAME, MAX_TAG, validated_name
 
 Failures = Mapping[ReceivedMessage, BaseException]
 
-OneHandler = TypeVar("OneHandler", bound=Callable[[ReceivedMessage], object])
-BatchHandler = TypeVar("BatchHandler", bound=Callable[[Sequence[ReceivedMessage]], Failures | None])
+Async = Coroutine[Any, Any, None]
+AsyncFailures = Coroutine[Any, Any, Failures | None]
+
+OneHandler = TypeVar("OneHandler", bound=Callable[[ReceivedMessage], Async | None])
+BatchHandler = TypeVar(
+    "BatchHandler", bound=Callable[[Sequence[ReceivedMessage]], AsyncFailures | Failures | None]
+)
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,11 @@ class Registration:
 
     @property
     def name(self) -> str:
-        named: Any = self.handler
-        while isinstance(named, partial):
-            named = named.func
-        if not hasattr(named, "__qualname__"):
-            named = type(named)
-        return f"{named.__module__}.{named.__qualname__}"
+        return name_of(self.handler)
+
+    @property
+    def asynchronous(self) -> bool:
+        return is_async(self.handler)
 
 
 _registered: dict[tuple[str, str], Registration] = {}
@@ -112,7 +115,8 @@ def consumer(
 
     Without ``batch`` the handler takes one :class:`ReceivedMessage`; with ``batch=N`` a sequence
     of at most N, and it may return ``{message: exception}`` for those that failed. A handler that
-    returns has done its message; raise ``Retry``, ``Reject`` or anything else for the rest.
+    returns None has done its message; raise ``Retry``, ``Reject`` or anything else for the rest.
+    It may be ``async def``: docs/guides/handlers.md says where it runs.
 
     ``mode``: "cluster" gives each message to one consumer of the group, "broadcast" to every
     process, which keeps its own position (docs/guides/broadcast.md). ``ordered``: messages of one
@@ -155,17 +159,7 @@ def consumer(
     begin = start or ("latest" if mode == "broadcast" else "earliest")
 
     def register(handler: Any) -> Any:
-        calls = (handler, getattr(handler, "__call__", None))  # noqa: B004 - to look into it
-        if any(map(inspect.iscoroutinefunction, calls)) or any(
-            map(inspect.isasyncgenfunction, calls)
-        ):
-            raise InvalidConsumer(
-                _("%s is async: a handler is a plain function, run in a thread.") % handler
-            )
-        if any(map(inspect.isgeneratorfunction, calls)):
-            raise InvalidConsumer(_("%s is a generator: it would never run.") % handler)
-        if not callable(handler):
-            raise InvalidConsumer(_("%r cannot be called.") % (handler,))
+        check(handler, batch)
         new = Registration(
             handler=handler,
             topic=topic,

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from django.db import Error, close_old_connections, connections, reset_queries
 
 from streams.consume.claim import Claimer
+from streams.consume.event_loop import with_event_loop
 from streams.consume.handling import Handling
 from streams.consume.limits import Limits
 from streams.database.retrying import transient
@@ -60,10 +61,10 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._lifecycle.stopping:
-                delay = self.step()
-                if delay:
-                    self._feed.wait(delay)
+            if self._feed.registration.asynchronous:
+                with_event_loop(self._work)
+            else:
+                self._work()
         except BaseException as error:
             logger.exception(
                 "The worker %s failed",
@@ -73,6 +74,12 @@ class Worker(threading.Thread):
             self._lifecycle.fail(f"worker {self.name}: {error!r}")
         finally:
             connections.close_all()
+
+    def _work(self) -> None:
+        while not self._lifecycle.stopping:
+            delay = self.step()
+            if delay:
+                self._feed.wait(delay)
 
     def step(self) -> float:
         """Claim and handle one delivery; return how many seconds to wait for a wake-up after it."""

@@ -14,6 +14,7 @@ from streams.database.sql import send as sql
 from streams.database.sql.dialect import delete_by_id, execute, fetch
 from streams.database.transactions import own_transaction, sees_the_past
 from streams.errors import InvalidMessage
+from streams.produce.asynchronous import refuse_async
 
 
 def cancel(
@@ -30,6 +31,7 @@ def cancel(
     no such message: it was cancelled before, or purged. Raises InvalidMessage if ``message_id``
     is neither a SendResult nor an integer.
     """
+    refuse_async("cancel", "sync_to_async(cancel)(…)")
     given: Any = message_id
     number = None
     if isinstance(given, SendResult):

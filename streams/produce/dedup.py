@@ -28,7 +28,7 @@ from streams.database.transactions import (
     supports_other_connections,
 )
 from streams.errors import InvalidMessage
-from streams.names import validated_name
+from streams.names import text_of_key, validated_name
 
 MAX_DEDUP_KEY = 255
 MAX_WINDOW = timedelta(days=366)
@@ -63,7 +63,7 @@ def window_of(key: Any, window: Any, using: str) -> timedelta | None:
         if window is not None:
             raise InvalidMessage(_("dedup_window is of no use without a dedup_key."))
         return None
-    validated_name(key, "dedup key", MAX_DEDUP_KEY)
+    validated_name(text_of_key(key), "dedup key", MAX_DEDUP_KEY)
     if window is None:
         return timedelta(seconds=runtime_settings.system("dedupWindowSeconds", using))
     if isinstance(window, int | float) and not isinstance(window, bool):

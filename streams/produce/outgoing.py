@@ -16,7 +16,7 @@ from streams.database.sql import send as sql
 from streams.database.sql.dialect import LATER, later
 from streams.errors import MAX_DELAY, InvalidMessage, MessageTooLarge, NaiveDatetime
 from streams.log.topics import TopicInfo
-from streams.names import MAX_KEY, MAX_NAME, MAX_TAG, validated_name
+from streams.names import MAX_KEY, MAX_NAME, MAX_TAG, text_of_key, validated_name
 from streams.produce.dedup import DedupSlot, slot_of
 from streams.produce.identity import producer
 from streams.produce.partitioning import choose
@@ -57,7 +57,7 @@ def checked_row(
     alias: str,
     topic: str,
     body: Any,
-    key: str | None,
+    key: Any,
     tag: str,
     headers: Mapping[str, str] | None,
 ) -> Row:
@@ -67,7 +67,7 @@ def checked_row(
     """
     validated_name(topic, "topic", MAX_NAME)
     if key is not None:
-        validated_name(key, "key", MAX_KEY)
+        key = validated_name(text_of_key(key), "key", MAX_KEY)
     if tag != "":
         validated_name(tag, "tag", MAX_TAG)
     raw, body_type = encode(body)
@@ -163,8 +163,9 @@ class Checked(NamedTuple):
     def placed(self, topic: TopicInfo, vendor: str) -> Placed:
         message = self.message
         partition_id, number = choose(
-            topic.name, topic.partitions, message.key, message.headers, message.partition
+            topic.name, topic.partitions, self.row.key, message.headers, message.partition
         )
-        slot = None if message.dedup_key is None else slot_of(topic.id, message.dedup_key)
+        key = text_of_key(message.dedup_key)
+        slot = None if key is None else slot_of(topic.id, key)
         values = self.row.values(vendor, partition_id, self.due_at)
         return Placed(topic.name, number, slot, self.window, self.row.size, *values)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, connections, transaction
@@ -23,6 +24,7 @@ from streams.errors import (
     WrongDatabase,
 )
 from streams.produce.access import all_writable, make_sure, writable
+from streams.produce.asynchronous import refuse_async
 from streams.produce.dedup import hold, prepare, window_of
 from streams.produce.insert import in_chunks, insert_chunk, insert_new, kept_cursor
 from streams.produce.outgoing import Checked, checked_due, checked_row
@@ -38,13 +40,13 @@ def send(
     topic: str,
     body: Any = None,
     *,
-    key: str | None = None,
+    key: str | int | UUID | None = None,
     tag: str = "",
     headers: Mapping[str, str] | None = None,
     delay: timedelta | float | None = None,
     deliver_at: datetime | None = None,
     partition: int | None = None,
-    dedup_key: str | None = None,
+    dedup_key: str | int | UUID | None = None,
     dedup_window: timedelta | float | None = None,
     using: str | None = None,
 ) -> SendResult:
@@ -53,10 +55,10 @@ def send(
     It is delivered to every consumer group after the commit, and to none after a rollback.
 
     ``body`` is anything that DjangoJSONEncoder can write, or a str or bytes, and arrives as it
-    was sent. ``key`` (at most 255 characters) and ``tag`` (64) are kept with it; ``headers`` maps
-    strings to strings. ``delay`` (a timedelta, or seconds) or ``deliver_at`` (an aware datetime)
-    keeps it back; a time in the past means at once. ``using`` names the database alias,
-    ``EMS["DATABASE"]`` by default.
+    was sent. ``key`` (at most 255 characters; of an int or a UUID its text) and ``tag`` (64) are
+    kept with it; ``headers`` maps strings to strings. ``delay`` (a timedelta, or seconds) or
+    ``deliver_at`` (an aware datetime) keeps it back; a time in the past means at once. ``using``
+    names the database alias, ``EMS["DATABASE"]`` by default.
 
     Messages of one ``key`` go to one partition; ``partition`` chooses another one by its number.
     Of all sends to the topic with one ``dedup_key`` the first in ``dedup_window`` (a timedelta, or
@@ -65,9 +67,11 @@ def send(
 
     Returns a :class:`SendResult`. Raises a :class:`StreamsError` before anything is written:
     UnknownTopic, TopicDenied, InvalidName, InvalidMessage, UnknownPartition, NotSerializable,
-    MessageTooLarge, NaiveDatetime, WrongDatabase, NotMigrated. Outside a transaction it raises
+    MessageTooLarge, NaiveDatetime, WrongDatabase, NotMigrated, and SynchronousOnly in async code,
+    which awaits :func:`asend` instead. Outside a transaction it raises
     SendOutcomeUnknown if the connection breaks before the server has answered.
     """
+    refuse_async("send", "asend(…)")
     if dedup_key is not None or dedup_window is not None:
         message = Outgoing(
             topic, body, key, tag, headers, delay, deliver_at, partition, dedup_key, dedup_window
@@ -83,7 +87,7 @@ def send(
         if partition is not None:
             all_writable([Outgoing(topic, partition=partition)], alias)
         info = writable(topic, alias)
-        partition_id, number = choose(topic, info.partitions, key, headers, partition)
+        partition_id, number = choose(topic, info.partitions, row.key, headers, partition)
         values, parameters = row.values(connection.vendor, partition_id, due_at)
         # A kept cursor holds its last statement in memory: a large body gets its own cursor.
         small = len(row.body) <= sql.HEX_BYTES
@@ -105,6 +109,7 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
     Returns the results in the order of ``messages``. Of several with one ``dedup_key`` the first
     is sent, if none was before.
     """
+    refuse_async("send_many", "sync_to_async(send_many)(…)")
     alias = _alias(using)
     connection = connections[alias]
     checked: list[Checked] = []
@@ -150,13 +155,13 @@ async def asend(
     topic: str,
     body: Any = None,
     *,
-    key: str | None = None,
+    key: str | int | UUID | None = None,
     tag: str = "",
     headers: Mapping[str, str] | None = None,
     delay: timedelta | float | None = None,
     deliver_at: datetime | None = None,
     partition: int | None = None,
-    dedup_key: str | None = None,
+    dedup_key: str | int | UUID | None = None,
     dedup_window: timedelta | float | None = None,
     using: str | None = None,
 ) -> SendResult:

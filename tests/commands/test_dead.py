@@ -40,7 +40,12 @@ def shop(clean_registry: None) -> Shop:
     """Three dead letters: of "orders" 0 and 1, of "flights" "f"."""
     shop = Shop()
     consumer("orders", group="mail", max_retries=0)(shop.handle)
-    consumer("flights", group="radar")(lambda message: 1 / 0 if shop.rejects else None)
+
+    @consumer("flights", group="radar")
+    def radar(message):
+        if shop.rejects:
+            raise ZeroDivisionError
+
     send_many([Outgoing("orders", n, key=f"k{n}") for n in range(2)])
     send("flights", "f")
     drain()

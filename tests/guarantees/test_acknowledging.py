@@ -516,11 +516,13 @@ class Short:
 
 def test_a_message_handled_is_the_message_sent():
     """The body read belongs to the offset claimed: ids and offsets differ."""
-    consumer("orders", group="mail")(
-        lambda m: Handled.objects.create(
+
+    @consumer("orders", group="mail")
+    def handle(m):
+        Handled.objects.create(
             group=m.group, topic=m.topic, partition=m.partition, offset=m.offset, value=m.body
         )
-    )
+
     send("other", "x")
     send_many([Outgoing("orders", f"body {n}") for n in range(25)])
     assert drain("mail").done == 25

@@ -220,9 +220,10 @@ def test_a_deadlock_at_the_acknowledgement_rolls_back_and_repeats_the_message(wh
 
 
 def test_missing_bodies_before_between_and_after_are_counted_once():
-    consumer("orders", group="mail", atomic=True)(
-        lambda message: Order.objects.create(number=f"{message.offset}")
-    )
+    @consumer("orders", group="mail", atomic=True)
+    def handle(message):
+        Order.objects.create(number=f"{message.offset}")
+
     send_many([Outgoing("orders", n) for n in range(7)])
     sequence("default")
     Message.objects.filter(offset__in=[0, 3, 6]).delete()

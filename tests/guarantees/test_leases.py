@@ -47,7 +47,7 @@ pytestmark = [
 
 def abandoned(count=1, **options):
     """A process that has claimed ``count`` messages and does nothing any more."""
-    consumer("orders", group="mail", **options)(Order.objects.create)
+    consumer("orders", group="mail", **options)(print)
     process = Process("mail")
     send_many([Outgoing("orders", n) for n in range(count)])
     process.poller.step()

@@ -301,8 +301,8 @@ LEASES = [
     Mutant(
         "hung-call-extended",
         "streams/consume/calling.py",
-        "return timedelta(seconds=self._timeout - elapsed)",
-        "return timedelta(seconds=self._timeout)",
+        "return self._timeout - elapsed",
+        "return self._timeout",
         f"{LEASING}::test_a_hung_call_is_not_extended_and_its_message_goes_to_another",
     ),
     Mutant(
@@ -580,6 +580,24 @@ SEAMS = [
         "            self._told.clear()\n",
         "",
         "tests/streams/test_signals.py::test_what_was_rolled_back_is_not_told",
+    ),
+    # What handlers elsewhere mean by "return False".
+    Mutant(
+        "false-is-a-success",
+        "streams/consume/calling.py",
+        "if registration.batch is None and returned is not None:",
+        "if False:",
+        "tests/streams/test_middleware.py"
+        "::test_a_handler_of_one_message_that_returns_something_fails",
+    ),
+    # Its ORM would write outside the transaction of atomic=True.
+    Mutant(
+        "async-handler-on-another-connection",
+        "streams/consume/event_loop.py",
+        "    return async_to_sync(_limited)(coroutine, timeout, spent)\n",
+        "    return asyncio.run(_limited(coroutine, timeout, spent))\n",
+        "tests/streams/test_async_handlers.py"
+        "::test_the_orm_of_an_atomic_async_handler_is_in_its_transaction",
     ),
     Mutant(
         "any-partition-taken",

@@ -37,6 +37,7 @@ from streams.observe.audit.finding import AuditPosition, BadPosition, Finding, j
 from streams.observe.audit.walk import walk
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
+from tests.consuming import fail
 from tests.faults import Once, statements
 from tests.sessions import Session, Threads
 
@@ -295,7 +296,7 @@ def test_a_failed_offset_of_a_delivery_in_hand_is_found() -> None:
 
 
 def test_a_failed_retry_that_is_in_no_table_is_found() -> None:
-    consumer("orders", group="mail")(lambda message: 1 / 0)
+    consumer("orders", group="mail")(fail)
     send("orders", 1)
     for _ in range(3):
         drain()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from uuid import UUID
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from streams import ReceivedMessage, body, consumer, send
 from streams.errors import NotSerializable
-from streams.models import Message
+from streams.models import Message, Topic
 from streams.testing import drain, sent
 
 pytestmark = pytest.mark.django_db
@@ -137,3 +138,52 @@ def test_a_body_is_never_pickled():
 def test_keys_that_are_not_text_become_text_as_json_has_it():
     send("orders", {1: "a", None: "b", 2.5: "c"})
     assert sent("orders")[0].body == {"1": "a", "null": "b", "2.5": "c"}
+
+
+@dataclasses.dataclass
+class Line:
+    price: int
+
+
+CIRCLE: dict[str, object] = {"n": 1}
+CIRCLE["again"] = [CIRCLE]
+DEEP: list[object] = []
+for _level in range(2000):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({1}, "body is of the type set: send a list."),
+        (
+            {"order": {"lines": [0, 0, 0, {"tags": {1}}]}},
+            'body["order"]["lines"][3]["tags"] is of the type set: send a list.',
+        ),
+        ({"Zoë": [(b"x",)]}, 'body["Zoë"][0][0] is of the type bytes: send the bytes as the'),
+        ({7: object()}, "body[7] is of the type object: send a dict, a list, text, a number,"),
+        ([Topic(name="orders")], "body[0] is of the type Topic: send its primary key and"),
+        ([Topic.objects.all()], "body[0] is of the type QuerySet: send a list of its values()."),
+        ([Line(3)], "body[0] is of the type Line: send a dict, as dataclasses.asdict() makes it."),
+        ([iter([1])], "body[0] is of the type list_iterator: send a list."),
+        ([1.5, float("nan")], "body[1] is nan: send None, or text."),
+        ([time(4, 5, tzinfo=UTC)], "body[0] is of the type time: send its isoformat()."),
+        (["a", "\ud800"], "body[1] is '\\ud800': send text that can be encoded as UTF-8."),
+        ("\ud800", "body is '\\ud800': send text"),
+        ({"a": {(1, 2): 3}}, 'body["a"] has the key (1, 2): keys must be text.'),
+        ({"a": {"\ud800": 3}}, "body[\"a\"] has the key '\\ud800': keys must be text."),
+        ({"a": CIRCLE}, 'body["a"]["again"][0] contains itself: leave that out.'),
+        (DEEP, "The body has more than 100 levels, as in body[0][0]"),
+    ],
+    ids=range(16),
+)
+def test_what_cannot_be_written_is_named_with_its_place(value, says):
+    with pytest.raises(NotSerializable) as caught:
+        body.encode(value)
+    assert str(caught.value).startswith(says)
+
+
+def test_a_body_shared_by_two_places_does_not_contain_itself():
+    shared = {"n": 1}
+    send("orders", [shared, shared])
+    assert sent("orders")[0].body == [shared, shared]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from streams.checks import check_database, check_settings
 from streams.consume import registry
 from streams.models import SystemConfig
 from streams.observe.mysql_server import Server
+
+ROOT = Path(__file__).resolve().parents[2]
 
 on_a_server = [pytest.mark.mysql, pytest.mark.django_db(transaction=True)]
 
@@ -122,6 +126,61 @@ def test_two_consumers_of_one_group_are_an_error(
     monkeypatch.syspath_prepend(str(tmp_path))
     settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "rival"]
     assert "has a consumer already" in str(only(check_settings(), "ems.E001").msg)
+
+
+@pytest.mark.parametrize(
+    ("code", "place", "says"),
+    [
+        ("@consumer('orders', group='mail')\ndef announce():", "line 3, announce()", "one message"),
+        (
+            "@consumer('orders', group='mail',\n          batch=0)\nasync def announce(messages):",
+            "line 3, announce()",
+            "batch must be",
+        ),
+        ("@consumer('orders', 'mail')\ndef announce(message):", "line 3, announce()", "positional"),
+        ("consumer('orders', group=' mail')(print)\ndef announce(message):", "line 3", "blanks"),
+    ],
+    ids=["signature", "option", "call", "no decorator"],
+)
+def test_a_consumer_that_cannot_be_registered_is_named_with_its_line(
+    clean_registry: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    code: str,
+    place: str,
+    says: str,
+) -> None:
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "consumers.py").write_text(f"from streams import consumer\n\n{code}\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "shop"]
+    message = only(check_settings(), "ems.E001")
+    del sys.modules["shop"]
+    assert str(message.msg).startswith(f"shop.consumers, {place}: ")
+    assert says in str(message.msg)
+    assert "def handle(message)" in str(message.hint)  # it stands without the pages
+    assert "docs/" not in str(message.hint)
+
+
+@pytest.mark.parametrize("package", ["monitoring", "sparkjobs"])
+def test_a_package_of_the_project_that_hides_one_of_ems_is_a_warning(
+    tmp_path: Path, package: str
+) -> None:
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text("")
+    found = subprocess.run(
+        [sys.executable, "-m", "django", "check"],
+        cwd=tmp_path,  # comes first on the path, as the folder of manage.py does
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert f"(ems.W015) The package '{package}' of EMS is hidden" in found.stderr
+    assert str(tmp_path / package) in found.stderr
 
 
 def test_another_alias_than_default_is_a_warning(

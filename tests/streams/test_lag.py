@@ -28,6 +28,7 @@ from streams.models import (
 )
 from streams.models.consumer import LEASE
 from streams.testing import drain
+from tests.consuming import fail
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
@@ -96,7 +97,7 @@ def test_a_message_is_counted_where_it_is() -> None:
 
 
 def test_a_retry_in_hand_is_open_and_not_waiting() -> None:
-    consumer("orders", group="mail")(lambda message: 1 / 0)
+    consumer("orders", group="mail")(fail)
     send("orders", 1)
     drain()
     assert numbers(lag()) == (0, 0, 1, 0, 0)
@@ -118,7 +119,7 @@ def test_a_redriven_letter_is_not_dead() -> None:
 
 
 def test_the_age_is_that_of_the_oldest_message_that_is_not_finished() -> None:
-    consumer("orders", group="mail")(lambda message: 1 / 0)
+    consumer("orders", group="mail")(fail)
     send("orders", "fails")
     drain()
     send_many([Outgoing("orders", n) for n in range(3)])

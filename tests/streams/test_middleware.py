@@ -40,6 +40,10 @@ def in_the_way(call: Callable[[Any], Any], given: Any) -> Any:
     raise Reject("not for this tenant")
 
 
+def silent_after(call: Callable[[Any], Any], given: Any) -> None:
+    call(given)  # and forgets to return what it returns
+
+
 def silent(call: Callable[[Any], Any], given: Any) -> None:
     """Does not call."""
 
@@ -135,3 +139,24 @@ def test_a_wrong_one_is_found_by_the_checks(ems_settings, value, said):
     ems_settings(MIDDLEWARE=value)
     (found,) = check_settings()
     assert (found.id, said in found.msg) == ("ems.E001", True)
+
+
+@pytest.mark.parametrize("returned", [False, True, 0, {}, "done"])
+def test_a_handler_of_one_message_that_returns_something_fails(around, returned):
+    """Others mean by “return False” that it has failed: nothing may pass for a success."""
+    around("silent_after")
+    consumer("orders", group="mail", max_retries=0)(lambda message: returned)
+    send("orders", 1)
+    result = drain()
+    assert (result.done, result.dead) == (0, 1)
+    assert isinstance(result.errors[0], TypeError)
+    assert f"must return None, not {returned!r}" in DeadMessage.objects.get().error
+
+
+@pytest.mark.parametrize("returned", [False, 7, ["x"], {"x": ValueError()}])
+def test_a_batch_handler_that_returns_what_it_may_not_fails_as_a_whole(returned):
+    consumer("orders", group="mail", batch=5)(lambda messages: returned)
+    send_many([Outgoing("orders", n) for n in range(2)])
+    result = drain()
+    assert (result.done, result.failed) == (0, 2)
+    assert "None or {message: exception}" in str(result.errors[0])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import os
 import socket
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -21,16 +24,18 @@ from streams import (
     ReceivedMessage,
     SendOutcomeUnknown,
     asend,
+    cancel,
     consumer,
     names,
     runtime_settings,
     send,
     send_many,
 )
-from streams.errors import StreamsError, TopicDenied
+from streams.errors import InvalidName, StreamsError, SynchronousOnly, TopicDenied
 from streams.log import topics
 from streams.log.sequencer import sequence
 from streams.models import IMMEDIATE, Access, Message, Topic
+from streams.operate.topics import create
 from streams.produce import access, identity, insert
 from streams.testing import drain, sent
 from tests.hostapp.models import Order
@@ -664,8 +669,59 @@ def test_asend_joins_no_transaction_of_the_code_that_runs_the_loop():
 
 
 def test_the_sync_functions_refuse_to_block_a_loop():
-    async def mistake():
-        send("orders", 1)
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: send("orders", 1), r"send\(\).*asend\("),
+        (lambda: send("orders", 1, dedup_key="k"), r"send\(\).*asend\("),
+        (lambda: send_many([Outgoing("orders", 1)]), r"send_many\(\).*sync_to_async\(send_many\)"),
+        (lambda: cancel(1), r"cancel\(\).*sync_to_async\(cancel\)"),
+    ]
 
-    with nothing_written(), pytest.raises(SynchronousOnlyOperation):
-        async_to_sync(mistake)()
+    async def mistake(call):
+        call()
+
+    send("orders", 1)  # what is cached now makes the next one no less wrong
+    for call, says in calls:
+        with nothing_written(), pytest.raises(SynchronousOnly, match=says) as caught:
+            async_to_sync(mistake)(call)
+        assert isinstance(caught.value, SynchronousOnlyOperation)  # as Django's own
+
+
+def test_a_notebook_may_send_where_django_lets_it(monkeypatch):
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+
+    async def cell():
+        return send("orders", 1)
+
+    assert asyncio.run(cell()).message_id
+    assert bodies() == [1]
+
+
+class Sort(enum.Enum):
+    BOOK = 7
+
+
+class Number(int, enum.Enum):
+    SEVEN = 7
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [(7, "7"), (-1, "-1"), (0, "0"), (Number.SEVEN, "7"), (UUID(int=7), str(UUID(int=7)))],
+    ids=repr,
+)
+def test_a_key_may_be_an_int_or_a_uuid_and_is_its_text(key, text):
+    create("orders", 8, "default")
+    place = send("orders", 1, key=text).partition
+    assert send("orders", 2, key=key).partition == place
+    assert send_many([Outgoing("orders", 3, key=key)])[0].partition == place
+    assert [message.key for message in sent("orders", key=key)] == [text] * 3
+    assert not send("orders", 4, dedup_key=key).duplicate
+    assert send("orders", 4, dedup_key=text).duplicate
+
+
+@pytest.mark.parametrize("key", [True, 7.5, b"7", Sort.BOOK, 10**255, -(10**5000)], ids=type)
+def test_any_other_key_is_refused(key):
+    with nothing_written(), pytest.raises(InvalidName):
+        send("orders", 1, key=key)
+    with nothing_written(), pytest.raises(InvalidName):
+        send("orders", 1, dedup_key=key)

@@ -53,11 +53,12 @@ def parameters(function):
 
 def test_the_signatures_are_these():
     assert parameters(streams.send) == (
-        "(topic: 'str', body: 'Any' = None, *, key: 'str | None' = None, tag: 'str' = '',"
-        " headers: 'Mapping[str, str] | None' = None, delay: 'timedelta | float | None' = None,"
+        "(topic: 'str', body: 'Any' = None, *, key: 'str | int | UUID | None' = None,"
+        " tag: 'str' = '', headers: 'Mapping[str, str] | None' = None,"
+        " delay: 'timedelta | float | None' = None,"
         " deliver_at: 'datetime | None' = None, partition: 'int | None' = None,"
-        " dedup_key: 'str | None' = None, dedup_window: 'timedelta | float | None' = None,"
-        " using: 'str | None' = None)"
+        " dedup_key: 'str | int | UUID | None' = None,"
+        " dedup_window: 'timedelta | float | None' = None, using: 'str | None' = None)"
     )
     assert parameters(streams.send_many) == (
         "(messages: 'Iterable[Outgoing]', *, using: 'str | None' = None)"
@@ -195,8 +196,8 @@ def one(message: ReceivedMessage) -> None:
 
 
 @consumer("orders", group="one-with-options", threads=2, start="latest", atomic=True)
-def returns_something(message: ReceivedMessage) -> int:
-    return message.offset
+async def waits(message: ReceivedMessage) -> None:
+    await asend("seen", message.body, key=message.offset)
 
 
 @consumer("orders", group="many", batch=100, max_retries=3, consume_timeout=2.5)
@@ -205,12 +206,12 @@ def many(messages: Sequence[ReceivedMessage]) -> Mapping[ReceivedMessage, BaseEx
 
 
 @consumer("orders", group="many-too", batch=1)
-def returns_nothing(messages: Sequence[ReceivedMessage]) -> None: ...
+async def returns_nothing(messages: Sequence[ReceivedMessage]) -> None: ...
 
 
 result: SendResult = send("orders", {"n": 1}, key="k", delay=1.5)
 results: list[SendResult] = send_many(Outgoing("orders", n) for n in range(3))
-number: int = returns_something  # E: the decorator must keep the type
+number: int = waits  # E: the decorator must keep the type
 
 
 async def later() -> SendResult:
@@ -230,6 +231,14 @@ def handle(messages: Sequence[ReceivedMessage]) -> None: ...
 @consumer("orders", group="g", batch=10)
 def handle(messages: Sequence[ReceivedMessage]) -> int: ...
 """,
+    "a plain handler that returns a bool": """
+@consumer("orders", group="g")
+def handle(message: ReceivedMessage) -> bool: ...
+""",
+    "an async handler that returns a bool": """
+@consumer("orders", group="g")
+async def handle(message: ReceivedMessage) -> bool: ...
+""",
     "a handler without arguments": """
 @consumer("orders", group="g")
 def handle() -> None: ...
@@ -242,8 +251,8 @@ def handle(message: ReceivedMessage) -> None: ...
 @consumer("orders", group="g", start="newest")
 def handle(message: ReceivedMessage) -> None: ...
 """,
-    "a key that is a number": """
-send("orders", key=7)
+    "a key that is a float": """
+send("orders", key=7.5)
 """,
     "headers of numbers": """
 send("orders", headers={"a": 1})

@@ -82,21 +82,12 @@ def test_the_same_function_again_is_no_duplicate():
     assert len(list(registrations())) == 1
 
 
-async def async_handler(message):
-    pass
-
-
 async def async_generator(message):
     yield
 
 
 def generator(message):
     yield
-
-
-class AsyncObject:
-    async def __call__(self, message):
-        pass
 
 
 class GeneratorObject:
@@ -107,26 +98,20 @@ class GeneratorObject:
 @pytest.mark.parametrize(
     "handler",
     [
-        async_handler,
         async_generator,
         generator,
-        functools.partial(async_handler),
         functools.partial(generator),
-        AsyncObject(),
         GeneratorObject(),
-        AsyncObject().__call__,
+        GeneratorObject,
         "not a function",
         None,
     ],
     ids=[
-        "async",
         "async generator",
         "generator",
-        "partial async",
         "partial generator",
-        "async object",
         "generator object",
-        "async method",
+        "class",
         "text",
         "nothing",
     ],
@@ -135,6 +120,51 @@ def test_what_would_never_run_is_refused_at_decoration(handler):
     with pytest.raises(InvalidConsumer):
         consumer("orders", group="mail")(handler)
     assert find("orders", "mail") is None
+
+
+def without_argument():
+    pass
+
+
+def with_two(message, session):
+    pass
+
+
+def with_a_keyword(message, *, session):
+    pass
+
+
+async def async_without_argument():
+    pass
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [without_argument, with_two, with_a_keyword, async_without_argument],
+    ids=["no argument", "two arguments", "keyword", "async"],
+)
+@pytest.mark.parametrize("batch", [None, 5])
+def test_what_cannot_be_called_with_one_argument_is_refused_at_decoration(handler, batch):
+    argument = "one list of messages" if batch else "one message"
+    with pytest.raises(InvalidConsumer, match=rf"{handler.__name__}\(.*{argument} alone"):
+        consumer("orders", group="mail", batch=batch)(handler)
+    assert find("orders", "mail") is None
+
+
+def test_a_method_is_refused_at_decoration():
+    with pytest.raises(InvalidConsumer, match=r"Shop\.handle\(self, message\).*self"):
+
+        class Shop:
+            @consumer("orders", group="mail")  # type: ignore[type-var]
+            def handle(self, message):
+                pass
+
+    assert find("orders", "mail") is None
+
+
+def test_what_has_other_arguments_with_defaults_is_a_handler():
+    consumer("orders", group="mail")(lambda message, tries=3, *rest, **named: None)
+    assert find("orders", "mail")
 
 
 class Handler:

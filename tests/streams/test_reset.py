@@ -43,7 +43,7 @@ from streams.operate.replay import Span, start
 from streams.operate.reset import Move, Reset, towards
 from streams.operate.target import Target
 from streams.testing import advance, drain
-from tests.consuming import LONG_AFTER, Process, rows
+from tests.consuming import LONG_AFTER, Process, fail, rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
@@ -244,7 +244,7 @@ def test_a_redriven_letter_comes_once_and_the_last_copy_of_a_body_is_kept(
     seen: Counter[int],
 ) -> None:
     registry._registered.clear()
-    consumer("orders", group="mail", max_retries=0)(lambda message: 1 / 0)
+    consumer("orders", group="mail", max_retries=0)(fail)
     advance(HOUR)
     drain()
     assert reset("13").again == 7
@@ -265,7 +265,7 @@ def test_a_redriven_letter_comes_once_and_the_last_copy_of_a_body_is_kept(
 
 def test_a_redriven_letter_in_hand_waits_again_if_it_has_the_only_copy(seen: Counter[int]) -> None:
     registry._registered.clear()
-    consumer("orders", group="mail", max_retries=0)(lambda message: 1 / 0)
+    consumer("orders", group="mail", max_retries=0)(fail)
     advance(HOUR)
     drain()
     redrive(DeadMessage.objects.get())

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
-from streams import Outgoing, Reject, consumer, send, send_many
+from streams import Outgoing, ReceivedMessage, Reject, consumer, send, send_many
 from streams.consume import registry
 from streams.consume.claim import Claimer
 from streams.consume.outcome.dead_letter import redrive
@@ -30,6 +30,7 @@ from streams.models import (
 from streams.observe.trace import GroupTrace, trace
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
+from tests.consuming import fail
 from tests.faults import Once, statements
 from tests.sessions import Session
 
@@ -83,7 +84,7 @@ def test_the_way_of_a_message_that_is_done() -> None:
 
 
 def test_the_way_of_a_message_that_fails_dies_is_redriven_and_dies_again() -> None:
-    consumer("orders", group="mail", max_retries=1)(lambda message: 1 / 0)
+    consumer("orders", group="mail", max_retries=1)(fail)
     send("orders", 1)
     drain()
     retry = RetryMessage.objects.get()
@@ -291,12 +292,17 @@ def test_a_message_is_traced_on_its_own_alias() -> None:
     assert ConsumerGroup.objects.count() == 0
 
 
+def fail_once(message: ReceivedMessage) -> None:
+    if message.attempt == 1:
+        raise ZeroDivisionError
+
+
 @pytest.mark.mysql
 @pytest.mark.django_db(transaction=True)
 def test_a_message_that_moves_while_it_is_traced_is_not_lost(
     second_connection: Callable[[], Session],
 ) -> None:
-    consumer("orders", group="mail")(lambda message: 1 / 0 if message.attempt == 1 else None)
+    consumer("orders", group="mail")(fail_once)
     send("orders", 1)
     drain()
     other = second_connection()

@@ -30,6 +30,11 @@ def many(messages: Sequence[ReceivedMessage]) -> Mapping[ReceivedMessage, BaseEx
     return {message: ValueError() for message in messages if message.body is None}
 
 
+@consumer("films", group="waits", atomic=True)
+async def waits(message: ReceivedMessage) -> None:
+    await asend("seen", message.body, key=message.offset)
+
+
 def produce() -> int:
     result: SendResult = send("films", {"a": 1}, key="k", headers={"x": "y"}, delay=1)
     results: list[SendResult] = send_many([Outgoing("films", "text"), Outgoing("films", b"raw")])

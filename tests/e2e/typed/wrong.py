@@ -16,7 +16,12 @@ def returns_numbers(messages: Sequence[ReceivedMessage]) -> list[int]:
     return []
 
 
+def returns_a_bool(message: ReceivedMessage) -> bool:
+    return False
+
+
 consumer("films", group="a")(many)  # refused
+consumer("films", group="e")(returns_a_bool)  # refused
 consumer("films", group="b", batch=2)(one)  # refused
 consumer("films", group="c", batch=2)(returns_numbers)  # refused
 consumer("films")(one)  # refused
