@@ -18,7 +18,9 @@ class StreamsConfig(AppConfig):
             runtime_settings,
         )
         from streams.log import topics
+        from streams.observe.announcement import announce_retention
 
         # A flush (TransactionTestCase) deletes the rows that are in these caches.
         post_migrate.connect(runtime_settings.forget, sender=self)
         post_migrate.connect(topics.forget, sender=self)
+        post_migrate.connect(announce_retention, sender=self)

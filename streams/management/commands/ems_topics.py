@@ -13,6 +13,7 @@ from streams.management.base import StreamsCommand, add_dry_run
 from streams.models import Message, Topic
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
 from streams.operate.topics import create, grow, retire, topic_of
+from streams.retain.rule import default_rule, rule_of
 
 
 class Command(StreamsCommand):
@@ -51,9 +52,10 @@ class Command(StreamsCommand):
             end=Sum("partitions__next_offset"),
             start=Sum("partitions__first_offset"),
         )
-        inbox = self._inbox()
+        inbox, default = self._inbox(), default_rule(self.using)
+        columns = ("topic", "access", "partitions", "inbox", "sequenced", "kept", "retention")
         self.show(
-            ("topic", "access", "partitions", "inbox", "sequenced", "kept", "retention_seconds"),
+            (*columns, "retention_seconds") if self.as_json else columns,
             (
                 (
                     t.name,
@@ -62,7 +64,8 @@ class Command(StreamsCommand):
                     inbox.get(t.pk, 0),
                     t.end,
                     (t.end or 0) - (t.start or 0),
-                    t.retention_seconds,
+                    str(rule_of(t, self.using, default)),
+                    *((t.retention_seconds,) if self.as_json else ()),
                 )
                 for t in topics.order_by("name")
             ),
