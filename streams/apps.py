@@ -20,9 +20,11 @@ class StreamsConfig(AppConfig):
         )
         from streams.database import emptied
         from streams.log import topics
+        from streams.observe.announcement import announce_retention
 
         # A flush deletes the rows that are in these caches.
         post_migrate.connect(runtime_settings.forget, sender=self)
         post_migrate.connect(topics.forget, sender=self)
+        post_migrate.connect(announce_retention, sender=self)
         emptied.forget_with(runtime_settings.forget, topics.forget)
         connection_created.connect(emptied.watch)

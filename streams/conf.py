@@ -55,6 +55,9 @@ DEFAULTS: dict[str, Any] = {
     "consumerRetryMaxTimes": 16,
     "consumeTimeoutSeconds": 60,
     "dedupWindowSeconds": 600,
+    # 0 says for ever. The first migrate of a new installation writes a row with 7. Without that
+    # row, nobody has agreed to a deletion: the tables are older, or not migrated yet.
+    "messageRetentionDays": 0,
     "deliveryRetentionDays": 30,
     "deadRetentionDays": 0,
 }

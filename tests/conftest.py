@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -61,6 +62,19 @@ def quick_emptying() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", teardown)
         yield
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """Begin with empty tables, as every test that follows a transactional one does."""
+    from django.db import DatabaseError, connections
+
+    from streams.models import SystemConfig
+
+    with django_db_blocker.unblock():
+        for alias in connections:
+            with suppress(DatabaseError):  # no test of this run asks for it: it does not exist
+                SystemConfig.objects.using(alias).all().delete()
 
 
 @pytest.fixture(scope="session")

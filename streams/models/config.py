@@ -17,10 +17,16 @@ AT_MOST = {
     "consumerBatchSize": MAX_BATCH,
     "consumerThreads": 1000,
     "msgMaxSizeInBytes": 2**30,  # max_allowed_packet has no higher value
+    "messageRetentionDays": 36525,
     "deliveryRetentionDays": 36525,
     "deadRetentionDays": 36525,
 }
-MAY_BE_ZERO = {"consumerRetryMaxTimes", "deliveryRetentionDays", "deadRetentionDays"}
+MAY_BE_ZERO = {
+    "consumerRetryMaxTimes",
+    "messageRetentionDays",
+    "deliveryRetentionDays",
+    "deadRetentionDays",
+}
 
 
 class SystemConfigQuerySet(models.QuerySet["SystemConfig"]):

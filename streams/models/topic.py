@@ -34,7 +34,10 @@ class Topic(models.Model):
         _("retention in seconds"),
         null=True,
         blank=True,
-        help_text=_("How long sequenced messages are kept; empty: for ever."),
+        help_text=_(
+            "How long sequenced messages are kept; 0: for ever. If all of these fields are empty,"
+            " the setting messageRetentionDays holds."
+        ),
     )
     retention_count = models.PositiveBigIntegerField(
         _("retention in messages"),
@@ -81,12 +84,11 @@ class Topic(models.Model):
                 self.partitions.model.objects.using(self._state.db).create(topic_id=self.pk)
 
     def clean(self) -> None:
-        for name, most in (("retention_seconds", MAX_RETENTION), ("retention_count", None)):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValidationError({name: _("At least 1; empty is for ever.")})
-            if most is not None and value is not None and value > most:
-                raise ValidationError({name: _("At most %d, a century.") % most})
+        if self.retention_count is not None and self.retention_count < 1:
+            raise ValidationError({"retention_count": _("At least 1; empty is all.")})
+        if self.retention_seconds is not None and self.retention_seconds > MAX_RETENTION:
+            text = _("At most %d, a century.") % MAX_RETENTION
+            raise ValidationError({"retention_seconds": text})
 
     @property
     def readable(self) -> bool:

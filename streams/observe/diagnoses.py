@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from django.core import checks
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
+from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -18,10 +19,22 @@ from streams.consume.registry import autodiscover, registrations
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import NOW, fetch
 from streams.log.lag import lags
-from streams.models import Consumer, ConsumerGroup, Delivery, Message, Partition, Step, UtcNow, step
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Delivery,
+    Message,
+    Partition,
+    Step,
+    Topic,
+    UtcNow,
+    step,
+)
 from streams.models.consumer import LEASE
 from streams.observe.mysql_server import Server, missing_tables
 from streams.retain.abandoned_groups import abandoned
+from streams.retain.held_back import held_back
+from streams.retain.rule import WITHOUT_OWN_RULE, default_rule
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
@@ -40,6 +53,9 @@ NOT_PURGED = timedelta(days=3)
 
 # Rows that are only shown are counted up to this number.
 COUNT_AT_MOST = 10_000
+
+# Names of topics that one line lists.
+NAMES_AT_MOST = 5
 
 
 @dataclass(frozen=True)
@@ -179,18 +195,61 @@ def groups(using: str) -> Iterator[Diagnosis]:
 
 
 def retention(using: str) -> Iterator[Diagnosis]:
-    """Yield which groups keep messages that should be purged, and whether any process purges."""
-    held = list(abandoned(using))
-    for group in held:
+    """Yield what is kept for ever, who holds back the purge, and whether any process purges."""
+    found = [*_kept_for_ever(using), *_holding(using), *_not_purged(using)]
+    yield from found
+    if not found:
+        rule = default_rule(using)
+        text = _("Nothing holds it back; messages are kept for %s.") % rule
+        if rule.age is None:
+            text = _("Nothing holds it back; every topic has a retention of its own.")
+        yield Diagnosis(OK, "retention", text)
+
+
+def _kept_for_ever(using: str) -> Iterator[Diagnosis]:
+    if default_rule(using).is_bounded:
+        return
+    used = Partition.objects.using(using).filter(topic=OuterRef("pk"), next_offset__gt=0)
+    topics = Topic.objects.using(using).filter(WITHOUT_OWN_RULE).filter(Exists(used))
+    if names := list(topics.order_by("name").values_list("name", flat=True)[: NAMES_AT_MOST + 1]):
+        listed = ", ".join(names[:NAMES_AT_MOST]) + (" …" if len(names) > NAMES_AT_MOST else "")
+        text = _("Messages are kept for ever in topics without a retention: %s") % listed
+        hint = _(
+            "Set messageRetentionDays, or the retention of each topic (0 seconds: for ever, on"
+            " purpose)."
+        )
+        yield Diagnosis(WARNING, "retention", text, hint)
+
+
+def _holding(using: str) -> Iterator[Diagnosis]:
+    known = set()
+    for group in abandoned(using):
+        known.add(group.group.pk)
         hint = _("Run its consumer; or ems_groups delete; or ems_purge --force.")
         yield Diagnosis(WARNING, "retention", str(group), hint)
+    for held in held_back(using):
+        if held.group is None:
+            hint = _("Run “ems_spark archive”, or do not archive this topic.")
+        elif held.group.paused:
+            hint = _("ems_groups resume %s") % held.group.name
+        else:
+            hint = _("See what it does: ems_groups list; the log of its consumers.")
+        if held.group is None or held.group.pk not in known:
+            yield Diagnosis(WARNING, "retention", str(held), hint)
+
+
+def _not_purged(using: str) -> Iterator[Diagnosis]:
     since = silence(step.PURGE, using)
-    if since is not None and since > NOT_PURGED:
-        hint = _("Run ems_consume, or Celery beat; or ems_purge.")
+    hint = _("Run ems_consume, or Celery beat; or ems_purge.")
+    if since is None:
+        # The first look of a process at the purge writes the row.
+        old = Topic.objects.using(using).filter(created_at__lt=UtcNow(-NOT_PURGED))
+        if old.exists():
+            text = _("No process purges: none has ever looked whether it is time.")
+            yield Diagnosis(WARNING, "retention", text, hint)
+    elif since > NOT_PURGED:
         text = _("Nothing has been purged for %d days.") % since.days
         yield Diagnosis(WARNING, "retention", text, hint)
-    elif not held:
-        yield Diagnosis(OK, "retention", _("No abandoned group holds it back."))
 
 
 def redis() -> Iterator[Diagnosis]:

@@ -38,6 +38,10 @@ MEANINGS = {
     "consumerThreads": _("worker threads of each group in each process; read when it starts"),
     "consumerRetryMaxTimes": _("attempts after the first one; then the message is a dead letter"),
     "consumeTimeoutSeconds": _("how long one handler call may take, in seconds"),
+    "messageRetentionDays": _(
+        "days that messages are kept where the topic does not say it, and until every group has"
+        " finished them; 0: for ever"
+    ),
     "deliveryRetentionDays": _("days that deliveries are kept after their end; 0: for ever"),
     "deadRetentionDays": _("days that dead letters are kept; 0: for ever"),
     "dedupWindowSeconds": _("the dedup window of a send that names none, in seconds"),

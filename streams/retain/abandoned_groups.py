@@ -6,11 +6,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, Max, OuterRef, QuerySet
 from django.utils.translation import gettext as _
 
-from streams.models import Consumer, ConsumerGroup, Delivery, Mode, Partition, Topic, UtcNow
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    Delivery,
+    Mode,
+    Partition,
+    RetryMessage,
+    Topic,
+    UtcNow,
+)
 from streams.retain.purge_floor import PurgeFloor, kept_from, purge_floor
+from streams.retain.rule import bounded
 
 # A group counts as abandoned when it has had no consumer and no claim for this long.
 LONG = timedelta(days=1)
@@ -42,14 +53,11 @@ def abandoned(using: str) -> Iterator[Abandoned]:
 
     If every group has a consumer, this costs one statement.
     """
-    with_retention = (
-        Q(retention_seconds__isnull=False)
-        | Q(retention_count__isnull=False)
-        | Q(retention_consumed=True)
-    )
-    topics = Topic.objects.using(using).filter(with_retention)
+    topics = Topic.objects.using(using).filter(bounded(using))
     groups = _without_consumer(using).filter(topic__in=topics).select_related("topic")
     for group in groups.order_by("topic__name", "name"):
+        if _is_finished(group, using):
+            continue
         partitions = Partition.objects.using(using).filter(topic=group.topic_id)
         for partition in partitions.order_by("number"):
             partition.topic = group.topic
@@ -87,6 +95,18 @@ def _without_consumer(using: str) -> QuerySet[ConsumerGroup]:
     live = Consumer.objects.using(using).live().filter(group=OuterRef("pk"))
     groups = ConsumerGroup.objects.using(using).filter(mode=Mode.CLUSTER)
     return groups.filter(~Exists(live))
+
+
+def _is_finished(group: ConsumerGroup, using: str) -> bool:
+    """Tell whether the group is at the end, holds nothing and waits for nothing: it needs nothing.
+
+    Indexes, the first entries of the group: ems_cursor_place, ems_log_open, ems_retry_due.
+    """
+    cursors = Cursor.objects.using(using).filter(group=group.pk)
+    open_ = Delivery.objects.using(using).open().filter(group=group.pk)
+    retries = RetryMessage.objects.using(using).filter(group=group.pk)
+    behind = cursors.filter(next_offset__lt=F("partition__next_offset"))
+    return not (behind.exists() or open_.exists() or retries.exists())
 
 
 def _absence(group: ConsumerGroup, partition: Partition, using: str) -> timedelta:

@@ -13,6 +13,7 @@ from streams.database.sql import retain as sql
 from streams.database.sql.dialect import fetch
 from streams.log.offsets import offset_at
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Topic, UtcNow
+from streams.retain.rule import Rule, rule_of
 
 CURSOR, REPLAY, DELIVERY, RETRY, ARCHIVE = "cursor", "replay", "delivery", "retry", "archive"
 
@@ -77,11 +78,12 @@ def purge_floor(partition: Partition, topic: Topic, kept: Kept, using: str) -> P
     moves a cursor back takes this lock. If the topic is archived, all below the floor is archived.
     """
     wanted = min(kept.wanted, partition.next_offset)
-    needed = sorted(_holds(partition, topic, using), key=lambda hold: hold.offset)
+    needed = sorted(holds(partition, topic, using), key=lambda hold: hold.offset)
     return PurgeFloor(partition, wanted, tuple(hold for hold in needed if hold.offset < wanted))
 
 
-def _holds(partition: Partition, topic: Topic, using: str) -> Iterator[Hold]:
+def holds(partition: Partition, topic: Topic, using: str) -> Iterator[Hold]:
+    """Yield what is needed of a partition, and by whom, in no order."""
     if topic.archive:
         yield Hold(ARCHIVE, partition.archived_offset)
     id_, first = partition.pk, partition.first_offset
@@ -100,30 +102,38 @@ def _holds(partition: Partition, topic: Topic, using: str) -> Iterator[Hold]:
 def finished_below(cursor: Cursor, using: str) -> int:
     """Return the first offset that the group of this cursor has not finished."""
     partition = cursor.partition
-    holds = _holds(partition, partition.topic, using)
-    mine = [hold.offset for hold in holds if hold.group == cursor.group_id]
+    needed = holds(partition, partition.topic, using)
+    mine = [hold.offset for hold in needed if hold.group == cursor.group_id]
     return min([partition.next_offset, *mine])
 
 
 def kept_from(partition: Partition, topic: Topic, using: str) -> Kept:
     """Return the limits of retention. No lock is needed: messages stay old, and offsets grow."""
-    due = partition.first_offset
-    if topic.retention_count is not None:
-        due = max(due, partition.next_offset - topic.retention_count)
-    if topic.retention_seconds is not None:
-        age = timedelta(seconds=topic.retention_seconds)
-        due = max(due, _older_than(age, partition, using))
-    unread = partition.first_offset
-    if topic.retention_consumed and _has_readers(topic, using):
-        unread = partition.next_offset
+    rule = rule_of(topic, using)
+    due = unread = partition.first_offset
+    if rule.is_bounded and has_readers(topic, rule, using):
+        if rule.count is not None:
+            due = max(due, partition.next_offset - rule.count)
+        if rule.age is not None:
+            due = max(due, _older_than(rule.age, partition, using))
+        if rule.consumed and _has_cluster_group(topic, using):
+            unread = partition.next_offset
     return Kept(due, unread)
 
 
-def _has_readers(topic: Topic, using: str) -> bool:
+def has_readers(topic: Topic, rule: Rule, using: str) -> bool:
+    """Tell whether ``rule`` holds in the topic: a default needs a group, of any mode.
+
+    Without one, the messages may be for a consumer that is deployed after their producer.
+    """
+    groups = ConsumerGroup.objects.using(using).filter(topic=topic.pk)
+    return not rule.is_default or groups.exists()
+
+
+def _has_cluster_group(topic: Topic, using: str) -> bool:
     """Tell whether the topic has a cluster group. Without one, no message counts as finished.
 
-    Its consumers may be deployed after the producer. Broadcast groups do not count, since only
-    the disks of their clients have their positions.
+    Broadcast groups do not count, since only the disks of their clients have their positions.
     """
     groups = ConsumerGroup.objects.using(using)
     return groups.filter(topic=topic.pk, mode=Mode.CLUSTER).exists()

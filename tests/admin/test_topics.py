@@ -182,7 +182,7 @@ def test_the_page_of_a_topic_offers_what_makes_sense(client, topic):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("retention_seconds", 0), ("retention_count", 0), ("retention_seconds", 10**10)],
+    [("retention_seconds", -1), ("retention_count", 0), ("retention_seconds", 10**10)],
 )
 def test_a_retention_that_cannot_be_meant_is_refused(client, topic, field, value):
     url = reverse("admin:ems_topic_change", args=[topic.pk])

@@ -53,13 +53,24 @@ def test_topics_are_listed_with_what_they_hold(parsed: Callable[..., Any], run: 
             "inbox": inbox,
             "sequenced": log,
             "kept": log,
+            "retention": "for ever (default)",
             "retention_seconds": None,
         }
         for topic, inbox, log in (("empty", 0, 0), ("orders", 2, 3))
     ]
     head, *rows = run("ems_topics", "list").splitlines()
     assert head.split()[:2] == ["topic", "access"]
-    assert rows[0].split() == ["empty", "read-write", "1", "0", "0", "0", "–"]
+    assert rows[0].split() == [
+        "empty",
+        "read-write",
+        "1",
+        "0",
+        "0",
+        "0",
+        "for",
+        "ever",
+        "(default)",
+    ]
 
 
 def test_how_far_a_broadcast_group_is_is_a_dash(parsed: Callable[..., Any], run: Run) -> None:

@@ -486,6 +486,22 @@ PURGE = [
         "tests/commands/test_topics_groups.py::test_a_deletion_that_was_broken_off_can_be_repeated",
     ),
     Mutant(
+        "default-for-older-tables",
+        "streams/migrations/0004_message_retention.py",
+        "0 if has_topics else DAYS",
+        "DAYS",
+        "tests/streams/test_message_retention.py"
+        "::test_an_upgrade_keeps_all_for_ever_and_migrate_and_the_doctor_say_so",
+    ),
+    Mutant(
+        "default-without-a-reader",
+        "streams/retain/purge_floor.py",
+        "    return not rule.is_default or groups.exists()\n",
+        "    return True\n",
+        "tests/streams/test_message_retention.py"
+        "::test_the_default_waits_for_the_first_group_of_a_topic",
+    ),
+    Mutant(
         "purge-past-a-delivery",
         "streams/retain/purge_floor.py",
         "            if delivery is not None:\n",

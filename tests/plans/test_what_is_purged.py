@@ -114,7 +114,7 @@ def test_who_is_abandoned_is_no_question_to_a_large_table(
     prepared(seeded, retention_count=1)
     with explained() as statements:
         assert list(abandoned("default")) == []
-    (groups,) = statements  # every one has a consumer
+    (_config, groups) = statements  # every one has a consumer
     assert {step.table for step in groups.steps} == {"ems_topic", "ems_group", "ems_client"}
     Cursor.objects.filter(group=seeded.group).update(next_offset=0)
     everybody = ConsumerGroup.objects.filter(pk=seeded.group.pk)

@@ -179,7 +179,10 @@ def test_an_atomic_call_that_is_rolled_back_leaves_no_error_of_another_call() ->
 
 
 def test_the_trace_says_how_long_it_waited_and_how_long_it_took() -> None:
-    consumer("orders", group="mail")(lambda message: 1 / 0)
+    @consumer("orders", group="mail")
+    def fail(message):
+        raise ValueError
+
     send("orders", 1)
     drain()
     now = Message.objects.get().sequenced_at

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import flatten
-from django.db.models import Model, Prefetch, QuerySet
+from django.db.models import Model, Prefetch, QuerySet, Value
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html_join
 from django.utils.translation import gettext as _t
@@ -21,6 +21,8 @@ from streams.admin.verbs.purge_preview import purge_preview
 from streams.conf import database
 from streams.models import Access, ConsumerGroup, Message, Partition, Topic
 from streams.operate.changes import CHANGEABLE
+from streams.retain.rule import default_of, rule_of
+from streams.runtime_settings import system
 
 
 class AccessFilter(FixedFilter):
@@ -47,7 +49,7 @@ class TopicAdmin(StreamsAdmin):
         "sequenced",
         "kept",
         "group_links",
-        "retention_seconds",
+        "retention",
         at("created_at", _("created")),
     )
     list_filter = (AccessFilter,)
@@ -56,6 +58,7 @@ class TopicAdmin(StreamsAdmin):
     search_fields = ("name",)
     fields = ("name", *CHANGEABLE[Topic])
     facts = (
+        "retention",
         ("sequenced", "kept"),
         "purge",
         "logs",
@@ -69,7 +72,9 @@ class TopicAdmin(StreamsAdmin):
             Prefetch("partitions", Partition.objects.using(using).order_by("number")),
             Prefetch("groups", ConsumerGroup.objects.using(using).order_by("name")),
         )
-        return super().get_queryset(request).prefetch_related(*related)
+        days = Value(system("messageRetentionDays", using))
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(default_days=days)
+        return rows.prefetch_related(*related)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[Any, ...]:
         return (*self.fields, *self.facts) if obj else self.fields
@@ -134,6 +139,11 @@ class TopicAdmin(StreamsAdmin):
         texts = [_("log")] if len(partitions) == 1 else [f"/{p.number}" for p in partitions]
         urls = [list_url(Message, partition=partition.pk) for partition in partitions]
         return format_html_join(" ", '<a href="{}">{}</a>', zip(urls, texts, strict=True))
+
+    @admin.display(description=_("retention"))
+    def retention(self, row: Any) -> str:
+        """Return what limits the messages of the topic, and whether that is the default."""
+        return str(rule_of(row, database(), default_of(row.default_days)))
 
     @admin.display(description=_("groups"))
     def group_links(self, row: Topic) -> Any:

@@ -10,6 +10,8 @@ from django.utils.translation import gettext as _
 from streams.conf import database
 from streams.models import ConsumerGroup, Topic
 from streams.retain.purge import Purge, Purged
+from streams.retain.purge_floor import has_readers
+from streams.retain.rule import rule_of
 
 # In partitions: each one takes some twenty short statements.
 PARTITIONS_AT_MOST = 20
@@ -18,12 +20,11 @@ PARTITIONS_AT_MOST = 20
 def purge_preview(topic: Topic) -> Any:
     """Return a line for each partition, or why there are none."""
     using = database()
-    if not (
-        topic.retention_consumed
-        or topic.retention_seconds is not None
-        or topic.retention_count is not None
-    ):
+    rule = rule_of(topic, using)
+    if not rule.is_bounded:
         return _("Messages are kept for ever.")
+    if not has_readers(topic, rule, using):
+        return _("Messages are kept until a group reads the topic; then for %s.") % rule
     if topic.partitions.using(using).count() > PARTITIONS_AT_MOST:
         return _("Too many partitions for a page: “manage.py ems_purge --dry-run”.")
     groups = ConsumerGroup.objects.using(using).filter(topic=topic.pk)

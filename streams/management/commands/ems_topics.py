@@ -14,8 +14,9 @@ from streams.management.verbs.change import ChangeVerb
 from streams.models import Message, Topic
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
 from streams.operate.topics import create, grow, retire, topic_of
+from streams.retain.rule import default_rule, rule_of
 
-COLUMNS = ("topic", "access", "partitions", "inbox", "sequenced", "kept", "retention_seconds")
+COLUMNS = ("topic", "access", "partitions", "inbox", "sequenced", "kept", "retention")
 
 
 class Command(ChangeVerb):
@@ -63,9 +64,9 @@ class Command(ChangeVerb):
             end=Sum("partitions__next_offset"),
             start=Sum("partitions__first_offset"),
         )
-        inbox = self._inbox()
+        inbox, default = self._inbox(), default_rule(self.using)
         self.show(
-            COLUMNS,
+            (*COLUMNS, "retention_seconds") if self.as_json else COLUMNS,
             (
                 (
                     t.name,
@@ -74,7 +75,8 @@ class Command(ChangeVerb):
                     inbox.get(t.pk, 0),
                     t.end,
                     (t.end or 0) - (t.start or 0),
-                    t.retention_seconds,
+                    str(rule_of(t, self.using, default)),
+                    *((t.retention_seconds,) if self.as_json else ()),
                 )
                 for t in topics.order_by("name")
             ),

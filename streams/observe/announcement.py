@@ -1,0 +1,45 @@
+"""Says, when ``migrate`` has made or changed the tables, how long they keep what they hold."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from streams import runtime_settings
+from streams.observe.mysql_server import missing_tables
+from streams.retain.rule import default_rule, span
+
+
+def announce_retention(
+    *, using: str, verbosity: int = 1, plan: Any = (), stdout: Any = None, **kwargs: Any
+) -> None:
+    """Handle ``post_migrate``: print what is in force, if a migration of EMS was applied."""
+    applied = [one for one, is_back in plan or () if one.app_label == "ems" and not is_back]
+    if verbosity < 1 or not applied or missing_tables(using):
+        return
+    out = stdout or sys.stdout
+    out.write("\n".join(["", *_lines(using), ""]))
+
+
+def _lines(using: str) -> list[str]:
+    rule = default_rule(using)
+    if rule.age is None:
+        first = _("EMS keeps the messages of this database for ever (messageRetentionDays is 0).")
+        hint = _("To delete old ones, set it in the admin, or a retention for each topic.")
+    else:
+        first = _(
+            "EMS deletes messages after %s, once every group of their topic has finished them."
+        ) % span(rule.age)
+        hint = _("Change messageRetentionDays in the admin, or set a retention for each topic.")
+    kept = {
+        name: runtime_settings.system(name, using)
+        for name in ("deliveryRetentionDays", "deadRetentionDays")
+    }
+    texts = {name: _("%d days") % days if days else _("for ever") for name, days in kept.items()}
+    second = _("Kept: deliveries %(log)s after their end; dead letters %(dead)s.") % {
+        "log": texts["deliveryRetentionDays"],
+        "dead": texts["deadRetentionDays"],
+    }
+    return [f"  {first}", f"  {second}", f"  {hint}"]
