@@ -487,7 +487,7 @@ PURGE = [
     ),
     Mutant(
         "default-for-older-tables",
-        "streams/migrations/0004_message_retention.py",
+        "streams/migrations/0005_message_retention.py",
         "0 if has_topics else DAYS",
         "DAYS",
         "tests/streams/test_message_retention.py"
