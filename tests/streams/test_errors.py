@@ -64,7 +64,13 @@ BAD_NAMES: dict[str, object] = {
 
 BAD: dict[str, tuple[type[StreamsError], dict[str, Any]]] = {
     **{f"topic: {what}": (InvalidName, {"topic": name}) for what, name in BAD_NAMES.items()},
-    **{f"key: {what}": (InvalidName, {"key": name}) for what, name in BAD_NAMES.items()},
+    **{
+        f"key: {what}": (InvalidName, {"key": name})
+        for what, name in BAD_NAMES.items()
+        if name != 7
+    },
+    "key: a float": (InvalidName, {"key": 1.5}),
+    "key: a bool": (InvalidName, {"key": True}),
     **{f"tag: {what}": (InvalidName, {"tag": name}) for what, name in BAD_NAMES.items() if name},
     "topic: None": (InvalidName, {"topic": None}),
     "tag: None": (InvalidName, {"tag": None}),
