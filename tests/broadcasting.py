@@ -16,7 +16,6 @@ from streams.process.heartbeat import Heartbeat
 from streams.process.poller import Poller
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
-from streams.process.shared.gate import Gate
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.stopping import Stopping
 from tests.consuming import NONE
@@ -32,7 +31,6 @@ class BroadcastProcess:
         self.using = using
         self.lifecycle = Stopping()
         self.held = InFlight()
-        self.gate = Gate()
         self.feed = RunningBroadcastGroup(registration, using, NONE, name)
         self.client = Client([self.feed.group.pk], using)
         self.client.register()
@@ -42,7 +40,6 @@ class BroadcastProcess:
             self.feed,
             0,
             client=self.client,
-            gate=self.gate,
             held=self.held,
             lifecycle=self.lifecycle,
             idle_limit=IdleLimit(using, [self.feed.consume_timeout()]),

@@ -17,7 +17,6 @@ from streams.process.poller import Poller
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
-from streams.process.shared.gate import Gate
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.stopping import Stopping
 from streams.process.worker import Worker
@@ -57,7 +56,6 @@ class Process:
         self.using = using
         self.lifecycle = Stopping()
         self.held = InFlight()
-        self.gate = Gate()
         self.feed = RunningGroup(registration, using, overrides)
         self.client = Client([self.feed.group.pk], using)
         self.client.register()
@@ -70,7 +68,6 @@ class Process:
             self.feed,
             number,
             client=self.client,
-            gate=self.gate,
             held=self.held,
             lifecycle=self.lifecycle,
             idle_limit=IdleLimit(self.using, [self.feed.consume_timeout()]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -53,7 +54,8 @@ class Handling:
     """Handles one delivery of a cluster group in one thread, and settles it in the tables.
 
     ``may_go_on`` is called before each handler call. When it returns False, the messages that no
-    call has been given are released with their attempt unspent.
+    call has been given are released with their attempt unspent. Each call, with its settlement, is
+    made inside the context that ``beside`` makes; to enter it may wait for other calls.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Handling:
         *,
         retry: RetryMessage | None = None,
         may_go_on: Callable[[], bool] = lambda: True,
+        beside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.delivery = delivery
         self.registration = registration
@@ -72,6 +75,8 @@ class Handling:
         self.lost = False  # set by the heartbeat, from another thread
         self.outcome = Outcome()
         self._may_go_on = may_go_on
+        self._beside = beside
+        self._call = ExitStack()
         self._using = delivery.using
         self._reading = Reading([], set())
         self._lines = Lines.wanted()
@@ -105,7 +110,8 @@ class Handling:
             self.settle(self.delivery.last_offset + 1, [failure])
             return self.outcome
         self._reading = read(self.delivery, self.registration, self.retry)
-        self._calls.run(self._reading.messages)
+        with self._call:
+            self._calls.run(self._reading.messages)
         if self.delivery.progress <= self.delivery.last_offset and not self.outcome.released:
             # The offsets after the last body have none; these may be all of the delivery.
             self.settle(self.delivery.last_offset + 1, [])
@@ -119,7 +125,10 @@ class Handling:
 
     def may_begin(self) -> bool:
         """Tell whether the next call may start now, and make the lease long enough for it."""
-        if self.lost or not self._may_go_on():
+        self._call.close()  # the call before this one
+        if not self._stopped():
+            self._call.enter_context(self._beside())
+        if self._stopped():
             return False
         now = time.monotonic()
         timeout = self.limits.consume_timeout
@@ -132,6 +141,9 @@ class Handling:
                 raise LeaseLost
             self._extended = now
         return True
+
+    def _stopped(self) -> bool:
+        return self.lost or not self._may_go_on()
 
     def settle(self, progress: int, failures: Sequence[Failure]) -> None:
         span = range(self.delivery.progress, progress)

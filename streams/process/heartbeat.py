@@ -13,13 +13,10 @@ from streams.database.retrying import connection_lost, transient
 from streams.logs import event
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
-from streams.process.shared.in_flight import Held, InFlight
+from streams.process.shared.in_flight import Held, InFlight, hung
 from streams.process.shared.stopping import Stopping
 
 logger = logging.getLogger("streams.heartbeat")
-
-# A call that is overdue by more than this stops the process.
-HUNG_GRACE = timedelta(seconds=10)
 
 
 class Heartbeat:
@@ -49,7 +46,7 @@ class Heartbeat:
             left = handling.time_left()
             if left > timedelta(0):
                 self._renew(handling, left)
-            elif left < -HUNG_GRACE:
+            elif hung(handling):
                 # A running call cannot be interrupted; it ends with its process.
                 self._lifecycle.fail(f"a call of {handling.registration.name} hangs")
         return self._pause()

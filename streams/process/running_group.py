@@ -15,6 +15,7 @@ from streams.consume.registry import Registration
 from streams.consume.subscription import subscribe
 from streams.database.retrying import retrying
 from streams.models import ConsumerGroup, Cursor
+from streams.process.shared.gate import Gate
 
 # The most partitions of a group that are named in a line.
 SHOWN = 4
@@ -66,6 +67,7 @@ class RunningGroup:
         self.registration = registration
         self.group = subscribe(registration, using)
         self.threads = threads(registration, using, overrides)
+        self.gate = Gate()
         self._using = using
         self._overrides = overrides
         self._condition = threading.Condition()
@@ -153,3 +155,4 @@ class RunningGroup:
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
+        self.gate.end()

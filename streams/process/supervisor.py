@@ -25,7 +25,6 @@ from streams.process.progress import Progress
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.connections import KEEPER_PREFIX, IdleLimit
-from streams.process.shared.gate import Gate
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.signals import Signals
 from streams.process.shared.stopping import Stopping
@@ -139,7 +138,6 @@ class Supervisor:
         return 0 if drained and not self._lifecycle.failure else 1
 
     def _start(self) -> None:
-        gate = Gate()
         for feed in self._feeds:
             self._lifecycle.on_stop(feed.stop)
             for number in range(feed.threads):
@@ -148,7 +146,6 @@ class Supervisor:
                     feed,
                     number,
                     client=self._client,
-                    gate=gate,
                     held=self._held,
                     lifecycle=self._lifecycle,
                     idle_limit=self._idle_limit,
@@ -185,9 +182,12 @@ class Supervisor:
         return SWEEP_EVERY.total_seconds()
 
     def _drain(self) -> bool:
-        """Wait for the workers; return False if a second signal or DRAIN_SECONDS came first."""
+        """Wait for the workers, but not for a call that hangs; return whether all have ended.
+
+        It ends sooner at a second signal, or after DRAIN_SECONDS.
+        """
         limit = time.monotonic() + settings().DRAIN_SECONDS
-        while any(worker.is_alive() for worker in self._workers):
+        while any(worker.is_alive() and not worker.hangs for worker in self._workers):
             if self._signals.wait(0.05):
                 logger.warning(
                     "A second signal: ending at once. The sweep retries the rest.",
@@ -200,7 +200,7 @@ class Supervisor:
                     extra=event("consumer.left", **self._who()),
                 )
                 return False
-        return True
+        return not any(worker.is_alive() for worker in self._workers)
 
     def _end(self) -> None:
         """End the keepers, which have kept the leases while the workers drained, and deregister."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from django.db import Error, close_old_connections, connections, reset_queries
 
@@ -20,8 +20,7 @@ from streams.models import Delivery, RetryMessage
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
-from streams.process.shared.gate import Gate
-from streams.process.shared.in_flight import InFlight
+from streams.process.shared.in_flight import Held, InFlight, hung
 from streams.process.shared.stopping import Stopping
 
 logger = logging.getLogger("streams.worker")
@@ -42,7 +41,6 @@ class Worker(threading.Thread):
         number: int,
         *,
         client: Client,
-        gate: Gate,
         held: InFlight,
         lifecycle: Stopping,
         idle_limit: IdleLimit,
@@ -51,13 +49,19 @@ class Worker(threading.Thread):
         super().__init__(name=f"{feed.registration.group}-{number}", daemon=True)
         self._feed = feed
         self._client = client
-        self._gate = gate
         self._held = held
         self._lifecycle = lifecycle
         self._idle_limit = idle_limit
         self._using = using
         self._claimer = Claimer(feed.group, client.client_id, self.name, using)
         self._last_was_retry = False
+        self._handling: Held | None = None
+
+    @property
+    def hangs(self) -> bool:
+        """Tell whether the thread is in a call that is overdue by the grace."""
+        handling = self._handling
+        return handling is not None and hung(handling)
 
     def run(self) -> None:
         try:
@@ -113,18 +117,13 @@ class Worker(threading.Thread):
         if limits is None:
             return LOOK_SECONDS
         self._idle_limit.allow(limits.consume_timeout)
-        with self._gate.together():
-            if self._lifecycle.stopping:
-                return LOOK_SECONDS
-            claimed = self._claim(limits)
-            if claimed is None:
-                return LOOK_SECONDS
-            self._feed.wake()
-            delivery, retry = claimed
-            if not (delivery.alone or (retry and retry.alone)):
-                self._hand_over(delivery, retry, limits, nullcontext(), self._may_go_on)
-                return 0.0
-        self._hand_over(delivery, retry, limits, self._gate.alone(), self._may_go_on_alone)
+        if self._lifecycle.stopping:
+            return LOOK_SECONDS
+        claimed = self._claim(limits)
+        if claimed is None:
+            return LOOK_SECONDS
+        self._feed.wake()
+        self._hand_over(*claimed, limits)
         return 0.0
 
     def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
@@ -141,24 +140,33 @@ class Worker(threading.Thread):
         self._last_was_retry = False
         return None
 
-    def _hand_over(
-        self,
-        delivery: Delivery,
-        retry: RetryMessage | None,
-        limits: Limits,
-        beside: AbstractContextManager[None],
-        may_go_on: Callable[[], bool],
-    ) -> None:
+    def _hand_over(self, delivery: Delivery, retry: RetryMessage | None, limits: Limits) -> None:
+        gate = self._feed.gate
+        alone = delivery.alone or (retry and retry.alone)
         handling = Handling(
-            delivery, self._feed.registration, limits, retry=retry, may_go_on=may_go_on
+            delivery,
+            self._feed.registration,
+            limits,
+            retry=retry,
+            may_go_on=self._may_go_on,
+            beside=gate.alone if alone else gate.together,
         )
-        self._held.add(handling)
         try:
-            with beside:
+            with self._holding(handling):
                 handling.run()
         finally:
-            self._held.discard(handling)
             self._feed.add(handling.outcome)
+
+    @contextmanager
+    def _holding(self, handling: Held) -> Iterator[None]:
+        """Let the heartbeat see what this thread holds, and ``hangs`` tell of its calls."""
+        self._held.add(handling)
+        self._handling = handling
+        try:
+            yield
+        finally:
+            self._handling = None
+            self._held.discard(handling)
 
     def _who(self) -> dict[str, str]:
         """Return what the log records of this worker have in common."""
@@ -171,7 +179,4 @@ class Worker(threading.Thread):
         }
 
     def _may_go_on(self) -> bool:
-        return self._may_go_on_alone() and not self._gate.wanted_alone
-
-    def _may_go_on_alone(self) -> bool:
         return self._client.alive and not self._lifecycle.stopping

@@ -41,8 +41,13 @@ def test_a_message_that_must_run_alone_still_must_when_it_was_given_back(given_b
     sequence("default")
     assert dead.claim(1, TIMEOUT)
     assert sweep("default") == 1
+    RetryMessage.objects.update(due_at=UtcNow())
+    second = dead.claim_retry(TIMEOUT)
+    assert second
+    second[0].start(TIMEOUT)
+    assert sweep("default") == 1
     before = RetryMessage.objects.get()
-    assert (before.alone, before.attempt) == (True, 2)
+    assert (before.alone, before.attempt) == (True, 3)
     RetryMessage.objects.update(due_at=UtcNow())
     claimed = dead.claim_retry(TIMEOUT)
     assert claimed
@@ -51,7 +56,7 @@ def test_a_message_that_must_run_alone_still_must_when_it_was_given_back(given_b
     else:
         assert sweep("default") == 1
     after = RetryMessage.objects.get()
-    assert (after.delivery, after.alone, after.attempt) == (None, True, 2)
+    assert (after.delivery, after.alone, after.attempt) == (None, True, 3)
     assert after.last_error == before.last_error != ""
 
 

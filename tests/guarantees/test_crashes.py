@@ -168,7 +168,8 @@ def test_a_message_that_kills_its_process_dies_and_its_slow_neighbours_do_not(sp
     assert letter.attempts == 4
     assert letter.error_class.endswith("ProcessDied")
     done = Handled.objects.filter(group="done").values_list("offset", "value")
-    # The first crash took them along; since then the poison ran alone.
-    assert sorted(done) == [(0, "2"), (1, "2"), (3, "2"), (4, "2")]
+    # At most two crashes took them along; since then the poison ran alone.
+    assert {offset for offset, _attempt in done} == {0, 1, 3, 4}
+    assert {attempt for _offset, attempt in done} <= {"2", "3"}
     assert not RetryMessage.objects.exists()
     assert audit("default") == []

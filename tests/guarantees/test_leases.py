@@ -31,7 +31,7 @@ from streams.models import (
 from streams.models.consumer import LEASE
 from streams.models.step import SWEEP
 from streams.observe.audit.walk import audit
-from streams.process import heartbeat
+from streams.process.shared import in_flight
 from streams.steps.sweep import sweep, sweep_if_due
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, rows
@@ -54,6 +54,18 @@ def abandoned(count=1, **options):
     delivery = process.claim(count, timedelta(seconds=60))
     assert delivery.last_offset == count - 1
     return process, Delivery.objects.get()
+
+
+def abandoned_again(**options):
+    """The same, at the second attempt; the process of the first one has died."""
+    process, _delivery = abandoned(**options)
+    Consumer.objects.all().delete()
+    assert sweep("default") == 1
+    advance(timedelta(minutes=1))
+    process.client.register()
+    delivery, _row = process.claim_retry()
+    delivery.start(timedelta(seconds=60))
+    return process
 
 
 def move(**by):
@@ -98,7 +110,7 @@ def test_an_overdue_delivery_becomes_retries_due_at_the_first_step_of_the_ladder
 
 
 def test_a_delivery_of_a_dead_client_is_taken_long_before_its_deadline():
-    abandoned()
+    abandoned_again()
     move(lease=16)
     assert sweep("default") == 1
     assert RetryMessage.objects.get().alone
@@ -112,8 +124,8 @@ def test_a_delivery_of_a_client_that_has_left_is_taken():
 
 def test_a_crash_that_is_found_by_its_deadline_makes_the_message_run_alone_too():
     """With a consume_timeout below the lease the deadline passes first."""
-    abandoned(consume_timeout=5)
-    Delivery.objects.update(deadline=UtcNow(timedelta(seconds=-1)))
+    abandoned_again(consume_timeout=5)
+    Delivery.objects.open().update(deadline=UtcNow(timedelta(seconds=-1)))
     move(lease=8)  # the last renewal was 8 s ago, before the deadline: it lived until then only
     assert Consumer.objects.live().exists()
     assert sweep("default") == 1
@@ -121,7 +133,7 @@ def test_a_crash_that_is_found_by_its_deadline_makes_the_message_run_alone_too()
 
 
 def test_an_overdue_call_of_a_process_that_lives_does_not_make_the_message_run_alone():
-    process, _delivery = abandoned()
+    process = abandoned_again()
     move(deadline=61)
     assert process.client.renew()
     assert sweep("default") == 1
@@ -496,7 +508,7 @@ def test_a_hung_call_is_not_extended_and_its_message_goes_to_another():
 
 
 def test_a_call_that_is_overdue_by_the_grace_stops_the_process(monkeypatch):
-    monkeypatch.setattr(heartbeat, "HUNG_GRACE", timedelta(seconds=0.1))
+    monkeypatch.setattr(in_flight, "HUNG_GRACE", timedelta(seconds=0.1))
 
     @consumer("orders", group="mail", consume_timeout=0.1)
     def handle(message):

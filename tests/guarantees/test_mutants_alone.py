@@ -46,7 +46,7 @@ def test_what_killed_its_process_waits_until_nothing_runs_beside_it(in_thread) -
     assert running.wait(PATIENCE_SECONDS)
     RetryMessage.objects.schedule(group, partition, [Again(0, 2, alone=True)])
     deadly = in_thread(process.new_worker(2).step)
-    wait_for(lambda: process.gate.wanted_alone or deadly.done())
+    wait_for(lambda: process.feed.gate.wanted_alone or deadly.done())
     go_on.set()
     slow.result(PATIENCE_SECONDS)
     deadly.result(PATIENCE_SECONDS)

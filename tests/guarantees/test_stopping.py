@@ -17,7 +17,7 @@ from streams.testing import drain
 from tests.consuming import consume_the_rest
 from tests.faults import kill_other_connections
 from tests.hostapp.models import Handled
-from tests.processes import wait_for
+from tests.processes import PATIENCE_SECONDS, wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -180,9 +180,9 @@ def test_after_drain_seconds_it_leaves_what_still_runs_behind(spawn, ems_setting
 
 HUNG = """
 import datetime
-from streams.process import heartbeat
+from streams.process.shared import in_flight
 from streams.process.shared.stopping import Stopping as Lifecycle
-heartbeat.HUNG_GRACE = datetime.timedelta(seconds=0.5)
+in_flight.HUNG_GRACE = datetime.timedelta(seconds=0.5)
 
 fail = Lifecycle.fail
 def say_and_fail(self, reason):
@@ -214,6 +214,15 @@ def test_a_hung_handler_ends_its_process_and_its_neighbours_finish(spawn, ems_se
     consume_the_rest("hung")  # its message goes to a process that can handle it
     assert Delivery.objects.filter(group__name="hung").latest("id").state == State.DONE
     assert audit("default") == []
+
+
+def test_a_hung_handler_costs_its_neighbours_no_drain(spawn, ems_settings):
+    ems_settings(DRAIN_SECONDS=PATIENCE_SECONDS * 2, POLL_SECONDS=0.05)
+    send("orders", "hangs")
+    child = spawn(CONSUMER + HUNG + RUN, "--threads", "1")
+    assert "hangs" in child.expect("failed:")
+    assert child.wait() == 1
+    assert not Consumer.objects.exists()  # so its message comes back at once
 
 
 def test_a_failing_keeper_ends_the_process_with_status_1(spawn):

@@ -323,10 +323,24 @@ LEASES = [
         "mariadb",
     ),
     Mutant(
+        "suspect-after-one-death",
+        "streams/consume/outcome/expire.py",
+        "not _client_is_live(delivery) and _died_before(delivery)",
+        "not _client_is_live(delivery)",
+        "tests/guarantees/test_suspects.py::test_one_death_makes_no_suspect_of_what_ran_by_itself",
+    ),
+    Mutant(
+        "drain-waits-for-the-hung",
+        "streams/process/supervisor.py",
+        "worker.is_alive() and not worker.hangs for",
+        "worker.is_alive() for",
+        "tests/guarantees/test_stopping.py::test_a_hung_handler_costs_its_neighbours_no_drain",
+    ),
+    Mutant(
         "killer-runs-beside-others",
         "streams/process/worker.py",
-        "if not (delivery.alone or (retry and retry.alone)):",
-        "if True:",
+        "beside=gate.alone if alone else gate.together",
+        "beside=gate.together",
         "tests/guarantees/test_mutants_alone.py"
         "::test_what_killed_its_process_waits_until_nothing_runs_beside_it",
     ),

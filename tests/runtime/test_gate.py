@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from streams.process.shared.gate import Gate
+from tests.processes import wait_for
 
 
 class Caller(threading.Thread):
@@ -95,6 +96,28 @@ def test_newcomers_wait_behind_who_wants_to_be_alone(gate, enter):
     assert is_kept_out(newcomer)
     alone.leave()
     assert newcomer.inside.wait(10)
+
+
+def test_who_has_waited_for_one_alone_goes_before_the_next_one(gate, enter):
+    """A series of messages that run alone does not keep the others of the group from their turn."""
+    first = enter(gate.alone())
+    assert first.inside.wait(10)
+    waiting, second = enter(gate.together()), enter(gate.alone())
+    wait_for(lambda: gate._waiting_together and gate._waiting_alone)
+    first.leave()
+    assert waiting.inside.wait(10)
+    assert is_kept_out(second)
+    waiting.leave()
+    assert second.inside.wait(10)
+
+
+def test_at_the_end_nobody_waits_any_more(gate, enter):
+    inside = enter(gate.alone())
+    assert inside.inside.wait(10)
+    others = [enter(gate.together()), enter(gate.alone())]
+    wait_for(lambda: gate._waiting_together and gate._waiting_alone)
+    gate.end()
+    assert all(other.inside.wait(10) for other in others)
 
 
 def test_several_who_want_to_be_alone_go_in_one_by_one(gate, enter):

@@ -12,7 +12,7 @@ from streams import Outgoing, consumer, send, send_many
 from streams.consume.handling import Handling
 from streams.log import bodies
 from streams.log.sequencer import sequence
-from streams.models import Consumer, Delivery, RetryMessage, State
+from streams.models import Consumer, Delivery, Kind, RetryMessage, State
 from streams.models.retry import Again
 from streams.process import worker as workers
 from tests.consuming import Process
@@ -126,7 +126,7 @@ def test_a_worker_thread_that_fails_stops_the_process(process):
 
 
 def wait_until_wanted_alone(process):
-    wait_for(lambda: process.gate.wanted_alone, "somebody wants to be alone")
+    wait_for(lambda: process.feed.gate.wanted_alone, "somebody wants to be alone")
 
 
 def suspects(process, *offsets):
@@ -165,20 +165,51 @@ def test_a_message_whose_process_died_runs_with_nothing_beside_it(in_thread):
     assert beside == {0: set(), 1: set()}
 
 
-def test_a_batch_comes_to_an_end_when_a_message_wants_to_run_alone(calls):
+def test_a_claim_waits_for_a_call_that_runs_alone_and_gives_nothing_back(in_thread, calls):
+    begun, go_on = threading.Event(), threading.Event()
+
     @consumer("orders", group="mail")
     def handle(message):
         calls.append((message.offset, message.attempt))
-        busy.gate._waiting_alone = 1
+        if message.offset == 0:
+            begun.set()
+            go_on.wait(10)
 
-    busy = Process("mail")
+    process = Process("mail")
     send_many([Outgoing("orders", n) for n in range(3)])
     sequence("default")
-    busy.worker.step()
-    assert calls == [(0, 1)]
-    assert Delivery.objects.get().state == State.RELEASED
-    found = sorted(RetryMessage.objects.due().values_list("offset", "attempt"))
-    assert found == [(1, 1), (2, 1)]
+    first = in_thread(process.worker.step)
+    assert begun.wait(10)
+    suspects(process, 2)
+    alone = in_thread(process.new_worker(1).step)
+    wait_until_wanted_alone(process)
+    go_on.set()
+    first.result(30)
+    alone.result(30)
+    assert calls == [(0, 1), (2, 2), (1, 1), (2, 1)]
+    states = Delivery.objects.order_by("id").values_list("kind", "state")
+    assert list(states) == [(Kind.NEW, State.DONE), (Kind.RETRY, State.DONE)]
+
+
+def test_another_group_does_not_wait_for_a_call_that_runs_alone(in_thread):
+    running, go_on = threading.Event(), threading.Event()
+
+    @consumer("orders", group="mail")
+    def handle(message):
+        running.set()
+        go_on.wait(30)
+
+    consumer("orders", group="bills")(print)
+    process, other = Process("mail"), Process("bills")
+    send("orders", 1)
+    sequence("default")
+    suspects(process, 0)
+    alone = in_thread(process.worker.step)
+    assert running.wait(10)
+    assert other.worker.step() == 0.0
+    assert Delivery.objects.get(group__name="bills").state == State.DONE
+    go_on.set()
+    alone.result(30)
 
 
 def test_who_waits_to_run_alone_keeps_its_lease(in_thread):
@@ -188,7 +219,7 @@ def test_who_waits_to_run_alone_keeps_its_lease(in_thread):
     send("orders", 1)
     sequence("default")
     suspects(process, 0)
-    with process.gate.together():
+    with process.feed.gate.together():
         waiting = in_thread(process.worker.step)
         wait_until_wanted_alone(process)
         Delivery.objects.update(deadline=Consumer.objects.get().started_at)
@@ -206,7 +237,7 @@ def test_who_waits_to_run_alone_gives_back_when_the_process_stops(in_thread):
     send("orders", 1)
     sequence("default")
     suspects(process, 0)
-    with process.gate.together():
+    with process.feed.gate.together():
         waiting = in_thread(process.worker.step)
         wait_until_wanted_alone(process)
         process.lifecycle.stop()

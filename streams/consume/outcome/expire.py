@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.db.models import Q
+
 from streams.consume.outcome import backoff
 from streams.consume.outcome.failure import Failure, Judged, ProcessDied
 from streams.consume.outcome.settle import (
@@ -71,9 +73,7 @@ def expire(
             alone = _is_suspect(delivery)
             cursor.return_to(delivery.progress, delivery.attempt + 1, waits, alone=alone)
         else:
-            # Of several messages, at most one was running: to run all of them alone would only
-            # keep a process from other work. They become separate retries, and the next crash
-            # shows which one kills the process.
+            # They become separate retries, and the next death shows which one ends the process.
             alone = _is_suspect(delivery)
             wait_for_retry(
                 delivery,
@@ -91,8 +91,29 @@ def _end(delivery: Delivery, offset: int) -> Judged:
 
 
 def _is_suspect(delivery: Delivery) -> bool:
-    """Tell whether the only unsettled message may be what killed the process."""
-    return len(unsettled(delivery)) == 1 and not _client_is_live(delivery)
+    """Tell whether the message may be what ended its process: it is the second one in a row.
+
+    One death proves nothing: a kill -9 takes along whatever runs. Of several unsettled messages at
+    most one was running.
+    """
+    alone = len(unsettled(delivery)) == 1
+    return alone and not _client_is_live(delivery) and _died_before(delivery)
+
+
+def _died_before(delivery: Delivery) -> bool:
+    """Tell whether the attempt before this one ended with its process, too."""
+    place = delivery.group_id, delivery.partition_id, delivery.progress
+    before = Delivery.objects.using(delivery.using).covering(*place).filter(pk__lt=delivery.pk)
+    # What was given back was no attempt, and a later attempt without a start was none.
+    attempts = before.filter(state__in=[State.DONE, State.RETRY]).exclude(
+        Q(kind=Kind.RETRY) | Q(attempt__gt=1), started_at=None
+    )
+    # A message that its delivery had settled, as failed, did not end that process.
+    rows = list(attempts.values_list("pk", "error", "progress"))
+    if not rows:
+        return False
+    _last, error, progress = max(rows)
+    return error == describe(ProcessDied()) and progress <= delivery.progress
 
 
 def _client_is_live(delivery: Delivery) -> bool:

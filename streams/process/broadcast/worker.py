@@ -24,11 +24,12 @@ class BroadcastWorker(Worker):
         if limits is None:
             return LOOK_SECONDS
         self._idle_limit.allow(limits.consume_timeout)
-        with self._gate.together():
-            stretch = self._feed.reader.take(self._size(limits))
-            if stretch is None:
-                return LOOK_SECONDS
-            self._deliver(stretch, limits)
+        if self._lifecycle.stopping:
+            return LOOK_SECONDS
+        stretch = self._feed.reader.take(self._size(limits))
+        if stretch is None:
+            return LOOK_SECONDS
+        self._deliver(stretch, limits)
         return 0.0
 
     def _size(self, limits: Limits) -> int:
@@ -45,11 +46,10 @@ class BroadcastWorker(Worker):
             self._feed.reader,
             may_go_on=self._may_go_on,
         )
-        self._held.add(handling)
         try:
-            outcome = handling.run()
+            with self._holding(handling):
+                outcome = handling.run()
             # Messages of a stretch that was released were read for nothing: read less next time.
             self._ahead = 0 if outcome.released else min(READ_AHEAD, 2 * self._size(limits))
         finally:
-            self._held.discard(handling)
             self._feed.add(handling.outcome)

@@ -24,6 +24,15 @@ class Held(Protocol):
         """Extend its lease, if it has one, by ``left``."""
 
 
+# A call that is overdue by more than this hangs: the process stops, and does not wait for it.
+HUNG_GRACE = timedelta(seconds=10)
+
+
+def hung(held: Held) -> bool:
+    """Tell whether its running call is overdue by more than HUNG_GRACE."""
+    return held.time_left() < -HUNG_GRACE
+
+
 class InFlight:
     """Collects the deliveries that this process holds, so that the heartbeat can renew them."""
 

@@ -30,9 +30,9 @@ from streams.models import (
     RetryMessage,
     SystemConfig,
 )
-from streams.process import heartbeat as heartbeats
 from streams.process.broadcast import handling as stretches
 from streams.process.broadcast import worker as workers
+from streams.process.shared import in_flight
 from streams.process.supervisor import Supervisor
 from streams.process.worker import NOT_ALIVE_SECONDS
 from tests.broadcasting import files, offsets
@@ -372,7 +372,7 @@ def test_a_hung_call_is_noticed(start, monkeypatch):
             pass
         client.heartbeat.step()
 
-    monkeypatch.setattr(heartbeats, "HUNG_GRACE", timedelta(0))
+    monkeypatch.setattr(in_flight, "HUNG_GRACE", timedelta(0))
     listen(handle, consume_timeout=0.001)
     client = start()
     send_prices(0)
