@@ -7,11 +7,12 @@ instead of at their next poll. A message whose wake-up is lost is found by polli
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db import connections
@@ -26,6 +27,8 @@ COALESCE_SECONDS = 0.01
 RECONNECT_SECONDS = 1.0
 LISTEN_SECONDS = 1.0
 LAST_WORD_SECONDS = 0.2
+# Stands for all topics.
+EVERY: frozenset[str] = frozenset()
 
 
 def channel(using: str) -> str:
@@ -43,14 +46,16 @@ class Announcer:
     """Publishes wake-ups from a thread of a producer process. ``announce`` never waits."""
 
     def __init__(self) -> None:
-        self._pending: set[str] = set()
-        self._telling: set[str] = set()
+        # By alias: the topics that have messages, or EVERY.
+        self._pending: dict[str, frozenset[str]] = {}
+        self._telling: dict[str, frozenset[str]] = {}
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def announce(self, using: str) -> None:
+    def announce(self, using: str, topics: frozenset[str] = EVERY) -> None:
         with self._condition:
-            self._pending.add(using)
+            before = self._pending.get(using, topics)
+            self._pending[using] = before | topics if before and topics else EVERY
             self._condition.notify()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="ems-wakeup", daemon=True)
@@ -67,10 +72,10 @@ class Announcer:
             with self._condition:
                 self._condition.wait_for(lambda: self._pending)
                 # Taken before they are published: what is announced meanwhile is published again.
-                self._telling, self._pending = self._pending, set()
+                self._telling, self._pending = self._pending, {}
             try:
-                for using in self._telling:
-                    _redis().publish(channel(using), b"")
+                for using, topics in self._telling.items():
+                    _redis().publish(channel(using), json.dumps(sorted(topics)))
                 pause = COALESCE_SECONDS
             except Exception as error:  # noqa: BLE001 - no error of Redis may stop a producer
                 logger.warning(
@@ -79,7 +84,7 @@ class Announcer:
                     extra=event("wakeup.not_sent", error=type(error).__name__),
                 )
                 pause = RECONNECT_SECONDS
-            self._telling = set()
+            self._telling = {}
             time.sleep(pause)
 
 
@@ -96,17 +101,21 @@ os.register_at_fork(after_in_child=_forget_threads)
 atexit.register(lambda: _announcer.flush())
 
 
-def announce(using: str) -> None:
-    """Wake the consumers, because there is something to claim. It never raises and never waits."""
+def announce(using: str, topics: Iterable[str] = EVERY) -> None:
+    """Wake the consumers of ``topics``, because there is something to claim; by default all.
+
+    It never raises and never waits.
+    """
     if settings().REDIS is not None:
-        _announcer.announce(using)
+        _announcer.announce(using, frozenset(topics))
 
 
 class Listener:
-    """Waits for wake-ups in a thread of a consumer process."""
+    """Waits, in a thread of a consumer process, for wake-ups of the topics that it consumes."""
 
-    def __init__(self, using: str, wake: Callable[[], None]) -> None:
+    def __init__(self, using: str, topics: Iterable[str], wake: Callable[[], None]) -> None:
         self._channel = channel(using)
+        self._topics = frozenset(topics)
         self._wake = wake
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ems-listener", daemon=True)
@@ -135,5 +144,10 @@ class Listener:
 
     def _listen(self, pubsub: Any) -> None:
         while not self._ended.is_set():
-            if pubsub.get_message(timeout=LISTEN_SECONDS) is not None:
+            message = pubsub.get_message(timeout=LISTEN_SECONDS)
+            if message is not None and self._concerns(message["data"]):
                 self._wake()
+
+    def _concerns(self, data: bytes) -> bool:
+        topics = json.loads(data or b"[]")  # a producer of an older version sends no topics
+        return not topics or not self._topics.isdisjoint(topics)

@@ -66,6 +66,17 @@ mysqlx=OFF
 innodb_redo_log_capacity=256M
 """
 
+# For tests, as MySQL is installed by default, and with GTIDs. A file is deleted soon after the next
+# one has begun. Benchmarks have none, and MariaDB has none by default.
+BINARY_LOG_CNF = """\
+log-bin=binlog
+server-id=1
+gtid_mode=ON
+enforce_gtid_consistency=ON
+max_binlog_size=16M
+binlog_expire_logs_seconds=60
+"""
+
 # Over TCP root is '127.0.0.1', because names are not resolved.
 INIT_SQL = """\
 CREATE USER IF NOT EXISTS 'root'@'127.0.0.1';
@@ -82,8 +93,9 @@ class Server:
 
     kind = ""
 
-    def __init__(self, programs: Programs, base: Path = DISK) -> None:
+    def __init__(self, programs: Programs, base: Path = DISK, *, for_tests: bool = False) -> None:
         self.programs = programs
+        self.for_tests = for_tests
         self.folder = Path(tempfile.mkdtemp(prefix=f"ems-{self.kind[:2]}-", dir=base))
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
@@ -199,7 +211,8 @@ class MySQL(Server):
     kind = "mysql"
 
     def prepare(self) -> None:
-        self._write_cnf(MYSQL_CNF)
+        # The last one of skip-log-bin and log-bin counts.
+        self._write_cnf(MYSQL_CNF + (BINARY_LOG_CNF if self.for_tests else ""))
         self._run(self.programs.program("mysqld"), *self._options(), "--initialize-insecure")
 
     def command(self) -> list[str]:
@@ -242,8 +255,9 @@ def running(
     """Run servers of these kinds until the block ends. Call it in the main thread.
 
     A URL in the environment is used instead of a private server. An unavailable server raises
-    Unavailable, or calls ``unavailable(kind, reason)`` and is left out. With ``in_memory``
-    their data are in /dev/shm where there is room: a flush of a commit then costs nothing.
+    Unavailable, or calls ``unavailable(kind, reason)`` and is left out. With ``in_memory``, for
+    tests, their data are in /dev/shm where there is room: a flush of a commit then costs nothing.
+    MySQL writes a binary log then.
     """
     base = memory_or_disk(len(kinds)) if in_memory else DISK
     found: dict[str, Server | Given] = {}
@@ -254,7 +268,7 @@ def running(
                 found[kind] = Given(url)
                 continue
             try:
-                own.append(KINDS[kind](Programs.find(kind), base))
+                own.append(KINDS[kind](Programs.find(kind), base, for_tests=in_memory))
             except Unavailable as reason:
                 if unavailable is None:
                     raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from django.db import Error, close_old_connections, connections, reset_queries
@@ -39,9 +40,14 @@ class Keeper(threading.Thread):
     def run(self) -> None:
         try:
             while not self._ended:
+                started = time.monotonic()
                 delay = self._guarded_step()
+                # Wake-ups may come all the time: at most half of it is spent in steps, except when
+                # a step wants to go on at once.
+                rest = min(delay, time.monotonic() - started)
                 with self._condition:
-                    self._condition.wait_for(lambda: self._woken or self._ended, delay)
+                    self._condition.wait_for(lambda: self._ended, rest)
+                    self._condition.wait_for(lambda: self._woken or self._ended, delay - rest)
                     self._woken = False
         except BaseException as error:
             logger.exception(

@@ -88,7 +88,8 @@ class Supervisor:
             poller.wake()
             self._poller.wake()
 
-        self._listener = Listener(using, wake)
+        topics = {feed.registration.topic for feed in self._feeds}
+        self._listener = Listener(using, topics, wake)
         self._workers: list[Worker] = []
         self._purge_at = 0.0
         self._step: int | None = None

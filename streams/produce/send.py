@@ -99,7 +99,7 @@ def send(
             make_sure([info], [message_id], alias)
     except (DatabaseError, InterfaceError) as error:
         raise _translated(error, alias, in_doubt) from error
-    _announce(alias)
+    _announce(alias, (topic,))
     return SendResult(message_id, info.name, number)
 
 
@@ -147,7 +147,7 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
                 in_doubt = commits
     except (DatabaseError, InterfaceError) as error:
         raise _translated(error, alias, in_doubt) from error
-    _announce(alias)
+    _announce(alias, topics)
     return results
 
 
@@ -229,8 +229,8 @@ def _reply_lost(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _announce(alias: str) -> None:
+def _announce(alias: str, topics: Iterable[str]) -> None:
     """Wake the consumers after the commit. Without Redis they find the messages by polling."""
     # Without autocommit Django has no on_commit: consumers poll then, too.
     if conf.settings().REDIS is not None and not manual(alias):
-        transaction.on_commit(lambda: announce(alias), using=alias, robust=True)
+        transaction.on_commit(lambda: announce(alias, topics), using=alias, robust=True)

@@ -479,6 +479,13 @@ PURGE = [
         "tests/streams/test_nightly.py::test_a_purge_that_fails_or_dies_is_not_done",
     ),
     Mutant(
+        "woken-without-a-rest",
+        "streams/process/keeper.py",
+        "                rest = min(delay, time.monotonic() - started)\n",
+        "                rest = 0.0\n",
+        "tests/runtime/test_keeper.py::test_whoever_is_woken_all_the_time_rests_half_of_it",
+    ),
+    Mutant(
         "handled-messages-kept",
         "streams/consume/calling.py",
         "        while messages:\n            message = messages.pop()\n",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 from django.db import InterfaceError, OperationalError, ProgrammingError
@@ -60,6 +61,24 @@ def test_a_wake_up_cuts_the_delay_short(keep):
     steps.get(timeout=10)
     one.wake()
     steps.get(timeout=10)
+
+
+def test_whoever_is_woken_all_the_time_rests_half_of_it(keep):
+    """A look takes as long as it takes: with Redis the next wake-up is there at its end."""
+    times: queue.Queue[tuple[float, float]] = queue.Queue()
+    going = threading.Event()
+
+    def step():
+        began = time.monotonic()
+        going.wait(0.02)  # never set: it takes so long
+        times.put((began, time.monotonic()))
+        one.wake()
+        return 60.0
+
+    one = keep(step)
+    steps = [times.get(timeout=10) for _ in range(10)]
+    for (began, ended), (next_began, _ended) in pairwise(steps):
+        assert next_began - ended >= 0.9 * (ended - began)
 
 
 def test_a_wake_up_during_a_step_is_not_lost(keep):

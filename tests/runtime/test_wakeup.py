@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
 import pytest
 
 from streams import wakeup
-from streams.wakeup import Announcer
+from streams.wakeup import Announcer, Listener
 from tests.processes import wait_for
 
 
@@ -17,6 +18,7 @@ class FakeRedis:
 
     def __init__(self):
         self.published = []
+        self.topics = []
         self.begun = threading.Event()
         self.go_on = threading.Event()
         self.go_on.set()
@@ -25,6 +27,7 @@ class FakeRedis:
         self.begun.set()
         self.go_on.wait(10)
         self.published.append(channel)
+        self.topics.append(json.loads(message))
 
 
 @pytest.fixture
@@ -75,6 +78,44 @@ def test_each_alias_has_a_channel_of_its_own(redis):
     announcer.announce("default")
     announcer.announce("other")
     wait_for(lambda: len(set(redis.published)) == 2)
+
+
+@pytest.mark.parametrize(
+    ("announced", "told"),
+    [
+        ([{"a"}, {"b"}, {"a"}], ["a", "b"]),
+        ([{"a"}, set()], []),  # a reset, or a sequencer: any topic
+        ([set(), {"a"}], []),
+    ],
+)
+def test_what_is_announced_together_names_all_its_topics(redis, announced, told):
+    announcer = Announcer()
+    redis.go_on.clear()
+    announcer.announce("default", frozenset({"first"}))
+    assert redis.begun.wait(10)
+    for topics in announced:
+        announcer.announce("default", frozenset(topics))
+    redis.go_on.set()
+    wait_for(lambda: len(redis.topics) == 2)
+    assert redis.topics == [["first"], told]
+
+
+@pytest.mark.parametrize(
+    ("message", "wakes"),
+    [(b'["mine", "other"]', True), (b'["other"]', False), (b"[]", True), (b"", True)],
+)
+def test_a_consumer_is_woken_for_its_own_topics(message, wakes):
+    """An empty message is of a producer of an older version."""
+    woken = []
+    listener = Listener("default", {"mine"}, lambda: woken.append(1))
+
+    class Subscription:
+        def get_message(self, timeout):
+            listener.stop()
+            return {"data": message}
+
+    listener._listen(Subscription())
+    assert bool(woken) is wakes
 
 
 def test_an_error_of_redis_is_survived(redis, monkeypatch):

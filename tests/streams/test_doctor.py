@@ -25,6 +25,7 @@ from streams.models.step import SEQUENCE, SWEEP
 from streams.observe import diagnoses
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 from streams.observe.doctor import examine, ready
+from streams.observe.mysql_server import Server
 from streams.steps.sequence import sequence_all
 from streams.steps.sweep import sweep_if_due
 from streams.testing import drain
@@ -246,10 +247,36 @@ def test_the_server_is_described(vendor: str) -> None:
     said = {diagnosis.name: diagnosis.text for diagnosis in examine("default")}
     assert ("MariaDB" in said["server"]) == (vendor == "mariadb")
     assert said["isolation"] == "READ-COMMITTED"
-    assert said["binlog"] == "off"
+    assert said["binlog"] == "off" or said["binlog"].startswith("ROW, ")
     assert said["time zone"].startswith("+08:00" if vendor == "mariadb" else "SYSTEM")
     assert said["collation"].startswith("utf8mb4")
     assert said["packet"] == f"{64 * 1024 * 1024} bytes"
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("image", ["FULL", "NOBLOB"])
+@pytest.mark.parametrize("annotated", [0, 1])
+def test_the_doctor_says_what_a_binary_log_costs(
+    image: str, annotated: int, vendor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {
+        "GLOBAL.log_bin": 1,
+        "binlog_format": "ROW",
+        "GLOBAL.binlog_row_image": image,
+        "GLOBAL.binlog_annotate_row_events": annotated,
+    }
+    asked = Server.variable
+    monkeypatch.setattr(
+        Server,
+        "variable",
+        lambda self, name: given[name] if name in given else asked(self, name),
+    )
+    found = diagnosed("binlog")
+    assert found.level == OK
+    assert found.text.startswith(f"ROW, {image}.")
+    assert ("four times" in found.text) == ("NOBLOB" in found.hint) == (image == "FULL")
+    as_text = bool(annotated) and vendor == "mariadb"  # MySQL has no such setting
+    assert ("as text" in found.text) == ("annotate" in found.hint) == as_text
 
 
 @pytest.mark.mysql

@@ -13,6 +13,7 @@ from streams.database.sql.dialect import (
     SQLITE,
     USE_INBOX,
     for_each_vendor,
+    lists,
     numbers,
 )
 
@@ -85,15 +86,18 @@ UNTIL = {
 
 
 def due(vendor: str, partitions: Iterable[int], groups: Iterable[int]) -> str:
-    ids, of = numbers(partitions), numbers(groups) or "0"
+    places, of = lists(partitions), numbers(groups) or "0"
 
     def until(column: str) -> str:
         return UNTIL[vendor].format(column)
 
-    parts = (
+    inbox = (
         f"SELECT '{INBOX}', `partition_id`, {until('MIN(`due_at`)')}"  # noqa: S608
         f" FROM `ems_msg` {USE_INBOX[vendor]} WHERE `partition_id` IN ({ids})"
-        f" AND `offset` IS NULL AND `due_at` >= '{IMMEDIATE}' GROUP BY `partition_id`",
+        f" AND `offset` IS NULL AND `due_at` >= '{IMMEDIATE}' GROUP BY `partition_id`"
+        for ids in places
+    )
+    of_groups = (
         f"SELECT '{BEHIND}', c.`group_id`, MIN(COALESCE({until('c.`blocked_until`')}, 0))"  # noqa: S608
         f" FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
         f" WHERE c.`group_id` IN ({of}) AND c.`open_delivery` IS NULL"
@@ -102,9 +106,12 @@ def due(vendor: str, partitions: Iterable[int], groups: Iterable[int]) -> str:
         f"SELECT '{RETRY}', `group_id`, {until('MIN(`due_at`)')}"  # noqa: S608
         f" FROM `ems_retry_msg` WHERE `group_id` IN ({of}) AND `delivery_id` IS NULL"
         " GROUP BY `group_id`",
-        f"SELECT '{END}', `id`, `next_offset` FROM `ems_partition` WHERE `id` IN ({ids})",  # noqa: S608
     )
-    return " UNION ALL ".join(parts)
+    ends = (
+        f"SELECT '{END}', `id`, `next_offset` FROM `ems_partition` WHERE `id` IN ({ids})"  # noqa: S608
+        for ids in places
+    )
+    return " UNION ALL ".join((*inbox, *of_groups, *ends))
 
 
 # Finds the groups that have a retry to claim. The MIN lets the server read one entry for each group

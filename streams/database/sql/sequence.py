@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from streams.database.sql.dialect import for_each_vendor, numbers
+from streams.database.sql.dialect import for_each_vendor, lists, numbers
 
 # Find the partitions that have something due in their inbox; the first statement gives the ids for
 # the second. Index: ems_msg_inbox, one entry for each partition (a loose index scan, which needs
@@ -20,7 +20,8 @@ _PARTITIONS_WITH_INBOX = for_each_vendor(
 
 
 def partitions_with_inbox(vendor: str, ids: Iterable[int]) -> str:
-    return _PARTITIONS_WITH_INBOX[vendor].replace("%s", numbers(ids))
+    each = _PARTITIONS_WITH_INBOX[vendor]
+    return " UNION ALL ".join(each.replace("%s", some) for some in lists(ids))
 
 
 # Locks a partition: only the sequencer that holds this lock gives out offsets. SKIP LOCKED: another
