@@ -75,7 +75,7 @@ def test_a_blocked_partition_is_said_with_the_way_out() -> None:
     assert (found.level, found.name) == (WARNING, "blocked")
     assert "orders/0@4 has failed, attempt 2 is next; 5 messages wait" in found.text
     words = found.hint.rpartition(": ")[2]
-    call_command(*words.split(), stdout=StringIO())
+    call_command(*words.split(), "--yes", stdout=StringIO())
     drain()
     assert list(blocked("default")) == []
 
