@@ -104,7 +104,7 @@ def _sequence_locked(partition_id: int, using: str) -> Pass:
     partition = fetch(using, sql.LOCK_PARTITION[vendor], [partition_id])
     if not partition:
         return Pass(busy=True)
-    ((next_offset, now),) = partition
+    ((next_offset, now, keys_from, indexes_keys),) = partition
     due = fetch(using, sql.DUE_INBOX[vendor], [partition_id, DUE_PER_PASS])
     immediate = fetch(using, sql.IMMEDIATE_INBOX[vendor], [partition_id, IMMEDIATE_PER_PASS])
     ids = [id_ for (id_,) in (*due, *immediate)]
@@ -113,7 +113,14 @@ def _sequence_locked(partition_id: int, using: str) -> Pass:
         statement = sql.assign_offsets(vendor, chunk, next_offset + start)
         if execute(using, statement, [now]) != len(chunk):
             raise Cancelled
+        if indexes_keys:
+            execute(using, sql.index_keys(vendor, chunk))
     if ids:
-        execute(using, sql.ADVANCE_PARTITION, [next_offset + len(ids), now, partition_id])
+        if not indexes_keys:
+            keys_from = None
+        elif keys_from is None:
+            keys_from = next_offset
+        values = [next_offset + len(ids), now, keys_from, partition_id]
+        execute(using, sql.ADVANCE_PARTITION, values)
     full = len(due) == DUE_PER_PASS or len(immediate) == IMMEDIATE_PER_PASS
     return Pass(len(ids), more=full)

@@ -8,6 +8,7 @@ from streams.models.dedup import DedupKey
 from streams.models.delivery import Delivery, Kind, State
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.group import ConsumerGroup, Mode, Start
+from streams.models.key import KeyEntry
 from streams.models.message import IMMEDIATE, BodyType, Message
 from streams.models.partition import Partition
 from streams.models.retry import Again, RetryMessage
@@ -25,6 +26,7 @@ __all__ = [
     "DeadMessage",
     "DedupKey",
     "Delivery",
+    "KeyEntry",
     "Kind",
     "Message",
     "Mode",

@@ -25,6 +25,12 @@ class Partition(models.Model):
         db_default=0,
         help_text=_("Messages below it are in the archive, and verified."),
     )
+    keys_from = models.BigIntegerField(
+        _("keys indexed from"),
+        null=True,
+        editable=False,
+        help_text=_("The index of keys has the messages from this offset on; empty: none."),
+    )
     last_sequenced_at = UtcDateTimeField(_("last sequenced at"), null=True, editable=False)
 
     class Meta:

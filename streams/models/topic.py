@@ -57,6 +57,15 @@ class Topic(models.Model):
         db_default=False,
         help_text=_("Nothing is purged before the Spark job “archive” has it in the archive."),
     )
+    index_keys = models.BooleanField(
+        _("index keys"),
+        default=False,
+        db_default=False,
+        help_text=_(
+            "Messages sequenced from now on are found by their key at once; it costs a row for each"
+            " message that has a key."
+        ),
+    )
     created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
 
     class Meta:

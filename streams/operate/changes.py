@@ -27,7 +27,10 @@ logger = logging.getLogger("streams.operate")
 
 # The fields that may be set, of each model.
 CHANGEABLE: dict[type[Model], tuple[str, ...]] = {
-    Topic: ("access", "retention_seconds", "retention_count", "retention_consumed", "archive"),
+    Topic: (
+        *("access", "retention_seconds", "retention_count", "retention_consumed"),
+        *("archive", "index_keys"),
+    ),
     ConsumerGroup: ("max_retries", "retry_policy", "consume_timeout", "batch"),
 }
 

@@ -36,6 +36,7 @@ from streams.models import (
     DeadMessage,
     DedupKey,
     Delivery,
+    KeyEntry,
     Message,
     Partition,
     RetryMessage,
@@ -192,7 +193,8 @@ class TopicDeletion:
         messages = Message.objects.using(self.using).filter(partition__in=self._partitions())
         of_groups = [m._default_manager.using(self.using).filter(group__in=ids) for m in by_group]
         partitions = Partition.objects.using(self.using).filter(topic=self.topic.pk)
-        return [messages, groups, *of_groups, *self._by_topic(), partitions]
+        keys = KeyEntry.objects.using(self.using).filter(partition__in=self._partitions())
+        return [messages, groups, *of_groups, *self._by_topic(), keys, partitions]
 
     def _by_topic(self) -> list[QuerySet[Any]]:
         models: tuple[Any, ...] = (DeadMessage, DedupKey)

@@ -24,7 +24,7 @@ from streams.database.sql import retain as sql
 from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
 from streams.logs import event
-from streams.models import Message, Partition, Topic
+from streams.models import KeyEntry, Message, Partition, Topic
 from streams.retain import old_rows
 from streams.retain.forced_purge import Skipped, skip_groups
 from streams.retain.purge_floor import ARCHIVE, Hold, Kept, PurgeFloor, kept_from, purge_floor
@@ -126,11 +126,19 @@ class Purge:
         """Delete the messages below first_offset, which is committed; return how many."""
         rows = Partition.objects.using(self.using).filter(pk=partition.pk)
         first = retrying(rows.values_list("first_offset", flat=True).get, self.using)
+        self._delete_rows(KeyEntry, partition, first)
+        return self._delete_rows(Message, partition, first)
+
+    def _delete_rows(
+        self, model: type[Message | KeyEntry], partition: Partition, first: int
+    ) -> int:
         deleted, start = 0, 0
         while start < first and not self._is_over():
-            count, start = retrying(self._delete_batch, self.using, partition.pk, start, first)
+            batch = (model, partition.pk, start, first)
+            count, start = retrying(self._delete_batch, self.using, *batch)
             deleted += count
-            self.say(str(partition), deleted)
+            if model is Message:
+                self.say(str(partition), deleted)
         return deleted
 
     def _partitions(self, topic: Topic | None) -> list[Partition]:
@@ -181,14 +189,17 @@ class Purge:
             )
         return total, new
 
-    def _delete_batch(self, partition: int, start: int, first: int) -> tuple[int, int]:
-        """Delete a batch of messages from ``start`` on; how many, and where to go on."""
-        statement = sql.PURGED_MESSAGES[connections[self.using].vendor]
+    def _delete_batch(
+        self, model: type[Message | KeyEntry], partition: int, start: int, first: int
+    ) -> tuple[int, int]:
+        """Delete a batch of rows from the offset ``start`` on; how many, and where to go on."""
+        statements = sql.PURGED_MESSAGES if model is Message else sql.PURGED_KEYS
+        statement = statements[connections[self.using].vendor]
         found = fetch(self.using, statement, [partition, start, first, batches.BATCH])
         if not found:
             return 0, first
         ids = [id_ for id_, _offset in found]
-        deleted = delete_rows(Message, ids, self.using, sql.BELOW, [partition, first])
+        deleted = delete_rows(model, ids, self.using, sql.BELOW, [partition, first])
         return deleted, found[-1][1] + 1
 
     def _is_over(self) -> bool:

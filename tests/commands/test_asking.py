@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 
 from streams import Outgoing, Reject, consumer, send, send_many
 from streams.management.base import CLEAR_SCREEN, counted, line
-from streams.models import Cursor, DeadMessage, Message, Topic
+from streams.models import Cursor, DeadMessage, Message, Partition, Topic
 from streams.testing import drain
 from tests.commands.conftest import Run
 from tests.processes import Spawn, wait_for
@@ -177,6 +177,7 @@ def test_at_once_is_not_1970(run: Run, parsed: Parsed) -> None:
 def test_what_names_a_row_has_no_separators(run: Run) -> None:
     send("orders", 1)
     Message.objects.update(id=123456, offset=7777, sequenced_at=datetime.now(UTC), size=4321)
+    Partition.objects.update(next_offset=7778)
     row = run("ems_messages", "list", "orders").splitlines()[1].split()
     assert row[:3] == ["123456", "0", "7777"]
     assert "4,321" in row

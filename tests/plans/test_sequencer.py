@@ -43,6 +43,7 @@ def test_offsets_are_given_by_primary_key(seeded: Seed) -> None:
     assert len(updates) == len(seeded.partitions)
     assert {tuple(s.indexes) for s in updates} == {("ems_msg.PRIMARY",)}
     partition_rows = [s for s in statements if s.steps[0].table == "ems_partition"][1:]
-    assert {tuple(s.indexes) for s in partition_rows} == {("ems_partition.PRIMARY",)}
+    lock = ("ems_partition.PRIMARY", "ems_topic.PRIMARY")  # does the topic index keys?
+    assert {tuple(s.indexes) for s in partition_rows} == {lock, ("ems_partition.PRIMARY",)}
     seeded.partition.refresh_from_db()
     assert seeded.partition.next_offset == LOG + INBOX + DUE

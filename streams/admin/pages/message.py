@@ -19,6 +19,7 @@ from streams.admin.parts import figures, journal
 from streams.admin.parts.columns import at, instant, place, short, url
 from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import FixedFilter, PartitionFilter, number
+from streams.admin.parts.finder import FinderChangeList, FinderForm
 from streams.admin.parts.listing import Reading
 from streams.admin.parts.search import Search
 from streams.conf import database
@@ -159,7 +160,12 @@ class MessageAdmin(BodyAdmin):
             return _t("not before it is released: it is only prepared")
         return _t("at once") if row.due_at == IMMEDIATE else instant(row.due_at)
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[FinderChangeList]:
+        return FinderChangeList
+
     def reading(self, request: HttpRequest) -> Reading:
+        if FinderForm.asked(request):
+            return Reading(("-sequenced_at", "-offset", "-id"))
         search = self.search(request)
         if search.is_text:
             return Reading(is_bounded=True, always=search.id_match)

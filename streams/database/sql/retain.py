@@ -37,6 +37,12 @@ PURGED_MESSAGES = {
     for vendor, hint in USE_LOG.items()
 }
 
+# The same of the index of keys. Index: ems_key_place alone.
+PURGED_KEYS = {
+    vendor: statement.replace("`ems_msg`", "`ems_key`").replace("ems_msg_log", "ems_key_place")
+    for vendor, statement in PURGED_MESSAGES.items()
+}
+
 # Matches rows of a partition below an offset. They are in the log, so never in the inbox.
 BELOW = "`partition_id` = %s AND `offset` < %s"
 

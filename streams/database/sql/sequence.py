@@ -26,9 +26,12 @@ def partitions_with_inbox(vendor: str, ids: Iterable[int]) -> str:
 
 # Locks a partition: only the sequencer that holds this lock gives out offsets. SKIP LOCKED: another
 # sequencer has nothing to wait for. The second value is the time, never lower than that of an
-# earlier offset.
+# earlier offset; then from where on the index has the keys, and whether it is to have them. The
+# inner SELECT locks nothing.
 LOCK_PARTITION = for_each_vendor(
-    "SELECT `next_offset`, {greatest}({now}, COALESCE(`last_sequenced_at`, {immediate}))"
+    "SELECT `next_offset`, {greatest}({now}, COALESCE(`last_sequenced_at`, {immediate})),"
+    " `keys_from`,"
+    " (SELECT t.`index_keys` FROM `ems_topic` t WHERE t.`id` = `ems_partition`.`topic_id`)"
     " FROM `ems_partition` WHERE `id` = %s {skip_locked}"
 )
 
@@ -55,8 +58,20 @@ _ASSIGN = for_each_vendor(
 )
 
 ADVANCE_PARTITION = (
-    "UPDATE `ems_partition` SET `next_offset` = %s, `last_sequenced_at` = %s WHERE `id` = %s"
+    "UPDATE `ems_partition` SET `next_offset` = %s, `last_sequenced_at` = %s, `keys_from` = %s"
+    " WHERE `id` = %s"
 )
+
+# Writes the keys of messages that this transaction has given their offsets. Index: the primary key.
+_INDEX_KEYS = for_each_vendor(
+    "INSERT INTO `ems_key` (`partition_id`, `key`, `offset`)"
+    " SELECT `partition_id`, `key`, `offset` FROM `ems_msg` {primary}"
+    " WHERE `id` IN (%s) AND `key` IS NOT NULL ORDER BY `id`"
+)
+
+
+def index_keys(vendor: str, ids: Sequence[int]) -> str:
+    return _INDEX_KEYS[vendor].replace("%s", numbers(ids))
 
 
 def assign_offsets(vendor: str, ids: Sequence[int], first: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -12,20 +13,19 @@ from django.utils.translation import gettext_lazy
 from streams import body as bodies
 from streams import cancel
 from streams.durations import precise
+from streams.errors import StreamsError
+from streams.log.search import Criteria, parse_position, position_text, search
 from streams.management.base import (
     StreamsCommand,
     add_limit,
     fits,
     line,
-    number,
     portable,
     positive,
 )
 from streams.models import IMMEDIATE, Message, Partition
 from streams.observe.trace import trace
-
-# A search by key reads this many of the newest messages of each partition, and says so.
-SEARCHED = 100_000
+from streams.operate.target import Target
 
 
 class Command(StreamsCommand):
@@ -39,7 +39,16 @@ class Command(StreamsCommand):
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
+        parser.add_argument(
+            "--since", type=instant, metavar="TIME", help=_("in the log at this time or later")
+        )
+        parser.add_argument(
+            "--until", type=instant, metavar="TIME", help=_("in the log before this time")
+        )
+        parser.add_argument("--tag", help=_("only messages with this tag"))
         parser.add_argument("--key", help=_("only messages with this key"))
+        parser.add_argument("--partition", type=int, metavar="N", help=_("only of this partition"))
+        parser.add_argument("--resume", metavar="POSITION", help=_("go on where a list has ended"))
         add_limit(parser, 20)
 
     def add_show_arguments(self, parser: ArgumentParser) -> None:
@@ -50,37 +59,42 @@ class Command(StreamsCommand):
     def add_cancel_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("message", type=positive, help=_("its id"))
 
-    def do_list(self, *, topic: str, key: str | None, limit: int, **options: Any) -> None:
+    def do_list(
+        self,
+        *,
+        topic: str,
+        since: datetime | None,
+        until: datetime | None,
+        tag: str | None,
+        key: str | None,
+        partition: int | None,
+        resume: str | None,
+        limit: int,
+        **options: Any,
+    ) -> None:
         partitions = list(Partition.objects.using(self.using).filter(topic__name=topic))
         if not partitions:
             raise CommandError(_("There is no topic %r.") % topic)
-        found = [
-            (message, partition)
-            for partition in partitions
-            for message in self._newest(partition, key, limit)
-        ]
-        found.sort(key=lambda pair: pair[0].pk, reverse=True)
+        chosen = [one for one in partitions if partition in (None, one.number)]
+        if not chosen:
+            raise CommandError(
+                _("%(topic)s has no partition %(n)d.") % {"topic": topic, "n": partition}
+            )
+        start = None if resume is None else parse_position(resume)
+        criteria = Criteria(since, until, tag, key)
+        found = search(chosen, criteria, limit, self.using, start)
+        numbers = {one.pk: one.number for one in chosen}
         columns = ("key", "tag", "size", "created_at", "sequenced_at")
         self.show(
             ("id", "partition", "offset", *columns),
             (
-                (m.pk, partition.number, m.offset, *(getattr(m, name) for name in columns))
-                for m, partition in found[:limit]
+                (m.pk, numbers[m.partition_id], m.offset, *(getattr(m, name) for name in columns))
+                for m in found.messages
             ),
         )
-
-    def _newest(self, partition: Partition, key: str | None, limit: int) -> list[Message]:
-        """Return the newest messages of the inbox and the log, in the orders of their indexes."""
-        messages = Message.objects.using(self.using).filter(partition=partition.pk).defer("body")
-        log = messages.filter(offset__isnull=False)
-        if key is not None:
-            messages = messages.filter(key=key)
-            first = partition.next_offset - SEARCHED
-            if first > partition.first_offset:
-                self.stderr.write(_("searched the newest %s messages") % number(SEARCHED))
-            log = log.filter(key=key, offset__gte=first)
-        inbox = messages.filter(offset=None).order_by("-due_at", "-id")
-        return [*inbox[:limit], *log.order_by("-offset")[:limit]]
+        if not found.is_complete:
+            text = _("Older ones are not searched yet: go on with --resume %s")
+            self.stderr.write(text % position_text(found.then), style_func=str)
 
     def do_show(self, *, message: str, **options: Any) -> None:
         row = self._message(message)
@@ -155,3 +169,14 @@ class Command(StreamsCommand):
         if found is None:
             raise CommandError(_("There is no message %s: purged, or never sent.") % text)
         return found
+
+
+def instant(text: str) -> datetime:
+    """Return the time of an option such as ``2026-11-20T10:00Z``."""
+    try:
+        target = Target.parse(text)
+    except StreamsError as error:
+        raise ArgumentTypeError(str(error)) from error
+    if target.time is None:
+        raise ArgumentTypeError(_("%r is no time: say it as in 2026-11-20T10:00Z.") % text)
+    return target.time
