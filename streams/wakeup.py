@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from django.db import connections
+from django.db import Error, connections
 
 from streams.conf import settings
 from streams.logs import event
+from streams.runtime_settings import system
 
 logger = logging.getLogger("streams.wakeup")
 
@@ -28,9 +29,25 @@ LISTEN_SECONDS = 1.0
 LAST_WORD_SECONDS = 0.2
 
 
+# By alias: the channel, which a process reads once.
+_channels: dict[str, str] = {}
+
+
 def channel(using: str) -> str:
-    """Return the Redis channel of the streams on the alias ``using``."""
-    return f"ems:wake:{connections[using].settings_dict['NAME']}"
+    """Return the Redis channel of the streams on ``using``, of this namespace.
+
+    It has the installationId, because two servers may have databases of one name.
+    """
+    if using not in _channels:
+        database = connections[using].settings_dict["NAME"]
+        known = f"{database}:{system('installationId', using)}:{settings().NAMESPACE}"
+        _channels[using] = f"ems:wake:{known}"
+    return _channels[using]
+
+
+def forget(**kwargs: Any) -> None:
+    """Drop the known channels."""
+    _channels.clear()
 
 
 def _redis() -> Any:
@@ -48,9 +65,9 @@ class Announcer:
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def announce(self, using: str) -> None:
+    def announce(self, channel: str) -> None:
         with self._condition:
-            self._pending.add(using)
+            self._pending.add(channel)
             self._condition.notify()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="ems-wakeup", daemon=True)
@@ -69,8 +86,8 @@ class Announcer:
                 # Taken before they are published: what is announced meanwhile is published again.
                 self._telling, self._pending = self._pending, set()
             try:
-                for using in self._telling:
-                    _redis().publish(channel(using), b"")
+                for name in self._telling:
+                    _redis().publish(name, b"")
                 pause = COALESCE_SECONDS
             except Exception as error:  # noqa: BLE001 - no error of Redis may stop a producer
                 logger.warning(
@@ -99,14 +116,24 @@ atexit.register(lambda: _announcer.flush())
 def announce(using: str) -> None:
     """Wake the consumers, because there is something to claim. It never raises and never waits."""
     if settings().REDIS is not None:
-        _announcer.announce(using)
+        try:
+            name = channel(using)
+        except Error as error:  # only the first call of a process asks the database
+            logger.warning(
+                "No wake-up, the database is unavailable: %s",
+                error,
+                extra=event("wakeup.not_sent", error=type(error).__name__),
+            )
+        else:
+            _announcer.announce(name)
 
 
 class Listener:
     """Waits for wake-ups in a thread of a consumer process."""
 
     def __init__(self, using: str, wake: Callable[[], None]) -> None:
-        self._channel = channel(using)
+        # It reads the database, in the thread that has a connection.
+        self._channel = channel(using) if settings().REDIS is not None else ""
         self._wake = wake
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ems-listener", daemon=True)

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy
 from streams import body as bodies
 from streams import cancel
 from streams.durations import precise
+from streams.log.foreign import own_rows
 from streams.management.base import (
     StreamsCommand,
     add_limit,
@@ -139,6 +140,7 @@ class Command(StreamsCommand):
 
     def _message(self, text: str) -> Message:
         messages = Message.objects.using(self.using).select_related("partition__topic")
+        messages = own_rows(messages, self.using)
         place, _at, offset = text.rpartition("@")
         topic, _slash, number = place.rpartition("/")
         numbers = [text] if text.isdecimal() else [number, offset]
