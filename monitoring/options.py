@@ -63,7 +63,11 @@ def options_of(using: str) -> str:
 
 def _of_the_project() -> dict[str, Any]:
     """Return what a job needs of the setting EMS."""
-    return {"archive": _archive(), "partitioner": settings().PARTITIONER}
+    return {
+        "archive": _archive(),
+        "partitioner": settings().PARTITIONER,
+        "namespace": settings().NAMESPACE or None,
+    }
 
 
 def _archive() -> str | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import configparser
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparkjobs.errors import BadConfig
@@ -27,13 +27,17 @@ VARIABLE = "EMS_SPARK_CONFIG"
 
 MYSQL, SQLITE = "mysql", "sqlite"
 
+# In place of a namespace: all of them.
+EVERY = "*"
+
 
 @dataclass(frozen=True)
 class Config:
     """Holds the content of the option file, without the part that the MySQL client reads itself.
 
     ``path`` is the file, ``database`` the path of SQLite's file, ``archive`` a folder or URL,
-    ``partitioner`` the dotted path of the project's own, if it has one.
+    ``partitioner`` the dotted path of the project's own, if it has one; ``namespace`` is
+    ``EMS["NAMESPACE"]``.
     """
 
     path: str
@@ -41,6 +45,16 @@ class Config:
     database: str = ""
     archive: str = ""
     partitioner: str = ""
+    namespace: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """Return what the tables have before each name of the namespace: as streams/conf.py has."""
+        return f" {self.namespace}/" if self.namespace not in ("", EVERY) else ""
+
+    def everywhere(self) -> Config:
+        """Return this configuration for all namespaces: names keep their prefixes then."""
+        return replace(self, namespace=EVERY)
 
     @classmethod
     def load(cls, path: str = "") -> Config:
@@ -61,7 +75,8 @@ class Config:
         database = parser.get("ems", "path", fallback="") or ""
         if vendor == SQLITE and not database:
             raise BadConfig(f"{path}: [ems] path must name the SQLite file")
-        archive, partitioner = (
-            parser.get("ems", name, fallback="") or "" for name in ("archive", "partitioner")
+        archive, partitioner, namespace = (
+            parser.get("ems", name, fallback="") or ""
+            for name in ("archive", "partitioner", "namespace")
         )
-        return cls(path, vendor, database, archive, partitioner)
+        return cls(path, vendor, database, archive, partitioner, namespace)

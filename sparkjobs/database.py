@@ -7,15 +7,22 @@ Statements are written for both vendors: backticks quote names, ``%s`` stands fo
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from sparkjobs.config import MYSQL, SQLITE, Config
+from sparkjobs.config import EVERY, MYSQL, SQLITE, Config
 
 # A DB-API connection: of MySQLdb or sqlite3.
 Connection = Any
+
+# The tables that have names of a namespace, and their other columns that statements read. Each
+# statement gives them an alias.
+NAMED = {
+    "ems_topic": "`id`, `access`, `archive`",
+    "ems_group": "`id`, `topic_id`, `mode`, `ordered`",
+}
 
 LOCK_SECONDS = 20
 # Seconds that the server waits for a reader that is busy, for example with writing Parquet.
@@ -28,12 +35,50 @@ NOW = {MYSQL: "UTC_TIMESTAMP(6)", SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', '
 FOR_UPDATE = {MYSQL: "FOR UPDATE", SQLITE: ""}
 
 
+class _SqliteConnection(sqlite3.Connection):
+    """Has a place for the names that its statements see, as a connection of MySQLdb has."""
+
+    ems_names: Mapping[str, str]
+
+
 def connect(config: Config) -> Connection:
-    """Return a connection in UTC and READ COMMITTED, which commits each statement."""
+    """Return a connection in UTC and READ COMMITTED, which commits each statement.
+
+    Its statements see the topics and groups of the configured namespace, without its prefix.
+    """
+    connection = _connect(config)
+    connection.ems_names = _names(config)
+    return connection
+
+
+def _names(config: Config) -> dict[str, str]:
+    """Return what statements read in place of the tables that have names.
+
+    The servers merge such a table into the statement, so indexes by id are used.
+    """
+    if config.namespace == EVERY:
+        return {}
+    name, own = "`name`", "`name` >= '!'"
+    if config.prefix:
+        name = f"SUBSTR(`name`, {len(config.prefix) + 1}) AS `name`"
+        own = f"`name` >= '{config.prefix}' AND `name` < '{config.prefix[:-1]}0'"
+    return {
+        f"`{table}`": f"(SELECT {name}, {columns} FROM `{table}` WHERE {own})"  # noqa: S608
+        for table, columns in NAMED.items()
+    }
+
+
+def _connect(config: Config) -> Connection:
     if config.vendor == SQLITE:
         # mode=rw: a wrong path is an error, not a new and empty database.
         uri = f"file:{quote(config.database)}?mode=rw"
-        return sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS, isolation_level=None)
+        return sqlite3.connect(
+            uri,
+            uri=True,
+            timeout=LOCK_SECONDS,
+            isolation_level=None,
+            factory=_SqliteConnection,
+        )
     import MySQLdb
     from MySQLdb.constants import CLIENT
 
@@ -124,6 +169,8 @@ def insert(
 
 
 def _written_for(connection: Connection, statement: str) -> str:
+    for table, own in getattr(connection, "ems_names", {}).items():
+        statement = statement.replace(table, own)
     if vendor_of(connection) == SQLITE:
         return "%".join(part.replace("%s", "?") for part in statement.split("%%"))
     return statement

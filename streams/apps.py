@@ -1,6 +1,7 @@
 """Configures the Django app of the streams: its label, its checks, and its caches."""
 
 from django.apps import AppConfig
+from django.core.signals import setting_changed
 from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
@@ -17,14 +18,17 @@ class StreamsConfig(AppConfig):
         from streams import (
             checks,  # noqa: F401 - registers the system checks
             runtime_settings,
+            wakeup,
         )
         from streams.database import emptied
         from streams.log import topics
         from streams.observe.announcement import announce_retention
 
         # A flush deletes the rows that are in these caches.
-        post_migrate.connect(runtime_settings.forget, sender=self)
-        post_migrate.connect(topics.forget, sender=self)
+        for forget in (runtime_settings.forget, topics.forget, wakeup.forget):
+            post_migrate.connect(forget, sender=self)
+            # Another namespace, in a test that changes the settings.
+            setting_changed.connect(forget)
         post_migrate.connect(announce_retention, sender=self)
-        emptied.forget_with(runtime_settings.forget, topics.forget)
+        emptied.forget_with(runtime_settings.forget, topics.forget, wakeup.forget)
         connection_created.connect(emptied.watch)

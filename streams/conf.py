@@ -7,6 +7,7 @@ SystemConfig that overrides a default below, so that it can be changed while pro
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -47,7 +48,12 @@ CLAIM_BYTES = 16 * 1024 * 1024
 
 MAX_BATCH = 1000
 
+# In lower case only: not every column that has a namespace compares byte for byte.
+NAMESPACE = re.compile(r"[a-z0-9._-]{0,16}")
+
 DEFAULTS: dict[str, Any] = {
+    # Random, written by migrate. It tells the databases of one Redis apart.
+    "installationId": "",
     "autoCreateTopic": True,
     "msgMaxSizeInBytes": 4210688,
     "consumerBatchSize": 10,
@@ -69,6 +75,7 @@ class Settings:
 
     DATABASE: str = "default"
     REDIS: str | None = None
+    NAMESPACE: str = ""
     RETRY_DELAYS: Sequence[float] = LADDER
     POLL_SECONDS: float = 1.0
     DRAIN_SECONDS: float = 30.0
@@ -81,6 +88,11 @@ class Settings:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
             if not _positive(getattr(self, name)):
                 raise ConfigurationError(_("EMS[%r] must be a number of seconds > 0.") % name)
+        namespace: Any = self.NAMESPACE
+        if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
+            raise ConfigurationError(
+                _("EMS['NAMESPACE'] must be a text of at most 16 of the characters a-z 0-9 . _ -")
+            )
         delays: Any = self.RETRY_DELAYS
         if not isinstance(delays, Sequence) or not delays or not all(map(_positive, delays)):
             raise ConfigurationError(
@@ -157,6 +169,21 @@ def _reload(*, setting: str, **kwargs: Any) -> None:
 
 
 setting_changed.connect(_reload)
+
+
+def name_prefix() -> str:
+    """Return what the tables have before each name of this namespace, " blue/"; or "".
+
+    No name begins with a blank, so no name of an installation without a namespace looks like one
+    that has it.
+    """
+    namespace = settings().NAMESPACE
+    return f" {namespace}/" if namespace else ""
+
+
+def longest_name(at_most: int) -> int:
+    """Return how long a name may be that is stored in ``at_most`` characters with its prefix."""
+    return at_most - len(name_prefix())
 
 
 def database(using: str | None = None) -> str:

@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from django.db import connections
+from django.db import Error, connections
 
 from streams.conf import settings
 from streams.logs import event
+from streams.runtime_settings import system
 
 logger = logging.getLogger("streams.wakeup")
 
@@ -31,9 +32,25 @@ LAST_WORD_SECONDS = 0.2
 EVERY: frozenset[str] = frozenset()
 
 
+# By alias: the channel, which a process reads once.
+_channels: dict[str, str] = {}
+
+
 def channel(using: str) -> str:
-    """Return the Redis channel of the streams on the alias ``using``."""
-    return f"ems:wake:{connections[using].settings_dict['NAME']}"
+    """Return the Redis channel of the streams on ``using``, of this namespace.
+
+    It has the installationId, because two servers may have databases of one name.
+    """
+    if using not in _channels:
+        database = connections[using].settings_dict["NAME"]
+        known = f"{database}:{system('installationId', using)}:{settings().NAMESPACE}"
+        _channels[using] = f"ems:wake:{known}"
+    return _channels[using]
+
+
+def forget(**kwargs: Any) -> None:
+    """Drop the known channels."""
+    _channels.clear()
 
 
 def _redis() -> Any:
@@ -46,16 +63,16 @@ class Announcer:
     """Publishes wake-ups from a thread of a producer process. ``announce`` never waits."""
 
     def __init__(self) -> None:
-        # By alias: the topics that have messages, or EVERY.
+        # By channel: the topics that have messages, or EVERY.
         self._pending: dict[str, frozenset[str]] = {}
         self._telling: dict[str, frozenset[str]] = {}
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def announce(self, using: str, topics: frozenset[str] = EVERY) -> None:
+    def announce(self, channel: str, topics: frozenset[str] = EVERY) -> None:
         with self._condition:
-            before = self._pending.get(using, topics)
-            self._pending[using] = before | topics if before and topics else EVERY
+            before = self._pending.get(channel, topics)
+            self._pending[channel] = before | topics if before and topics else EVERY
             self._condition.notify()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="ems-wakeup", daemon=True)
@@ -74,8 +91,8 @@ class Announcer:
                 # Taken before they are published: what is announced meanwhile is published again.
                 self._telling, self._pending = self._pending, {}
             try:
-                for using, topics in self._telling.items():
-                    _redis().publish(channel(using), json.dumps(sorted(topics)))
+                for name, topics in self._telling.items():
+                    _redis().publish(name, json.dumps(sorted(topics)))
                 pause = COALESCE_SECONDS
             except Exception as error:  # noqa: BLE001 - no error of Redis may stop a producer
                 logger.warning(
@@ -107,14 +124,24 @@ def announce(using: str, topics: Iterable[str] = EVERY) -> None:
     It never raises and never waits.
     """
     if settings().REDIS is not None:
-        _announcer.announce(using, frozenset(topics))
+        try:
+            name = channel(using)
+        except Error as error:  # only the first call of a process asks the database
+            logger.warning(
+                "No wake-up, the database is unavailable: %s",
+                error,
+                extra=event("wakeup.not_sent", error=type(error).__name__),
+            )
+        else:
+            _announcer.announce(name, frozenset(topics))
 
 
 class Listener:
     """Waits, in a thread of a consumer process, for wake-ups of the topics that it consumes."""
 
     def __init__(self, using: str, topics: Iterable[str], wake: Callable[[], None]) -> None:
-        self._channel = channel(using)
+        # It reads the database, in the thread that has a connection.
+        self._channel = channel(using) if settings().REDIS is not None else ""
         self._topics = frozenset(topics)
         self._wake = wake
         self._ended = threading.Event()

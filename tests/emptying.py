@@ -55,7 +55,7 @@ def _with_rows(alias: str, tables: list[str]) -> list[str]:
 
 def teardown(case: TransactionTestCase) -> None:
     """Replace ``TransactionTestCase._fixture_teardown``."""
-    from streams import runtime_settings
+    from streams import runtime_settings, wakeup
     from streams.log import topics
 
     for alias in case._databases_names(include_mirrors=False):  # type: ignore[attr-defined]
@@ -63,3 +63,4 @@ def teardown(case: TransactionTestCase) -> None:
     # These caches have rows that are deleted now. After Django's flush post_migrate empties them.
     runtime_settings.forget()
     topics.forget()
+    wakeup.forget()

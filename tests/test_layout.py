@@ -20,9 +20,9 @@ FLOORS: dict[str, list[set[str]]] = {
     "streams": [
         {"errors", "logs", "signals", "unserializable"},
         {"database", "conf", "names", "body", "durations"},
-        {"models", "api", "wakeup"},
+        {"models", "api"},
         {"runtime_settings"},
-        {"log"},
+        {"log", "wakeup"},
         {"produce", "consume", "retain"},
         {"operate", "steps", "observe"},
         {"process", "admin", "schedule"},

@@ -5,7 +5,13 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
+from streams.models.fields import (
+    LooseForeignKey,
+    NameField,
+    TopicOrGroupField,
+    UtcDateTimeField,
+    UtcNow,
+)
 from streams.models.message import BodyType
 from streams.names import MAX_KEY, MAX_NAME, MAX_TAG
 
@@ -18,7 +24,7 @@ class ArchivedDay(models.Model):
 
     partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))
     day = models.DateField(_("day"), help_text=_("In UTC, in which the messages were sequenced."))
-    topic = NameField(_("topic"), max_length=MAX_NAME)
+    topic = TopicOrGroupField(_("topic"), max_length=MAX_NAME)
     number = models.PositiveIntegerField(_("number"))
     first_offset = models.BigIntegerField(_("first offset"))
     end_offset = models.BigIntegerField(_("end offset"), help_text=_("The first one not in it."))

@@ -77,11 +77,18 @@ def folder(config: Config) -> str:
     """Return the folder or URL of the archive; raises BadConfig if it is not configured."""
     if not config.archive:
         raise BadConfig(f"{config.path}: [ems] archive must name the archive's folder or URL")
-    return config.archive
+    # Spark leaves out folders that begin with "_" where it reads the one above.
+    below = f"/_{config.namespace}" if config.prefix else ""
+    return config.archive.rstrip("/") + below if below else config.archive
+
+
+def is_own(config: Config, stored: str) -> bool:
+    """Tell whether a topic of the manifest is of this namespace; others begin with a blank."""
+    return stored.startswith(config.prefix or "") and bool(config.prefix) == stored.startswith(" ")
 
 
 def recorded(
-    connection: Connection, topic: str, since: date, until: date
+    connection: Connection, config: Config, topic: str, since: date, until: date
 ) -> dict[Part, Fingerprint]:
     """Return what the manifest says of a topic, from ``since`` to ``until``, both included."""
     rows = fetch(
@@ -89,15 +96,17 @@ def recorded(
         "SELECT `partition_id`, `topic`, `number`, `day`, `first_offset`, `end_offset`,"
         " `messages`, `bytes`, `hash` FROM `ems_monitoring_archive`"
         " WHERE `topic` = %s AND `day` >= %s AND `day` <= %s ORDER BY `day`, `number`",
-        [topic, since.isoformat(), until.isoformat()],
+        [config.prefix + topic, since.isoformat(), until.isoformat()],
     )
     return {
-        Part(id_, name, number, _day(day), first, end): Fingerprint(messages, size, hash_)
-        for id_, name, number, day, first, end, messages, size, hash_ in rows
+        Part(id_, topic, number, _day(day), first, end): Fingerprint(messages, size, hash_)
+        for id_, _name, number, day, first, end, messages, size, hash_ in rows
     }
 
 
-def record(connection: Connection, part: Part, found: Fingerprint, path: str) -> bool:
+def record(
+    connection: Connection, config: Config, part: Part, found: Fingerprint, path: str
+) -> bool:
     """Record in the manifest that a part is archived, so that it may be purged.
 
     Call it inside a transaction. Returns False if another run has moved archived_offset meanwhile.
@@ -114,7 +123,7 @@ def record(connection: Connection, part: Part, found: Fingerprint, path: str) ->
         " `first_offset`, `end_offset`, `messages`, `bytes`, `hash`, `path`, `archived_at`)"
         f" VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {NOW[vendor_of(connection)]})",
         [
-            *(part.partition_id, part.topic, part.number, part.day.isoformat()),
+            *(part.partition_id, config.prefix + part.topic, part.number, part.day.isoformat()),
             *(part.first, part.end, found.messages, found.bytes, found.hash, path),
         ],
     )

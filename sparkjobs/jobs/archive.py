@@ -107,7 +107,7 @@ def _archive_day(
     with connected(config) as connection:
         for part in parts:
             # The files of a topic and a day are written by one run, and replaced as a whole.
-            if other := recorded(connection, part.topic, day, day):
+            if other := recorded(connection, config, part.topic, day, day):
                 raise ArchiveDiffers(f"{part.topic} of {day} is in the archive: {[*other]}")
     written = from_database(spark, config, parts).withColumn("date", F.lit(day.isoformat()))
     still_alone()
@@ -152,7 +152,7 @@ def _record_topic(
     with connected(config) as connection, transaction(connection):
         for part in parts:
             mark = there.get(part.partition_id, Fingerprint())
-            if not record(connection, part, mark, path):
+            if not record(connection, config, part, mark, path):
                 raise Busy(f"{about}: archived_offset was moved by somebody else")
     messages = sum(mark.messages for mark in there.values())
     missing = sum(part.end - part.first for part in parts) - messages

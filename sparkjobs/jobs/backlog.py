@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sparkjobs.config import Config
+from sparkjobs.config import EVERY, Config
 from sparkjobs.database import Connection, connected, fetch
 from sparkjobs.instants import hour_of, instant, minute_of, now, stored
 from sparkjobs.lock import alone
@@ -34,6 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(config: Config, options: Namespace) -> int:
+    config = config.everywhere()  # the figures name topics and groups by their ids
     with connected(config) as connection:
         if options.dry_run:
             for lag in lags(connection):
@@ -94,10 +95,10 @@ def _keys(
     messages = (
         spark.read.format("ems")
         .schema(only(MESSAGES, *MESSAGES_OF_KEYS))
-        .options(config=config.path, since=since.isoformat(), purged="skip")
+        .options(config=config.path, namespace=EVERY, since=since.isoformat(), purged="skip")
         .load()
     )
-    topics = dict(fetch(connection, "SELECT `name`, `id` FROM `ems_topic`"))
+    topics = dict(fetch(connection, "SELECT `name`, `id` FROM `ems_topic` t"))
     rows = hot_keys(messages).toArrow().to_pylist()
     # Topics that were deleted meanwhile are left out.
     return [{**row, "topic_id": topics[row["topic"]]} for row in rows if row["topic"] in topics]

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from sparkjobs.config import Config
+from sparkjobs.config import EVERY, Config
 from sparkjobs.database import Connection, connected, fetch
 from sparkjobs.instants import instant, minute_of, now, stored
 from sparkjobs.lock import alone
@@ -58,6 +58,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(config: Config, options: Namespace) -> int:
+    config = config.everywhere()  # the figures name topics and groups by their ids
     with connected(config) as connection:
         if options.dry_run:
             since = _since(connection)
@@ -170,7 +171,7 @@ def _first_letter(connection: Connection, since: datetime) -> int:
 
 def _read(spark: SparkSession, config: Config, table: str, names: Any, schema: Any) -> Any:
     reader = spark.read.format("ems").schema(only(schema, *names))
-    return reader.options(config=config.path, table=table)
+    return reader.options(config=config.path, namespace=EVERY, table=table)
 
 
 def _latencies(

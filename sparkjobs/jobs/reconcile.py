@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from sparkjobs.archive.manifest import is_own
 from sparkjobs.audit.findings import HOLE
 from sparkjobs.audit.groups import CURSORS, group_findings
 from sparkjobs.audit.log import LOGS, log_findings
@@ -78,8 +79,8 @@ def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
         # that are read later.
         cursors = _cursors(connection)
         partitions = logs(connection)
-        groups = dict(fetch(connection, "SELECT `id`, `name` FROM `ems_group`"))
-        archived = _archive_findings(connection)
+        groups = dict(fetch(connection, "SELECT `id`, `name` FROM `ems_group` g"))
+        archived = _archive_findings(connection, config)
     where = {log.id: f"{log.topic}/{log.number}" for log in partitions}
     bounds = {log.id: [log.first, log.end] for log in partitions}
     tables: dict[str, StructType] = {
@@ -154,7 +155,7 @@ def _purged_since(config: Config, partitions: list[Log]) -> dict[int, int]:
         return {log.id: log.first for log in logs(connection)} if partitions else {}
 
 
-def _archive_findings(connection: Connection) -> list[Found]:
+def _archive_findings(connection: Connection, config: Config) -> list[Found]:
     """Find gaps in the archive, which must hold all that a partition says is archived."""
     rows = fetch(
         connection,
@@ -164,7 +165,9 @@ def _archive_findings(connection: Connection) -> list[Found]:
     found = []
     reached: dict[int, int] = {}
     for partition_id, topic, number, first, end, messages in rows:
-        where = f"{topic}/{number}"
+        if not is_own(config, topic):
+            continue
+        where = f"{topic.removeprefix(config.prefix)}/{number}"
         before = reached.get(partition_id, first)
         if first > before:
             found.append(Found(HOLE, where, before, first - 1, "not in the archive"))

@@ -111,15 +111,17 @@ def replay(
     It may be killed and run again. Raises Busy, BadOption, ArchiveDiffers.
     """
     name = f"replay {name or f'{topic} {since} {until} to {target}'}"[:190]
-    mark = hashlib.sha256(name.encode()).hexdigest()[:32]
+    # The ledger serves all namespaces.
+    entry = (config.prefix + name)[:190]
+    mark = hashlib.sha256(entry.encode()).hexdigest()[:32]
     with alone(config, mark):
         with connected(config) as connection:
-            if _is_done(connection, name):
+            if _is_done(connection, entry):
                 return f"{name}: was done before"
             partitions = _partitions(connection, target)
             placement = Placement(target, len(partitions), config.partitioner)
             placement.partitioner()  # before anything is read: it may not be here
-            parts = recorded(connection, topic, since, until)
+            parts = recorded(connection, config, topic, since, until)
             _check_archived(connection, topic, since, until)
             if not parts:
                 raise BadOption(f"nothing of {topic} from {since} to {until} is in the archive")
@@ -139,7 +141,7 @@ def replay(
             raise ArchiveDiffers(f"{expected:,} messages were archived, {staged:,} are there")
         with connected(config) as connection:
             with transaction(connection):
-                done = take(connection, name) and _send(connection, mark, topic, partitions)
+                done = take(connection, entry) and _send(connection, mark, topic, partitions)
             _forget(connection, mark)
     return f"{name}: {done:,} messages sent" if done else f"{name}: was done before"
 
@@ -245,7 +247,7 @@ def _partitions(connection: Connection, target: str) -> list[int]:
 def _check_archived(connection: Connection, topic: str, since: date, until: date) -> None:
     """Check that all messages of these days are in the archive; raises BadOption."""
     midnight = datetime.fromisoformat(f"{until}T00:00:00+00:00") + timedelta(days=1)
-    names = fetch(connection, "SELECT `id` FROM `ems_topic` WHERE `name` = %s", [topic])
+    names = fetch(connection, "SELECT `id` FROM `ems_topic` t WHERE `name` = %s", [topic])
     for log in logs(connection, topic) if names else []:
         statement = "SELECT `archived_offset` FROM `ems_partition` WHERE `id` = %s"
         ((archived,),) = fetch(connection, statement, [log.id])

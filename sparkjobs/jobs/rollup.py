@@ -25,6 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(config: Config, options: Namespace) -> int:
+    config = config.everywhere()  # the figures name topics and groups by their ids
     failed = 0
     with alone(config, ROLL_UP), connected(config) as connection:
         spark = session("rollup")

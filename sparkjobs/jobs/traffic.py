@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkjobs.config import Config
+from sparkjobs.config import EVERY, Config
 from sparkjobs.database import FOR_UPDATE, Connection, connected, execute, fetch, transaction
 from sparkjobs.database import vendor_of as vendor
 from sparkjobs.instants import now
@@ -64,6 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(config: Config, options: Namespace) -> int:
+    config = config.everywhere()  # the figures name topics and groups by their ids
     with connected(config) as connection:
         if options.dry_run:
             stretches, more = plan(connection)
@@ -153,7 +154,7 @@ def _count(spark: SparkSession, config: Config, stretches: Iterable[Stretch]) ->
     messages = (
         spark.read.format("ems")
         .schema(only(MESSAGES, *MESSAGES_OF_TRAFFIC))
-        .option("config", config.path)
+        .options(config=config.path, namespace=EVERY)
         .option("bounds", json.dumps(bounds))
         .load()
     )

@@ -42,7 +42,7 @@ class Lag:
 def lags(connection: Connection) -> list[Lag]:
     """Return the lag of every cluster group; in a broadcast group each client has its own."""
     groups = fetch(
-        connection, "SELECT `id` FROM `ems_group` WHERE `mode` = 'cluster' ORDER BY `id`"
+        connection, "SELECT `id` FROM `ems_group` g WHERE `mode` = 'cluster' ORDER BY `id`"
     )
     found = {id_: Lag(id_) for (id_,) in groups}
     for group_id, partition_id, offset, end in fetch(

@@ -20,7 +20,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sparkjobs.config import Config
 from sparkjobs.database import connected
 from sparkjobs.errors import BadOption
 from sparkjobs.source.reading import batches
@@ -51,7 +50,7 @@ class EmsReader(DataSourceReader):
 
     def __init__(self, request: Request, schema: StructType) -> None:
         self.request = request
-        self.config = Config.load(request.config)
+        self.config = request.configuration()
         self.columns = schema
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
-from sparkjobs.config import Config
+from sparkjobs.config import EVERY, Config
 from sparkjobs.database import Connection, connect, fetch, stream
 from sparkjobs.errors import Purged
 from sparkjobs.instants import MICROSECONDS, microseconds
@@ -69,6 +69,8 @@ def _statement(
         where.insert(0, "r.`partition_id` = %s")
         values.insert(0, part.partition_id)
     else:
+        if foreign := _foreign(connection, request):
+            where.append(f"r.`partition_id` NOT IN ({', '.join(map(str, foreign))})")
         if request.topic is not None:
             where.append(
                 "r.`partition_id` IN (SELECT p2.`id` FROM `ems_partition` p2"
@@ -82,6 +84,18 @@ def _statement(
                 values.append(microseconds(instant))
     select = source.select(vendor, sent)
     return f"{select} WHERE {' AND '.join(where)} ORDER BY r.`{source.key}`", values
+
+
+def _foreign(connection: Connection, request: Request) -> list[int]:
+    """Return the partitions of other namespaces; usually there are none."""
+    if request.namespace == EVERY:
+        return []
+    rows = fetch(
+        connection,
+        "SELECT p.`id` FROM `ems_partition` p"
+        " LEFT JOIN `ems_topic` t ON t.`id` = p.`topic_id` WHERE t.`id` IS NULL",
+    )
+    return [id_ for (id_,) in rows]
 
 
 def _in_batches(chunks: Iterator[Sequence[tuple[Any, ...]]], sent: StructType) -> Iterator[Rows]:

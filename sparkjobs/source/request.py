@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 
-from sparkjobs.config import VARIABLE
+from sparkjobs.config import VARIABLE, Config
 from sparkjobs.errors import BadOption
 from sparkjobs.source.tables import Table, table
 
@@ -35,6 +35,7 @@ class Request:
     split_rows: int = SPLIT_ROWS
     max_rows: int | None = None
     starting: str = EARLIEST
+    namespace: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Request:
@@ -58,10 +59,16 @@ class Request:
             split_rows=_number(given, "split_rows") or SPLIT_ROWS,
             max_rows=_number(given, "max_rows"),
             starting=_choice(given, "starting", EARLIEST, LATEST),
+            namespace=given.get("namespace"),
         )
         if request.bounds and not request.is_log:
             raise BadOption("bounds are of messages; of other tables give start and end, by id")
         return request
+
+    def configuration(self) -> Config:
+        """Return the configuration, with the namespace that the options name; raises BadConfig."""
+        config = Config.load(self.config)
+        return config if self.namespace is None else replace(config, namespace=self.namespace)
 
     @property
     def source(self) -> Table:

@@ -14,7 +14,6 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sparkjobs.config import Config
 from sparkjobs.database import connected
 from sparkjobs.errors import BadOption, Purged
 from sparkjobs.source.reading import batches
@@ -34,7 +33,7 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if request.bounds or request.start or request.end or request.since or request.until:
             raise BadOption("a stream has no bounds; say starting=earliest or latest")
         self.request = request
-        self.config = Config.load(request.config)
+        self.config = request.configuration()
         self.columns = schema
         self.target: Offsets | None = None  # of a run of availableNow
 

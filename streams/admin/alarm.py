@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from streams.models import Consumer, ConsumerGroup, Step
+from streams.models.namespaces import own
 from streams.models.step import SEQUENCE, SWEEP
 from streams.observe import diagnoses
 from streams.retain.abandoned_groups import abandoned
@@ -26,7 +27,8 @@ def alarm(using: str) -> str:
     if not swept:
         since = _since(using, SWEEP)
         return _("Leases have not been swept since %s: what dead consumers held waits.") % since
-    groups, clients = ConsumerGroup.objects.using(using), Consumer.objects.using(using)
+    groups = ConsumerGroup.objects.using(using)
+    clients = Consumer.objects.using(using).filter(own("group__name"))
     if groups.filter(paused=False).exists() and not clients.live().exists():
         return _("No consumer is running: messages are sequenced, and nobody handles them.")
     return next((f"{group}." for group in abandoned(using)), "")

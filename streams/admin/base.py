@@ -25,6 +25,7 @@ from streams.admin.parts.listing import (
 )
 from streams.admin.parts.search import ID, Search
 from streams.conf import database
+from streams.log.foreign import own_rows
 from streams.models import ConsumerGroup, Partition, Topic
 
 
@@ -76,7 +77,7 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
         }
         prefetched = [Prefetch(name, queryset=rows[name]) for name in self.related]
         found: QuerySet[Any] = self.model._default_manager.using(using)
-        return found.prefetch_related(*prefetched)
+        return own_rows(found, using).prefetch_related(*prefetched)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamsChangeList]:
         return StreamsChangeList

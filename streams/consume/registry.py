@@ -13,7 +13,7 @@ from django.apps import apps
 from django.utils.translation import gettext as _
 
 from streams.api import ReceivedMessage
-from streams.conf import MAX_BATCH
+from streams.conf import MAX_BATCH, longest_name
 from streams.consume.handler import check, is_async, name_of
 from streams.consume.outcome.backoff import RetryPolicy, retry_policy
 from streams.errors import InvalidConsumer
@@ -135,8 +135,8 @@ def consumer(
 
     Raises InvalidConsumer, InvalidName, InvalidRetryPolicy.
     """
-    validated_name(topic, "topic", MAX_NAME)
-    validated_name(group, "group", MAX_NAME)
+    validated_name(topic, "topic", longest_name(MAX_NAME))
+    validated_name(group, "group", longest_name(MAX_NAME))
     _require(batch is None or _is_count(batch, 1, MAX_BATCH), "batch", f"1 … {MAX_BATCH}")
     _require(threads is None or _is_count(threads, 1, 1000), "threads", "1 … 1000")
     _require(max_retries is None or _is_count(max_retries, 0, 10**6), "max_retries", "≥ 0")

@@ -9,7 +9,6 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('ems', '0004_delivery_errors'),
-        ('ems', '0004_message_retention'),
     ]
 
     operations = [

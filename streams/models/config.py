@@ -9,7 +9,7 @@ from django.db import models
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from streams.conf import DEFAULTS, MAX_BATCH
+from streams.conf import DEFAULTS, MAX_BATCH, NAMESPACE
 from streams.models.fields import UtcDateTimeField, UtcNow
 
 # The largest values, of settings that have one, in the unit of the setting.
@@ -41,6 +41,8 @@ def problem(name: str, value: Any) -> str:
     if name not in DEFAULTS:
         return gettext("There is no setting of this name.")
     expected = type(DEFAULTS[name])
+    if expected is str and type(value) is str:
+        return "" if NAMESPACE.fullmatch(value) else gettext("At most 16 of a-z 0-9 . _ -")
     if type(value) is not expected:
         return gettext("This setting takes a value of type %s.") % expected.__name__
     if expected is int and value < (0 if name in MAY_BE_ZERO else 1):

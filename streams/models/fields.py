@@ -10,6 +10,8 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.translation import gettext_lazy as _
 
+from streams.conf import name_prefix
+
 # What can be set to a foreign key, and what it gives, as the type checker has it.
 _ST = TypeVar("_ST")
 _GT = TypeVar("_GT")
@@ -90,6 +92,28 @@ class LooseForeignKey(models.ForeignKey[_ST, _GT]):
         return name, "django.db.models.ForeignKey", args, options
 
 
+class NamespacedMixin:
+    """Puts the prefix of EMS["NAMESPACE"] before a name on its way into the database.
+
+    It is taken off on the way out. So whatever goes through the ORM, a lookup too, sees names
+    without it. A name of another namespace comes out with its prefix: see namespaces.py.
+    """
+
+    def get_prep_value(self, value: Any) -> Any:
+        value = super().get_prep_value(value)  # type: ignore[misc]
+        return value if value is None else name_prefix() + value
+
+    def from_db_value(self, value: Any, *args: Any) -> Any:
+        return value if value is None else value.removeprefix(name_prefix())
+
+    def clean(self, value: Any, model_instance: Any) -> Any:
+        value = super().clean(value, model_instance)  # type: ignore[misc]
+        room = self.max_length - len(name_prefix())  # type: ignore[attr-defined]
+        if value and len(value) > room:
+            raise ValidationError(_("At most %d characters, with EMS['NAMESPACE'].") % room)
+        return value
+
+
 class HashField(models.BinaryField):  # type: ignore[type-arg]  # generic only in stubs
     """Stores the 32 bytes of a SHA-256, with a fixed length: every server can index it."""
 
@@ -111,3 +135,19 @@ class NameField(models.CharField):  # type: ignore[type-arg]  # generic only in 
         if value and value != value.strip():
             raise ValidationError(_("Blanks before or after a name are not allowed."))
         return value
+
+
+class TopicOrGroupField(NamespacedMixin, NameField):
+    """Stores the name of a topic or group. Migrations have it as a NameField."""
+
+    def deconstruct(self) -> Any:
+        name, _path, args, options = super().deconstruct()
+        return name, "streams.models.fields.NameField", args, options
+
+
+class StepNameField(NamespacedMixin, models.CharField):  # type: ignore[type-arg]
+    """Stores the name of a step, which each namespace runs for itself."""
+
+    def deconstruct(self) -> Any:
+        name, _path, args, options = super().deconstruct()
+        return name, "django.db.models.CharField", args, options

@@ -11,7 +11,8 @@ from django.utils.translation import gettext_lazy as _
 from streams import signals
 from streams.conf import MAX_BATCH
 from streams.database.transactions import after_commit
-from streams.models.fields import NameField, UtcDateTimeField, UtcNow
+from streams.models.fields import TopicOrGroupField, UtcDateTimeField, UtcNow
+from streams.models.namespaces import OwnManager
 from streams.names import MAX_NAME
 
 
@@ -50,7 +51,7 @@ class ConsumerGroup(models.Model):
     topic = models.ForeignKey(
         "ems.Topic", models.PROTECT, related_name="groups", verbose_name=_("topic")
     )
-    name = NameField(_("name"), max_length=MAX_NAME)
+    name = TopicOrGroupField(_("name"), max_length=MAX_NAME)
     mode = models.CharField(
         _("mode"), max_length=9, choices=Mode.choices, default=Mode.CLUSTER, editable=False
     )
@@ -82,7 +83,7 @@ class ConsumerGroup(models.Model):
     paused = models.BooleanField(_("paused"), default=False)
     created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
 
-    objects = ConsumerGroupQuerySet.as_manager()
+    objects = OwnManager.from_queryset(ConsumerGroupQuerySet)()
 
     class Meta:
         db_table = "ems_group"

@@ -8,7 +8,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import UtcDateTimeField, UtcNow
+from streams.models.fields import StepNameField, UtcDateTimeField, UtcNow
+from streams.models.namespaces import OwnManager
 
 # The names of the steps.
 SEQUENCE, SWEEP, RETRIES, PURGE = "sequence", "sweep", "retries", "purge"
@@ -34,10 +35,10 @@ class StepQuerySet(models.QuerySet["Step"]):
 class Step(models.Model):
     """Holds when one time-driven step last ran."""
 
-    name = models.CharField(_("name"), max_length=32)
+    name = StepNameField(_("name"), max_length=32)
     last_run_at = UtcDateTimeField(_("last run at"))
 
-    objects = StepQuerySet.as_manager()
+    objects = OwnManager.from_queryset(StepQuerySet)()
 
     class Meta:
         db_table = "ems_step"
@@ -47,4 +48,4 @@ class Step(models.Model):
         constraints = (models.UniqueConstraint(fields=["name"], name="ems_step_name"),)
 
     def __str__(self) -> str:
-        return self.name
+        return str(self.name)

@@ -9,7 +9,8 @@ from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
 from streams.conf import database
-from streams.models.fields import NameField, UtcDateTimeField, UtcNow
+from streams.models.fields import TopicOrGroupField, UtcDateTimeField, UtcNow
+from streams.models.namespaces import OwnManager
 from streams.names import MAX_NAME
 
 # A century, in seconds. A longer one may lead to dates outside the range of a server's DATETIME.
@@ -26,7 +27,7 @@ class Access(models.TextChoices):
 class Topic(models.Model):
     """Holds a named stream, with its access and retention."""
 
-    name = NameField(_("name"), max_length=MAX_NAME)
+    name = TopicOrGroupField(_("name"), max_length=MAX_NAME)
     access = models.CharField(
         _("access"), max_length=10, choices=Access.choices, default=Access.READ_WRITE
     )
@@ -67,6 +68,8 @@ class Topic(models.Model):
         ),
     )
     created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
+
+    objects = OwnManager["Topic"]()
 
     class Meta:
         db_table = "ems_topic"

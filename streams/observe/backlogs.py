@@ -9,6 +9,7 @@ from datetime import timedelta
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from streams.log.foreign import own_rows
 from streams.log.lag import lags
 from streams.models import ConsumerGroup, Cursor, Delivery
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
@@ -25,7 +26,9 @@ class Limits:
 def blocked(using: str) -> Iterator[Diagnosis]:
     """Yield the partitions in which an ordered group waits for a message that has failed."""
     cursors = Cursor.objects.using(using).filter(replay=0, group__ordered=True, attempt__gt=1)
-    found = list(cursors.select_related("group__topic", "partition__topic").order_by("pk"))
+    found = list(
+        own_rows(cursors, using).select_related("group__topic", "partition__topic").order_by("pk")
+    )
     opened = [cursor.open_delivery for cursor in found if cursor.open_delivery]
     held = Delivery.objects.using(using).in_bulk(opened)
     for cursor in found:

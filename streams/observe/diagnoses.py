@@ -18,6 +18,7 @@ from streams.consume.limits import Overrides, threads
 from streams.consume.registry import autodiscover, registrations
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import NOW, fetch
+from streams.log.foreign import other_namespaces, own_rows, unread_here
 from streams.log.lag import lags
 from streams.models import (
     Consumer,
@@ -31,6 +32,7 @@ from streams.models import (
     step,
 )
 from streams.models.consumer import LEASE
+from streams.models.namespaces import own
 from streams.observe.mysql_server import Server, missing_tables
 from streams.retain.abandoned_groups import abandoned
 from streams.retain.held_back import held_back
@@ -138,13 +140,16 @@ def inbox(using: str) -> Iterator[Diagnosis]:
 
 
 def consumers(using: str) -> Iterator[Diagnosis]:
-    live = Consumer.objects.using(using).live().values("client_id").distinct().count()
-    used = Partition.objects.using(using).filter(next_offset__gt=0).exists()
+    clients = Consumer.objects.using(using).live().filter(own("group__name"))
+    live = clients.values("client_id").distinct().count()
+    partitions = Partition.objects.using(using).filter(own("topic__name"))
+    used = partitions.filter(next_offset__gt=0).exists()
     if not live and used:
         yield Diagnosis(WARNING, "consumers", _("No consumer is running."), _("Run ems_consume."))
     else:
         yield Diagnosis(OK, "consumers", _("%d live") % live)
-    late = Delivery.objects.using(using).open().filter(deadline__lt=UtcNow(-2 * LEASE)).count()
+    open_ = own_rows(Delivery.objects.using(using).open(), using)
+    late = open_.filter(deadline__lt=UtcNow(-2 * LEASE)).count()
     if late:
         text = ngettext(
             "%d delivery is past its deadline and has not been swept.",
@@ -192,6 +197,27 @@ def groups(using: str) -> Iterator[Diagnosis]:
         )
     else:
         yield Diagnosis(OK, "dead letters", _("none"))
+
+
+def namespaces(using: str) -> Iterator[Diagnosis]:
+    """Yield which namespaces share the tables, and topics that others consume and this one not."""
+    others = other_namespaces(using)
+    mine = settings().NAMESPACE
+    if not (mine or others):
+        return
+    names = {name: _("“%s”") % name if name else _("none") for name in (mine, *others)}
+    listed = ", ".join(f"{names[name]} ({count})" for name, count in sorted(others.items()))
+    text = _("This one is %(mine)s; topics of others: %(others)s.") % {
+        "mine": names[mine],
+        "others": listed or _("no others"),
+    }
+    unread = unread_here(using)
+    if unread:
+        hint = _("Do all processes have the same EMS['NAMESPACE']: producers, consumers, beat?")
+        text += " " + _("Groups of others read these topics, and none of this one: %s.")
+        yield Diagnosis(WARNING, "namespace", text % ", ".join(unread[:NAMES_AT_MOST]), hint)
+    else:
+        yield Diagnosis(OK, "namespace", text)
 
 
 def retention(using: str) -> Iterator[Diagnosis]:

@@ -28,6 +28,7 @@ def examine(using: str) -> list[Diagnosis]:
         *diagnoses.consumers(using),
         *diagnoses.groups(using),
         *blocked(using),
+        *diagnoses.namespaces(using),
         *diagnoses.retention(using),
         *diagnoses.redis(),
         diagnoses.clock(using),

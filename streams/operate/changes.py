@@ -35,6 +35,7 @@ CHANGEABLE: dict[type[Model], tuple[str, ...]] = {
 }
 
 MEANINGS = {
+    "installationId": _("tells databases that share one Redis apart; read when a process starts"),
     "autoCreateTopic": _("whether the first send to a topic creates it"),
     "msgMaxSizeInBytes": _("the largest body, in bytes"),
     "consumerBatchSize": _("how many messages one claim takes at most"),

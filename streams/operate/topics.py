@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import IntegrityError
 from django.utils.translation import gettext as _
 
+from streams.conf import longest_name
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import InvalidPartitions, TopicExists, UnknownTopic
@@ -26,7 +27,7 @@ def topic_of(name: str, using: str) -> Topic:
 
 def create(name: str, partitions: int, using: str) -> Topic:
     """Create and return a topic; raises InvalidName, InvalidPartitions, TopicExists."""
-    validated_name(name, "topic", MAX_NAME)
+    validated_name(name, "topic", longest_name(MAX_NAME))
     _check(partitions, 1)
 
     def work() -> Topic:

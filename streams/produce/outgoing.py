@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from streams import runtime_settings
 from streams.api import Outgoing, SendResult
 from streams.body import encode
+from streams.conf import longest_name
 from streams.database.sql import send as sql
 from streams.database.sql.dialect import LATER, later
 from streams.errors import MAX_DELAY, InvalidMessage, MessageTooLarge, NaiveDatetime
@@ -65,7 +66,7 @@ def checked_row(
 
     Raises InvalidName, InvalidMessage, NotSerializable, MessageTooLarge.
     """
-    validated_name(topic, "topic", MAX_NAME)
+    validated_name(topic, "topic", longest_name(MAX_NAME))
     if key is not None:
         key = validated_name(text_of_key(key), "key", MAX_KEY)
     if tag != "":

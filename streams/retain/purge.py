@@ -25,6 +25,7 @@ from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
 from streams.logs import event
 from streams.models import KeyEntry, Message, Partition, Topic
+from streams.models.namespaces import own
 from streams.retain import old_rows
 from streams.retain.forced_purge import Skipped, skip_groups
 from streams.retain.purge_floor import ARCHIVE, Hold, Kept, PurgeFloor, kept_from, purge_floor
@@ -142,7 +143,8 @@ class Purge:
         return deleted
 
     def _partitions(self, topic: Topic | None) -> list[Partition]:
-        rows = Partition.objects.using(self.using).select_related("topic")
+        rows = Partition.objects.using(self.using).filter(own("topic__name"))
+        rows = rows.select_related("topic")
         if topic is not None:
             rows = rows.filter(topic=topic.pk)
         order = ["topic__name", "number"] if self.seconds is None else ["pk"]

@@ -18,6 +18,7 @@ from streams.consume.outcome.expire import expire
 from streams.consume.outcome.settle import Settlement
 from streams.database.retrying import held_by_others, retrying
 from streams.database.transactions import own_transaction, short_lock_waits
+from streams.log.foreign import own_rows
 from streams.logs import event
 from streams.models import Consumer, Delivery, Step, UtcNow
 from streams.models.consumer import LEASE
@@ -62,7 +63,8 @@ def sweep(using: str) -> int:
 
     Returns the number of deliveries that were expired.
     """
-    expired = Delivery.objects.using(using).expired().select_related("group__topic", "partition")
+    expired = own_rows(Delivery.objects.using(using).expired(), using)
+    expired = expired.select_related("group__topic", "partition")
     rows = retrying(list, using, expired.order_by("deadline")[:BATCH])
     taken = 0
     with short_lock_waits(using, LOCK_WAIT_SECONDS) if rows else nullcontext():

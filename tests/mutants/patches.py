@@ -509,11 +509,25 @@ PURGE = [
     ),
     Mutant(
         "default-for-older-tables",
-        "streams/migrations/0005_message_retention.py",
+        "streams/migrations/0006_message_retention.py",
         "0 if has_topics else DAYS",
         "DAYS",
         "tests/streams/test_message_retention.py"
         "::test_an_upgrade_keeps_all_for_ever_and_migrate_and_the_doctor_say_so",
+    ),
+    Mutant(
+        "sweep-of-all-namespaces",
+        "streams/steps/sweep.py",
+        "    expired = own_rows(Delivery.objects.using(using).expired(), using)\n",
+        "    expired = Delivery.objects.using(using).expired()\n",
+        "tests/guarantees/test_namespaces.py::test_a_namespace_ends_and_buries_only_its_own",
+    ),
+    Mutant(
+        "names-of-all-namespaces",
+        "streams/models/namespaces.py",
+        '        return super().get_queryset().filter(own("name"))\n',
+        "        return super().get_queryset()\n",
+        "tests/guarantees/test_namespaces.py::test_the_same_topic_in_two_namespaces_is_two_topics",
     ),
     Mutant(
         "default-without-a-reader",

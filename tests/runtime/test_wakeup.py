@@ -38,15 +38,15 @@ def redis(monkeypatch):
 
 
 def test_an_announcement_is_published(redis):
-    Announcer().announce("default")
+    Announcer().announce("ems:wake:x")
     wait_for(lambda: redis.published)
-    assert redis.published == [wakeup.channel("default")]
+    assert redis.published == ["ems:wake:x"]
 
 
 def test_many_announcements_in_a_moment_are_few_publications(redis):
     announcer = Announcer()
     for _ in range(1000):
-        announcer.announce("default")
+        announcer.announce("ems:wake:x")
     announcer.flush()
     wait_for(lambda: redis.published)
     assert len(redis.published) < 100
@@ -56,9 +56,9 @@ def test_an_announcement_during_a_publication_is_published_too(redis):
     """The consumers may have looked before this second commit."""
     announcer = Announcer()
     redis.go_on.clear()
-    announcer.announce("default")
+    announcer.announce("ems:wake:x")
     assert redis.begun.wait(10)
-    announcer.announce("default")
+    announcer.announce("ems:wake:x")
     redis.go_on.set()
     wait_for(lambda: len(redis.published) == 2)
 
@@ -68,14 +68,14 @@ def test_announcing_does_not_wait_for_a_publication(redis):
     redis.go_on.clear()
     started = time.monotonic()
     for _ in range(100):
-        announcer.announce("default")
+        announcer.announce("ems:wake:x")
     assert time.monotonic() - started < 1
     redis.go_on.set()
 
 
 def test_each_alias_has_a_channel_of_its_own(redis):
     announcer = Announcer()
-    announcer.announce("default")
+    announcer.announce("ems:wake:x")
     announcer.announce("other")
     wait_for(lambda: len(set(redis.published)) == 2)
 
@@ -129,16 +129,16 @@ def test_an_error_of_redis_is_survived(redis, monkeypatch):
 
     monkeypatch.setattr(redis, "publish", fail_once)
     announcer = Announcer()
-    announcer.announce("default")
+    announcer.announce("ems:wake:x")
     wait_for(lambda: not errors)
-    announcer.announce("default")
+    announcer.announce("ems:wake:x")
     wait_for(lambda: redis.published)
 
 
 def test_the_last_word_has_a_limit(redis):
     announcer = Announcer()
     redis.go_on.clear()
-    announcer.announce("default")
+    announcer.announce("ems:wake:x")
     started = time.monotonic()
     announcer.flush()
     assert time.monotonic() - started < 5 * wakeup.LAST_WORD_SECONDS
@@ -147,6 +147,6 @@ def test_the_last_word_has_a_limit(redis):
 
 def test_the_last_word_is_waited_for(redis):
     announcer = Announcer()
-    announcer.announce("default")
+    announcer.announce("ems:wake:x")
     announcer.flush()
     assert redis.published

@@ -78,7 +78,7 @@ def migrated_again() -> str:
 
 def test_new_tables_keep_messages_for_seven_days_and_migrate_says_so() -> None:
     said = migrated_again()
-    assert SystemConfig.objects.get().value == 7
+    assert SystemConfig.objects.get(name="messageRetentionDays").value == 7
     assert "deletes messages after 7 days, once every group of their topic has finished" in said
     assert "deliveries 30 days after their end; dead letters for ever" in said
 
@@ -86,7 +86,7 @@ def test_new_tables_keep_messages_for_seven_days_and_migrate_says_so() -> None:
 def test_an_upgrade_keeps_all_for_ever_and_migrate_and_the_doctor_say_so() -> None:
     log()
     said = migrated_again()
-    assert SystemConfig.objects.get().value == 0
+    assert SystemConfig.objects.get(name="messageRetentionDays").value == 0
     assert "keeps the messages of this database for ever" in said
     assert kept() == 10
     assert warnings() == ["Messages are kept for ever in topics without a retention: orders"]

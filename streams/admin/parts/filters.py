@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.conf import database
 from streams.models import ConsumerGroup, Partition, Topic
+from streams.models.namespaces import own
 
 # A longer list of choices is of no use. The URL accepts every value.
 CHOICES_AT_MOST = 200
@@ -70,7 +71,8 @@ class PartitionFilter(RowFilter):
     parameter_name = "partition"
 
     def rows(self) -> QuerySet[Partition]:
-        return Partition.objects.select_related("topic").order_by("topic__name", "number")
+        rows = Partition.objects.filter(own("topic__name")).select_related("topic")
+        return rows.order_by("topic__name", "number")
 
 
 class FixedFilter(admin.SimpleListFilter):

@@ -18,6 +18,7 @@ from streams import body as bodies
 from streams.consume.outcome.dead_letter import redrive
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import fetch
+from streams.log.foreign import own_rows
 from streams.management.base import (
     Encoder,
     StreamsCommand,
@@ -108,7 +109,7 @@ class Command(StreamsCommand):
 
     def do_show(self, *, id: int, **options: Any) -> None:  # noqa: A002 - as the argument is named
         letters = DeadMessage.objects.using(self.using).select_related("group__topic")
-        letter = letters.filter(pk=id).first()
+        letter = own_rows(letters, self.using).filter(pk=id).first()
         if letter is None:
             raise CommandError(_("There is no dead letter %d.") % id)
         values = _exported(letter, letter.group, self._numbers([letter]))

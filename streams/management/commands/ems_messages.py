@@ -14,6 +14,7 @@ from streams import body as bodies
 from streams import cancel
 from streams.durations import precise
 from streams.errors import StreamsError
+from streams.log.foreign import own_rows
 from streams.log.search import Criteria, parse_position, position_text, search
 from streams.management.base import (
     StreamsCommand,
@@ -153,6 +154,7 @@ class Command(StreamsCommand):
 
     def _message(self, text: str) -> Message:
         messages = Message.objects.using(self.using).select_related("partition__topic")
+        messages = own_rows(messages, self.using)
         place, _at, offset = text.rpartition("@")
         topic, _slash, number = place.rpartition("/")
         numbers = [text] if text.isdecimal() else [number, offset]

@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Max
 from django.utils.translation import gettext as _
 
+from streams.log.foreign import own_rows
 from streams.management.base import StreamsCommand, add_limit, add_sort, add_watch, number
 from streams.models import Consumer, ConsumerGroup, Delivery, Partition, RetryMessage
 
@@ -78,7 +79,7 @@ class RowVerbs(StreamsCommand):
         **options: Any,
     ) -> None:
         groups = self._by_id(group, topic)
-        rows = Delivery.objects.using(self.using)
+        rows = own_rows(Delivery.objects.using(self.using).all(), self.using)
         if group or topic:
             rows = rows.filter(group__in=groups)
         if open:

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from streams.database.retrying import retrying
 from streams.database.snapshot import snapshot
+from streams.log.foreign import own_rows
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -74,6 +75,7 @@ def _inbox(position: AuditPosition, using: str) -> Window:
 def _log(position: AuditPosition, using: str) -> Window:
     """Check invariant 2: the offsets first_offset … next_offset - 1 exist once, and no others."""
     partitions = Partition.objects.using(using).select_related("topic")
+    partitions = own_rows(partitions, using)
     position = _next_row(position, partitions)
     if not position.row:
         return Window([], position.next_stage())
@@ -123,6 +125,7 @@ def _irregular(log: MessageQuerySet, where: str, start: int, end: int) -> Iterat
 def _group(position: AuditPosition, using: str) -> Window:
     """Check invariants 3 and 4: what a group has passed is covered, and what failed is kept."""
     cursors = Cursor.objects.using(using).select_related("group", "partition__topic")
+    cursors = own_rows(cursors, using)
     position = _next_row(position, cursors)
     if not position.row:
         return Window([], position.next_stage())
@@ -150,7 +153,7 @@ def _open(position: AuditPosition, using: str) -> Window:
         offset=OuterRef("first_offset"),
         delivery=OuterRef("pk"),
     )
-    deliveries = Delivery.objects.using(using).open().order_by("deadline")
+    deliveries = own_rows(Delivery.objects.using(using).open(), using).order_by("deadline")
     overdue = deliveries.filter(deadline__lt=UtcNow(-OVERDUE))
     rowless = deliveries.filter(~Exists(row), kind=Kind.RETRY)
     bad: list[Bad] = [
@@ -171,7 +174,8 @@ def _retries(position: AuditPosition, using: str) -> Window:
         partition=OuterRef("partition"), offset=OuterRef("offset")
     )
     letter = DeadMessage.objects.using(using).filter(pk=OuterRef("dead_letter"))
-    rows = RetryMessage.objects.using(using).filter(pk__gte=position.row).order_by("pk")
+    rows = own_rows(RetryMessage.objects.using(using), using)
+    rows = rows.filter(pk__gte=position.row).order_by("pk")
     rows = rows.annotate(is_held=Exists(holder), has_body=Exists(body) | Exists(letter))
     columns = ("pk", "group", "partition", "offset", "delivery", "is_held", "has_body")
     then = position.next_stage()

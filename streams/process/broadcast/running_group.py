@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.db import connections
 
-from streams.conf import settings
+from streams.conf import name_prefix, settings
 from streams.consume.limits import Overrides
 from streams.consume.registry import Registration
 from streams.process.broadcast.file import Place, PositionFile
@@ -26,7 +26,8 @@ class RunningBroadcastGroup(RunningGroup):
     ) -> None:
         super().__init__(registration, using, overrides)
         self.client = client
-        database = str(connections[using].settings_dict["NAME"])
+        # Another namespace in this database has positions of its own.
+        database = str(connections[using].settings_dict["NAME"]) + name_prefix()
         place = Place(database, registration.topic, registration.group, client)
         # An absolute path, since a handler may change the working directory of the process.
         self._file = PositionFile(Path(settings().STATE_DIR).absolute(), place)

@@ -17,7 +17,7 @@ def decide(apps: Any, schema_editor: Any) -> None:
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ems', '0004_delivery_errors'),
+        ('ems', '0005_key_index'),
     ]
 
     operations = [
