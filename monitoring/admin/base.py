@@ -5,16 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts.columns import Column, column
 from streams.admin.parts.figures import UNKNOWN, duration
-from streams.admin.parts.filters import RowFilter
 from streams.admin.parts.listing import Reading
-from streams.models import Topic
 
 
 class RollUpAdmin(ReadOnly, LargeAdmin):
@@ -31,14 +27,6 @@ class RollUpAdmin(ReadOnly, LargeAdmin):
     def reading(self, request: HttpRequest) -> Reading:
         is_chosen = request.GET.get(self.chosen_by)
         return Reading(self.order_of_chosen if is_chosen else self.ordering)
-
-
-class TopicFilter(RowFilter):
-    title = _("topic")
-    parameter_name = "topic"
-
-    def rows(self) -> QuerySet[Topic]:
-        return Topic.objects.order_by("name")
 
 
 def seconds(field: str, description: Any) -> Column:

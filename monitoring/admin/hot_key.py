@@ -8,9 +8,10 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.admin.base import RollUpAdmin, TopicFilter, share
+from monitoring.admin.base import RollUpAdmin, share
 from monitoring.models import HotKey
 from streams.admin.parts.columns import at, linked
+from streams.admin.parts.filters import TopicFilter
 from streams.admin.parts.listing import StreamsChangeList
 
 

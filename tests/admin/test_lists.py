@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.html import escape
 
 from streams import send
 from streams.admin.base import StreamsAdmin
@@ -82,7 +83,11 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(world, as_role, mo
     client = as_role("operator")
     queries = ["", "?q=orders@0-4", "?q=key-1"]
     for filter_ in REGISTERED[model].list_filter:
-        rows = {"group": world.billing.pk, "partition": world.message.partition_id}
+        rows = {
+            "group": world.billing.pk,
+            "partition": world.message.partition_id,
+            "topic": world.billing.topic_id,
+        }
         value = rows.get(filter_.parameter_name) or filter_.options[0][0]
         queries.append(f"?{filter_.parameter_name}={value}")
     before = [len(statements(client, list_of(model, query))) for query in queries]
@@ -235,6 +240,63 @@ def test_dead_letters_can_be_told_by_group_state_and_error(world, as_role):
     assert shown(client, list_of(DeadMessage, "?state=redriven")) == [world.letter.pk]
     assert len(shown(client, list_of(DeadMessage, "?q=ValueError"))) == 3
     assert shown(client, list_of(DeadMessage, "?q=TypeError")) == []
+
+
+def test_the_dead_letters_that_wait_come_first_by_class_of_error(world, as_role):
+    client = as_role("operator")
+    redrive(world.letter)
+    copies(DeadMessage.objects.waiting().first(), 2, error_class="shop.Declined")
+    waiting = list(DeadMessage.objects.waiting().order_by("-pk").values_list("pk", flat=True))
+    assert shown(client, list_of(DeadMessage)) == waiting
+    assert len(shown(client, list_of(DeadMessage, "?state=all"))) == len(waiting) + 1
+    page = client.get(list_of(DeadMessage))
+    classes = [(row["error_class"], row["count"]) for row in page.context["cl"].classes]
+    assert classes == [("ValueError", 2), ("shop.Declined", 2)]
+    for row in page.context["cl"].classes:
+        assert f'<a href="{escape(row["url"])}">{row["error_class"]}</a>' in page.text
+        assert len(shown(client, row["url"])) == row["count"]
+    # Only of the group that was chosen, and none beside a search.
+    other = client.get(list_of(DeadMessage, f"?group={world.mail.pk}"))
+    assert other.context["cl"].classes == []
+    assert client.get(list_of(DeadMessage, "?q=ValueError")).context["cl"].classes == []
+
+
+def test_the_classes_of_errors_are_counted_among_the_newest_letters(world, as_role, monkeypatch):
+    monkeypatch.setattr(DeadMessageAdmin, "searched", 2)
+    page = as_role("operator").get(list_of(DeadMessage))
+    assert [row["count"] for row in page.context["cl"].classes] == [2]
+    assert "among the newest" in page.text
+
+
+def test_every_message_names_its_topic_also_before_it_has_an_offset(world, as_role):
+    client = as_role("operator")
+    send("orders", "at once")
+    page = client.get(list_of(Message, "?state=inbox"))
+    places = re.findall(r'<td[^>]*class="field-place">([^<]*)<', page.text)
+    assert places == ["orders/0", "orders/0"]
+    assert ">in the inbox</span>" in page.text
+    assert ">delayed</span>" in page.text
+    in_log = client.get(list_of(Message, "?state=log")).text
+    assert 'class="field-place">orders/0@4<' in in_log
+
+
+def test_the_cells_of_a_list_name_their_columns_for_narrow_screens(world, as_role):
+    page = as_role("operator").get(list_of(ConsumerGroup)).text
+    assert '<td role="cell" data-label="Behind" class="field-behind">' in page
+    assert '<th role="rowheader" data-label="Group" class="field-group">' in page
+    assert '<td role="cell" data-label="" class="action-checkbox">' in page
+    deliveries = as_role("operator").get(list_of(Delivery)).text
+    assert '<th role="rowheader" data-label="ID" class="field-id">' in deliveries
+
+
+def test_the_groups_of_a_topic_are_one_click_away(world, as_role):
+    client = as_role("operator")
+    Topic.objects.create(name="empty")
+    (url, count) = re.findall(
+        r'class="field-groups"><span class="ems-number"><a href="([^"]*)">(\d+)<',
+        client.get(list_of(Topic)).text,
+    )[0]
+    assert len(shown(client, url)) == int(count) == 3
 
 
 def test_the_window_of_a_previewed_action_stays_where_it_was(world, as_role, monkeypatch):

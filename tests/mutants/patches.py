@@ -255,7 +255,8 @@ SETTLE = [
         "streams/consume/outcome/settle.py",
         "    delivery.errors = errors or delivery.errors\n",
         "    delivery.errors = None\n",
-        "tests/streams/test_trace.py::test_each_message_of_a_claim_has_its_own_error",
+        "tests/streams/test_trace.py"
+        "::test_an_atomic_call_that_is_rolled_back_leaves_no_error_of_another_call",
     ),
     Mutant(
         "atomic-settled-apart",

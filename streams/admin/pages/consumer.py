@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
+from streams.admin.parts import figures
 from streams.admin.parts.columns import at, linked, list_url
 from streams.admin.parts.filters import FixedFilter, GroupFilter
 from streams.models import Consumer, Delivery, UtcNow
@@ -34,7 +35,7 @@ class ConsumerAdmin(ReadOnly):
         "id",
         "host",
         "process",
-        linked("group", _("group")),
+        linked("group", _("group"), 44),
         "is_live",
         at("started_at", _("started")),
         at("lease_until", _("lease until")),
@@ -66,9 +67,11 @@ class ConsumerAdmin(ReadOnly):
     def process(self, row: Consumer) -> str:
         return row.client_id.partition("@")[2].partition("@")[0]
 
-    @admin.display(description=_("live"), boolean=True)
-    def is_live(self, row: Any) -> bool:
-        return bool(row.lease_until >= row.now)
+    @admin.display(description=_("state"))
+    def is_live(self, row: Any) -> str:
+        if row.lease_until >= row.now:
+            return figures.state(_("live"), figures.GOOD)
+        return figures.state(_("lapsed"), figures.BAD)
 
     @admin.display(description=_("deliveries"))
     def deliveries(self, row: Consumer) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
-from streams.admin.parts.columns import at, linked
+from streams.admin.parts import figures
+from streams.admin.parts.columns import NAME, at, below, group_name, linked
 from streams.admin.parts.filters import GroupFilter
 from streams.models import Cursor
 
@@ -15,13 +17,13 @@ from streams.models import Cursor
 class CursorAdmin(ReadOnly):
     list_display = (
         "id",
-        linked("group", _("group")),
-        linked("partition", _("partition")),
+        group_name,
+        linked("partition", _("partition"), NAME),
         "replay",
-        "start_offset",
         "next_offset",
         "stop_offset",
         "behind",
+        "blocked",
     )
     list_filter = (GroupFilter,)
     related = ("group", "partition")
@@ -42,6 +44,13 @@ class CursorAdmin(ReadOnly):
     )
 
     @admin.display(description=_("behind"))
-    def behind(self, row: Cursor) -> int:
+    def behind(self, row: Cursor) -> str:
         """Return how many messages up to the end, of the log or the replay, are not claimed yet."""
-        return row.limited(row.partition.next_offset) - row.next_offset
+        return figures.number(row.limited(row.partition.next_offset) - row.next_offset)
+
+    @admin.display(description=_("state"))
+    def blocked(self, row: Cursor) -> str:
+        """Return which attempt of its next message an ordered group waits for, or nothing."""
+        if row.attempt <= 1:
+            return ""
+        return below(figures.state(_t("blocked"), figures.BAD), _t("attempt %d") % row.attempt)

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Max, Min, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
-from django.utils.text import Truncator
+from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.bodies import BodyAdmin
-from streams.admin.parts import journal
-from streams.admin.parts.columns import SHORT, at, linked, list_url, messages, short
-from streams.admin.parts.filters import FixedFilter, GroupFilter
-from streams.admin.parts.listing import Reading
+from streams.admin.parts import figures, journal
+from streams.admin.parts.columns import (
+    SHORT,
+    at,
+    group_name,
+    linked,
+    list_url,
+    messages,
+    short,
+)
+from streams.admin.parts.filters import FixedFilter, GroupFilter, number
+from streams.admin.parts.listing import Reading, StreamsChangeList
 from streams.admin.parts.search import Search
 from streams.admin.verbs.bulk import Bulk
+from streams.conf import database
 from streams.consume.outcome.dead_letter import redrive
-from streams.models import DeadMessage
+from streams.models import ConsumerGroup, DeadMessage
 
 REDRIVE = Bulk(
     name="redrive",
@@ -42,26 +52,77 @@ DISCARD = Bulk(
 )
 
 
+WAITING, REDRIVEN, EVERY = "waiting", "redriven", "all"
+
+# In rows: how many classes of errors the summary names.
+CLASSES_AT_MOST = 12
+
+
 class DeadState(FixedFilter):
+    """Shows those that wait for a decision, if nothing else is asked for; a search finds all.
+
+    An action sees all, too: what was redriven since the list was shown, it leaves out and counts.
+    """
+
     title = _("state")
     parameter_name = "state"
-    options = (("waiting", _("Waiting")), ("redriven", _("Redriven")))
+    options = ((WAITING, _("Waiting")), (REDRIVEN, _("Redriven")), (EVERY, _("All")))
+
+    def value(self) -> str:
+        is_list = self.request.method != "POST" and not self.request.GET.get("q")
+        return super().value() or (WAITING if is_list else EVERY)
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        return islice(super().choices(changelist), 1, None)  # the first is Django's own "All"
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return rows.filter(redriven_at__isnull=value == "waiting")
+        if value == EVERY:
+            return rows
+        if not (self.request.GET.get("q") or self.request.GET.get("group")):
+            # The index begins with the group: without them, the server reads the whole table.
+            rows = rows.filter(group__in=list(_groups()))
+        return rows.filter(redriven_at__isnull=value == WAITING)
+
+
+def _groups() -> QuerySet[Any, Any]:
+    return ConsumerGroup.objects.using(database()).values_list("pk", flat=True)
+
+
+class DeadChangeList(StreamsChangeList):
+    """Lists the letters, with the classes of their errors above."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.classes = [] if self.query else self._classes(number(request.GET.get("group")))
+
+    def _classes(self, group: int | None) -> list[dict[str, Any]]:
+        """Count the waiting letters by class, among those with the newest ids."""
+        rows = DeadMessage.objects.using(database())
+        newest: int = rows.aggregate(newest=Max("pk"))["newest"] or 0
+        self.counted = min(newest, DeadMessageAdmin.searched)
+        of_group = {"group": group} if group else {}
+        rows = rows.waiting().filter(pk__gt=newest - self.counted, **of_group)
+        counted = rows.order_by().values("error_class")
+        counted = counted.annotate(count=Count("pk"), first=Min("died_at"), last=Max("died_at"))
+        return [
+            {
+                **row,
+                "url": list_url(DeadMessage, q=row["error_class"], state=WAITING, **of_group),
+            }
+            for row in counted.order_by("-count", "error_class")[:CLASSES_AT_MOST]
+        ]
 
 
 @admin.register(DeadMessage)
 class DeadMessageAdmin(BodyAdmin):
     list_display = (
         "id",
-        linked("group", _("group")),
-        messages,
-        short("key", _("key")),
+        group_name,
         "failure",
-        "attempts",
+        short("key", _("key"), 18),
+        figures.counted("attempts", _("attempts")),
         at("died_at", _("died")),
-        at("redriven_at", _("redriven")),
+        "state",
     )
     list_filter = (GroupFilter, DeadState)
     related = ("partition", "group")
@@ -98,16 +159,29 @@ class DeadMessageAdmin(BodyAdmin):
     def possible_verbs(self, row: DeadMessage) -> Mapping[str, Any]:
         return self.verbs if row.redriven_at is None else {}
 
-    @admin.display(description=_("error"))
+    @admin.display(description=_("message and error"))
     def failure(self, row: DeadMessage) -> str:
-        """Return the class of the error, linked to the letters with the same one, and its text."""
-        url = list_url(DeadMessage, q=row.error_class)
-        name = row.error_class.rpartition(".")[2]
-        text = Truncator(row.error).chars(SHORT)
-        return format_html('<a href="{}">{}</a>: {}', url, name, text)
+        """Return the place, and below it the class of the error, linked to the letters with it."""
+        of_class = list_url(DeadMessage, q=row.error_class)
+        return format_html(
+            '{}<div class="ems-below ems-cut"><a href="{}">{}</a>: {}</div>',
+            messages(row),
+            of_class,
+            row.error_class.rpartition(".")[2],
+            figures.titled(row.error, 2 * SHORT),
+        )
+
+    @admin.display(description=_("state"))
+    def state(self, row: DeadMessage) -> str:
+        if row.redriven_at is None:
+            return figures.state(_t("waiting"), figures.WARNING)
+        return figures.state(_t("redriven"))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("body", "headers", "traceback")
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamsChangeList]:
+        return DeadChangeList
 
     def reading(self, request: HttpRequest) -> Reading:
         search = self.search(request)
@@ -115,9 +189,7 @@ class DeadMessageAdmin(BodyAdmin):
             return Reading()
         if search.is_text:
             return Reading(is_bounded=True, always=search.id_match)
-        # An index has the waiting letters of a group, but none has them by state alone.
-        state_alone = request.GET.get("state") and not request.GET.get("group")
-        return Reading(is_bounded=bool(state_alone))
+        return Reading()
 
     def found(self, search: Search) -> Q:
         text = Q(key=search.text) | Q(error_class=search.text)

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.admin.parts.columns import at, column, linked, messages, short
+from streams.admin.parts import figures
+from streams.admin.parts.columns import at, below, group_name, linked, messages
 from streams.admin.parts.filters import FixedFilter, GroupFilter
 from streams.admin.parts.listing import Reading
 from streams.admin.parts.search import Search
 from streams.models import Delivery, Kind, State
+
+STATES = {
+    State.START: _("open"),
+    State.DONE: _("done"),
+    State.RETRY: _("failed"),
+    State.RELEASED: _("released"),
+    State.SKIPPED: _("skipped"),
+}
 
 
 class DeliveryState(FixedFilter):
@@ -55,16 +66,12 @@ def outcome(row: Delivery) -> str:
 class DeliveryAdmin(ReadOnly, LargeAdmin):
     list_display = (
         "id",
-        linked("group", _("group")),
-        messages,
-        column(_("outcome"))(outcome),
-        "kind",
-        "attempt",
+        group_name,
+        "claim",
+        "ended",
         at("claimed_at", _("claimed")),
-        at("finished_at", _("finished")),
-        "client_id",
-        "thread",
-        short("error", _("error")),
+        "took",
+        "client",
     )
     list_filter = (GroupFilter, DeliveryState, DeliveryKind)
     related = ("partition", "group")
@@ -80,6 +87,38 @@ class DeliveryAdmin(ReadOnly, LargeAdmin):
         ("failed", "dead", "missing"),
         "error",
     )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).defer("errors")
+
+    @admin.display(description=_("messages"))
+    def claim(self, row: Delivery) -> str:
+        return below(messages(row), row.error)
+
+    @admin.display(description=_("outcome"))
+    def ended(self, row: Delivery) -> str:
+        if row.state == State.START:
+            level = figures.QUIET
+        elif row.state == State.RETRY or row.dead or row.missing:
+            level = figures.BAD
+        else:
+            level = figures.GOOD if row.state == State.DONE else figures.QUIET
+        kind = "" if row.kind == Kind.NEW else str(row.get_kind_display()).lower()
+        word = str(STATES[State(row.state)])
+        text = outcome(row)
+        tried = _t("attempt %d") % row.attempt if row.attempt > 1 else ""
+        more = [tried, kind, "" if text == word else text]
+        return below(figures.state(word, level), ", ".join(one for one in more if one))
+
+    @admin.display(description=_("took"))
+    def took(self, row: Delivery) -> str:
+        """Return how long the handler calls of all its messages took."""
+        begun, ended = row.started_at, row.finished_at
+        return figures.age_of(figures.took(ended - begun if begun and ended else None))
+
+    @admin.display(description=_("client"))
+    def client(self, row: Delivery) -> str:
+        return below(figures.titled(row.client_id, 20), figures.shortened(row.thread, 22))
 
     def reading(self, request: HttpRequest) -> Reading:
         search = self.search(request)

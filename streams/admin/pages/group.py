@@ -18,7 +18,7 @@ from django.utils.translation import ngettext
 from streams.admin.base import StreamsAdmin, StreamsForm, count_upto
 from streams.admin.parts import figures, journal
 from streams.admin.parts.columns import at, flag, linked, list_url, url
-from streams.admin.parts.filters import FixedFilter
+from streams.admin.parts.filters import FixedFilter, TopicFilter
 from streams.admin.parts.listing import StreamsChangeList
 from streams.admin.verbs.page import page
 from streams.admin.verbs.replay import replay
@@ -110,7 +110,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
         "consumers",
     )
     list_display_links = None
-    list_filter = (Paused,)
+    list_filter = (TopicFilter, Paused)
     related = ("topic",)
     ordering = ("name", "topic__name")
     sortable_by = ()

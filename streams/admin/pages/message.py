@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
@@ -54,12 +55,12 @@ class MessageAdmin(BodyAdmin):
     list_display = (
         "id",
         place,
-        short("key", _("key")),
-        "tag",
-        "size",
+        short("key", _("key"), 20),
+        short("tag", _("tag"), 12),
+        figures.counted("size", _("bytes")),
         at("created_at", _("sent")),
-        at("sequenced_at", _("sequenced")),
-        "producer",
+        "sequenced",
+        "sender",
     )
     list_filter = (PartitionFilter, MessageState)
     related = ("partition",)
@@ -126,6 +127,19 @@ class MessageAdmin(BodyAdmin):
     def possible_verbs(self, row: Message) -> Mapping[str, Any]:
         waits = row.offset is None and row.due_at is not None and row.due_at > IMMEDIATE
         return self.verbs if waits else {}
+
+    @admin.display(description=_("sequenced"))
+    def sequenced(self, row: Message) -> str:
+        """Return when it got its offset, or what it waits for."""
+        if row.sequenced_at is not None:
+            return instant(row.sequenced_at)
+        if row.due_at is None:
+            return figures.state(_t("prepared"))
+        return figures.state(_t("in the inbox") if row.due_at == IMMEDIATE else _t("delayed"))
+
+    @admin.display(description=_("producer"))
+    def sender(self, row: Message) -> str:
+        return format_html('<span title="{}">{}</span>', row.producer, self.host(row)[:15])
 
     @admin.display(description=_("producer's host"))
     def host(self, row: Message) -> str:

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
+from streams.admin.parts import figures
 from streams.admin.parts.columns import at, linked, list_url
 from streams.models import Message, Partition
 
@@ -18,7 +19,7 @@ from streams.models import Message, Partition
 class PartitionAdmin(ReadOnly):
     list_display = (
         "id",
-        linked("topic", _("topic")),
+        linked("topic", _("topic"), 44),
         "number",
         "first_offset",
         "next_offset",
@@ -42,8 +43,8 @@ class PartitionAdmin(ReadOnly):
     )
 
     @admin.display(description=_("kept"))
-    def kept(self, row: Partition) -> int:
-        return row.next_offset - row.first_offset
+    def kept(self, row: Partition) -> str:
+        return figures.number(row.next_offset - row.first_offset)
 
     @admin.display(description=_("messages"))
     def messages(self, row: Partition) -> Any:

@@ -7,10 +7,12 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.admin.parts.columns import at, flag, linked, messages, short
+from streams.admin.parts import figures
+from streams.admin.parts.columns import at, below, flag, group_name, linked, messages
 from streams.admin.parts.filters import FixedFilter, GroupFilter
 from streams.admin.parts.listing import Reading
 from streams.admin.parts.search import Search
@@ -37,13 +39,12 @@ class RetryState(FixedFilter):
 class RetryMessageAdmin(ReadOnly, LargeAdmin):
     list_display = (
         "id",
-        linked("group", _("group")),
-        messages,
-        "attempt",
+        group_name,
+        "message",
+        figures.counted("attempt", _("attempt")),
         at("due_at", _("due")),
         "held_by",
         flag("alone", _("alone")),
-        short("last_error", _("last error")),
     )
     list_filter = (GroupFilter, RetryState)
     related = ("partition", "group")
@@ -57,9 +58,16 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
         "last_error",
     )
 
-    @admin.display(description=_("held by"))
-    def held_by(self, row: RetryMessage) -> int | None:
-        return row.delivery_id
+    @admin.display(description=_("message"))
+    def message(self, row: RetryMessage) -> str:
+        return below(messages(row), row.last_error)
+
+    @admin.display(description=_("state"))
+    def held_by(self, row: RetryMessage) -> str:
+        """Return whether it waits, or which delivery holds it."""
+        if row.delivery_id is None:
+            return figures.state(_t("waiting"), figures.WARNING)
+        return below(figures.state(_t("in hand")), _t("delivery %d") % row.delivery_id)
 
     def reading(self, request: HttpRequest) -> Reading:
         search = self.search(request)

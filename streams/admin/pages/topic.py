@@ -9,11 +9,12 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import flatten
 from django.db.models import Model, Prefetch, QuerySet, Value
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import StreamsAdmin
+from streams.admin.parts import figures
 from streams.admin.parts.columns import at, link, list_url
 from streams.admin.parts.filters import FixedFilter
 from streams.admin.verbs import topic
@@ -23,6 +24,16 @@ from streams.models import Access, ConsumerGroup, Message, Partition, Topic
 from streams.operate.changes import CHANGEABLE
 from streams.retain.rule import default_of, rule_of
 from streams.runtime_settings import system
+
+# In partitions: what a list shows of a topic that has many.
+LOGS_AT_MOST = 3
+
+ACCESS = {
+    Access.READ_WRITE: (_("read, write"), figures.GOOD),
+    Access.WRITE_ONLY: (_("write only"), figures.WARNING),
+    Access.READ_ONLY: (_("read only"), figures.WARNING),
+    Access.DENIED: (_("denied"), figures.BAD),
+}
 
 
 class AccessFilter(FixedFilter):
@@ -43,18 +54,17 @@ class TopicAdmin(StreamsAdmin):
     }
 
     list_display = (
-        "name",
-        "access",
-        "logs",
+        "title",
+        "accepts",
         "sequenced",
         "kept",
-        "group_links",
-        "retention",
-        at("created_at", _("created")),
+        "groups",
+        "kept_for",
+        "logs",
     )
     list_filter = (AccessFilter,)
     ordering = ("name",)
-    sortable_by = ("name",)
+    sortable_by = ("title",)
     search_fields = ("name",)
     fields = ("name", *CHANGEABLE[Topic])
     facts = (
@@ -125,20 +135,44 @@ class TopicAdmin(StreamsAdmin):
         """Return what a purge would delete now, and what holds it back."""
         return purge_preview(row)
 
+    @admin.display(description=_("name"), ordering="name")
+    def title(self, row: Topic) -> str:
+        return figures.titled(row.name, 42)
+
+    @admin.display(description=_("access"))
+    def accepts(self, row: Topic) -> str:
+        """Return what may be done with it, in few words."""
+        return figures.state(*ACCESS[Access(row.access)])
+
     @admin.display(description=_("sequenced"))
-    def sequenced(self, row: Topic) -> int:
-        return sum(partition.next_offset for partition in row.partitions.all())
+    def sequenced(self, row: Topic) -> str:
+        return figures.number(sum(partition.next_offset for partition in row.partitions.all()))
 
     @admin.display(description=_("kept"))
-    def kept(self, row: Topic) -> int:
-        return self.sequenced(row) - sum(p.first_offset for p in row.partitions.all())
+    def kept(self, row: Topic) -> str:
+        partitions = row.partitions.all()
+        return figures.number(sum(one.next_offset - one.first_offset for one in partitions))
+
+    @admin.display(description=_("groups"))
+    def groups(self, row: Topic) -> str:
+        return figures.number(len(row.groups.all()), list_url(ConsumerGroup, topic=row.pk))
+
+    @admin.display(description=_("kept for"))
+    def kept_for(self, row: Any) -> str:
+        """Return its retention, in short."""
+        return figures.titled(self.retention(row), 36)
 
     @admin.display(description=_("messages"))
     def logs(self, row: Topic) -> Any:
         partitions = list(row.partitions.all())
         texts = [_("log")] if len(partitions) == 1 else [f"/{p.number}" for p in partitions]
         urls = [list_url(Message, partition=partition.pk) for partition in partitions]
-        return format_html_join(" ", '<a href="{}">{}</a>', zip(urls, texts, strict=True))
+        shown = list(zip(urls, texts, strict=True))
+        links = format_html_join(" ", '<a href="{}">{}</a>', shown[:LOGS_AT_MOST])
+        more = list_url(Partition, q=row.name)
+        if len(shown) > LOGS_AT_MOST:
+            links += format_html(' <a href="{}">{}</a>', more, _t("all %d") % len(shown))
+        return links
 
     @admin.display(description=_("retention"))
     def retention(self, row: Any) -> str:

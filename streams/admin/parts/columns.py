@@ -13,15 +13,15 @@ from django.db.models import Model
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.text import Truncator
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from streams.admin.parts.figures import UNKNOWN
+from streams.admin.parts.figures import UNKNOWN, named, titled
 
-# In characters: what a list shows of a text, and of a name beside others.
+# In characters: what a list shows of a text, of a place, and of a name beside it.
 SHORT = 60
 NAME = 32
+BESIDE = 19
 
 # A callable as a column or a field, which Django's stubs do not know everywhere.
 Column = Any
@@ -59,12 +59,12 @@ def at(field: str, description: Any) -> Column:
     return show
 
 
-def short(field: str, description: Any) -> Column:
-    """Return a column with the beginning of a text."""
+def short(field: str, description: Any, width: int = SHORT) -> Column:
+    """Return a column with the beginning of a text, and all of it as its title."""
 
     @column(description)
     def show(row: Any) -> str:
-        return Truncator(getattr(row, field) or UNKNOWN).chars(SHORT)
+        return titled(getattr(row, field) or UNKNOWN, width)
 
     show.__name__ = field
     return show
@@ -97,12 +97,15 @@ def link(row: Model | None, text: str = "") -> str:
     )
 
 
-def linked(field: str, description: Any) -> Column:
+def linked(field: str, description: Any, width: int | None = None) -> Column:
     """Return a field with a link to the row of a foreign key, which may be gone."""
 
     @column(description)
     def show(row: Any) -> Any:
-        return link(getattr(row, field))
+        found = getattr(row, field)
+        if width is None or found is None:
+            return link(found)
+        return named(str(found), url(found), width)
 
     show.__name__ = field
     return show
@@ -118,7 +121,9 @@ def span(row: Any) -> str:
 
 @column(_("place"))
 def place(row: Any) -> str:
-    return span(row)
+    """Return the place of a message; before it has an offset, its topic and partition."""
+    where = str(row.partition) if row.offset is None else span(row)
+    return titled(where, NAME)
 
 
 @column(_("message"))
@@ -126,7 +131,20 @@ def messages(row: Any) -> str:
     """Return the place, with a link to its messages; they may have been purged."""
     from streams.models import Message
 
-    return format_html('<a href="{}">{}</a>', list_url(Message, q=span(row)), span(row))
+    return named(span(row), list_url(Message, q=span(row)), NAME)
+
+
+@column(_("group"))
+def group_name(row: Any) -> str:
+    """Return the name of the group alone, for lists in which the place names the topic."""
+    return named(row.group.name, url(row.group), BESIDE)
+
+
+def below(text: str, more: str) -> str:
+    """Return ``text``, and below it the beginning of ``more`` if there is any."""
+    if not more:
+        return text
+    return format_html('{}<div class="ems-below ems-cut">{}</div>', text, titled(more, 2 * SHORT))
 
 
 def label(row: Any) -> str:

@@ -66,8 +66,13 @@ def took(value: timedelta | None) -> str:
 
 def age(value: timedelta | None) -> str:
     """Return the duration as a figure."""
-    quiet = "" if value else " ems-quiet"
-    return format_html('<span class="ems-age{}">{}</span>', quiet, duration(value))
+    return age_of(duration(value))
+
+
+def age_of(text: str) -> str:
+    """Return the text of a duration as a figure."""
+    quiet = " ems-quiet" if text == UNKNOWN else ""
+    return format_html('<span class="ems-age{}">{}</span>', quiet, text)
 
 
 def shortened(name: str, width: int = 60) -> str:
@@ -76,6 +81,14 @@ def shortened(name: str, width: int = 60) -> str:
         return name
     tail = width * 2 // 5
     return f"{name[: width - tail - 1]}…{name[-tail:]}"
+
+
+def titled(text: str, width: int) -> str:
+    """Return a text, without its middle if it is long, and then all of it as its title."""
+    short = shortened(text, width)
+    if short == text:
+        return text
+    return format_html('<span title="{}">{}</span>', text, short)
 
 
 def named(name: str, url: str, width: int = 60) -> str:

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from streams.conf import database
-from streams.models import ConsumerGroup, Partition
+from streams.models import ConsumerGroup, Partition, Topic
 
 # A longer list of choices is of no use. The URL accepts every value.
 CHOICES_AT_MOST = 200
@@ -53,6 +53,14 @@ class GroupFilter(RowFilter):
 
     def rows(self) -> QuerySet[ConsumerGroup]:
         return ConsumerGroup.objects.select_related("topic").order_by("name", "topic__name")
+
+
+class TopicFilter(RowFilter):
+    title = _("topic")
+    parameter_name = "topic"
+
+    def rows(self) -> QuerySet[Topic]:
+        return Topic.objects.order_by("name")
 
 
 class PartitionFilter(RowFilter):
