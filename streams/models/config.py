@@ -21,6 +21,7 @@ AT_MOST = {
     "deliveryRetentionDays": 36525,
     "deadRetentionDays": 36525,
 }
+MOST = 2**31 - 1  # of the settings without another limit
 MAY_BE_ZERO = {
     "consumerRetryMaxTimes",
     "messageRetentionDays",
@@ -46,9 +47,9 @@ def problem(name: str, value: Any) -> str:
     if type(value) is not expected:
         return gettext("This setting takes a value of type %s.") % expected.__name__
     if expected is int and value < (0 if name in MAY_BE_ZERO else 1):
-        return gettext("This number is too small.")
-    if expected is int and value > AT_MOST.get(name, 2**31 - 1):
-        return gettext("This number is too large: at most %d.") % AT_MOST.get(name, 2**31 - 1)
+        return gettext("This number is too small: at least %d.") % (name not in MAY_BE_ZERO)
+    if expected is int and value > AT_MOST.get(name, MOST):
+        return gettext("This number is too large: at most %d.") % AT_MOST.get(name, MOST)
     return ""
 
 

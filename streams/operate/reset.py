@@ -14,6 +14,7 @@ from typing import Any
 
 from django.db.models import F
 from django.db.models.functions import Least
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from streams.database.retrying import retrying
@@ -101,14 +102,17 @@ class Move:
     def effects(self) -> list[str]:
         """Return what the move does, as texts for people."""
         counted = (
-            (self.again, _("%d delivered again")),
-            (self.skipped, _("%d skipped")),
-            (len(self.fenced), _("open deliveries taken from consumers: %d")),
-            (self.retries, _("retries that begin anew: %d")),
-            (self.given_back, _("retries of what was in hand: %d")),
-            (self.restored, _("retries as before: %d")),
+            (self.again, _("%s delivered again")),
+            (self.skipped, _("%s skipped")),
+            (len(self.fenced), _("open deliveries taken from consumers: %s")),
+            (self.retries, _("retries that begin anew: %s")),
+            (self.given_back, _("retries of what was in hand: %s")),
+            (self.restored, _("retries as before: %s")),
         )
-        return [text % count for count, text in counted if count] or [_("nothing to do")]
+        told = [
+            text % number_format(count, force_grouping=True) for count, text in counted if count
+        ]
+        return told or [_("nothing to do")]
 
     @property
     def is_nothing(self) -> bool:

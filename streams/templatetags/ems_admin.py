@@ -6,7 +6,7 @@ tag imports from the admin only when it is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django import template
@@ -18,7 +18,7 @@ from streams.conf import database
 
 register = template.Library()
 
-CHECKBOX = '<td class="action-checkbox"'
+CHECKBOX = 'class="action-checkbox'  # of the column that selects rows
 
 
 @register.simple_tag
@@ -61,27 +61,30 @@ def ems_state(text: Any, level: str) -> str:
 
 
 @register.filter
-def ems_cells(row: Iterable[str], headers: Iterable[Any]) -> list[str]:
-    """Return the cells of a row of a list, each with the header of its column as data-label.
+def ems_rows(rows: Iterable[Iterable[str]], headers: Iterable[Any]) -> Iterator[list[str]]:
+    """Yield the cells of each row of a list, with the header of its column as data-label.
 
     On a narrow screen the stylesheet shows it before the cell. The roles are said, since a row
     with another display is no row any more for some browsers.
     """
-    cells = list(row)
     labels = [
-        "" if cell.startswith(CHECKBOX) else header["text"]
-        for cell, header in zip(cells, headers, strict=True)
+        format_html(
+            ' data-label="{}"',
+            "" if CHECKBOX in header["class_attrib"] else capfirst(header["text"]),
+        )
+        for header in headers
     ]
-    if not any(cell.startswith("<th") for cell in cells):
-        heading = labels.index(next(filter(None, labels)))
-        cells[heading] = f"<th{cells[heading][3:-5]}</th>"
-    return [_labelled(cell, label) for cell, label in zip(cells, labels, strict=True)]
+    for row in rows:
+        cells = list(row)
+        if not any(cell.startswith("<th") for cell in cells):
+            heading = 1 if CHECKBOX in cells[0] else 0
+            cells[heading] = f"<th{cells[heading][3:-5]}</th>"
+        yield [_labelled(cell, label) for cell, label in zip(cells, labels, strict=True)]
 
 
 def _labelled(cell: str, label: str) -> str:
-    role = "rowheader" if cell.startswith("<th") else "cell"
-    name = format_html(' role="{}" data-label="{}"', role, capfirst(label))
-    return mark_safe(f"{cell[:3]}{name}{cell[3:]}")  # noqa: S308 - Django has escaped the cell
+    role = ' role="rowheader"' if cell.startswith("<th") else ' role="cell"'
+    return mark_safe(f"{cell[:3]}{role}{label}{cell[3:]}")  # noqa: S308 - Django has escaped the cell
 
 
 @register.filter

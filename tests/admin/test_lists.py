@@ -14,6 +14,7 @@ from django.utils.html import escape
 
 from streams import send
 from streams.admin.base import StreamsAdmin
+from streams.admin.pages import dead as page_of_letters
 from streams.admin.pages.dead import DeadMessageAdmin
 from streams.admin.pages.message import MessageAdmin
 from streams.admin.parts import listing
@@ -262,7 +263,7 @@ def test_the_dead_letters_that_wait_come_first_by_class_of_error(world, as_role)
 
 
 def test_the_classes_of_errors_are_counted_among_the_newest_letters(world, as_role, monkeypatch):
-    monkeypatch.setattr(DeadMessageAdmin, "searched", 2)
+    monkeypatch.setattr(page_of_letters, "SUMMARISED", 2)
     page = as_role("operator").get(list_of(DeadMessage))
     assert [row["count"] for row in page.context["cl"].classes] == [2]
     assert "among the newest" in page.text

@@ -40,6 +40,14 @@ def position(group: Any) -> int:
     return Cursor.objects.get(group=group, replay=0).next_offset
 
 
+def error_below(shown: Any, field: str) -> str:
+    """The error below this field, to which the field refers."""
+    found = re.search(f'<ul class="errorlist" id="ems-{field}-error"><li>(.*?)</li>', shown.text)
+    assert found, f"there is none below {field}"
+    assert f'aria-describedby="ems-{field}-error" autofocus' in shown.text
+    return found[1]
+
+
 # -- reset --
 
 
@@ -47,7 +55,7 @@ def test_the_page_of_a_reset_says_where_the_group_is(world, as_role):
     client = as_role("operator")
     before = snapshot()
     shown = page(client, "reset", world.slow)
-    cells = re.findall(r"<td>([^<]+)</td>", shown.text)
+    cells = re.findall(r"<td[^>]*>([^<]+)</td>", shown.text)
     assert cells == ["0", "5", "5", "–"]
     assert snapshot() == before
 
@@ -74,6 +82,23 @@ def test_what_was_shown_is_done_and_logged(world, as_role):
     assert (entry.action_flag, entry.change_message) == (CHANGE, f"Reset: {text}")
 
 
+def test_a_large_skip_wants_its_number_typed_in(world, as_role):
+    client = as_role("operator")
+    Partition.objects.update(next_offset=2_012_350)
+    shown = page(client, "reset", world.slow, to="latest")
+    assert "2,012,345 messages are skipped" in shown.text
+    assert "2,012,345 skipped" in shown.text
+    for typed in ("", "2012344", "all"):
+        again = confirm(client, "reset", world.slow, shown, typed=typed)
+        assert "That is not the number" in error_below(again, "typed")
+        assert position(world.slow) == 5
+    assert confirm(client, "reset", world.slow, again, typed="2,012,345").status_code == 302
+    assert position(world.slow) == 2_012_350
+    # Neither a small skip nor a way back asks for it.
+    assert 'name="typed"' not in page(client, "reset", world.slow, to="earliest").text
+    assert 'name="typed"' not in page(client, "reset", world.mail, to="+10").text
+
+
 def test_the_end_of_the_log_is_the_one_that_was_shown(world, as_role):
     client = as_role("operator")
     Cursor.objects.filter(group=world.slow).update(next_offset=3)
@@ -94,7 +119,9 @@ def test_a_partition_that_is_new_since_the_preview_is_left_alone(world, as_role)
     places = Cursor.objects.filter(group=world.slow).order_by("partition")
     assert [cursor.next_offset for cursor in places] == [2, 0]
     shown = page(client, "reset", world.slow, to="3", partition="0")
-    assert re.findall(r'<th scope="row">(orders/.)</th>', shown.text) == ["orders/0"]
+    assert re.findall(r'<th scope="row" role="rowheader">(orders/.)</th>', shown.text) == [
+        "orders/0"
+    ]
 
 
 def test_a_group_with_live_consumers_is_reset_only_with_a_tick(world, as_role):
@@ -137,16 +164,16 @@ def test_a_reset_is_undone(world, as_role):
         ({"to": "9"}, "ends before offset 5"),
         ({"to": "soon"}, "no place in a log"),
         ({"to": "2026-11-20T10:00"}, "say the time zone"),
-        ({"to": "2", "partition": "7"}, "no such partition"),
-        ({"to": "2", "partition": "x"}, "is no partition"),
+        ({"to": "2", "partition": "7"}, "is no partition: 0 to 0"),
+        ({"to": "2", "partition": "x"}, "is no partition: 0 to 0"),
         ({"to": "<script>alert(1)</script>"}, "&lt;script&gt;"),
     ],
 )
-def test_what_cannot_be_done_is_said_on_the_page(world, as_role, fields, text):
+def test_what_cannot_be_done_is_said_below_its_field(world, as_role, fields, text):
     client = as_role("operator")
     before = snapshot()
     shown = page(client, "reset", world.slow, **fields)
-    assert text in shown.text
+    assert text in error_below(shown, "partition" if "partition" in fields else "to")
     assert "<script>alert" not in shown.text
     assert snapshot() == before
 
@@ -259,3 +286,20 @@ def test_what_cannot_be_replayed_is_said_on_the_page(world, as_role, fields, tex
     before = snapshot()
     assert text in page(client, "replay", world.slow, **fields).text
     assert snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "text"),
+    [
+        ({"from": "x", "to": "2"}, "from", "no place in a log"),
+        ({"from": "1", "to": "latest"}, "to", "from an offset or a time"),
+        ({"from": "1"}, "to", "Give from and to"),
+        ({"to": "1"}, "from", "Give from and to"),
+        ({"from": "1", "to": "2", "partition": "9"}, "partition", "no such partition"),
+        ({"from": "1", "to": "2", "partition": "x"}, "partition", "is no number"),
+        ({"message": "abc"}, "message", "is no number"),
+        ({"message": "999999"}, "message", ""),
+    ],
+)
+def test_an_error_of_a_replay_stands_below_its_field(world, as_role, fields, field, text):
+    assert text in error_below(page(as_role("operator"), "replay", world.mail, **fields), field)

@@ -54,8 +54,9 @@ DISCARD = Bulk(
 
 WAITING, REDRIVEN, EVERY = "waiting", "redriven", "all"
 
-# In rows: how many classes of errors the summary names.
+# In rows: how many classes of errors the summary names, and how many letters it looks at.
 CLASSES_AT_MOST = 12
+SUMMARISED = 10_000
 
 
 class DeadState(FixedFilter):
@@ -99,7 +100,7 @@ class DeadChangeList(StreamsChangeList):
         """Count the waiting letters by class, among those with the newest ids."""
         rows = DeadMessage.objects.using(database())
         newest: int = rows.aggregate(newest=Max("pk"))["newest"] or 0
-        self.counted = min(newest, DeadMessageAdmin.searched)
+        self.counted = min(newest, SUMMARISED)
         of_group = {"group": group} if group else {}
         rows = rows.waiting().filter(pk__gt=newest - self.counted, **of_group)
         counted = rows.order_by().values("error_class")

@@ -36,6 +36,7 @@ from streams.models import (
     RetryMessage,
     State,
 )
+from streams.models.config import MOST
 from streams.operate.changes import CHANGEABLE, valid_retry_policy
 from streams.operate.group_deletion import belongings, delete_group
 from streams.operate.replay import replays
@@ -93,6 +94,10 @@ class GroupForm(StreamsForm):
             return valid_retry_policy(self.cleaned_data["retry_policy"])
         except InvalidRetryPolicy as error:
             raise forms.ValidationError(str(error)) from error
+
+
+# The most that the form takes, as for the system settings of the same meaning.
+LIMITS = {"max_retries": MOST, "consume_timeout": MOST}
 
 
 @admin.register(ConsumerGroup)
@@ -206,6 +211,11 @@ class ConsumerGroupAdmin(StreamsAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name in LIMITS:
+            kwargs["max_value"] = LIMITS[db_field.name]
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
     def possible_verbs(self, row: ConsumerGroup) -> Mapping[str, Any]:
         impossible = {"pause" if row.paused else "resume"}
         if row.mode == Mode.BROADCAST:  # each of its clients has its own position
@@ -303,7 +313,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
             "title": _t("Forget a group"),
             "group": group,
             "contents": contents,
-            "error": _t("That is not its name. Nothing was done.") if is_wrong else "",
+            "errors": {"typed": _t("That is not its name. Nothing was done.")} if is_wrong else {},
         }
         return page(self, request, "forget", context)
 

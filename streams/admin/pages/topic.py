@@ -21,6 +21,7 @@ from streams.admin.verbs import topic
 from streams.admin.verbs.purge_preview import purge_preview
 from streams.conf import database
 from streams.models import Access, ConsumerGroup, Message, Partition, Topic
+from streams.models.topic import MAX_RETENTION
 from streams.operate.changes import CHANGEABLE
 from streams.retain.rule import default_of, rule_of
 from streams.runtime_settings import system
@@ -34,6 +35,10 @@ ACCESS = {
     Access.READ_ONLY: (_("read only"), figures.WARNING),
     Access.DENIED: (_("denied"), figures.BAD),
 }
+
+
+# What the form takes.
+LIMITS = {"retention_seconds": (0, MAX_RETENTION), "retention_count": (1, 2**63 - 1)}
 
 
 class AccessFilter(FixedFilter):
@@ -59,7 +64,7 @@ class TopicAdmin(StreamsAdmin):
         "sequenced",
         "kept",
         "groups",
-        "retention",
+        "kept_for",
         "logs",
     )
     list_filter = (AccessFilter,)
@@ -91,6 +96,11 @@ class TopicAdmin(StreamsAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[Any, ...]:
         return ("name", *flatten(self.facts)) if obj else ()
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name in LIMITS:
+            kwargs["min_value"], kwargs["max_value"] = LIMITS[db_field.name]
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
@@ -156,6 +166,11 @@ class TopicAdmin(StreamsAdmin):
     @admin.display(description=_("groups"))
     def groups(self, row: Topic) -> str:
         return figures.number(len(row.groups.all()), list_url(ConsumerGroup, topic=row.pk))
+
+    @admin.display(description=_("kept for"))
+    def kept_for(self, row: Any) -> str:
+        """Return its retention, in short."""
+        return figures.titled(self.retention(row), 36)
 
     @admin.display(description=_("messages"))
     def logs(self, row: Topic) -> Any:

@@ -15,7 +15,7 @@ from django.utils.translation import ngettext
 from streams.admin.parts import journal
 from streams.admin.parts.listing import UPTO
 from streams.admin.verbs.offer import OFFER
-from streams.admin.verbs.page import page
+from streams.admin.verbs.page import page, typed_number
 from streams.admin.verbs.plan import Plan
 from streams.conf import database
 from streams.models import Consumer, ConsumerGroup, DeadMessage
@@ -46,7 +46,8 @@ class Bulk:
                 request, _("This preview is not valid any more: begin again."), messages.ERROR
             )
             return HttpResponseRedirect(request.get_full_path())
-        if self.typed and not plan.has_begun and request.POST.get(TYPED) != str(plan.total):
+        typed = request.POST.get(TYPED, "")
+        if self.typed and not plan.has_begun and typed_number(typed) != plan.total:
             error = _("That is not the number. Nothing was done.")
             return self._preview(admin, request, plan.rows(matching), plan, error)
         return self._step(admin, request, matching, plan)
@@ -76,7 +77,7 @@ class Bulk:
         context = {
             "groups": groups,
             "skipped": skipped,
-            "error": error,
+            "errors": {TYPED: error} if error else {},
             "typed": self.typed,
             **self._words(plan),
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -13,7 +15,24 @@ from streams.admin.parts import journal
 
 
 class Refused(Exception):
-    """Says on the page why nothing was done."""
+    """Says on the page why nothing was done, below ``field`` if one of its values is the reason."""
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
+
+
+def refusal(error: Exception, fields: Mapping[Any, str]) -> dict[str, Any]:
+    """Return what the page shows of ``error``; ``fields`` says which one each class belongs to."""
+    found = getattr(error, "field", "")
+    field = found or next((fields[kind] for kind in type(error).mro() if kind in fields), "")
+    return {"errors": {field: str(error)}} if field else {"error": str(error)}
+
+
+def typed_number(text: str) -> int | None:
+    """Return a number as people type it, with or without separators; None if it is none."""
+    digits = re.sub(r"[\s.,'\u2019]", "", text)
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 19 else None
 
 
 def page(admin: Any, request: HttpRequest, name: str, context: dict[str, Any]) -> HttpResponse:

@@ -8,9 +8,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from streams.admin.verbs.offer import OFFER, accepted, offer
-from streams.admin.verbs.page import Refused, done, page
+from streams.admin.verbs.page import Refused, done, page, refusal
 from streams.conf import database
-from streams.errors import InvalidTarget, StreamsError
+from streams.errors import StreamsError, UnknownPartition
 from streams.models import ConsumerGroup, Partition
 from streams.operate.replay import Span, cancel, replays, span_of, spans, start
 from streams.operate.target import Target
@@ -28,7 +28,7 @@ def replay(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpRespon
         if any(asked.get(name, "").strip() for name in ("from", "to", "message")):
             return _preview(admin, request, group)
     except (Refused, StreamsError) as error:
-        return _page(admin, request, group, error=str(error))
+        return _page(admin, request, group, **refusal(error, {UnknownPartition: "partition"}))
     return _page(admin, request, group)
 
 
@@ -49,11 +49,22 @@ def _asked_for(request: HttpRequest, group: ConsumerGroup) -> list[Span]:
     names = ("from", "to", "message", "partition")
     first, end, message, number = (request.POST.get(name, "").strip() for name in names)
     if message and not (first or end):
-        return span_of(group, _integer(message), database())
+        found: list[Span] = _in(span_of, "message", group, _integer(message, "message"), database())
+        return found
     if message or not (first and end):
-        raise Refused(_("Give from and to, or one message."))
-    only = _integer(number) if number else None
-    return spans(group, _absolute(first), _absolute(end), database(), number=only)
+        missing = "message" if message else "from" if not first else "to"
+        raise Refused(_("Give from and to, or one message."), missing)
+    only = _integer(number, "partition") if number else None
+    targets = _absolute(first, "from"), _absolute(end, "to")
+    return spans(group, *targets, database(), number=only)
+
+
+def _in(verb: Any, field: str, *args: Any) -> Any:
+    """Call the verb; an error of it belongs to ``field``."""
+    try:
+        return verb(*args)
+    except StreamsError as error:
+        raise Refused(str(error), field) from error
 
 
 def _start(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
@@ -77,16 +88,17 @@ def _cancel(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpRespo
     return done(admin, request, group, text)
 
 
-def _absolute(text: str) -> Target:
-    target = Target.parse(text)
+def _absolute(text: str, field: str) -> Target:
+    target: Target = _in(Target.parse, field, text)
     if not target.is_absolute:
-        raise InvalidTarget(_("A replay is from an offset or a time to another, not %r.") % text)
+        problem = _("A replay is from an offset or a time to another, not %r.") % text
+        raise Refused(problem, field)
     return target
 
 
-def _integer(text: str) -> int:
+def _integer(text: str, field: str = "") -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise Refused(_("%r is no number.") % text)
+        raise Refused(_("%r is no number.") % text, field)
     return int(text)
 
 

@@ -42,11 +42,13 @@ def grow(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     try:
         wanted = int(request.POST["typed"])
     except ValueError:
-        return _page(admin, request, topic, "grow", {**shown, "error": _("That is no number.")})
+        return _page(
+            admin, request, topic, "grow", {**shown, "errors": _of(_("That is no number."))}
+        )
     try:
         new = topics.grow(topic, wanted, database())
     except StreamsError as error:
-        return _page(admin, request, topic, "grow", {**shown, "error": str(error)})
+        return _page(admin, request, topic, "grow", {**shown, "errors": _of(str(error))})
     return done(admin, request, topic, _("Grown by %d partitions") % new)
 
 
@@ -96,7 +98,7 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     left = since + topic_deletion.SETTLED_SECONDS - time.time()
     shown |= {OFFER: request.POST[OFFER], "typed": request.POST.get("typed", "")}
     if request.POST.get("typed") != topic.name:
-        shown["error"] = _("That is not its name. Nothing was done.")
+        shown["errors"] = _of(_("That is not its name. Nothing was done."))
     elif left > 0:
         shown["error"] = _("Sends may be under way: wait for %d seconds, and try again.") % (
             left + 1
@@ -110,6 +112,10 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
             text = ", ".join(f"{count} {name}" for name, count in contents.items())
             return done(admin, request, topic, _("Deleted, with %s") % text, journal.DELETION)
     return _page(admin, request, topic, "remove", shown)
+
+
+def _of(error: str) -> dict[str, str]:
+    return {"typed": error}
 
 
 def _contents(work: topic_deletion.TopicDeletion) -> dict[str, int]:
