@@ -118,6 +118,23 @@ def test_a_consumer_is_woken_for_its_own_topics(message, wakes):
     assert bool(woken) is wakes
 
 
+@pytest.mark.redis
+@pytest.mark.django_db
+def test_a_real_redis_wakes_who_consumes_the_topic(ems_settings):
+    ems_settings(REDIS="redis")
+    woken = []
+    listener = Listener("default", {"mine"}, lambda: woken.append(1))
+    listener.start()
+    wait_for(lambda: woken)  # it listens from now on
+    announcer = Announcer()
+    announcer.announce("default", frozenset({"other"}))
+    wait_for(lambda: not announcer._pending and not announcer._telling)
+    announcer.announce("default", frozenset({"mine"}))  # comes after the other one
+    wait_for(lambda: len(woken) > 1)
+    listener.stop()
+    assert len(woken) == 2
+
+
 def test_an_error_of_redis_is_survived(redis, monkeypatch):
     monkeypatch.setattr(wakeup, "RECONNECT_SECONDS", 0.01)
     publish, errors = redis.publish, [ConnectionError("gone")]

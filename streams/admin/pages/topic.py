@@ -184,7 +184,7 @@ class TopicAdmin(StreamsAdmin):
             links += format_html(' <a href="{}">{}</a>', more, _t("all %d") % len(shown))
         return links
 
-    @admin.display(description=_("kept for"))
+    @admin.display(description=_("retention"))
     def retention(self, row: Any) -> str:
         """Return what limits the messages of the topic, and whether that is the default."""
         return str(rule_of(row, database(), default_of(row.default_days)))
