@@ -34,6 +34,7 @@ class Fault:
     pattern: bytes
     times: int
     forward: bool
+    freeze: bool = False
 
     def found_in(self, packet: bytes) -> bool:
         whole_words = rb"(?<!\w)" + re.escape(self.pattern) + rb"(?!\w)"
@@ -98,6 +99,14 @@ class Proxy:
         The connection is closed on both sides instead; the server rolls back what was open.
         """
         self._add(Fault(pattern, times, forward=False))
+
+    def freeze_at(self, pattern: bytes, times: int = 1) -> None:
+        """Let the next ``times`` packets with ``pattern`` vanish, with all that follow them.
+
+        The connection stays open, without an error and without an answer, as behind a firewall
+        that has forgotten it.
+        """
+        self._add(Fault(pattern, times, forward=False, freeze=True))
 
     def kill_connections(self) -> None:
         """Close every connection, on both sides, at whatever it is doing. New ones are accepted."""
@@ -189,6 +198,8 @@ class Link:
             fault = self._proxy.fault_for(packet[HEADER:])
             if fault and not fault.forward:
                 self._proxy.note(fault)  # first: who notices the loss may look for it at once
+                while fault.freeze and _packet(self._client):
+                    pass
                 self.close()
                 return
             self._losing = self._losing or fault

@@ -34,6 +34,23 @@ def test_what_is_cut_off_never_happened(proxied):
     assert not Order.objects.exists()
 
 
+def test_a_frozen_connection_answers_nothing_and_others_do(proxied, in_thread):
+    proxied.freeze_at(b"COMMIT")
+
+    def write():
+        with transaction.atomic():
+            Order.objects.create(number="frozen")
+
+    writing = in_thread(write)
+    proxied.wait_until_fired()
+    with pytest.raises(TimeoutError):
+        writing.result(0.3)
+    assert not Order.objects.exists()
+    proxied.kill_connections()
+    with pytest.raises(OperationalError):
+        writing.result(30)
+
+
 def test_connections_can_be_killed_at_any_time(proxied):
     assert not Order.objects.exists()
     proxied.kill_connections()

@@ -82,20 +82,22 @@ class Calls:
         self._async = registration.asynchronous
         self._using = using
         self._lines = lines
-        self._call_started: float | None = None
+        self._since: float | None = None
+        self.running = False
         self._settled = time.monotonic()
 
     def time_left(self) -> timedelta:
         """Return the time until the running call, or the next one, is overdue.
 
-        It is negative once the call is overdue; a handler that is cancelled then has time to clean
-        up. The heartbeat calls this from another thread.
+        After a call it counts from the end of that, until the next one may begin: if the
+        settlement hangs, the lease ends. It is negative once the call is overdue; a handler that is
+        cancelled then has time to clean up. The heartbeat calls this from another thread.
         """
         return timedelta(seconds=self._left() + event_loop.CLEAN_UP_SECONDS * self._async)
 
     def _left(self) -> float:
-        started = self._call_started
-        elapsed = 0.0 if started is None else time.monotonic() - started
+        since = self._since
+        elapsed = 0.0 if since is None else time.monotonic() - since
         return self._timeout - elapsed
 
     def run(self, messages: list[ReceivedMessage]) -> None:
@@ -115,7 +117,7 @@ class Calls:
         messages.reverse()
         while messages:
             message = messages.pop()
-            if not self._settler.may_begin():
+            if not self._may_begin():
                 if position > self._stretch.progress:
                     self._settle(position, failures)
                 self._settler.release()
@@ -144,7 +146,7 @@ class Calls:
             self._settle(position, failures)
 
     def _as_batch(self, messages: Sequence[ReceivedMessage]) -> None:
-        if not self._settler.may_begin():
+        if not self._may_begin():
             self._settler.release()
             return
         after = self._stretch.last_offset + 1
@@ -162,6 +164,12 @@ class Calls:
     def _settle(self, progress: int, failures: Sequence[Failure]) -> None:
         self._settler.settle(progress, failures)
         self._settled = time.monotonic()
+
+    def _may_begin(self) -> bool:
+        self._since = None  # while it waits for its turn, the lease is extended
+        begins = self._settler.may_begin()
+        self._since = time.monotonic()
+        return begins
 
     # -- one call --
 
@@ -182,11 +190,13 @@ class Calls:
         return [Failure(message.offset, error) for message, error in returned.items()]
 
     def _timed(self, argument: Any) -> Any:
-        self._call_started = began = time.monotonic()
+        self._since = began = time.monotonic()
+        self.running = True
         try:
             returned = self._handler(argument)
         finally:
-            self._call_started = None
+            self.running = False
+            self._since = time.monotonic()
             if self._lines is not None:
                 self._lines.note(argument, time.monotonic() - began)
             left_open = self._left_open()

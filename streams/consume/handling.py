@@ -77,6 +77,7 @@ class Handling:
         self._may_go_on = may_go_on
         self._beside = beside
         self._call = ExitStack()
+        self._waiting = False
         self._using = delivery.using
         self._reading = Reading([], set())
         self._lines = Lines.wanted()
@@ -91,6 +92,11 @@ class Handling:
         self._extended = self._ran_since = time.monotonic()
         self._atomic = False  # whether a transaction of the handler is open
         self._told: list[Callable[[], None]] = []
+
+    @property
+    def calling(self) -> bool:
+        """Tell whether the handler runs, or the next call waits for its turn."""
+        return self._calls.running or self._waiting
 
     def time_left(self) -> timedelta:
         """Return the time until the running or next call is overdue; negative once it is."""
@@ -127,7 +133,9 @@ class Handling:
         """Tell whether the next call may start now, and make the lease long enough for it."""
         self._call.close()  # the call before this one
         if not self._stopped():
+            self._waiting = True
             self._call.enter_context(self._beside())
+            self._waiting = False
         if self._stopped():
             return False
         now = time.monotonic()

@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from django.db import Error, close_old_connections, connections, reset_queries
+from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections, connections, reset_queries
 
 from streams.database.retrying import transient
 from streams.logs import event
 from streams.process.shared.connections import KEEPER_PREFIX
+from streams.process.shared.database_work import DatabaseWork
 from streams.process.shared.stopping import Stopping
 
 logger = logging.getLogger("streams.keeper")
@@ -22,20 +23,25 @@ AFTER_ERROR_SECONDS = 1.0
 class Keeper(threading.Thread):
     """Runs a step repeatedly, also while the workers drain: a slow drain must keep its leases."""
 
-    def __init__(self, name: str, step: Callable[[], float], lifecycle: Stopping) -> None:
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], float],
+        lifecycle: Stopping,
+        using: str = DEFAULT_DB_ALIAS,
+    ) -> None:
         super().__init__(name=f"{KEEPER_PREFIX}{name}", daemon=True)
         self._step = step
         self._lifecycle = lifecycle
         self._condition = threading.Condition()
         self._woken = False
         self._ended = False
-        self._steps = 0
-        self._at_work = False
+        self._work = DatabaseWork(using)
 
     @property
-    def step_at_work(self) -> int | None:
-        """Return the number of the running step, or None between two steps."""
-        return self._steps if self._at_work else None
+    def statements(self) -> int | None:
+        """Return how many statements it has made; None between two steps."""
+        return self._work.count
 
     def run(self) -> None:
         try:
@@ -72,10 +78,9 @@ class Keeper(threading.Thread):
     def _guarded_step(self) -> float:
         close_old_connections()
         reset_queries()
-        self._steps += 1
-        self._at_work = True
         try:
-            return self._step()
+            with self._work.under_way():
+                return self._step()
         except Error as error:
             if not transient(error):
                 raise
@@ -86,5 +91,3 @@ class Keeper(threading.Thread):
             )
             connections.close_all()
             return AFTER_ERROR_SECONDS
-        finally:
-            self._at_work = False

@@ -36,9 +36,11 @@ from streams.wakeup import Listener
 logger = logging.getLogger("streams.supervisor")
 
 LOOK_SECONDS = 0.5
-# The process stops when the heartbeat has waited this many seconds for the database without an
-# error: the connection is dead, and a new process gets new connections. The time is counted in
-# looks of this thread, so the time that the process is frozen does not count.
+# The process stops when one of its threads has waited this many seconds for the database without an
+# error, or the heartbeat, without which all leases end, for SILENT_SECONDS: the connection is dead,
+# and a new process gets new connections. The time is counted in looks of the main thread, so the
+# time that the process is frozen does not count.
+WORK_SECONDS = 120.0
 SILENT_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
 # Seconds between two looks whether the nightly purge is due, and how many seconds of it to run
@@ -76,12 +78,12 @@ class Supervisor:
         self._held = InFlight()
         heartbeat = Heartbeat(self._client, self._held, self._lifecycle, self._feeds)
         poller = Poller(self._feeds, self._held, self._lifecycle, using, drain=drain)
-        self._poller = Keeper("poller", poller.step, self._lifecycle)
-        self._heartbeat = Keeper("heartbeat", heartbeat.step, self._lifecycle)
+        self._poller = Keeper("poller", poller.step, self._lifecycle, using)
+        self._heartbeat = Keeper("heartbeat", heartbeat.step, self._lifecycle, using)
         self._keepers = [
             self._poller,
             self._heartbeat,
-            Keeper("maintenance", self._maintain, self._lifecycle),
+            Keeper("maintenance", self._maintain, self._lifecycle, using),
         ]
 
         def wake() -> None:
@@ -92,8 +94,9 @@ class Supervisor:
         self._listener = Listener(using, topics, wake)
         self._workers: list[Worker] = []
         self._purge_at = 0.0
-        self._step: int | None = None
-        self._silent = 0.0
+        # For each thread how many statements it has made, and the seconds since the last one.
+        self._seen: dict[Thread, tuple[int | None, float]] = {}
+        self._unanswered: set[Thread] = set()
 
     def run(self) -> int:
         """Run until stopped; return the exit status.
@@ -164,12 +167,19 @@ class Supervisor:
         self._listener.start()
 
     def _watch(self) -> None:
-        """Stop the process when one step of the heartbeat has run for SILENT_SECONDS."""
-        step = self._heartbeat.step_at_work
-        self._silent = self._silent + LOOK_SECONDS if step and step == self._step else 0.0
-        self._step = step
-        if self._silent >= SILENT_SECONDS:
-            self._lifecycle.fail(f"the database has not answered for {SILENT_SECONDS:.0f} s")
+        """Stop the process when the database answers one of its threads no more."""
+        watched: list[Keeper | Worker] = [*self._keepers, *self._workers]
+        for thread in watched:
+            count = thread.statements
+            before, silent = self._seen.get(thread, (None, 0.0))
+            silent = silent + LOOK_SECONDS if count is not None and count == before else 0.0
+            self._seen[thread] = count, silent
+            limit = SILENT_SECONDS if thread is self._heartbeat else WORK_SECONDS
+            if silent >= limit:
+                self._unanswered.add(thread)
+                self._lifecycle.fail(
+                    f"the database has not answered the thread {thread.name} for {limit:.0f} s"
+                )
 
     def _who(self) -> dict[str, str]:
         return {"client": self._client.client_id, "database": self._using}
@@ -183,12 +193,12 @@ class Supervisor:
         return SWEEP_EVERY.total_seconds()
 
     def _drain(self) -> bool:
-        """Wait for the workers, but not for a call that hangs; return whether all have ended.
+        """Wait for the workers, but not for one that hangs; return whether all have ended.
 
         It ends sooner at a second signal, or after DRAIN_SECONDS.
         """
         limit = time.monotonic() + settings().DRAIN_SECONDS
-        while any(worker.is_alive() and not worker.hangs for worker in self._workers):
+        while any(worker.is_alive() and not self._hangs(worker) for worker in self._workers):
             if self._signals.wait(0.05):
                 logger.warning(
                     "A second signal: ending at once. The sweep retries the rest.",
@@ -202,6 +212,9 @@ class Supervisor:
                 )
                 return False
         return not any(worker.is_alive() for worker in self._workers)
+
+    def _hangs(self, worker: Worker) -> bool:
+        return worker.hangs or worker in self._unanswered
 
     def _end(self) -> None:
         """End the keepers, which have kept the leases while the workers drained, and deregister."""

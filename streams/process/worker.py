@@ -20,6 +20,7 @@ from streams.models import Delivery, RetryMessage
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
+from streams.process.shared.database_work import DatabaseWork
 from streams.process.shared.in_flight import Held, InFlight, hung
 from streams.process.shared.stopping import Stopping
 
@@ -56,6 +57,13 @@ class Worker(threading.Thread):
         self._claimer = Claimer(feed.group, client.client_id, self.name, using)
         self._last_was_retry = False
         self._handling: Held | None = None
+        self._database_work = DatabaseWork(using)
+
+    @property
+    def statements(self) -> int | None:
+        """Return how many statements it has made; None while it waits or the handler runs."""
+        handling = self._handling
+        return None if handling is not None and handling.calling else self._database_work.count
 
     @property
     def hangs(self) -> bool:
@@ -92,7 +100,7 @@ class Worker(threading.Thread):
         if not self._client.alive:
             return NOT_ALIVE_SECONDS
         try:
-            with self._held.busy():
+            with self._held.busy(), self._database_work.under_way():
                 return self._step()
         except LeaseLost:
             logger.warning(

@@ -332,9 +332,18 @@ LEASES = [
     Mutant(
         "drain-waits-for-the-hung",
         "streams/process/supervisor.py",
-        "worker.is_alive() and not worker.hangs for",
-        "worker.is_alive() for",
+        "return worker.hangs or worker in self._unanswered",
+        "return False",
         "tests/guarantees/test_stopping.py::test_a_hung_handler_costs_its_neighbours_no_drain",
+    ),
+    Mutant(
+        "only-the-heartbeat-watched",
+        "streams/process/supervisor.py",
+        "= [*self._keepers, *self._workers]",
+        "= [*self._keepers]",
+        "tests/guarantees/test_frozen_connections.py"
+        "::test_a_worker_whose_connection_is_frozen_ends_its_process",
+        "mysql",
     ),
     Mutant(
         "killer-runs-beside-others",

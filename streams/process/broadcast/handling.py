@@ -63,6 +63,11 @@ class BroadcastHandling:
             lines=self._lines,
         )
 
+    @property
+    def calling(self) -> bool:
+        """Tell whether the handler runs."""
+        return self._calls.running
+
     def time_left(self) -> timedelta:
         """Return the time until the running call is overdue; negative once it is."""
         return self._calls.time_left()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 from collections.abc import Sequence
 from datetime import timedelta
 from threading import current_thread, local
@@ -21,6 +23,12 @@ MARGIN = timedelta(seconds=10)
 KEEPER_PREFIX = "ems-"
 KEEPER_IDLE_SECONDS = 20
 KEEPER_LOCK_SECONDS = 2
+
+# In seconds. A firewall may forget a connection that is silent, and then drop its packets without
+# an error. A silent connection is probed after the first, and lost when the other side has
+# acknowledged nothing for the second. Linux would try for 15 minutes, and probe after 2 hours.
+KEEPALIVE_SECONDS = 30
+UNANSWERED_SECONDS = 60
 
 
 class IdleLimit:
@@ -51,6 +59,7 @@ class IdleLimit:
     def _set(self, *, connection: Any, **kwargs: Any) -> None:
         if connection.alias != self._using or connection.vendor != "mysql":
             return
+        _keep_alive(connection.connection)
         with connection.cursor() as cursor:
             if current_thread().name.startswith(KEEPER_PREFIX):
                 cursor.execute(
@@ -61,3 +70,22 @@ class IdleLimit:
                 self._in_force.limit = self._limit
                 seconds = math.ceil(self._limit.total_seconds())
                 cursor.execute("SET SESSION wait_timeout = %s", [seconds])
+
+
+def _keep_alive(driver: Any) -> None:
+    """Let the system probe the socket of a driver's connection, where both permit it."""
+    # mysqlclient has fileno() itself, PyMySQL has a socket.
+    holder = driver if hasattr(driver, "fileno") else getattr(driver, "_sock", None)
+    if holder is None:
+        return
+    with socket.socket(fileno=os.dup(holder.fileno())) as same:
+        if same.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (
+            ("TCP_KEEPIDLE", KEEPALIVE_SECONDS),
+            ("TCP_KEEPINTVL", KEEPALIVE_SECONDS // 3),
+            ("TCP_USER_TIMEOUT", UNANSWERED_SECONDS * 1000),
+        ):
+            if option := getattr(socket, name, None):  # other systems lack some
+                same.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -17,6 +17,10 @@ class Held(Protocol):
     registration: Registration
     lost: bool
 
+    @property
+    def calling(self) -> bool:
+        """Tell whether the handler runs, or the next call waits for its turn."""
+
     def time_left(self) -> timedelta:
         """Return the time until its running or next call is overdue; negative once it is."""
 
@@ -30,7 +34,7 @@ HUNG_GRACE = timedelta(seconds=10)
 
 def hung(held: Held) -> bool:
     """Tell whether its running call is overdue by more than HUNG_GRACE."""
-    return held.time_left() < -HUNG_GRACE
+    return held.calling and held.time_left() < -HUNG_GRACE
 
 
 class InFlight:

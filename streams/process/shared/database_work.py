@@ -1,0 +1,48 @@
+"""Tells whether a thread waits for the database, for the main thread to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connections
+
+
+class DatabaseWork:
+    """Counts the statements of one thread, while it works with the database.
+
+    A count that stands still means that the database does not answer: to a statement, to a COMMIT
+    or to a new connection.
+    """
+
+    def __init__(self, using: str) -> None:
+        self._using = using
+        self._count = 0
+        self._under_way = False
+
+    @property
+    def count(self) -> int | None:
+        """Return the count so far; None while the thread does no database work."""
+        return self._count if self._under_way else None
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        # Not by execute_wrapper(), which removes the last one at its end: a new connection may get
+        # others in between.
+        wrappers = connections[self._using].execute_wrappers
+        wrappers.append(self._counted)
+        self._count += 1
+        self._under_way = True
+        try:
+            yield
+        finally:
+            self._under_way = False
+            wrappers.remove(self._counted)
+
+    def _counted(self, execute: Callable[..., Any], *arguments: Any) -> Any:
+        self._count += 1
+        try:
+            return execute(*arguments)
+        finally:
+            self._count += 1
