@@ -20,14 +20,22 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 - Django's name
-from django.db import connections, router
+from django.db import DatabaseError, connections, router
 from django.utils.translation import gettext as _
 
 from streams.conf import DEFAULTS, Settings, load, settings
 from streams.consume.middleware import middleware
 from streams.consume.registry import autodiscover, registrations
+from streams.consume.subscription import (
+    mismatch,
+    mismatch_hint,
+    needs_start,
+    start_hint,
+    start_missing,
+)
 from streams.errors import StreamsError
-from streams.models import Mode, Topic
+from streams.log.holdings import holdings
+from streams.models import ConsumerGroup, Mode, Topic
 from streams.observe.mysql_server import Server, missing_tables
 from streams.runtime_settings import system
 
@@ -71,22 +79,48 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
 def check_database(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Check the servers that have tables of EMS, or will have them."""
+    """Check the servers that have tables of EMS, or will have them, and the groups in them."""
     if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
         return []
     found: list[CheckMessage] = []
     for alias in databases or ():
-        if connections[alias].vendor != "mysql":
-            continue
-        # Before the first migrate there are no tables, and so no run-time settings.
+        # Before the first migrate there are no tables, and so no run-time settings and no groups.
         migrated = not missing_tables(alias)
-        if migrated or alias == settings().DATABASE:
+        if migrated:
+            found += _consumers(alias)
+        if connections[alias].vendor == "mysql" and (migrated or alias == settings().DATABASE):
             server = Server(alias)
             limit = DEFAULTS["msgMaxSizeInBytes"]
             if migrated:
                 limit = system("msgMaxSizeInBytes", alias)
             found += [*_must(server), *_should(server, limit)]
     return found
+
+
+@register("ems", deploy=True)
+def check_deployment(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Check what is good for development only; without a database, nothing is said."""
+    if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
+        return []
+    alias = settings().DATABASE
+    try:
+        creates = system("autoCreateTopic", alias)
+    except DatabaseError:
+        return []
+    if not creates:
+        return []
+    return [
+        Warning(
+            _("autoCreateTopic is on: a misspelt name in send() makes a topic that nobody reads."),
+            hint=_(
+                "In production turn it off in the system settings of the admin, and create topics"
+                " with ems_topics create."
+            ),
+            id="ems.W014",
+        )
+    ]
 
 
 def _place(error: Exception) -> str:
@@ -233,6 +267,38 @@ def _shadows() -> Iterator[CheckMessage]:
                     ),
                     id="ems.W015",
                 )
+
+
+def _consumers(alias: str) -> Iterator[CheckMessage]:
+    """Yield which registered consumers ems_consume would leave out.
+
+    Only warnings, since migrate runs this check; and only columns that are in the first migration,
+    since it runs before it.
+    """
+    topics = dict(Topic.objects.using(alias).values_list("name", "pk"))
+    columns = ("topic__name", "name", "mode", "ordered")
+    groups = {
+        (topic, name): (mode, ordered)
+        for topic, name, mode, ordered in ConsumerGroup.objects.using(alias).values_list(*columns)
+    }
+    creates = system("autoCreateTopic", alias)
+    for registration in registrations():
+        if found := groups.get((registration.topic, registration.group)):
+            if text := mismatch(registration, found[0], ordered=found[1]):
+                yield Warning(text, hint=mismatch_hint(), id="ems.W012")
+        elif registration.topic in topics:
+            if needs_start(registration):
+                held = holdings(topics[registration.topic], alias)
+                if held.messages:
+                    text = start_missing(registration, held)
+                    yield Warning(text, hint=start_hint(), id="ems.W011")
+        elif not creates:
+            yield Warning(
+                _("Group %(group)s: there is no topic %(topic)s, and autoCreateTopic is off.")
+                % {"group": registration.group, "topic": registration.topic},
+                hint=_("ems_topics create %s") % registration.topic,
+                id="ems.W013",
+            )
 
 
 def _must(server: Server) -> Iterator[CheckMessage]:

@@ -1,4 +1,4 @@
-"""Reads durations as people write them: ``90``, ``10s``, ``5m``, ``1.5h``, ``2d``."""
+"""Reads durations as people write them (``90``, ``10s``, ``5m``, ``1.5h``), and writes them."""
 
 from __future__ import annotations
 

@@ -118,6 +118,14 @@ class GroupMismatch(StreamsError):
     """The group exists with another mode: mode and ordering are fixed when it is created."""
 
 
+class StartNeeded(StreamsError):
+    """The group is new and its topic holds messages: say where the group starts."""
+
+
+class LogDamaged(StreamsError):
+    """A partition cannot be sequenced: ems_doctor says how to repair it."""
+
+
 class GroupActive(StreamsError):
     """The group has live consumers: stop them before this change."""
 

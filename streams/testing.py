@@ -40,6 +40,7 @@ from streams.models import (
     Mode,
     Partition,
     RetryMessage,
+    Start,
 )
 from streams.names import text_of_key
 from streams.process.broadcast.handling import BroadcastHandling
@@ -70,6 +71,7 @@ class DrainResult:
 def drain(group: str | None = None, *, using: str | None = None) -> DrainResult:
     """Deliver all that is due now, and what handlers send meanwhile, to ``group`` or all groups.
 
+    A group reads all that the test has sent, whatever its ``start``, as if it had existed before.
     Retries are delivered when they are due: see :func:`advance`. Returns what the handlers did.
     Raises ValueError for an unknown group.
     """
@@ -88,8 +90,6 @@ def _drain(chosen: list[Registration], alias: str) -> DrainResult:
     result = DrainResult()
     working = True
     while working:
-        # New groups are created before the inbox is sequenced: one that starts at "latest" would
-        # otherwise miss the messages in it.
         claimers = [(registration, _claimer(registration, alias)) for registration in chosen]
         sequence(alias)
         working = False
@@ -140,7 +140,7 @@ def sent(topic: str, *, using: str | None = None, **filters: Any) -> list[Outgoi
 
 
 def _claimer(registration: Registration, alias: str) -> Claimer:
-    group: ConsumerGroup = subscribe(registration, alias)
+    group: ConsumerGroup = subscribe(registration, alias, Start.EARLIEST)
     return Claimer(group, "streams.testing", threading.current_thread().name, alias)
 
 

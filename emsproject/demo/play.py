@@ -47,7 +47,8 @@ class Play:
         tally = self._tally
         departures = sum(flight.departed is not None for flight in self._flights)
         commands = {
-            group: ["ems_consume", "--topic", TOPIC, "--group", group] for group in tally.groups
+            group: ["ems_consume", "--start", "earliest", "--topic", TOPIC, "--group", group]
+            for group in tally.groups
         }
         with (
             running(commands, self._folder, self._interruption) as self._children,

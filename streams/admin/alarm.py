@@ -12,6 +12,7 @@ from streams.models import Consumer, ConsumerGroup, Step
 from streams.models.namespaces import own
 from streams.models.step import SEQUENCE, SWEEP
 from streams.observe import diagnoses
+from streams.observe.topics import damaged
 from streams.retain.abandoned_groups import abandoned
 
 
@@ -27,6 +28,9 @@ def alarm(using: str) -> str:
     if not swept:
         since = _since(using, SWEEP)
         return _("Leases have not been swept since %s: what dead consumers held waits.") % since
+    if found := damaged(using):
+        text = _("%s cannot be sequenced: its messages wait. ems_doctor says how to repair it.")
+        return text % ", ".join(one.name for one in found)
     groups = ConsumerGroup.objects.using(using)
     clients = Consumer.objects.using(using).filter(own("group__name"))
     if groups.filter(paused=False).exists() and not clients.live().exists():

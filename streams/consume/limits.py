@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -31,6 +31,7 @@ class Overrides:
 
     threads: int | None = None
     batch: int | None = None
+    start: str | datetime | None = None  # of groups that are new
 
 
 @dataclass(frozen=True)

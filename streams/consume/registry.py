@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, TypeVar, overload
@@ -40,7 +40,7 @@ class Registration:
     batch: int | None
     threads: int | None
     mode: str
-    start: str
+    start: str | datetime | None
     ordered: bool
     atomic: bool
     tags: tuple[str, ...]
@@ -68,7 +68,7 @@ def consumer(
     batch: None = None,
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
-    start: Literal["earliest", "latest"] | None = None,
+    start: Literal["earliest", "latest"] | datetime | None = None,
     ordered: bool = False,
     atomic: bool = False,
     tags: Sequence[str] = (),
@@ -86,7 +86,7 @@ def consumer(
     batch: int,
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
-    start: Literal["earliest", "latest"] | None = None,
+    start: Literal["earliest", "latest"] | datetime | None = None,
     ordered: bool = False,
     atomic: bool = False,
     tags: Sequence[str] = (),
@@ -103,7 +103,7 @@ def consumer(
     batch: int | None = None,
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
-    start: Literal["earliest", "latest"] | None = None,
+    start: Literal["earliest", "latest"] | datetime | None = None,
     ordered: bool = False,
     atomic: bool = False,
     tags: Sequence[str] = (),
@@ -124,8 +124,9 @@ def consumer(
     any later one of its partition (docs/guides/ordering.md). Both are fixed when the group is
     created. ``tags``: only messages with one of these tags; the others are passed over and counted.
 
-    ``threads``: worker threads of each process. ``start``: where a new group begins, by default
-    "earliest", in broadcast mode "latest". ``atomic``: run the handler and the acknowledgement in
+    ``threads``: worker threads of each process. ``start``: where a new group begins, "earliest",
+    "latest" or an aware datetime. It is needed only where the topic holds messages; a broadcast
+    group begins at the latest without it. ``atomic``: run the handler and the acknowledgement in
     one transaction, so that what the handler writes to the database of EMS happens exactly once.
     ``max_retries``: attempts after the first one. ``retry``: how long a failed message waits, as a
     sequence of delays (timedeltas or seconds), as :class:`Exponential` or as any object with
@@ -142,7 +143,7 @@ def consumer(
     _require(max_retries is None or _is_count(max_retries, 0, 10**6), "max_retries", "≥ 0")
     _require(consume_timeout is None or _is_time(consume_timeout), "consume_timeout", "> 0")
     _require(mode in ("cluster", "broadcast"), "mode", "'cluster' / 'broadcast'")
-    _require(start in ("earliest", "latest", None), "start", "'earliest' / 'latest'")
+    _require(_is_start(start), "start", "'earliest' / 'latest' / an aware datetime")
     _require(isinstance(ordered, bool), "ordered", "True / False")
     _require(isinstance(atomic, bool), "atomic", "True / False")
     _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")
@@ -156,7 +157,6 @@ def consumer(
             )
         )
     policy = None if retry is None else retry_policy(retry)
-    begin = start or ("latest" if mode == "broadcast" else "earliest")
 
     def register(handler: Any) -> Any:
         check(handler, batch)
@@ -167,7 +167,7 @@ def consumer(
             batch=batch,
             threads=threads,
             mode=mode,
-            start=begin,
+            start=start,
             ordered=ordered,
             atomic=atomic,
             tags=wanted,
@@ -189,6 +189,12 @@ def consumer(
 
 def _is_count(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_start(value: Any) -> bool:
+    if isinstance(value, datetime):
+        return value.utcoffset() is not None
+    return value in ("earliest", "latest", None)
 
 
 def _is_time(value: Any) -> bool:

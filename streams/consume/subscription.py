@@ -2,66 +2,148 @@
 
 from __future__ import annotations
 
-from django.db import IntegrityError
+from datetime import UTC, datetime
+
 from django.utils.translation import gettext as _
 
 from streams.consume.registry import Registration
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
-from streams.errors import GroupMismatch
+from streams.errors import GroupMismatch, LogDamaged, StartNeeded
+from streams.log.holdings import Holdings, holdings
+from streams.log.offsets import offset_at
+from streams.log.sequencer import DAMAGES, Cancelled, sequence, sequence_locked
 from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start, Topic
 
+# "earliest", "latest" or an aware datetime.
+Begin = str | datetime
 
-def subscribe(registration: Registration, using: str) -> ConsumerGroup:
+
+def subscribe(registration: Registration, using: str, start: Begin | None = None) -> ConsumerGroup:
     """Return the group of a registered consumer; create it with its cursors if it is new.
 
-    Raises GroupMismatch if the group exists with another mode.
+    A new group begins at ``start``, or where its decorator says; a broadcast group always where its
+    decorator says, since that holds for each of its clients, also for later ones. Raises
+    GroupMismatch if the group exists with another mode, StartNeeded if it is new, its topic holds
+    messages and nobody says where it begins, and LogDamaged.
     """
     topic = resolve(registration.topic, using)
-    groups = ConsumerGroup.objects.using(using).select_related("topic")
+    partitions = [id_ for id_, _number in topic.partitions]
+    cluster = registration.mode == Mode.CLUSTER
+    begin = (cluster and start) or registration.start
 
     def work() -> ConsumerGroup:
-        found = groups.filter(topic=topic.id, name=registration.group).first()
-        if found:
+        if found := _find(topic.id, registration, using):
             return found
-        try:
-            return _create(topic.id, registration, using)
-        except IntegrityError:  # another process has created it meanwhile
-            return groups.get(topic=topic.id, name=registration.group)
+        if begin == Start.LATEST and cluster:
+            # Most of a full inbox is sequenced before the locks are taken.
+            while sequence(using, partitions).more:
+                pass
+        while True:
+            try:
+                return _create(topic.id, registration, begin, using)
+            except Cancelled:
+                continue
 
     group = retrying(work, using)
-    if (group.mode, group.ordered) != (registration.mode, registration.ordered):
-        raise GroupMismatch(
-            _("Group %s exists with another mode: mode and ordering are fixed at creation.") % group
-        )
+    if change := mismatch(registration, group.mode, ordered=group.ordered):
+        raise GroupMismatch(f"{change} {mismatch_hint()}")
     return group
 
 
-def _create(topic_id: int, registration: Registration, using: str) -> ConsumerGroup:
-    with own_transaction(using):
-        # The topic's lock keeps partitions from being added. The partitions' locks keep offsets
-        # from being given out or purged. So the start that is read below is still right when its
-        # cursor is written.
-        Topic.objects.using(using).select_for_update().get(pk=topic_id)
-        partitions = list(
-            Partition.objects.using(using)
-            .select_for_update()
-            .filter(topic=topic_id)
-            .order_by("number")
+def mismatch(registration: Registration, mode: str, *, ordered: bool) -> str:
+    """Say in what the decorator differs from the group; an empty text if in nothing."""
+    changes = [
+        _("%(name)s is %(new)s in @consumer, and %(old)s in the database")
+        % {"name": name, "new": new, "old": old}
+        for name, new, old in (
+            ("mode", registration.mode, mode),
+            ("ordered", registration.ordered, ordered),
         )
+        if new != old
+    ]
+    if not changes:
+        return ""
+    group = {"group": registration.group, "topic": registration.topic}
+    return _("Group %(group)s on %(topic)s: %(changes)s.") % {
+        **group,
+        "changes": "; ".join(changes),
+    }
+
+
+def mismatch_hint() -> str:
+    return _(
+        "Both are fixed when a group is created: set it back, give the group another name, or"
+        " delete the group (ems_groups delete)."
+    )
+
+
+def start_missing(registration: Registration, held: Holdings) -> str:
+    """Say that the group is new and that its topic holds ``held``."""
+    return _("Group %(group)s on %(topic)s is new, and the topic holds %(held)s.") % {
+        "group": registration.group,
+        "topic": registration.topic,
+        "held": held,
+    }
+
+
+def start_hint() -> str:
+    return _(
+        "Say where it starts, by start= in @consumer or by --start of ems_consume: “latest” leaves"
+        " them out, “earliest” handles them all, a time begins there."
+    )
+
+
+def needs_start(registration: Registration) -> bool:
+    """Tell whether the group, if it is new, may begin only on an empty topic.
+
+    A client of a broadcast group that has no position begins at the latest: it reads no history.
+    """
+    return registration.start is None and registration.mode == Mode.CLUSTER
+
+
+def _find(topic_id: int, registration: Registration, using: str) -> ConsumerGroup | None:
+    groups = ConsumerGroup.objects.using(using).select_related("topic")
+    return groups.filter(topic=topic_id, name=registration.group).first()
+
+
+def _create(
+    topic_id: int, registration: Registration, begin: Begin | None, using: str
+) -> ConsumerGroup:
+    with own_transaction(using):
+        # The topic's lock keeps partitions from being added, and the group from being created by
+        # another process. The partitions' locks keep offsets from being given out or purged. So the
+        # start that is read below is still right when its cursor is written.
+        Topic.objects.using(using).select_for_update().get(pk=topic_id)
+        if found := _find(topic_id, registration, using):
+            return found
+        locked = Partition.objects.using(using).select_for_update().filter(topic=topic_id)
+        ids = [partition.pk for partition in locked.order_by("number")]
+        if begin is None and needs_start(registration):
+            # A message that is committed after this look comes into the log after the group's
+            # start: the group gets it, and it is no history.
+            if (held := holdings(topic_id, using)).messages:
+                raise StartNeeded(f"{start_missing(registration, held)} {start_hint()}")
+            begin = Start.EARLIEST
+        begin = begin or Start.LATEST
         group = ConsumerGroup.objects.using(using).create(
             topic_id=topic_id,
             name=registration.group,
-            start=registration.start,
+            start=begin.astimezone(UTC).isoformat() if isinstance(begin, datetime) else str(begin),
             mode=registration.mode,
             ordered=registration.ordered,
         )
         if registration.mode == Mode.BROADCAST:
             return group  # each of its clients has its position on its own disk
-        for partition in partitions:
-            latest = registration.start == Start.LATEST
-            offset = partition.next_offset if latest else partition.first_offset
+        if begin == Start.LATEST:
+            # What is committed by now gets its offset now, and is left out. What is not committed
+            # yet gets its offset later, and is read.
+            for partition_id in ids:
+                _empty_inbox(partition_id, registration, using)
+        partitions = Partition.objects.using(using).filter(pk__in=ids)
+        for partition in partitions.order_by("number"):
+            offset = start_offset(partition, begin)
             Cursor.objects.using(using).create(
                 group_id=group.pk,  # an id: with an object Django would ask the project's routers
                 partition_id=partition.pk,
@@ -69,3 +151,25 @@ def _create(topic_id: int, registration: Registration, using: str) -> ConsumerGr
                 start_offset=offset,
             )
         return group
+
+
+def _empty_inbox(partition_id: int, registration: Registration, using: str) -> None:
+    try:
+        while sequence_locked(partition_id, using).more:
+            pass
+    except DAMAGES as error:
+        raise LogDamaged(
+            _(
+                "Group %(group)s on %(topic)s is new and starts at the latest message, which cannot"
+                " be told, because a partition cannot be sequenced: %(error)s. ems_doctor says how"
+                " to repair it."
+            )
+            % {"group": registration.group, "topic": registration.topic, "error": error}
+        ) from error
+
+
+def start_offset(partition: Partition, begin: Begin) -> int:
+    """Return where a new group that begins at ``begin`` starts in ``partition``."""
+    if isinstance(begin, datetime):
+        return offset_at(partition, begin)
+    return partition.first_offset if begin == Start.EARLIEST else partition.next_offset

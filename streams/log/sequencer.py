@@ -8,16 +8,18 @@ that are committed late; the inbox, which the sequencer empties, loses none
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from django.db import OperationalError, connections
+from django.db import DataError, IntegrityError, OperationalError, connections
 
 from streams.database.retrying import held_by_others, retrying
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import own_transaction
 from streams.logs import event
+from streams.models import Partition
 
 logger = logging.getLogger("streams.sequencer")
 
@@ -30,6 +32,13 @@ CANCELLED_AT_MOST = 10
 # A pass is repeated after deadlocks for at most this many seconds, and one wait for a lock is as
 # long.
 LOCKED_SECONDS = 2.0
+# Seconds until a damaged partition is tried again: each try reads its inbox and is rolled back.
+DAMAGED_SECONDS = 30.0
+# What the server says when next_offset is lower than an offset in the table, or out of range.
+DAMAGES = (IntegrityError, DataError)
+
+# When this process tries a damaged partition again: (alias, partition) → time.monotonic().
+_damaged: dict[tuple[str, int], float] = {}
 
 
 class Cancelled(Exception):
@@ -50,7 +59,7 @@ def sequence(using: str, partitions: Iterable[int] | None = None) -> Pass:
     """Make one pass over ``partitions``, or over all that have something due in their inbox.
 
     Any number of processes may call this at any time. A pass with nothing to do costs two short
-    statements.
+    statements. A damaged partition is left out, and tried again after DAMAGED_SECONDS.
     """
     total = Pass()
     if partitions is None:
@@ -75,9 +84,21 @@ def _partitions(using: str) -> list[int]:
 
 
 def _sequence_or_leave(partition_id: int, using: str) -> Pass:
-    """Sequence a partition; leave it if a row of its inbox is locked, so that others go on."""
+    """Sequence a partition; leave it if its inbox is locked or it is damaged: others go on."""
+    damaged = _damaged.get((using, partition_id))
+    if damaged and time.monotonic() < damaged:
+        return Pass()
     try:
-        return retrying(_sequence, using, partition_id, using, patience=LOCKED_SECONDS)
+        done = retrying(_sequence, using, partition_id, using, patience=LOCKED_SECONDS)
+    except DAMAGES as error:
+        _damaged[using, partition_id] = time.monotonic() + DAMAGED_SECONDS
+        logger.error(
+            "%s cannot be sequenced, its messages wait: %s. ems_doctor says how to repair it; the"
+            " next try is in %d s",
+            *(_named(partition_id, using), error, DAMAGED_SECONDS),
+            extra=event("sequencer.damaged", partition_id=partition_id, database=using),
+        )
+        return Pass()
     except OperationalError as error:
         if not held_by_others(error, using):
             raise
@@ -87,19 +108,36 @@ def _sequence_or_leave(partition_id: int, using: str) -> Pass:
             extra=event("sequencer.locked", partition_id=partition_id, database=using),
         )
         return Pass(busy=True)
+    if damaged:
+        _damaged.pop((using, partition_id), None)
+        logger.warning(
+            "%s is sequenced again",
+            _named(partition_id, using),
+            extra=event("sequencer.repaired", partition_id=partition_id, database=using),
+        )
+    return done
+
+
+def _named(partition_id: int, using: str) -> str:
+    found = Partition.objects.using(using).select_related("topic").filter(pk=partition_id).first()
+    return str(found or partition_id)
 
 
 def _sequence(partition_id: int, using: str) -> Pass:
     for _ in range(CANCELLED_AT_MOST):
         try:
             with own_transaction(using):
-                return _sequence_locked(partition_id, using)
+                return sequence_locked(partition_id, using)
         except Cancelled:
             continue
     return Pass(busy=True)  # end the transaction, so that others go on, and look again later
 
 
-def _sequence_locked(partition_id: int, using: str) -> Pass:
+def sequence_locked(partition_id: int, using: str) -> Pass:
+    """Make a pass over one partition in the open transaction, which is one of EMS's own.
+
+    Raises Cancelled: then the transaction must be rolled back, or there would be a hole.
+    """
     vendor = connections[using].vendor
     partition = fetch(using, sql.LOCK_PARTITION[vendor], [partition_id])
     if not partition:

@@ -57,7 +57,11 @@ class ConsumerGroup(models.Model):
     )
     ordered = models.BooleanField(_("ordered"), default=False, editable=False)
     start = models.CharField(
-        _("start"), max_length=8, choices=Start.choices, default=Start.EARLIEST
+        _("start"),
+        max_length=32,
+        choices=Start.choices,
+        default=Start.EARLIEST,
+        help_text=_("Where it began, or where a new client of a broadcast group begins."),
     )
     max_retries = models.PositiveIntegerField(_("maximum retries"), null=True, blank=True)
     consume_timeout = models.PositiveIntegerField(

@@ -34,6 +34,7 @@ from streams.models import (
 from streams.models.consumer import LEASE
 from streams.models.namespaces import own
 from streams.observe.mysql_server import Server, missing_tables
+from streams.observe.topics import damaged, unread
 from streams.retain.abandoned_groups import abandoned
 from streams.retain.held_back import held_back
 from streams.retain.rule import WITHOUT_OWN_RULE, default_rule
@@ -137,6 +138,30 @@ def inbox(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "inbox", waiting)
     else:
         yield Diagnosis(ERROR, "inbox", waiting, _("Nothing sequences: see above."))
+
+
+def partitions(using: str) -> Iterator[Diagnosis]:
+    """Yield which partitions cannot be sequenced, and the statement that repairs each."""
+    for found in damaged(using):
+        text = _("%(name)s cannot be sequenced: its next offset is %(next)d, and %(last)d exists.")
+        values = {
+            "name": found.name,
+            "next": found.next_offset,
+            "last": found.last_offset,
+        }
+        yield Diagnosis(ERROR, "partition", text % values, found.repair)
+
+
+def topics(using: str) -> Iterator[Diagnosis]:
+    """Yield which topics hold messages that no group reads."""
+    autodiscover()
+    for found in unread(using):
+        text = _("%(topic)s holds %(held)s, and no group reads it.")
+        text %= {"topic": found.topic, "held": found.holdings}
+        if found.meant:
+            text += " " + _("Did you mean %s?") % found.meant
+        hint = _("Correct the name in send() or @consumer; ems_topics delete if nobody needs it.")
+        yield Diagnosis(WARNING, "topic", text, hint)
 
 
 def consumers(using: str) -> Iterator[Diagnosis]:

@@ -25,6 +25,8 @@ def examine(using: str) -> list[Diagnosis]:
         *diagnoses.system_checks(using),
         *diagnoses.steps(using),
         *diagnoses.inbox(using),
+        *diagnoses.partitions(using),
+        *diagnoses.topics(using),
         *diagnoses.consumers(using),
         *diagnoses.groups(using),
         *blocked(using),

@@ -65,7 +65,7 @@ class RunningGroup:
 
     def __init__(self, registration: Registration, using: str, overrides: Overrides) -> None:
         self.registration = registration
-        self.group = subscribe(registration, using)
+        self.group = subscribe(registration, using, overrides.start)
         self.threads = threads(registration, using, overrides)
         self.gate = Gate()
         self._using = using

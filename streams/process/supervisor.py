@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from threading import Thread
 
 from django.db import connections
+from django.utils.translation import gettext as _
 
 from streams.conf import KEEPER_CONNECTIONS, settings
 from streams.consume.limits import Overrides
 from streams.consume.registry import Registration
-from streams.errors import ConfigurationError
+from streams.errors import ConfigurationError, StreamsError
 from streams.logs import event
 from streams.models import Mode
 from streams.process.broadcast.file import DEFAULT_NAME
@@ -256,17 +257,37 @@ class Supervisor:
 def _feeds(
     registrations: Sequence[Registration], using: str, overrides: Overrides, client: str
 ) -> list[RunningGroup]:
-    """Return the feeds of ``registrations``; if one fails, free the client names of the others."""
+    """Return the feeds of ``registrations``, without those that cannot run, and say which.
+
+    If all fail, the error of the only one or ConfigurationError is raised.
+    """
     feeds: list[RunningGroup] = []
     try:
         for registration in registrations:
-            if registration.mode == Mode.BROADCAST:
-                feeds.append(RunningBroadcastGroup(registration, using, overrides, client))
-            else:
-                feeds.append(RunningGroup(registration, using, overrides))
+            try:
+                if registration.mode == Mode.BROADCAST:
+                    feeds.append(RunningBroadcastGroup(registration, using, overrides, client))
+                else:
+                    feeds.append(RunningGroup(registration, using, overrides))
+            except StreamsError as error:
+                if len(registrations) == 1:
+                    raise
+                logger.error(
+                    "%s on %s is left out: %s",
+                    *(registration.group, registration.topic, error),
+                    extra=event(
+                        "group.left_out",
+                        group=registration.group,
+                        topic=registration.topic,
+                        error=type(error).__name__,
+                        database=using,
+                    ),
+                )
     except BaseException:
         for feed in feeds:
             if isinstance(feed, RunningBroadcastGroup):
                 feed.close()
         raise
+    if not feeds:
+        raise ConfigurationError(_("No group can run: see the errors above."))
     return feeds

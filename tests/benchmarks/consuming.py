@@ -37,7 +37,7 @@ from streams import consumer
 def do_nothing(messages):
     pass
 
-call_command("ems_consume", "--group", "ours", "--threads", "1")
+call_command("ems_consume", "--start", "earliest", "--group", "ours", "--threads", "1")
 """
 
 

@@ -33,7 +33,7 @@ seen = open(sys.argv[1], "w")
 def note(message):
     seen.write(f"{{message.body}} {{time.time()}}\\n")
 
-call_command("ems_consume")
+call_command("ems_consume", "--start", "earliest")
 seen.close()
 """
 PRODUCER = f"""

@@ -43,7 +43,7 @@ def test_ems_consume_delivers_what_another_process_has_sent(host: HostProject) -
         "-c",
         f"from shop.streams.models import Stream\nfor film in {films * 10}: Stream.start(film)",
     )
-    host.manage("ems_consume", "--drain")
+    host.manage("ems_consume", "--drain", "--start", "earliest")
     counted = dict(rows(host, "SELECT `group`, COUNT(*) FROM monitoring_play GROUP BY 1"))
     # The charts count a Shaky before they fail; it is retried in 10 s. Billing rejects the Free.
     assert counted == {"charts": 30, "billing": 20}

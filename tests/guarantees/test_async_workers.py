@@ -34,7 +34,7 @@ def session():
         cursor.execute("SELECT CONNECTION_ID()" if connection.vendor == "mysql" else "SELECT 1")
         return f"{threading.current_thread().name} {cursor.fetchone()[0]}"
 """
-RUN = '\ncall_command("ems_consume", *sys.argv[1:])\n'
+RUN = '\ncall_command("ems_consume", "--start", "earliest", *sys.argv[1:])\n'
 
 MANY = """
 @consumer("orders", group="mail")

@@ -100,7 +100,7 @@ def handle(messages):
         Handled.objects.create(group="mail", topic="orders", partition=0,
                                offset=message.offset, value=message.body)
 
-call_command("ems_consume", "--drain", "--threads", "2")
+call_command("ems_consume", "--start", "earliest", "--drain", "--threads", "2")
 """
 
 

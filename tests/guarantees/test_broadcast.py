@@ -51,7 +51,7 @@ def handle(message):
     if message.body == "fails":
         raise ValueError("no")
 
-call_command("ems_consume", *sys.argv[2:])
+call_command("ems_consume", "--start", "earliest", *sys.argv[2:])
 """
 
 READY = "database connections"  # printed when all is taken, just before the threads start

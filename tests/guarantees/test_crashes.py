@@ -149,7 +149,7 @@ def handle(message):
         time.sleep(0.01)
     note("done")
 
-call_command("ems_consume", "--batch", "1", "--drain")
+call_command("ems_consume", "--start", "earliest", "--batch", "1", "--drain")
 """
 
 

@@ -27,7 +27,7 @@ def handle(message):
     print("the child's status:", child.exitcode)
     child.kill()
 
-call_command("ems_consume", "--drain", "--batch", "1")
+call_command("ems_consume", "--start", "earliest", "--drain", "--batch", "1")
 """
 
 
@@ -55,7 +55,7 @@ before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
 open_files = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
 
 consumer("orders", group="mail")(print)
-call_command("ems_consume", "--drain")
+call_command("ems_consume", "--start", "earliest", "--drain")
 
 assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 os.kill(os.getpid(), signal.SIGTERM)

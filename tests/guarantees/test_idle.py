@@ -33,7 +33,7 @@ from streams import consumer
 for n in range({GROUPS}):
     consumer("orders", group=f"group-{{n}}", threads=2)(lambda message: None)
     consumer("prices", group=f"all-{{n}}", mode="broadcast")(lambda message: None)
-call_command("ems_consume")
+call_command("ems_consume", "--start", "earliest")
 """
 QUIET_SECONDS, MEASURED_SECONDS = 5.0, 15.0
 

@@ -380,7 +380,7 @@ def handle(message):
         while not Handled.objects.filter(group="go").exists():
             time.sleep(0.01)
 
-call_command("ems_consume", "--threads", "1")
+call_command("ems_consume", "--start", "earliest", "--threads", "1")
 """
 
 
@@ -438,7 +438,7 @@ def handle(message):
                            value="")
     time.sleep(1.2)
 
-call_command("ems_consume", "--threads", "1", "--drain")
+call_command("ems_consume", "--start", "earliest", "--threads", "1", "--drain")
 """
 
 

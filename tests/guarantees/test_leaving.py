@@ -36,7 +36,7 @@ def handle(message):
         print("slow begins")
         threading.Event().wait()
 
-call_command("ems_consume")
+call_command("ems_consume", "--start", "earliest")
 """
 
 # DRAIN_SECONDS and LEAVE_SECONDS are 1 each here; the rest is for a loaded machine.

@@ -36,7 +36,7 @@ def delivery() -> Delivery:
     for number in range(4):
         send("orders", number)
     sequence("default")
-    claimer = Claimer(subscribe(registration, "default"), "client", "thread", "default")
+    claimer = Claimer(subscribe(registration, "default", "earliest"), "client", "thread", "default")
     claimed = claimer.claim(4, timedelta(seconds=60))
     assert claimed is not None
     return claimed

@@ -351,7 +351,7 @@ def handle(messages):
         for m in messages
     )
 
-call_command("ems_consume", *sys.argv[1:])
+call_command("ems_consume", "--start", "earliest", *sys.argv[1:])
 """
 
 

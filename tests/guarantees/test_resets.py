@@ -245,7 +245,7 @@ def handle(messages):
     )
     return {{m: ValueError("no") for m in messages if m.offset % 7 == 3 and m.attempt == 1}}
 
-call_command("ems_consume")
+call_command("ems_consume", "--start", "earliest")
 """
 
 

@@ -30,7 +30,7 @@ def note(messages):
 
 for group in ("mail", "stock"):
     consumer("orders", group=group, batch=50)(note)
-call_command("ems_consume", "--drain")
+call_command("ems_consume", "--start", "earliest", "--drain")
 """
 
 

@@ -30,7 +30,7 @@ def handle(message):
         offset=message.offset, value=message.body,
     )
 
-call_command("ems_consume")
+call_command("ems_consume", "--start", "earliest")
 """
 
 

@@ -117,7 +117,7 @@ def test_what_was_purged_is_missing_at_once(batch):
     Partition.objects.update(first_offset=3)
     Message.objects.filter(offset__lt=3).delete()
     # A group that was there before the purge: its cursor is below the floor.
-    subscribe(registered("orders", "mail"), "default")
+    subscribe(registered("orders", "mail"), "default", "earliest")
     Cursor.objects.update(next_offset=0, start_offset=0)
     result = drain("mail")
     assert (result.done, result.missing) == (1, 3)

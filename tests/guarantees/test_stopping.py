@@ -44,7 +44,7 @@ def handle(message):
     note("ended", message)
 """
 PLAIN = CONSUMER + 'consumer("orders", group="mail")(handle)\n'
-RUN = 'call_command("ems_consume", *sys.argv[1:])\n'
+RUN = 'call_command("ems_consume", "--start", "earliest", *sys.argv[1:])\n'
 
 
 def begun():
@@ -270,7 +270,7 @@ def copy(message):
 def swallow(messages):
     pass
 
-call_command("ems_consume", "--drain", "--threads", "2")
+call_command("ems_consume", "--start", "earliest", "--drain", "--threads", "2")
 """
     send_many([Outgoing("orders", n) for n in range(40)])
     spawn(code).succeed()
@@ -295,7 +295,7 @@ def copy(message):
     send("copies", message.body)
 
 consumer("copies", group="copies")(lambda message: None)
-call_command("ems_consume", "--drain")
+call_command("ems_consume", "--start", "earliest", "--drain")
 """
     send("orders", 1)
     spawn(code).succeed()

@@ -27,7 +27,8 @@ def mail(message):
 
 """
 MANAGE = CONSUMER + (
-    "import sys\nexecute_from_command_line(['manage.py', 'ems_consume', *sys.argv[1:]])\n"
+    "import sys\nexecute_from_command_line("
+    "['manage.py', 'ems_consume', '--start', 'earliest', *sys.argv[1:]])\n"
 )
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (INFO|WARNING|ERROR|DEBUG) +(.*)")
 

@@ -668,6 +668,38 @@ SEAMS = [
         "tests/streams/test_partitioner.py"
         "::test_a_wrong_answer_is_an_invalid_message_and_nothing_is_written",
     ),
+    # A new group that reads the history of its topic: thousands of old mails in seconds.
+    Mutant(
+        "history-read-unasked",
+        "streams/consume/subscription.py",
+        "(held := holdings(topic_id, using)).messages:",
+        "(held := holdings(topic_id, using)).messages < 0:",
+        "tests/guarantees/test_starts.py"
+        "::test_a_new_group_of_a_topic_that_holds_messages_needs_a_start",
+    ),
+    Mutant(
+        "latest-before-the-inbox",
+        "streams/consume/subscription.py",
+        "                _empty_inbox(partition_id, registration, using)\n",
+        "                pass\n",
+        "tests/guarantees/test_starts.py"
+        "::test_latest_leaves_out_what_is_committed_though_the_pass_before_found_it_held",
+    ),
+    Mutant(
+        "group-not-looked-for-under-the-lock",
+        "streams/consume/subscription.py",
+        "        if found := _find(topic_id, registration, using):\n            return found\n",
+        "",
+        "tests/guarantees/test_starts.py"
+        "::test_a_process_without_a_start_joins_the_group_that_another_one_creates_meanwhile",
+    ),
+    Mutant(
+        "one-bad-partition-stops-all",
+        "streams/log/sequencer.py",
+        "    except DAMAGES as error:",
+        "    except ZeroDivisionError as error:",
+        "tests/guarantees/test_damaged_partitions.py::test_the_other_partitions_are_sequenced",
+    ),
     Mutant(
         "checks-not-registered",
         "streams/apps.py",

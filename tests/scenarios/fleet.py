@@ -94,5 +94,5 @@ def beat(folder: Path) -> Process:
 
 def consumer(name: str, folder: Path, *groups: str) -> Process:
     options = [word for group in groups for word in ("--group", group)]
-    words = ["-m", "django", "ems_consume", *options]
+    words = ["-m", "django", "ems_consume", "--start", "earliest", *options]
     return Process(name, words, folder / f"{name}.log")

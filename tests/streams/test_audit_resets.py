@@ -73,7 +73,7 @@ class World:
         registration = registry.find("orders", "mail")
         assert registration
         self.registration = registration
-        self.group: ConsumerGroup = subscribe(registration, "default")
+        self.group: ConsumerGroup = subscribe(registration, "default", "earliest")
 
     def send(self) -> None:
         count = self.random.randint(1, 6)

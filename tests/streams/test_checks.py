@@ -6,20 +6,24 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.checks import CheckMessage
+from django.core.checks import ERROR, CheckMessage
 from django.core.management import call_command
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
 from pytest_django import Settings
 
-from streams import checks, consumer, runtime_settings
-from streams.checks import check_database, check_settings
+from streams import Outgoing, checks, consumer, runtime_settings, send_many
+from streams.checks import check_database, check_deployment, check_settings
 from streams.consume import registry
-from streams.models import SystemConfig
+from streams.consume.subscription import subscribe
+from streams.errors import GroupMismatch
+from streams.models import ConsumerGroup, SystemConfig, Topic
 from streams.observe.mysql_server import Server
+from tests.consuming import registered
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -440,3 +444,83 @@ from django.core.checks.registry import registry
 print(sorted({check.__module__ for check in registry.registered_checks} & {"streams.checks"}))
 """
     assert spawn(code).succeed().strip() == "['streams.checks']"
+
+
+# -- the registered consumers, beside their groups --
+
+
+def says(id_: str) -> str:
+    message = only(check_database(databases=["default"]), id_)
+    assert message.level < ERROR  # migrate runs this check, and must not stop
+    return f"{message.msg} {message.hint}"
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("clean_registry")
+def test_a_new_group_that_needs_a_start_is_a_warning_before_it_is_deployed() -> None:
+    send_many([Outgoing("orders", n) for n in range(3)])
+    consumer("orders", group="mail")(print)
+    consumer("orders", group="told", start="latest")(print)
+    consumer("orders", group="cache", mode="broadcast")(print)
+    consumer("empty", group="mail")(print)
+    said = says("ems.W011")
+    assert all(part in said for part in ("mail on orders", "3 messages", "ago", "--start"))
+    assert not ConsumerGroup.objects.exists()
+    assert not Topic.objects.filter(name="empty").exists()
+    subscribe(registered("orders", "mail"), "default", "earliest")
+    assert "ems.W011" not in ids(check_database(databases=["default"]))
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("clean_registry")
+@pytest.mark.parametrize(
+    ("changed", "texts"),
+    [
+        ({"ordered": True}, ["ordered is True in @consumer, and False in the database"]),
+        ({"mode": "broadcast"}, ["mode is broadcast in @consumer, and cluster in the database"]),
+    ],
+)
+def test_a_changed_mode_is_a_warning_with_both_values_and_the_way_out(
+    changed: dict[str, Any], texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer("orders", group="mail")(print)
+    subscribe(registered("orders", "mail"), "default")
+    monkeypatch.setattr(registry, "_registered", {})
+    consumer("orders", group="mail", **changed)(print)
+    said = says("ems.W012")
+    assert all(text in said for text in (*texts, "mail on orders", "ems_groups delete"))
+    with pytest.raises(GroupMismatch) as raised:
+        subscribe(registered("orders", "mail"), "default")
+    assert str(raised.value) == said
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("clean_registry")
+def test_a_missing_topic_is_a_warning_where_topics_are_not_created_by_use() -> None:
+    consumer("orders", group="mail")(print)
+    assert "ems.W013" not in ids(check_database(databases=["default"]))
+    SystemConfig.objects.create(name="autoCreateTopic", value=False)
+    runtime_settings.forget()
+    assert "ems_topics create orders" in says("ems.W013")
+    runtime_settings.forget()
+
+
+@pytest.mark.django_db
+def test_a_deployment_is_warned_of_topics_that_create_themselves() -> None:
+    out = StringIO()
+    call_command("check", "--deploy", "--tag", "ems", stderr=out)
+    assert "ems.W014" in out.getvalue()
+    SystemConfig.objects.create(name="autoCreateTopic", value=False)
+    runtime_settings.forget()
+    assert check_deployment() == []
+    runtime_settings.forget()
+
+
+def test_a_deployment_check_without_a_database_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unavailable(name: str, using: str) -> None:
+        raise OperationalError(2002, "no server")
+
+    monkeypatch.setattr(checks, "system", unavailable)
+    assert check_deployment() == []

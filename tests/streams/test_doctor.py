@@ -19,7 +19,16 @@ from pytest_django import Settings
 
 from streams import Outgoing, Reject, consumer, send, send_many
 from streams.management.commands import ems_doctor
-from streams.models import Consumer, ConsumerGroup, Delivery, Message, Step, SystemConfig, UtcNow
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Delivery,
+    Message,
+    Step,
+    SystemConfig,
+    Topic,
+    UtcNow,
+)
 from streams.models.consumer import LEASE
 from streams.models.step import SEQUENCE, SWEEP
 from streams.observe import diagnoses
@@ -141,6 +150,28 @@ def test_messages_that_nobody_sequences_are_an_error() -> None:
     assert level("inbox") == ERROR
     Message.objects.inbox().delete()
     assert level("inbox") == OK
+
+
+def test_a_topic_that_holds_messages_and_has_no_group_is_a_warning() -> None:
+    consumed()
+    send_many([Outgoing("order", n) for n in range(2)])
+    found = diagnosed("topic")
+    assert found.level == WARNING
+    assert "order holds 2 messages" in found.text
+    assert "Did you mean orders?" in found.text
+    assert "ems_topics delete" in found.hint
+    Topic.objects.filter(name="order").update(archive=True)  # Spark reads it
+    assert not [found for found in examine("default") if found.name == "topic"]
+
+
+def test_a_topic_whose_group_is_still_to_come_is_not_called_unread() -> None:
+    consumed()
+    consumer("later", group="mail", start="earliest")(print)
+    consumer("told", group="mail")(print)
+    send("later", 1)
+    send("told", 1)
+    assert not [found for found in examine("default") if found.name == "topic"]
+    assert "mail on told is new" in diagnosed("ems.W011").text
 
 
 def test_no_live_consumer_is_a_warning() -> None:

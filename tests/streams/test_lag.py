@@ -39,7 +39,7 @@ HOUR = timedelta(hours=1)
 def group(name: str = "mail", topic: str = "orders") -> ConsumerGroup:
     if not registry.find(topic, name):
         consumer(topic, group=name)(print)
-    return subscribe(registry.find(topic, name), "default")  # type: ignore[arg-type]
+    return subscribe(registry.find(topic, name), "default", "earliest")  # type: ignore[arg-type]
 
 
 def lag(name: str = "mail") -> Lag:

@@ -60,7 +60,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def group(name: str = "mail", **options: int) -> ConsumerGroup:
     consumer("orders", group=name, **options)(print)  # type: ignore[call-overload]
-    return subscribe(registry.find("orders", name), "default")  # type: ignore[arg-type]
+    return subscribe(registry.find("orders", name), "default", "earliest")  # type: ignore[arg-type]
 
 
 def retry(of: ConsumerGroup, offset: int, attempt: int, due_in: timedelta = -MINUTE) -> None:

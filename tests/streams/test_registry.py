@@ -52,7 +52,7 @@ def test_what_the_decorator_leaves_out_is_left_to_the_run_time_settings():
     consumer("orders", group="mail")(handle)
     found = registered("orders", "mail")
     assert (found.batch, found.threads, found.max_retries, found.consume_timeout) == (None,) * 4
-    assert (found.start, found.atomic) == ("earliest", False)
+    assert (found.start, found.atomic) == (None, False)
 
 
 def test_the_same_function_may_consume_several_topics_in_several_groups():

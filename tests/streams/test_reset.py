@@ -43,7 +43,7 @@ from streams.operate.replay import Span, start
 from streams.operate.reset import Move, Reset, towards
 from streams.operate.target import Target
 from streams.testing import advance, drain
-from tests.consuming import LONG_AFTER, Process, fail, rows
+from tests.consuming import LONG_AFTER, Process, fail, registered, rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
@@ -289,6 +289,7 @@ def test_a_group_that_started_late_may_go_back_before_its_start() -> None:
     sequence("default")
     times: Counter[int] = Counter()
     mail(times, start="latest")
+    subscribe(registered("orders", "mail"), "default")
     drain()
     assert not times
     reset("2")
@@ -525,7 +526,7 @@ def test_a_group_that_has_never_read_can_be_reset() -> None:
     sequence("default")
     registered = registry.find("orders", "mail")
     assert registered
-    subscribe(registered, "default")
+    subscribe(registered, "default", "earliest")
     assert reset("3").skipped == 3
     assert audit("default") == []
 

@@ -51,7 +51,7 @@ def group() -> ConsumerGroup:
     """The group of the consumer above."""
     registration = registry.find("orders", "mail")
     assert registration
-    return subscribe(registration, "default")
+    return subscribe(registration, "default", "earliest")
 
 
 def waits() -> timedelta:

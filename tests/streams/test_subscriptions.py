@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from streams import Outgoing, conf, consumer, runtime_settings, send, send_many
+from streams import Outgoing, conf, consumer, runtime_settings, send_many
 from streams.consume import registry
 from streams.consume.limits import Overrides, known_max_retries, limits, threads
 from streams.consume.subscription import subscribe
@@ -168,15 +168,6 @@ def test_a_new_group_starts_at_the_earliest_message_kept_or_at_the_latest(start,
     assert (cursor.next_offset, cursor.start_offset) == (expected, expected)
 
 
-def test_a_group_that_starts_at_the_latest_gets_what_is_still_in_the_inbox():
-    """It was not delivered to anybody when the group began."""
-    send("orders", 1)
-    subscribe(register(start="latest"), "default")
-    sequence("default")
-    cursor = Cursor.objects.select_related("partition").get()
-    assert (cursor.next_offset, cursor.partition.next_offset) == (0, 1)
-
-
 def test_a_topic_that_nobody_has_sent_to_is_created():
     group = subscribe(register(), "default")
     assert group.topic.name == "orders"
@@ -210,7 +201,7 @@ def test_group_names_differ_byte_for_byte():
 def test_many_processes_that_subscribe_at_once_create_one_group(in_thread):
     registration = register()
     send_many([Outgoing("orders", n) for n in range(3)])
-    found = [in_thread(subscribe, registration, "default") for _ in range(8)]
+    found = [in_thread(subscribe, registration, "default", "earliest") for _ in range(8)]
     assert len({future.result(30).pk for future in found}) == 1
     assert Cursor.objects.count() == 1
     assert audit("default") == []

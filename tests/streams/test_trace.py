@@ -30,7 +30,7 @@ from streams.models import (
 from streams.observe.trace import GroupTrace, trace
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
-from tests.consuming import fail
+from tests.consuming import fail, registered
 from tests.faults import Once, statements
 from tests.sessions import Session
 
@@ -40,7 +40,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def group() -> ConsumerGroup:
-    return subscribe(registry.find("orders", "mail"), "default")  # type: ignore[arg-type]
+    return subscribe(registry.find("orders", "mail"), "default", "earliest")  # type: ignore[arg-type]
 
 
 def traced(offset: int | None = 0) -> GroupTrace:
@@ -242,7 +242,7 @@ def test_what_was_before_a_group_is_not_its_matter() -> None:
     consumer("orders", group="mail", start="latest")(print)
     send("orders", 1)
     sequence("default")
-    group()
+    subscribe(registered("orders", "mail"), "default")
     assert state() == "before the start of the group"
 
 

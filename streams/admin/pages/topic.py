@@ -192,6 +192,7 @@ class TopicAdmin(StreamsAdmin):
     @admin.display(description=_("groups"))
     def group_links(self, row: Topic) -> Any:
         groups = list(row.groups.all())
-        return (
-            format_html_join(", ", "{}", ((link(group, group.name),) for group in groups)) or None
-        )
+        if not groups:
+            # A misspelt name in send() makes such a topic.
+            return _("none: nobody reads it") if self.kept(row) else None
+        return format_html_join(", ", "{}", ((link(group, group.name),) for group in groups))

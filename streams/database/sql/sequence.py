@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from streams.database.sql.dialect import for_each_vendor, lists, numbers
+from streams.database.sql.dialect import MYSQL, SQLITE, for_each_vendor, lists, numbers
 
 # Find the partitions that have something due in their inbox; the first statement gives the ids for
 # the second. Index: ems_msg_inbox, one entry for each partition (a loose index scan, which needs
@@ -51,6 +51,16 @@ DUE_INBOX = for_each_vendor(
     " AND `due_at` > {immediate} AND `due_at` <= {now} ORDER BY `due_at`, `id` LIMIT %s"
     " {skip_locked}"
 )
+
+# Reads the last offset of each partition: (partition id, offset). Index: ems_msg_log, one entry of
+# each partition. For that MySQL needs the GROUP BY (a loose index scan; a correlated subquery would
+# read all), and SQLite the correlated subquery.
+LAST_OFFSETS = {
+    MYSQL: "SELECT `partition_id`, MAX(`offset`) FROM `ems_msg` FORCE INDEX (ems_msg_log)"
+    " GROUP BY `partition_id`",
+    SQLITE: "SELECT `id`, (SELECT MAX(`offset`) FROM `ems_msg` WHERE `partition_id` = p.`id`)"
+    " FROM `ems_partition` p",
+}
 
 _ASSIGN = for_each_vendor(
     "UPDATE `ems_msg` {primary} SET `offset` = CASE `id` %s END, `sequenced_at` = %%s"

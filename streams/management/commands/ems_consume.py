@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -17,11 +18,12 @@ from streams.conf import MAX_BATCH, database
 from streams.consume.limits import Overrides
 from streams.consume.registry import autodiscover, registrations
 from streams.database.retrying import tables_missing, transient
-from streams.errors import NotMigrated, StreamsError
+from streams.errors import NaiveDatetime, NotMigrated, StreamsError
 from streams.logs import event
 from streams.management.console import JSON, TEXT, console
 from streams.management.reloading import run_reloading
 from streams.names import MAX_NAME, validated_name
+from streams.operate.target import Target
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.supervisor import Supervisor
 
@@ -37,6 +39,18 @@ def client_name(text: str) -> str:
         return validated_name(text, "name", MAX_NAME)
     except StreamsError as error:
         raise ArgumentTypeError(str(error)) from error
+
+
+def start(text: str) -> str | datetime:
+    try:
+        target = Target.parse(text)
+    except NaiveDatetime as error:
+        raise ArgumentTypeError(str(error)) from error
+    except StreamsError:
+        target = Target()
+    if begin := target.end or target.time:
+        return begin
+    raise ArgumentTypeError(_("say earliest, latest or a time such as 2026-11-20T10:00Z"))
 
 
 def count(text: str) -> int:
@@ -58,6 +72,11 @@ class Command(BaseCommand):
         )
         parser.add_argument("--threads", type=count, help=_("worker threads of each group"))
         parser.add_argument("--batch", type=count, help=_("messages of one claim"))
+        parser.add_argument(
+            "--start",
+            type=start,
+            help=_("where new groups start: earliest, latest or a time (2026-11-20T10:00Z)"),
+        )
         parser.add_argument(
             "--name",
             type=client_name,
@@ -114,7 +133,7 @@ class Command(BaseCommand):
             supervisor = Supervisor(
                 chosen,
                 using,
-                overrides=Overrides(options["threads"], options["batch"]),
+                overrides=Overrides(options["threads"], options["batch"], options["start"]),
                 drain=options["drain"],
                 client=options["name"],
             )

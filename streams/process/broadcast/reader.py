@@ -14,8 +14,10 @@ from django.db import connections
 from streams.database.retrying import retrying
 from streams.log.bodies import bounded_in_bytes
 from streams.log.offsets import offset_at
+from streams.log.sequencer import sequence
 from streams.logs import event
 from streams.models import ConsumerGroup, Partition, Start
+from streams.operate.target import Target
 from streams.process.broadcast.log import Log
 from streams.process.broadcast.position import Position, Positions
 
@@ -68,6 +70,10 @@ class Reader:
         Unchanged positions are saved, too: a full disk is then noticed before any message is read.
         """
         if not self._positions.taken:
+            if self._group.start == Start.LATEST:
+                # What is committed by now comes into the log now: it is not newer than the start.
+                while sequence(self.using, [row.pk for row in self._log.partitions()]).more:
+                    pass
             for row in self._log.partitions():
                 self._positions.known[row.number] = self._start(row)
         self._look()
@@ -179,10 +185,11 @@ class Reader:
         return row
 
     def _start(self, row: Partition) -> Position:
-        if self._group.start == Start.EARLIEST:
-            return Position(row.first_offset)
-        newest = self._log.message_before(row, row.next_offset)
-        return Position(row.next_offset, *(newest or (None, row.last_sequenced_at)))
+        offset = retrying(Target.parse(self._group.start).offset, self.using, row)
+        before = self._log.message_before(row, offset)
+        if offset == row.next_offset:
+            return Position(offset, *(before or (None, row.last_sequenced_at)))
+        return Position(offset, *(before or (None, None)))
 
     def _contradicts(self, row: Partition, position: Position) -> bool:
         """Tell whether the message before the position is not the one that was read."""

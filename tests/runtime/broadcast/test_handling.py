@@ -284,15 +284,25 @@ def test_a_client_that_cannot_begin_leaves_its_name(start, monkeypatch):
     start()
 
 
-def test_a_process_that_cannot_be_all_its_clients_is_none_of_them(start):
+def test_a_client_that_cannot_run_leaves_the_other_ones_running(start, caplog):
     listen(print)
     consumer("orders", group="board", mode="broadcast")(print)
     start("board").close()
     (damaged,) = files()
     damaged.write_text("")
+    supervisor = Supervisor(list(registrations()), "default")
+    assert [feed.group.name for feed in supervisor._feeds] == ["cache"]
+    assert "board on orders is left out" in caplog.text
+    supervisor._close_broadcasts()
+
+
+def test_a_process_with_no_client_that_can_run_is_refused(start):
+    listen(print)
+    start("cache").close()
+    (damaged,) = files()
+    damaged.write_text("")
     with pytest.raises(PositionDamaged):
         Supervisor(list(registrations()), "default")
-    start("cache")
 
 
 def test_quick_handlers_are_read_for_in_larger_and_larger_stretches(start, monkeypatch):

@@ -1,0 +1,70 @@
+"""Tells what a topic holds: how many messages a group would read that begins at the earliest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import F
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from streams.durations import brief
+from streams.models import IMMEDIATE, Message, Partition, UtcNow
+
+# Messages without an offset are counted up to this number: to count millions takes seconds.
+INBOX_AT_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Holds how many messages there are, at least if ``more``, and the age of the oldest."""
+
+    messages: int
+    more: bool = False
+    age: timedelta | None = None  # None: the oldest is gone from the table
+
+    def __str__(self) -> str:
+        count = f"{self.messages:,}"
+        if self.more:
+            text = _("at least %s messages") % count
+        else:
+            text = ngettext("%s message", "%s messages", self.messages) % count
+        if self.age is None:
+            return text
+        return _("%(messages)s, the oldest sent %(age)s ago") % {
+            "messages": text,
+            "age": brief(self.age),
+        }
+
+
+def holdings(topic_id: int, using: str) -> Holdings:
+    """Return what the topic holds: its log, and the messages that are due in its inbox.
+
+    Delayed messages are still to come, so they do not count.
+    """
+    partitions = list(
+        Partition.objects.using(using)
+        .filter(topic=topic_id)
+        .values_list("pk", "first_offset", "next_offset")
+    )
+    rows = Message.objects.using(using)
+    inbox = rows.inbox().filter(partition__in=[pk for pk, *_ends in partitions])
+    due = inbox.filter(due_at__lte=UtcNow())
+    waiting = due[: INBOX_AT_MOST + 1].count()
+    count = sum(end - first for _pk, first, end in partitions) + min(waiting, INBOX_AT_MOST)
+    if not count:
+        return Holdings(0)
+    return Holdings(count, waiting > INBOX_AT_MOST, _age(partitions, topic_id, using))
+
+
+def _age(partitions: list[tuple[int, int, int]], topic_id: int, using: str) -> timedelta | None:
+    rows = Message.objects.using(using).annotate(now=UtcNow()).values_list("now", "created_at")
+    kept = rows.filter(partition__topic=topic_id, offset=F("partition__first_offset"))
+    ages = [now - sent for now, sent in kept]
+    if not ages:
+        # One statement for each partition: the index then gives the oldest without a sort.
+        inbox = rows.filter(offset=None, due_at=IMMEDIATE).order_by("pk")
+        oldest = [inbox.filter(partition=pk).first() for pk, *_ends in partitions]
+        ages = [row[0] - row[1] for row in oldest if row]
+    return max(ages, default=None)
