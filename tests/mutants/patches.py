@@ -174,6 +174,20 @@ SEQUENCE = [
         "mysql",
     ),
     Mutant(
+        "keys-said-to-be-indexed-from-the-beginning",
+        "streams/log/sequencer.py",
+        "            keys_from = next_offset\n",
+        "            keys_from = 0\n",
+        "tests/streams/test_search.py::test_what_the_index_does_not_cover_is_read",
+    ),
+    Mutant(
+        "search-ends-where-its-bound-is",
+        "streams/log/search.py",
+        "        end = max(left) + 1 if left else part.reached\n",
+        "        end = max(left) + 1 if left else part.low\n",
+        "tests/streams/test_search.py::test_a_search_without_an_index_is_bounded_and_goes_on",
+    ),
+    Mutant(
         "time-falls-as-offsets-rise",
         "streams/database/sql/sequence.py",
         "{greatest}({now}, COALESCE(`last_sequenced_at`, {immediate}))",

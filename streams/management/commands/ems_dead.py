@@ -24,6 +24,7 @@ from streams.management.base import (
     StreamsCommand,
     add_dry_run,
     add_limit,
+    add_watch,
     add_yes,
     number,
     portable,
@@ -54,6 +55,7 @@ class Command(StreamsCommand):
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         self.add_filter_arguments(parser)
         add_limit(parser, 20)
+        add_watch(parser)
 
     def add_show_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", type=positive)

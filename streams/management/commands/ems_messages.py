@@ -19,6 +19,7 @@ from streams.log.search import Criteria, parse_position, position_text, search
 from streams.management.base import (
     StreamsCommand,
     add_limit,
+    add_watch,
     fits,
     line,
     portable,
@@ -51,6 +52,7 @@ class Command(StreamsCommand):
         parser.add_argument("--partition", type=int, metavar="N", help=_("only of this partition"))
         parser.add_argument("--resume", metavar="POSITION", help=_("go on where a list has ended"))
         add_limit(parser, 20)
+        add_watch(parser)
 
     def add_show_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("message", help=_("its id, or its place: orders/0@12"))
