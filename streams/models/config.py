@@ -20,12 +20,14 @@ AT_MOST = {
     "messageRetentionDays": 36525,
     "deliveryRetentionDays": 36525,
     "deadRetentionDays": 36525,
+    "figureRetentionDays": 36525,
 }
 MAY_BE_ZERO = {
     "consumerRetryMaxTimes",
     "messageRetentionDays",
     "deliveryRetentionDays",
     "deadRetentionDays",
+    "figureRetentionDays",
 }
 
 
