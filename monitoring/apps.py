@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
@@ -24,6 +24,12 @@ class MonitoringConfig(AppConfig):
         from monitoring.schedule import schedule
 
         return schedule(using)
+
+    def ems_old_rows(self) -> dict[str, Callable[[str], Iterator[int]]]:
+        """Return what the nightly purge deletes of these tables, too."""
+        from monitoring.old_figures import old_figures
+
+        return {"figures": old_figures}
 
     def ems_diagnoses(self, using: str) -> Iterable[Diagnosis]:
         """Return what ems_doctor says of the roll-ups."""

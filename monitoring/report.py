@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from monitoring.models import Backlog, ErrorClass, Latency, Leg, Run, RunState, Traffic
 from streams.database.sql.dialect import NOW, fetch
 from streams.models import ConsumerGroup
+from streams.models.namespaces import own
 
 MINUTES = (15, 60, 24 * 60)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -66,7 +67,8 @@ def topics(using: str, now: datetime) -> Section:
 def ranking(using: str, now: datetime, minutes: int) -> list[tuple[Any, ...]]:
     """Return (minutes, rank by messages, rank by bytes, topic, messages, bytes, delayed) rows."""
     since = _minute(now - timedelta(minutes=minutes))
-    of_period = Traffic.objects.using(using).filter(minute__gte=since)
+    mine = Traffic.objects.using(using).filter(own("partition__topic__name"))
+    of_period = mine.filter(minute__gte=since)
     totals = of_period.values_list("partition__topic__name").annotate(
         Sum("messages"), Sum("bytes"), Sum("delayed")
     )

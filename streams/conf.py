@@ -66,6 +66,7 @@ DEFAULTS: dict[str, Any] = {
     "messageRetentionDays": 0,
     "deliveryRetentionDays": 30,
     "deadRetentionDays": 0,
+    "figureRetentionDays": 0,
 }
 
 

@@ -32,7 +32,7 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
     "monitoring": [
         {"models", "java", "options"},
-        {"jobs", "report", "doctor", "admin"},
+        {"jobs", "report", "doctor", "admin", "old_figures"},
         {"management", "schedule"},
         {"tasks", "apps", "migrations", "__init__"},
     ],

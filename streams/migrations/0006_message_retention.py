@@ -2,16 +2,18 @@ from typing import Any
 
 from django.db import migrations, models
 
-DAYS = 7
+DAYS, FIGURE_DAYS = 7, 400
 
 
 def decide(apps: Any, schema_editor: Any) -> None:
-    """Write messageRetentionDays: 7 for new tables, 0 (for ever) where topics rely on that."""
+    """Write how long messages and figures are kept; for ever where topics rely on that."""
     using = schema_editor.connection.alias
     has_topics = apps.get_model("ems", "Topic").objects.using(using).exists()
     config = apps.get_model("ems", "SystemConfig").objects.using(using)
     value = {"value": 0 if has_topics else DAYS}
     config.get_or_create(name="messageRetentionDays", defaults=value)
+    value = {"value": 0 if has_topics else FIGURE_DAYS}
+    config.get_or_create(name="figureRetentionDays", defaults=value)
 
 
 class Migration(migrations.Migration):

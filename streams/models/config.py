@@ -20,6 +20,7 @@ AT_MOST = {
     "messageRetentionDays": 36525,
     "deliveryRetentionDays": 36525,
     "deadRetentionDays": 36525,
+    "figureRetentionDays": 36525,
 }
 MOST = 2**31 - 1  # of the settings without another limit
 MAY_BE_ZERO = {
@@ -27,6 +28,7 @@ MAY_BE_ZERO = {
     "messageRetentionDays",
     "deliveryRetentionDays",
     "deadRetentionDays",
+    "figureRetentionDays",
 }
 
 

@@ -35,11 +35,12 @@ def _lines(using: str) -> list[str]:
         hint = _("Change messageRetentionDays in the admin, or set a retention for each topic.")
     kept = {
         name: runtime_settings.system(name, using)
-        for name in ("deliveryRetentionDays", "deadRetentionDays")
+        for name in ("deliveryRetentionDays", "deadRetentionDays", "figureRetentionDays")
     }
     texts = {name: _("%d days") % days if days else _("for ever") for name, days in kept.items()}
-    second = _("Kept: deliveries %(log)s after their end; dead letters %(dead)s.") % {
+    second = _("Kept: deliveries %(log)s; dead letters %(dead)s; figures %(figures)s.") % {
         "log": texts["deliveryRetentionDays"],
         "dead": texts["deadRetentionDays"],
+        "figures": texts["figureRetentionDays"],
     }
     return [f"  {first}", f"  {second}", f"  {hint}"]

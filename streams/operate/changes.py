@@ -48,6 +48,7 @@ MEANINGS = {
     ),
     "deliveryRetentionDays": _("days that deliveries are kept after their end; 0: for ever"),
     "deadRetentionDays": _("days that dead letters are kept; 0: for ever"),
+    "figureRetentionDays": _("days that the figures of the Spark jobs are kept; 0: for ever"),
     "dedupWindowSeconds": _("the dedup window of a send that names none, in seconds"),
 }
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 from itertools import takewhile
 from typing import Any
 
+from django.apps import apps
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
@@ -157,3 +158,12 @@ OLD_ROWS: dict[str, Callable[[str], Iterator[int]]] = {
     "replays": replays,
     "dedup keys": dedup_keys,
 }
+
+
+def all_old_rows() -> dict[str, Callable[[str], Iterator[int]]]:
+    """Return the steps of EMS, and those of other apps: ``ems_old_rows`` of their AppConfig."""
+    steps = dict(OLD_ROWS)
+    for config in apps.get_app_configs():
+        if hasattr(config, "ems_old_rows"):
+            steps |= config.ems_old_rows()
+    return steps

@@ -114,8 +114,9 @@ class Purge:
 
     def delete_old_rows(self) -> dict[str, int]:
         """Delete old rows beside the messages; return how many, by kind."""
-        deleted = dict.fromkeys(old_rows.OLD_ROWS, 0)
-        for name, step in old_rows.OLD_ROWS.items():
+        steps = old_rows.all_old_rows()
+        deleted = dict.fromkeys(steps, 0)
+        for name, step in steps.items():
             for rows in step(self.using):
                 deleted[name] += rows
                 self.say(name, deleted[name])

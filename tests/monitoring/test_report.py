@@ -69,6 +69,13 @@ def text() -> str:
     return out.getvalue()
 
 
+def test_topics_of_another_namespace_are_not_in_the_report(ems_settings: Any) -> None:
+    for namespace in ("green", "blue"):
+        ems_settings(NAMESPACE=namespace)
+        traffic(f"of-{namespace}", 5, messages=1, size=1)
+    assert {row["topic"] for row in report()["topics"]} == {"of-blue"}
+
+
 def test_topics_are_ranked_in_each_period_by_messages_and_by_bytes() -> None:
     traffic("small-and-many", 5, messages=100, size=10)
     traffic("small-and-many", 50, messages=1, size=1)

@@ -80,7 +80,7 @@ def test_new_tables_keep_messages_for_seven_days_and_migrate_says_so() -> None:
     said = migrated_again()
     assert SystemConfig.objects.get(name="messageRetentionDays").value == 7
     assert "deletes messages after 7 days, once every group of their topic has finished" in said
-    assert "deliveries 30 days after their end; dead letters for ever" in said
+    assert "deliveries 30 days; dead letters for ever; figures 400 days" in said
 
 
 def test_an_upgrade_keeps_all_for_ever_and_migrate_and_the_doctor_say_so() -> None:
