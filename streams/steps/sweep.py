@@ -126,7 +126,7 @@ def _grace(using: str) -> None:
         extra=event("sweep.after_outage", database=using),
     )
     Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))
-    Delivery.objects.using(using).open().update(deadline=Greatest(F("deadline"), UtcNow(LEASE)))
+    Delivery.objects.using(using).held().update(deadline=Greatest(F("deadline"), UtcNow(LEASE)))
 
 
 def _forget_dead_clients(using: str) -> None:
