@@ -23,6 +23,7 @@ from streams.logs import event
 from streams.models import Consumer, Delivery, Step, UtcNow
 from streams.models.consumer import LEASE
 from streams.models.step import SWEEP
+from streams.steps.time_limit import TimeLimit
 
 logger = logging.getLogger("streams.maintenance")
 
@@ -66,9 +67,12 @@ def sweep(using: str) -> int:
     expired = own_rows(Delivery.objects.using(using).expired(), using)
     expired = expired.select_related("group__topic", "partition")
     rows = retrying(list, using, expired.order_by("deadline")[:BATCH])
-    taken = 0
+    taken, limit = 0, TimeLimit(SWEEP, using)
     with short_lock_waits(using, LOCK_WAIT_SECONDS) if rows else nullcontext():
         for delivery in rows:
+            if taken and limit.over:
+                limit.say()
+                break
             settlement = _expire(delivery, using)
             if settlement is None:
                 continue
