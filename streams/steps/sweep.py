@@ -15,6 +15,7 @@ from streams.conf import LEASE_SECONDS
 from streams.consume.limits import delay_after_expiry, known_max_retries
 from streams.consume.outcome import notices
 from streams.consume.outcome.expire import expire
+from streams.consume.outcome.flood import flood
 from streams.consume.outcome.settle import Settlement
 from streams.database.retrying import held_by_others, retrying
 from streams.database.transactions import own_transaction, short_lock_waits
@@ -97,6 +98,7 @@ def sweep(using: str) -> int:
                 topic = delivery.group.topic.name
                 tried = notices.Attempt.of(delivery, one.failure.offset, topic)
                 notices.died(tried, one.failure.error, delivery.group.name, using)
+    flood.say_withheld()
     _forget_dead_clients(using)
     return taken
 
