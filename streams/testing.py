@@ -27,6 +27,7 @@ from streams.consume.claim import Claimer
 from streams.consume.event_loop import with_event_loop
 from streams.consume.handling import Handling, Outcome
 from streams.consume.limits import Limits, limits
+from streams.consume.outcome.flood import flood
 from streams.consume.registry import Registration, autodiscover, registrations
 from streams.consume.subscription import subscribe
 from streams.log.sequencer import sequence
@@ -97,6 +98,7 @@ def _drain(chosen: list[Registration], alias: str) -> DrainResult:
             for outcome in _handle_all(registration, claimer, alias):
                 result.add(outcome)
                 working = True
+    flood.say_withheld(at_once=True)
     return result
 
 

@@ -38,6 +38,13 @@ def registered(topic: str, group: str) -> Registration:
     return registration
 
 
+def given_back() -> list[tuple[int, int]]:
+    """Return the ranges that wait for the next claim, as first and last offset."""
+    rows = Delivery.objects.given_back().order_by("first_offset")
+    assert all(row.attempt == 1 and row.progress == row.first_offset for row in rows)
+    return [(row.first_offset, row.last_offset) for row in rows]
+
+
 class Process:
     """Has what ``ems_consume`` runs for one registered group, without its threads.
 

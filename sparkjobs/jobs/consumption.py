@@ -126,7 +126,9 @@ def _since(connection: Connection) -> datetime | None:
 
 def _oldest_open(connection: Connection) -> datetime | None:
     rows = fetch(
-        connection, "SELECT MIN(`claimed_at`) FROM `ems_topic_group_log` WHERE `state` = 'START'"
+        connection,
+        "SELECT MIN(`claimed_at`) FROM `ems_topic_group_log` WHERE `state` = 'START'"
+        " AND `token` <> ''",  # without a token: given back, and deleted when it is claimed
     )
     return instant(rows[0][0])
 

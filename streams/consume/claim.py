@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -25,6 +26,9 @@ from streams.models import (
 )
 from streams.models.retry import RetryMessageQuerySet
 
+# Seconds between two looks for ranges that were given back, while there is other work.
+LOOK_SECONDS = 1.0
+
 
 @dataclass
 class Claimer:
@@ -36,13 +40,27 @@ class Claimer:
     using: str
     turn: int = 0
     _unconfirmed: list[Delivery] = field(default_factory=list)
+    _look_at: float = 0.0
 
     def claim(self, batch: int, timeout: timedelta) -> Delivery | None:
         """Claim at most ``batch`` new messages for ``timeout``; return None if there are none.
 
-        A claim whose commit was not confirmed is looked up, and returned if it was committed.
+        Ranges that were given back are looked for once in LOOK_SECONDS, and when there is nothing
+        new. A claim whose commit was not confirmed is looked up, and returned if it was committed.
         """
-        return self._adopting(lambda: self._claim_new(batch, timeout))
+        looks = not self.group.ordered
+        first = looks and time.monotonic() >= self._look_at
+        if first and (again := self._claim_given_back(batch, timeout)):
+            return again
+        if new := self._adopting(lambda: self._claim_new(batch, timeout)):
+            return new
+        return self._claim_given_back(batch, timeout) if looks and not first else None
+
+    def _claim_given_back(self, batch: int, timeout: timedelta) -> Delivery | None:
+        """Claim a range that another process, or this one, has given back."""
+        found = self._adopting(lambda: self._take_given_back(batch, timeout))
+        self._look_at = 0.0 if found else time.monotonic() + LOOK_SECONDS
+        return found
 
     def claim_retry(self, timeout: timedelta) -> tuple[Delivery, RetryMessage] | None:
         """Claim the retry that has been due the longest, for ``timeout``; None if none is due.
@@ -122,6 +140,33 @@ class Claimer:
             ((end,),) = fetch(self.using, sql.PARTITION_END, [partition_id])
             partition = self._partition(partition_id, number, end)
             return self._take(cursor_id, cursor[0], partition, batch, timeout)
+
+    def _take_given_back(self, batch: int, timeout: timedelta) -> Delivery | None:
+        vendor = connections[self.using].vendor
+        for pk, partition_id in fetch(self.using, sql.GIVEN_BACK[vendor], [self.group.pk]):
+            with own_transaction(self.using):
+                # Under the lock of the cursor, as every claim of a range: see _committed(), and the
+                # resets, which revoke the open deliveries that they see.
+                cursors = Cursor.objects.using(self.using).filter(group=self.group, replay=0)
+                list(cursors.filter(partition=partition_id).select_for_update().values_list("pk"))
+                rows = Delivery.objects.using(self.using).given_back().filter(pk=pk)
+                # One table: a locking join would lock the partition, which the sequencer holds.
+                if row := rows.select_for_update().first():
+                    partition = Partition.objects.using(self.using).get(pk=partition_id)
+                    return self._take_over(row, partition, batch, timeout)
+        return None
+
+    def _take_over(
+        self, row: Delivery, partition: Partition, batch: int, timeout: timedelta
+    ) -> Delivery:
+        """Claim the first ``batch`` offsets of a range that was given back; the rest stays."""
+        start, end = row.first_offset, min(row.last_offset + 1, row.first_offset + batch)
+        end = bounded_in_bytes(partition.pk, start, end, self.using)
+        if end > row.last_offset:
+            execute(self.using, sql.DELETE_GIVEN_BACK, [row.pk])
+        else:
+            execute(self.using, sql.CUT_GIVEN_BACK, [end, end, row.pk])
+        return self._insert(Kind(row.kind), partition, start, end, row.attempt, timeout)
 
     def _partition(self, *values: int) -> Partition:
         return Partition.from_db(self.using, ["id", "number", "next_offset"], values)

@@ -44,7 +44,8 @@ class Lag:
     """Holds the lag of one group, in messages; what is unknown is None, never 0."""
 
     group: ConsumerGroup
-    behind: int | None  # sequenced and not claimed yet; None: no cursor tells (broadcast)
+    # Sequenced and not claimed yet, or given back; None: no cursor tells (broadcast).
+    behind: int | None
     open: int  # claimed and not settled yet
     waiting: int  # to be retried
     dead: int  # dead letters not redriven
@@ -85,7 +86,14 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
     )
     blocked = {row["group"]: int(row["blocked"]) for row in places}
     behind = _by_group(places)
-    claimed = Delivery.objects.using(using).open().filter(group__in=ids)
+    claimed = Delivery.objects.using(using).held().filter(group__in=ids)
+    waits = Delivery.objects.using(using).given_back().filter(group__in=with_cursors)
+    for group, n in _by_group(
+        waits.exclude(kind=Kind.REPLAY)
+        .values("group")
+        .annotate(n=Sum(F("last_offset") + 1 - F("progress")))
+    ).items():
+        behind[group] = behind.get(group, 0) + n
     open_ = _by_group(claimed.values("group").annotate(n=Sum(F("last_offset") + 1 - F("progress"))))
     retries = RetryMessage.objects.using(using).filter(group__in=ids)
     waiting = _by_group(retries.filter(delivery=None).values("group").annotate(n=Count("pk")))
@@ -100,6 +108,10 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
     oldest = _oldest(
         cursors.values_list("group", "partition", "next_offset"),
         in_hand.values_list("group", "partition").annotate(m=Min("progress")),
+        waits.exclude(kind=Kind.REPLAY)
+        .filter(progress__gte=first)
+        .values_list("group", "partition")
+        .annotate(m=Min("progress")),
         retries.filter(offset__gte=first)
         .values_list("group", "partition")
         .annotate(m=Min("offset")),

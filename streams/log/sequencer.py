@@ -8,9 +8,11 @@ that are committed late; the inbox, which the sequencer empties, loses none
 from __future__ import annotations
 
 import logging
+import math
+import random
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django.db import DataError, IntegrityError, OperationalError, connections
 
@@ -55,8 +57,14 @@ class Pass:
     partitions: frozenset[int] = field(default=frozenset(), compare=False)  # that have grown
 
 
-def sequence(using: str, partitions: Iterable[int] | None = None) -> Pass:
+def sequence(
+    using: str, partitions: Iterable[int] | None = None, *, until: float = math.inf
+) -> Pass:
     """Make one pass over ``partitions``, or over all that have something due in their inbox.
+
+    The pass ends at ``until``, an instant of time.monotonic(), after the chunk that it writes then,
+    or after its first one; what it has sequenced is committed. The order of the partitions is
+    random, so that none is left out each time.
 
     Any number of processes may call this at any time. A pass with nothing to do costs two short
     statements. A damaged partition is left out, and tried again after DAMAGED_SECONDS.
@@ -64,8 +72,12 @@ def sequence(using: str, partitions: Iterable[int] | None = None) -> Pass:
     total = Pass()
     if partitions is None:
         partitions = retrying(_partitions, using, using)
-    for partition_id in partitions:
-        done = _sequence_or_leave(partition_id, using)
+    places = list(partitions)
+    random.shuffle(places)
+    for number, partition_id in enumerate(places):
+        if number and time.monotonic() >= until:
+            return replace(total, more=True)
+        done = _sequence_or_leave(partition_id, using, until)
         total = Pass(
             total.sequenced + done.sequenced,
             total.busy or done.busy,
@@ -83,13 +95,13 @@ def _partitions(using: str) -> list[int]:
     return [partition_id for partition_id, _due_at in fetch(using, statement)]
 
 
-def _sequence_or_leave(partition_id: int, using: str) -> Pass:
+def _sequence_or_leave(partition_id: int, using: str, until: float) -> Pass:
     """Sequence a partition; leave it if its inbox is locked or it is damaged: others go on."""
     damaged = _damaged.get((using, partition_id))
     if damaged and time.monotonic() < damaged:
         return Pass()
     try:
-        done = retrying(_sequence, using, partition_id, using, patience=LOCKED_SECONDS)
+        done = retrying(_sequence, using, partition_id, using, until, patience=LOCKED_SECONDS)
     except DAMAGES as error:
         _damaged[using, partition_id] = time.monotonic() + DAMAGED_SECONDS
         logger.error(
@@ -123,20 +135,21 @@ def _named(partition_id: int, using: str) -> str:
     return str(found or partition_id)
 
 
-def _sequence(partition_id: int, using: str) -> Pass:
+def _sequence(partition_id: int, using: str, until: float) -> Pass:
     for _ in range(CANCELLED_AT_MOST):
         try:
             with own_transaction(using):
-                return sequence_locked(partition_id, using)
+                return sequence_locked(partition_id, using, until)
         except Cancelled:
             continue
     return Pass(busy=True)  # end the transaction, so that others go on, and look again later
 
 
-def sequence_locked(partition_id: int, using: str) -> Pass:
+def sequence_locked(partition_id: int, using: str, until: float = math.inf) -> Pass:
     """Make a pass over one partition in the open transaction, which is one of EMS's own.
 
-    Raises Cancelled: then the transaction must be rolled back, or there would be a hole.
+    It ends after the chunk that it writes at ``until``, an instant of time.monotonic(). Raises
+    Cancelled: then the transaction must be rolled back, or there would be a hole.
     """
     vendor = connections[using].vendor
     partition = fetch(using, sql.LOCK_PARTITION[vendor], [partition_id])
@@ -146,19 +159,21 @@ def sequence_locked(partition_id: int, using: str) -> Pass:
     due = fetch(using, sql.DUE_INBOX[vendor], [partition_id, DUE_PER_PASS])
     immediate = fetch(using, sql.IMMEDIATE_INBOX[vendor], [partition_id, IMMEDIATE_PER_PASS])
     ids = [id_ for (id_,) in (*due, *immediate)]
-    for start in range(0, len(ids), CHUNK):
-        chunk = ids[start : start + CHUNK]
-        statement = sql.assign_offsets(vendor, chunk, next_offset + start)
+    done = 0
+    while done < len(ids) and (not done or time.monotonic() < until):
+        chunk = ids[done : done + CHUNK]
+        statement = sql.assign_offsets(vendor, chunk, next_offset + done)
         if execute(using, statement, [now]) != len(chunk):
             raise Cancelled
         if indexes_keys:
             execute(using, sql.index_keys(vendor, chunk))
+        done += len(chunk)
     if ids:
         if not indexes_keys:
             keys_from = None
         elif keys_from is None:
             keys_from = next_offset
-        values = [next_offset + len(ids), now, keys_from, partition_id]
+        values = [next_offset + done, now, keys_from, partition_id]
         execute(using, sql.ADVANCE_PARTITION, values)
     full = len(due) == DUE_PER_PASS or len(immediate) == IMMEDIATE_PER_PASS
-    return Pass(len(ids), more=full)
+    return Pass(done, more=full or done < len(ids))

@@ -42,6 +42,17 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
     def open(self) -> DeliveryQuerySet:
         return self.filter(state=State.START)
 
+    def held(self) -> DeliveryQuerySet:
+        """Return the open deliveries that a client holds."""
+        return self.open().exclude(token="")
+
+    def given_back(self) -> DeliveryQuerySet:
+        """Return the ranges that were given back before a call began: the next claim takes them.
+
+        They are open, so a purge, a reset and the audit treat them as claimed. Nobody holds them.
+        """
+        return self.open().filter(token="")
+
     def ended(self) -> DeliveryQuerySet:
         return self.exclude(state=State.START)
 
@@ -60,14 +71,15 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
         live = Consumer.objects.live().filter(
             client_id=models.OuterRef("client_id"), group=models.OuterRef("group")
         )
-        return self.open().filter(Q(deadline__lt=UtcNow()) | ~models.Exists(live))
+        return self.held().filter(Q(deadline__lt=UtcNow()) | ~models.Exists(live))
 
 
 class Delivery(models.Model):
     """Holds one claim of the offsets first_offset … last_offset of a partition by one client.
 
     Only the client that has ``token`` may move ``progress`` and end the delivery, while its state
-    is START. ``progress`` is the first offset that is not settled yet.
+    is START. ``progress`` is the first offset that is not settled yet. An open one without a token
+    is a range that was given back.
     """
 
     group = LooseForeignKey("ems.ConsumerGroup", related_name="deliveries", verbose_name=_("group"))

@@ -173,7 +173,7 @@ def consumers(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(WARNING, "consumers", _("No consumer is running."), _("Run ems_consume."))
     else:
         yield Diagnosis(OK, "consumers", _("%d live") % live)
-    open_ = own_rows(Delivery.objects.using(using).open(), using)
+    open_ = own_rows(Delivery.objects.using(using).held(), using)
     late = open_.filter(deadline__lt=UtcNow(-2 * LEASE)).count()
     if late:
         text = ngettext(

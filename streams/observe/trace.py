@@ -142,7 +142,7 @@ def _state(
         return _due(retry.attempt, retry.due_at)
     last = deliveries[-1] if deliveries else None
     if last and last.state == State.START and offset >= last.progress:
-        return _("being handled")
+        return _("being handled") if last.token else _("given back: waits for the next claim")
     cursor = next((cursor for cursor in cursors if not cursor.replay), None)
     if cursor and offset >= cursor.next_offset:
         if cursor.blocked_until and offset == cursor.next_offset:  # of an ordered group

@@ -11,7 +11,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections, connection
 
 from streams.database.retrying import transient
 from streams.logs import event
-from streams.process.shared.connections import KEEPER_PREFIX
+from streams.process.shared.connections import KEEPER_IDLE_SECONDS, KEEPER_PREFIX
 from streams.process.shared.database_work import DatabaseWork
 from streams.process.shared.stopping import Stopping
 
@@ -51,6 +51,8 @@ class Keeper(threading.Thread):
                 # Wake-ups may come all the time: at most half of it is spent in steps, except when
                 # a step wants to go on at once.
                 rest = min(delay, time.monotonic() - started)
+                if delay > KEEPER_IDLE_SECONDS / 2:
+                    connections.close_all()  # before the server does
                 with self._condition:
                     self._condition.wait_for(lambda: self._ended, rest)
                     self._condition.wait_for(lambda: self._woken or self._ended, delay - rest)

@@ -18,6 +18,9 @@ BUSY_SECONDS = 0.01
 # Seconds between two looks after something was found; doubled after each look that finds nothing,
 # up to POLL_SECONDS.
 QUICK_SECONDS = 0.02
+# A step sequences for at most this many seconds, and goes on in the next one: in between, it wakes
+# the groups that have something to claim.
+SEQUENCE_SECONDS = 2.0
 # After a wake-up the poller also looks for new partitions, but not again within these seconds.
 REFRESH_SECONDS = 0.2
 
@@ -58,7 +61,7 @@ class Poller:
         activity = self._held.activity()
         self._refresh(started)
         outlook = what_is_due(self._places, self._using)
-        done = sequence(self._using, outlook.inbox)
+        done = sequence(self._using, outlook.inbox, until=started + SEQUENCE_SECONDS)
         self._note(started)
         ready = self._ready(outlook, done)
         # Busy workers look by themselves when they are done. Only for idle ones is the next look

@@ -118,13 +118,14 @@ class RunningGroup:
             self._condition.notify()
             return self._idle > 0
 
-    def wait(self, seconds: float) -> None:
-        """Wait until woken or stopped, at most ``seconds``."""
+    def wait(self, seconds: float) -> bool:
+        """Wait until woken or stopped, at most ``seconds``; return whether it was."""
         with self._condition:
             self._idle += 1
-            self._condition.wait_for(lambda: self._woken or self._stopping, seconds)
+            woken = self._condition.wait_for(lambda: self._woken or self._stopping, seconds)
             self._idle -= 1
             self._woken = False
+        return woken
 
     def describe(self) -> str:
         return f"{self.name}: {self.registration.name}, {self.threads} threads"

@@ -122,6 +122,7 @@ class Supervisor:
     def _run(self) -> int:
         self._client.register()
         self._start()
+        connections.close_all()  # this thread uses them no more, so the server would close them
         while not self._lifecycle.stopping:
             if self._signals.wait(LOOK_SECONDS):
                 logger.info(

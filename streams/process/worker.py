@@ -91,7 +91,17 @@ class Worker(threading.Thread):
         while not self._lifecycle.stopping:
             delay = self.step()
             if delay:
-                self._feed.wait(delay)
+                self._rest(delay)
+
+    def _rest(self, seconds: float) -> None:
+        """Wait for a wake-up; without one, close the connections before the server does.
+
+        The server counts what it closes itself as an aborted client.
+        """
+        patience = self._idle_limit.patience
+        if not self._feed.wait(min(seconds, patience)) and seconds > patience:
+            connections.close_all()
+            self._feed.wait(seconds - patience)
 
     def step(self) -> float:
         """Claim and handle one delivery; return how many seconds to wait for a wake-up after it."""

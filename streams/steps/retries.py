@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 
 from streams.consume.claim import groups_with_due_retries
@@ -12,6 +13,7 @@ from streams.consume.outcome.failure import AttemptsExhausted
 from streams.database.retrying import retrying
 from streams.models import ConsumerGroup, Partition, RetryMessage, Step
 from streams.models.step import RETRIES
+from streams.steps.time_limit import TimeLimit
 from streams.wakeup import announce
 
 RETRIES_EVERY = timedelta(seconds=1)
@@ -27,13 +29,21 @@ def step_retries(using: str) -> int:
     every = ConsumerGroup.objects.using(using).select_related("topic")
     groups = {group.pk: group for group in retrying(list, using, every)}
     due = groups_with_due_retries(list(groups), using)
-    buried = sum(_bury_exhausted(groups[group], using) for group in due)
     if due:
         announce(using)
+    limit = TimeLimit(RETRIES, using)
+    # In random order: the groups after one that takes all of the time have their turn, too.
+    order = random.sample(sorted(due), len(due))
+    buried = 0
+    for group in order:
+        buried += _bury_exhausted(groups[group], limit, using)
+        if buried and limit.over:
+            limit.say()
+            break
     return buried
 
 
-def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
+def _bury_exhausted(group: ConsumerGroup, limit: TimeLimit, using: str) -> int:
     max_retries = known_max_retries(group, using)
     if max_retries is None:
         return 0
@@ -41,6 +51,8 @@ def _bury_exhausted(group: ConsumerGroup, using: str) -> int:
     rows = retrying(list, using, due[:BATCH])
     buried = 0
     for row in rows:
+        if buried and limit.over:
+            break
         if backoff.exhausted(row.attempt - 1, max_retries):
             row.group = group
             spent = AttemptsExhausted(row.last_error)

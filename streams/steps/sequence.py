@@ -8,26 +8,32 @@ from streams.database.retrying import retrying
 from streams.log.sequencer import sequence
 from streams.models import Step
 from streams.models.step import SEQUENCE
+from streams.steps.time_limit import TimeLimit
 from streams.wakeup import announce
 
 # How often a sequencer records that it runs; ems_doctor reads it.
 NOTE_EVERY = timedelta(seconds=5)
-# The most passes of one run, so that a task ends even if the inbox fills faster than it is emptied.
-PASSES = 20
 
 
 def sequence_all(using: str) -> int:
-    """Move the inbox into the log and wake the consumers; return how many were sequenced."""
+    """Move the inbox into the log and wake the consumers; return how many were sequenced.
+
+    Consumers are woken after each pass. The run ends in time even if the inbox fills faster than
+    it is emptied.
+    """
+    limit = TimeLimit(SEQUENCE, using)
     total = 0
-    for _ in range(PASSES):
-        done = sequence(using)
+    while True:
+        done = sequence(using, until=limit.ends)
         total += done.sequenced
+        if done.sequenced:
+            announce(using)
+        note_sequencing(using)
         if not done.more:
-            break
-    note_sequencing(using)
-    if total:
-        announce(using)
-    return total
+            return total
+        if limit.over:
+            limit.say()
+            return total
 
 
 def note_sequencing(using: str) -> None:

@@ -15,6 +15,7 @@ from streams.conf import LEASE_SECONDS
 from streams.consume.limits import delay_after_expiry, known_max_retries
 from streams.consume.outcome import notices
 from streams.consume.outcome.expire import expire
+from streams.consume.outcome.flood import flood
 from streams.consume.outcome.settle import Settlement
 from streams.database.retrying import held_by_others, retrying
 from streams.database.transactions import own_transaction, short_lock_waits
@@ -23,6 +24,7 @@ from streams.logs import event
 from streams.models import Consumer, Delivery, Step, UtcNow
 from streams.models.consumer import LEASE
 from streams.models.step import SWEEP
+from streams.steps.time_limit import TimeLimit
 
 logger = logging.getLogger("streams.maintenance")
 
@@ -66,9 +68,12 @@ def sweep(using: str) -> int:
     expired = own_rows(Delivery.objects.using(using).expired(), using)
     expired = expired.select_related("group__topic", "partition")
     rows = retrying(list, using, expired.order_by("deadline")[:BATCH])
-    taken = 0
+    taken, limit = 0, TimeLimit(SWEEP, using)
     with short_lock_waits(using, LOCK_WAIT_SECONDS) if rows else nullcontext():
         for delivery in rows:
+            if taken and limit.over:
+                limit.say()
+                break
             settlement = _expire(delivery, using)
             if settlement is None:
                 continue
@@ -93,6 +98,7 @@ def sweep(using: str) -> int:
                 topic = delivery.group.topic.name
                 tried = notices.Attempt.of(delivery, one.failure.offset, topic)
                 notices.died(tried, one.failure.error, delivery.group.name, using)
+    flood.say_withheld()
     _forget_dead_clients(using)
     return taken
 
@@ -126,7 +132,7 @@ def _grace(using: str) -> None:
         extra=event("sweep.after_outage", database=using),
     )
     Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))
-    Delivery.objects.using(using).open().update(deadline=Greatest(F("deadline"), UtcNow(LEASE)))
+    Delivery.objects.using(using).held().update(deadline=Greatest(F("deadline"), UtcNow(LEASE)))
 
 
 def _forget_dead_clients(using: str) -> None:

@@ -16,8 +16,11 @@ from streams.consume.outcome.expire import expire
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import release, settle
 from streams.errors import LeaseLost
+from streams.log.lag import lags
 from streams.log.sequencer import sequence
 from streams.models import (
+    Consumer,
+    ConsumerGroup,
     Cursor,
     DeadMessage,
     Delivery,
@@ -26,10 +29,13 @@ from streams.models import (
     Partition,
     RetryMessage,
     State,
+    Topic,
 )
 from streams.observe.audit.walk import audit
+from streams.retain.purge import Purge
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
-from tests.consuming import Process, rows
+from tests.consuming import LONG_AFTER, Process, given_back, rows
 from tests.faults import Once, Recorder, statements
 from tests.hostapp.models import Handled
 
@@ -255,9 +261,53 @@ def test_what_is_released_is_due_at_once_with_its_attempt_unspent():
     delivery = claimed()
     settle(delivery, 1, max_retries=16)
     release(delivery)
-    assert state() == State.RELEASED
-    assert sorted(RetryMessage.objects.due().values_list("offset", "attempt")) == [(1, 1), (2, 1)]
+    ended = Delivery.objects.get(pk=delivery.pk)
+    assert (ended.state, ended.progress, ended.last_offset) == (State.RELEASED, 1, 0)
+    assert given_back() == [(1, 2)]
+    assert not RetryMessage.objects.exists()
     assert audit("default") == []
+
+
+def test_a_range_that_was_given_back_is_one_claim_again_with_its_attempt_unspent():
+    release(claimed(10))
+    assert given_back() == [(0, 9)]
+    again = Process("mail").claim(10, MINUTE)
+    assert (again.first_offset, again.last_offset, again.attempt) == (0, 9, 1)
+    assert given_back() == []
+    settle(again, 10, max_retries=16)
+    assert audit("default") == []
+
+
+def test_a_smaller_claim_takes_a_part_and_leaves_the_rest():
+    release(claimed(10))
+    process = Process("mail")
+    parts = [process.claim(4, MINUTE) for _ in range(3)]
+    assert [(d.first_offset, d.last_offset) for d in parts] == [(0, 3), (4, 7), (8, 9)]
+    assert given_back() == []
+    assert audit("default") == []
+
+
+def test_no_sweep_spends_an_attempt_of_what_was_given_back():
+    release(claimed())
+    advance(LONG_AFTER)
+    Consumer.objects.all().delete()
+    assert sweep("default") == 0
+    assert given_back() == [(0, 2)]
+    assert audit("default") == []
+
+
+def test_no_purge_takes_what_was_given_back():
+    release(claimed())
+    Topic.objects.update(retention_count=1)
+    Purge("default").run()
+    assert Partition.objects.get().first_offset == 0
+
+
+def test_what_was_given_back_counts_as_behind():
+    release(claimed())
+    (lag,) = lags(ConsumerGroup.objects.all(), "default")
+    assert (lag.behind, lag.open, lag.waiting) == (3, 0, 0)
+    assert lag.age is not None
 
 
 def test_a_released_retry_keeps_its_attempt_and_what_is_known_of_it():
@@ -286,8 +336,7 @@ def test_a_handler_that_may_not_go_on_gives_the_rest_back():
     sequence("default")
     process.worker.step()
     assert seen == [0, 1]
-    assert state() == State.RELEASED
-    assert sorted(RetryMessage.objects.values_list("offset", "attempt")) == [(2, 1), (3, 1)]
+    assert given_back() == [(2, 3)]
     assert drain("mail").done == 2
     assert seen == [0, 1, 2, 3]
     assert audit("default") == []
@@ -303,8 +352,8 @@ def test_failures_before_a_release_are_kept():
     send_many([Outgoing("orders", n) for n in range(3)])
     sequence("default")
     process.worker.step()
-    found = sorted(RetryMessage.objects.values_list("offset", "attempt"))
-    assert found == [(0, 2), (1, 1), (2, 1)]
+    assert list(RetryMessage.objects.values_list("offset", "attempt")) == [(0, 2)]
+    assert given_back() == [(1, 2)]
     assert audit("default") == []
 
 

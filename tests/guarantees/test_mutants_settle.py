@@ -58,4 +58,4 @@ def test_what_has_been_given_back_cannot_be_settled(delivery: Delivery) -> None:
     with pytest.raises(LeaseLost):
         settle(delivery, 4, max_retries=16)
     stored = Delivery.objects.get(pk=delivery.pk)
-    assert (stored.state, stored.progress) == (State.RELEASED, 0)
+    assert (stored.state, stored.token, stored.progress) == (State.START, "", 0)

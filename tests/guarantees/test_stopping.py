@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import signal
 import time
+from functools import partial
 
 import pytest
+from django.db import connection
 
 from streams import Outgoing, consumer, send, send_many
+from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, RetryMessage, State
 from streams.observe.audit.walk import audit
 from streams.steps.sweep import sweep
 from streams.testing import drain
-from tests.consuming import consume_the_rest
+from tests.consuming import consume_the_rest, given_back
 from tests.faults import kill_other_connections
 from tests.hostapp.models import Handled
 from tests.processes import PATIENCE_SECONDS, wait_for
@@ -71,15 +74,61 @@ def test_a_stop_signal_finishes_what_runs_and_gives_the_rest_back_unspent(spawn,
     let_go()
     child.succeed()
     assert [h.offset for h in begun()] == [0]
-    ended = Delivery.objects.get()
-    assert (ended.state, ended.progress) == (State.RELEASED, 1)
-    given_back = RetryMessage.objects.due().order_by("offset").values_list("offset", "attempt")
-    assert list(given_back) == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    ended = Delivery.objects.get(state=State.RELEASED)
+    assert (ended.progress, ended.last_offset) == (1, 0)
+    assert given_back() == [(1, 4)]
     assert not Consumer.objects.exists()  # deregistered
     assert audit("default") == []
 
     consumer("orders", group="mail")(lambda message: None)
     assert drain("mail").done == 4
+
+
+BATCHES = """
+import sys, time
+from streams import consumer
+from tests.hostapp.models import Handled
+from django.core.management import call_command
+
+@consumer("orders", group="mail", batch=200)
+def handle(messages):
+    time.sleep(0.02)
+    Handled.objects.bulk_create(
+        Handled(group="mail", topic="orders", partition=0, offset=m.offset, value=len(messages))
+        for m in messages
+    )
+call_command("ems_consume", *sys.argv[1:])
+"""
+
+
+def test_deploys_leave_batches_whole_and_no_single_retries(spawn):
+    """Two consumers of batches, each replaced again and again while they work."""
+
+    def worked(before):
+        return before < Handled.objects.count() or before == 20_000
+
+    send_many([Outgoing("orders", n) for n in range(20_000)])
+    sequence("default")
+    running = [spawn(BATCHES, "--threads", "4") for _ in range(2)]
+    for _ in range(3):
+        for number, child in enumerate(running):
+            before = Handled.objects.count()
+            wait_for(partial(worked, before))
+            child.terminate()
+            child.succeed()
+            assert not RetryMessage.objects.exists()
+            running[number] = spawn(BATCHES, "--threads", "4")
+    for child in running:
+        child.expect("database connections")
+        child.terminate()
+        child.succeed()
+    spawn(BATCHES, "--drain").succeed()
+    assert not RetryMessage.objects.exists()
+    assert given_back() == []
+    assert Handled.objects.count() == 20_000
+    assert Handled.objects.values("offset").distinct().count() == 20_000
+    assert set(Handled.objects.values_list("value", flat=True)) == {"200"}
+    assert audit("default") == []
 
 
 def test_while_it_drains_it_keeps_its_leases(spawn):
@@ -325,3 +374,51 @@ def test_only_the_groups_that_were_asked_for_are_consumed(spawn):
     send("orders", "quick")
     spawn(code + RUN, "--group", "board", "--drain").succeed()
     assert [d.group.name for d in Delivery.objects.all()] == ["board"]
+
+
+IDLE = """
+import sys
+from datetime import timedelta
+from django.core.management import call_command
+from streams import consumer
+from streams.process.shared import connections
+
+connections.MARGIN = timedelta(seconds=1)
+consumer("orders", group="mail", consume_timeout=2)(lambda message: None)
+consumer("orders", group="cache", mode="broadcast")(lambda message: None)
+call_command("ems_consume", "--threads", "4")
+"""
+
+
+@pytest.mark.mysql
+def test_the_server_has_to_cut_no_connection_of_a_consumer(spawn):
+    """From its start over a time longer than wait_timeout to SIGTERM."""
+
+    def aborted():
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW GLOBAL STATUS LIKE 'Aborted_clients'")
+            return int(cursor.fetchone()[1])
+
+    def others():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT COUNT(*) FROM information_schema.processlist"
+                " WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+            )
+            return int(cursor.fetchone()[0])
+
+    before, mine = aborted(), others()
+    child = spawn(IDLE)
+    child.expect("database connections")
+    send("orders", 1)
+    wait_for(lambda: Delivery.objects.filter(state=State.DONE).exists())
+    # The poller, the heartbeat and the maintenance go on. Those of the workers and of the main
+    # thread are closed, and not by the server.
+    wait_for(lambda: others() == mine + 3, others)
+    send("orders", 2)  # an idle worker connects again
+    wait_for(lambda: Delivery.objects.filter(state=State.DONE).count() == 2)
+    wait_for(lambda: others() == mine + 3, others)
+    child.terminate()
+    child.succeed()
+    wait_for(lambda: others() == mine, others)
+    assert aborted() == before

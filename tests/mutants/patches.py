@@ -281,6 +281,20 @@ SETTLE = [
         "mysql",
     ),
     Mutant(
+        "given-back-and-swept",
+        "streams/models/delivery.py",
+        "return self.held().filter(Q(deadline__lt=UtcNow())",
+        "return self.open().filter(Q(deadline__lt=UtcNow())",
+        f"{ACKNOWLEDGING}::test_no_sweep_spends_an_attempt_of_what_was_given_back",
+    ),
+    Mutant(
+        "given-back-and-claimed-twice",
+        "streams/database/sql/claim.py",
+        'DELETE_GIVEN_BACK = "DELETE FROM `ems_topic_group_log` WHERE `id` = %s"',
+        'DELETE_GIVEN_BACK = "DELETE FROM `ems_topic_group_log` WHERE `id` = -%s"',
+        f"{ACKNOWLEDGING}::test_a_range_that_was_given_back_is_one_claim_again_with_its_attempt_unspent",
+    ),
+    Mutant(
         "released-with-its-attempt-spent",
         "streams/consume/outcome/settle.py",
         "_own_retry(delivery).update(delivery=None, due_at=UtcNow(), again=False)",

@@ -128,6 +128,25 @@ def test_a_delivery_is_extended_settled_and_released_by_key(
     assert indexes(statements, "ems_topic_group_log", "UPDATE") == {tuple(DELIVERY)}
 
 
+def test_what_was_given_back_is_found_among_open_deliveries_and_taken_by_key(
+    claimer: Claimer,
+) -> None:
+    delivery = claimer.claim(100, MINUTE)
+    assert delivery
+    release(delivery)
+    claimer._look_at = 0.0
+    with explained() as statements:
+        again = claimer.claim(100, MINUTE)
+    assert again
+    assert (again.first_offset, again.last_offset) == (delivery.first_offset, delivery.last_offset)
+    statements.assert_sound()
+    look, lock = statements.on("ems_topic_group_log", "SELECT")
+    assert look.indexes == ["ems_topic_group_log.ems_log_open"]
+    assert lock.indexes == DELIVERY
+    assert "FOR UPDATE" in lock.sql
+    assert indexes(statements, "ems_cursor") == {("ems_cursor.ems_cursor_place",)}
+
+
 def test_failures_copy_the_dead_by_their_place(
     claimer: Claimer, handling: Callable[..., Handling]
 ) -> None:

@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from streams import consumer, send
+from streams import Retry, consumer, send
 from streams.conf import settings
-from streams.consume.outcome.settle import release
-from streams.models import ConsumerGroup, Message, Partition, RetryMessage
+from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.settle import release, settle
+from streams.models import ConsumerGroup, Message, Partition
 from streams.process import due, poller
 from streams.process.poller import BUSY_SECONDS, QUICK_SECONDS
 from streams.testing import advance
@@ -42,14 +43,28 @@ def test_a_retry_that_is_due_wakes_its_group(process):
     send("orders", 1)
     process.poller.step()
     delivery = process.claim(1, timedelta(seconds=60))
-    release(delivery)
-    RetryMessage.objects.update(due_at=Message.objects.get().created_at + timedelta(hours=1))
+    settle(delivery, 1, [Failure(0, Retry(delay=3600))], max_retries=16)
     process.feed.wait(0)
     process.poller.step()
     assert not process.feed._woken
     advance(timedelta(hours=2))
     process.poller.step()
     assert process.feed._woken
+
+
+def test_what_was_given_back_wakes_its_group_and_keeps_a_drain_from_ending():
+    consumer("orders", group="mail")(print)
+    process = Process("mail", drain=True)
+    send("orders", 1)
+    process.poller.step()
+    release(process.claim(1, timedelta(seconds=60)))
+    process.feed.wait(0)
+    process.poller.step()
+    assert process.feed._woken
+    assert not process.lifecycle.stopping
+    process.worker.step()
+    process.poller.step()
+    assert process.lifecycle.stopping
 
 
 def test_a_paused_group_is_not_woken(process):

@@ -25,6 +25,7 @@ from streams.models import (
     Delivery,
     Kind,
     Message,
+    Partition,
     RetryMessage,
     State,
     Step,
@@ -33,7 +34,7 @@ from streams.models import (
 from streams.models.consumer import LEASE
 from streams.models.step import RETRIES, SEQUENCE, SWEEP
 from streams.observe.diagnoses import silence
-from streams.steps import retries, sweep
+from streams.steps import retries, sweep, time_limit
 from streams.steps import sequence as sequencing
 from streams.steps.retries import step_retries, step_retries_if_due
 from streams.steps.sequence import sequence_all
@@ -146,16 +147,74 @@ def test_sequencing_wakes_consumers_only_if_there_was_something(announced: list[
     assert announced == ["default"]
 
 
-def test_sequencing_goes_on_while_a_quota_is_used_up_and_ends_all_the_same(
+def test_sequencing_goes_on_while_a_quota_is_used_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sequencer, "IMMEDIATE_PER_PASS", 2)
     send_many([Outgoing("orders", n) for n in range(7)])
     assert sequence_all("default") == 7
-    monkeypatch.setattr(sequencing, "PASSES", 3)
-    send_many([Outgoing("orders", n) for n in range(10)])
-    assert sequence_all("default") == 6  # a task has an end; the next one takes the rest
-    assert sequence_all("default") == 4
+
+
+@pytest.fixture
+def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of every step is over at once."""
+    monkeypatch.setattr(time_limit, "STEP_SECONDS", 0.0)
+
+
+def unfinished(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The steps that said that they have stopped before they were done."""
+    events = [r for r in caplog.records if getattr(r, "ems_event", "") == "step.unfinished"]
+    caplog.clear()
+    return [vars(record)["ems_step"] for record in events]
+
+
+@pytest.mark.usefixtures("no_time")
+def test_sequencing_ends_in_time_after_any_chunk_and_goes_on_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "streams.maintenance")
+    monkeypatch.setattr(sequencer, "CHUNK", 2)
+    ids = [result.message_id for result in send_many([Outgoing("orders", n) for n in range(5)])]
+    for sequenced, said in ((2, [SEQUENCE]), (2, [SEQUENCE]), (1, []), (0, [])):
+        assert sequence_all("default") == sequenced
+        assert unfinished(caplog) == said
+    offsets = dict(Message.objects.values_list("pk", "offset"))
+    assert [offsets[pk] for pk in ids] == [0, 1, 2, 3, 4]
+    assert Partition.objects.get().next_offset == 5
+
+
+@pytest.mark.usefixtures("no_time")
+def test_without_time_every_partition_has_its_turn_all_the_same() -> None:
+    for topic in ("orders", "mails", "prices"):
+        send(topic, 1)
+    for _ in range(3):
+        sequence_all("default")
+    assert not Message.objects.inbox().exists()
+
+
+@pytest.mark.usefixtures("no_time")
+def test_a_sweep_ends_in_time_and_the_next_one_takes_the_rest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "streams.maintenance")
+    open_deliveries(3)
+    assert [sweep.sweep("default") for _ in range(4)] == [1, 1, 1, 0]
+    assert unfinished(caplog) == [SWEEP, SWEEP]
+    assert RetryMessage.objects.count() == 3
+
+
+@pytest.mark.usefixtures("no_time")
+def test_what_has_no_attempt_left_is_buried_in_time(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "streams.maintenance")
+    send_many([Outgoing("orders", n) for n in range(2)])
+    sequence("default")
+    mail = group(max_retries=1)
+    for offset in range(2):
+        retry(mail, offset, 3)
+    assert step_retries("default") == 1
+    assert unfinished(caplog) == [RETRIES]
+    assert step_retries("default") == 1
+    assert DeadMessage.objects.count() == 2
 
 
 def test_sequencing_leaves_a_sign_of_life_even_when_idle() -> None:

@@ -197,6 +197,19 @@ def test_who_holds_a_delivery_past_the_target_loses_it(seen: Counter[int]) -> No
     assert audit("default") == []
 
 
+def test_what_was_given_back_is_taken_too(seen: Counter[int]) -> None:
+    send_many([Outgoing("orders", n) for n in range(6)])
+    sequence("default")
+    release(Process("mail").claim(6))
+    reset("23", force=True)
+    assert not Delivery.objects.given_back().exists()
+    assert RetryMessage.objects.filter(offset__in=(20, 21, 22), attempt=1).count() == 3
+    assert audit("default") == []
+    drain()
+    assert {o: seen[o] for o in range(20, 26)} == dict.fromkeys(range(20, 26), 1)
+    assert audit("default") == []
+
+
 def test_of_a_delivery_across_the_target_each_message_comes_again_once(seen: Counter[int]) -> None:
     send_many([Outgoing("orders", n) for n in range(6)])
     sequence("default")

@@ -48,7 +48,7 @@ class DeliveryKind(FixedFilter):
 def outcome(row: Delivery) -> str:
     """Return what became of the offsets of the delivery, as a text."""
     if row.state == State.START:
-        return _t("open")
+        return _t("open") if row.token else _t("given back")
     count = row.last_offset - row.first_offset + 1
     numbers = (
         (row.failed, _t("failed")),

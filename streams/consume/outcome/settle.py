@@ -109,7 +109,7 @@ def settle(
 def release(delivery: Delivery) -> None:
     """Give back what has not been handed to the handler, with its attempt unspent.
 
-    Raises LeaseLost.
+    New messages stay together: see _give_back_range. Raises LeaseLost.
     """
 
     def write() -> None:
@@ -120,7 +120,48 @@ def release(delivery: Delivery) -> None:
             if released or _written_before(delivery, state=State.RELEASED):
                 give_back(delivery, cursor)
 
-    retrying(write, delivery.using)
+    if delivery.kind == Kind.RETRY or delivery.group.ordered:
+        retrying(write, delivery.using)
+    else:
+        tried: list[Delivery] = []
+        retrying(_give_back_range, delivery.using, delivery, tried)
+
+
+def _give_back_range(delivery: Delivery, tried: list[Delivery]) -> None:
+    """Leave the rest of the delivery as an open range without a holder, for one claim to take.
+
+    As single retries, the messages of a batch would come back one by one. The delivery ends with
+    what it has settled, so that every offset is covered once. ``tried`` has an earlier try, whose
+    reply was lost: if the delivery is not held any more, that one has given it back.
+    """
+    with own_transaction(delivery.using):
+        # A reset locks the cursor, and then revokes the open deliveries that it has seen. With this
+        # lock it sees the range, too.
+        place = {"group_id": delivery.group_id, "partition_id": delivery.partition_id}
+        cursors = Cursor.objects.using(delivery.using).filter(**place, replay=0)
+        list(cursors.select_for_update().values_list("pk"))
+        held = delivery.held().filter(progress=delivery.progress)
+        first = delivery.progress
+        waits = {"token": "", "deadline": UtcNow(), "thread": ""}
+        if first == delivery.first_offset:
+            given = held.update(**waits)
+        else:
+            ended = {"state": State.RELEASED, "last_offset": first - 1, "finished_at": UtcNow()}
+            given = held.update(**ended)
+            if given:
+                Delivery.objects.using(delivery.using).create(
+                    **place,
+                    first_offset=first,
+                    last_offset=delivery.last_offset,
+                    progress=first,
+                    kind=delivery.kind,
+                    attempt=delivery.attempt,
+                    client_id=delivery.client_id,
+                    **waits,
+                )
+        if not given and not tried:
+            raise LeaseLost
+        tried.append(delivery)
 
 
 def lock_cursor(delivery: Delivery, *, skip_locked: bool = False) -> Cursor | None:
@@ -204,16 +245,12 @@ def write_failures(
 
 
 def give_back(delivery: Delivery, cursor: Cursor | None = None) -> None:
-    """Let the messages that no call was given wait again, with their attempt unspent."""
+    """Let a retry, or what an ordered group has claimed, wait again with its attempt unspent."""
     if cursor:
         attempt = delivery.attempt
         cursor.return_to(delivery.progress, attempt, alone=cursor.alone and attempt > 1)
-    elif delivery.kind == Kind.RETRY:
-        _own_retry(delivery).update(delivery=None, due_at=UtcNow(), again=False)
     else:
-        wait_for_retry(
-            delivery, [Again(offset, delivery.attempt) for offset in unsettled(delivery)]
-        )
+        _own_retry(delivery).update(delivery=None, due_at=UtcNow(), again=False)
 
 
 def wait_for_retry(delivery: Delivery, rows: Sequence[Again]) -> None:

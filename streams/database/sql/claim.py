@@ -12,6 +12,7 @@ from streams.database.sql.dialect import (
     NOW,
     SQLITE,
     USE_INBOX,
+    USE_OPEN,
     for_each_vendor,
     lists,
     numbers,
@@ -73,11 +74,25 @@ LOCK_DUE_RETRY = for_each_vendor(
     "SELECT `id`" + _DUE_RETRY + " ORDER BY `due_at` LIMIT 1 {skip_locked}"
 )
 
+# Finds ranges that a process has claimed and given back, the oldest first. Of the open deliveries
+# only these have no token. Index: ems_log_open, whose entries up to now are these and expired ones.
+GIVEN_BACK = for_each_vendor(
+    "SELECT d.`id`, d.`partition_id` FROM `ems_topic_group_log` d {open} WHERE d.`state` = 'START'"
+    " AND d.`deadline` <= {now} AND d.`group_id` = %s AND d.`token` = ''"
+    " ORDER BY d.`deadline`, d.`id` LIMIT 16"
+)
+
+# Takes the first part of such a range away, or all of it.
+CUT_GIVEN_BACK = (
+    "UPDATE `ems_topic_group_log` SET `first_offset` = %s, `progress` = %s WHERE `id` = %s"
+)
+DELETE_GIVEN_BACK = "DELETE FROM `ems_topic_group_log` WHERE `id` = %s"
+
 # Reads what a waiting consumer process needs, in one statement: rows of (kind, id, value), where
 # value is a partition's end, or the microseconds until something is due. Indexes: ems_msg_inbox and
 # ems_retry_due, one entry for each partition or group (a loose index scan, which needs the MIN), so
 # the number of rows that are due later does not matter; ems_cursor_place.
-INBOX, BEHIND, RETRY, END = "inbox", "behind", "retry", "end"
+INBOX, BEHIND, RETRY, GIVEN, END = "inbox", "behind", "retry", "given", "end"
 
 UNTIL = {
     MYSQL: "TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), {0})",
@@ -106,6 +121,9 @@ def due(vendor: str, partitions: Iterable[int], groups: Iterable[int]) -> str:
         f"SELECT '{RETRY}', `group_id`, {until('MIN(`due_at`)')}"  # noqa: S608
         f" FROM `ems_retry_msg` WHERE `group_id` IN ({of}) AND `delivery_id` IS NULL"
         " GROUP BY `group_id`",
+        f"SELECT '{GIVEN}', d.`group_id`, 0"  # noqa: S608
+        f" FROM `ems_topic_group_log` d {USE_OPEN[vendor]} WHERE d.`state` = 'START'"
+        f" AND d.`deadline` <= {NOW[vendor]} AND d.`group_id` IN ({of}) AND d.`token` = ''",
     )
     ends = (
         f"SELECT '{END}', `id`, `next_offset` FROM `ems_partition` WHERE `id` IN ({ids})"  # noqa: S608

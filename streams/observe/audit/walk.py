@@ -154,7 +154,7 @@ def _open(position: AuditPosition, using: str) -> Window:
         delivery=OuterRef("pk"),
     )
     deliveries = own_rows(Delivery.objects.using(using).open(), using).order_by("deadline")
-    overdue = deliveries.filter(deadline__lt=UtcNow(-OVERDUE))
+    overdue = deliveries.exclude(token="").filter(deadline__lt=UtcNow(-OVERDUE))
     rowless = deliveries.filter(~Exists(row), kind=Kind.RETRY)
     bad: list[Bad] = [
         ("unended", d.group_id, d.partition_id, d.first_offset, _("delivery %d") % d.pk)

@@ -36,8 +36,8 @@ class IdleLimit:
 
     CONN_MAX_AGE is meant for web requests: it would reconnect for every claim. A frozen process
     may hold a row lock that others need; with a short wait_timeout the server frees it after the
-    longest consume_timeout and MARGIN instead of hours. A connection that the server has closed
-    is opened again on its next use.
+    longest consume_timeout and MARGIN instead of hours. Threads that only wait close theirs before,
+    and open it again on its next use.
     """
 
     def __init__(self, using: str, timeouts: Sequence[timedelta] = ()) -> None:
@@ -49,6 +49,11 @@ class IdleLimit:
         connections.settings[self._using].update({"CONN_MAX_AGE": None, "AUTOCOMMIT": True})
         connection_created.connect(self._set)
         connections[self._using].close()
+
+    @property
+    def patience(self) -> float:
+        """Return after how many silent seconds a thread closes its connection by itself."""
+        return self._limit.total_seconds() / 2
 
     def allow(self, timeout: timedelta) -> None:
         """Let this thread's connection be silent for handler calls of ``timeout``, too."""
