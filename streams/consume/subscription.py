@@ -11,6 +11,7 @@ from streams.database.transactions import own_transaction
 from streams.errors import GroupMismatch
 from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start, Topic
+from streams.names import MAX_NAME, valid_new_name
 
 
 def subscribe(registration: Registration, using: str) -> ConsumerGroup:
@@ -39,6 +40,7 @@ def subscribe(registration: Registration, using: str) -> ConsumerGroup:
 
 
 def _create(topic_id: int, registration: Registration, using: str) -> ConsumerGroup:
+    valid_new_name(registration.group, "group", MAX_NAME)
     with own_transaction(using):
         # The topic's lock keeps partitions from being added. The partitions' locks keep offsets
         # from being given out or purged. So the start that is read below is still right when its
