@@ -121,6 +121,7 @@ def simplified(text: str) -> str:
     text = re.sub(r"\b(mail|warehouse)-\d\b", r"\1-N", text)
     text = re.sub(r"\d+:\d\d:\d\d", "TIME", text)
     text = re.sub(r"\d{4}-\d\d-\d\d", "DAY", text)
+    text = re.sub(r"\b\d+(\.\d+)? s\b", "SPAN", text)
     return re.sub(r"[ \t]+", " ", re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)).strip()
 
 
