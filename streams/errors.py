@@ -63,7 +63,7 @@ class TopicDenied(StreamsError):
 
 
 class InvalidName(StreamsError, ValueError):
-    """A name is empty, too long, or has blanks around it."""
+    """A name is empty, too long, or has characters that it may not have."""
 
 
 class InvalidMessage(StreamsError, ValueError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +13,8 @@ from streams.errors import InvalidName
 
 # In characters: the lengths of the columns that hold these names.
 MAX_NAME, MAX_KEY, MAX_TAG, MAX_PRODUCER = 127, 255, 64, 190
+
+_PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
 
 def text_of_key(key: Any) -> Any:
@@ -43,3 +47,29 @@ def validated_name(name: Any, what: str, max_length: int) -> str:
     if not name.isprintable():
         raise InvalidName(_("The %s %r has characters that cannot be printed.") % (_(what), name))
     return name
+
+
+def valid_new_name(name: Any, what: str, max_length: int) -> str:
+    """Return ``name``; raises InvalidName unless it may be given to something new.
+
+    It has Unicode letters, digits and ``. _ - :`` only. So a place in a log, ``topic/0@17``, has
+    one meaning, and a name needs no quoting in a shell, a URL or a list.
+    Call it where a name is made: an older topic or group may have any valid name.
+    """
+    valid = validated_name(name, what, max_length)
+    if not _PLAIN.fullmatch(valid) and not all(map(_may_be_in_a_name, valid)):
+        raise InvalidName(
+            _("A new %s has letters, digits and . _ - : only: %r has others.") % (_(what), name)
+        )
+    if not unicodedata.is_normalized("NFC", valid):
+        raise InvalidName(
+            _("The %s %r is not in the normal form NFC: another name would look the same.")
+            % (_(what), name)
+        )
+    return valid
+
+
+def _may_be_in_a_name(character: str) -> bool:
+    # M: marks, without which the words of many languages cannot be written.
+    category = unicodedata.category(character)
+    return character in "._-:" or category[0] in "LM" or category == "Nd"

@@ -24,6 +24,7 @@ from streams.database.transactions import (
     supports_other_connections,
 )
 from streams.errors import UnknownTopic
+from streams.names import MAX_NAME, valid_new_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,8 @@ def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
         raise UnknownTopic(
             _("There is no topic %r, and autoCreateTopic is off: create it in the admin.") % name
         )
+
+    valid_new_name(name, "topic", MAX_NAME)
 
     def work() -> TopicInfo:
         try:

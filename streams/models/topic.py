@@ -9,9 +9,10 @@ from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
 from streams.conf import database
+from streams.errors import InvalidName
 from streams.models.fields import TopicOrGroupField, UtcDateTimeField, UtcNow
 from streams.models.namespaces import OwnManager
-from streams.names import MAX_NAME
+from streams.names import MAX_NAME, valid_new_name
 
 # A century, in seconds. A longer one may lead to dates outside the range of a server's DATETIME.
 MAX_RETENTION = 36525 * 86400
@@ -96,6 +97,11 @@ class Topic(models.Model):
                 self.partitions.model.objects.using(self._state.db).create(topic_id=self.pk)
 
     def clean(self) -> None:
+        if self._state.adding and self.name:
+            try:
+                valid_new_name(self.name, "topic", MAX_NAME)
+            except InvalidName as error:
+                raise ValidationError({"name": str(error)}) from error
         if self.retention_count is not None and self.retention_count < 1:
             raise ValidationError({"retention_count": _("At least 1; empty is all.")})
         if self.retention_seconds is not None and self.retention_seconds > MAX_RETENTION:

@@ -17,7 +17,7 @@ from streams.database.sql import send as sql
 from streams.database.sql.dialect import LATER, later
 from streams.errors import MAX_DELAY, InvalidMessage, MessageTooLarge, NaiveDatetime
 from streams.log.topics import TopicInfo
-from streams.names import MAX_KEY, MAX_NAME, MAX_TAG, text_of_key, validated_name
+from streams.names import MAX_KEY, MAX_NAME, MAX_TAG, text_of_key, valid_new_name, validated_name
 from streams.produce.dedup import DedupSlot, slot_of
 from streams.produce.identity import producer
 from streams.produce.partitioning import choose
@@ -70,7 +70,7 @@ def checked_row(
     if key is not None:
         key = validated_name(text_of_key(key), "key", MAX_KEY)
     if tag != "":
-        validated_name(tag, "tag", MAX_TAG)
+        valid_new_name(tag, "tag", MAX_TAG)
     raw, body_type = encode(body)
     limit = runtime_settings.system("msgMaxSizeInBytes", alias)
     headers_json = None if headers is None else _headers(headers)

@@ -138,6 +138,17 @@ def test_every_permission_is_documented() -> None:
     assert all(".view_" in name for name in views)
 
 
+def test_everything_that_the_pages_do_a_command_does() -> None:
+    lines = section(REFERENCE / "permissions.md", "Actions").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
+    assert len(rows) == len(table(REFERENCE / "permissions.md", "Actions"))
+    for permission, _what, commands in rows:
+        named = re.findall(r"`(ems_\w+) (\w+)`", commands)
+        assert named, permission
+        for command, verb in named:
+            assert verb in parsers(command), f"{command} {verb}"
+
+
 # -- errors --
 
 

@@ -670,6 +670,14 @@ SEAMS = [
         "",
         "tests/streams/test_signals.py::test_what_was_rolled_back_is_not_told",
     ),
+    # "topic/0@17" would then be a topic, or a place in one.
+    Mutant(
+        "any-new-name",
+        "streams/log/topics.py",
+        '    valid_new_name(name, "topic", MAX_NAME)\n',
+        "",
+        "tests/streams/test_names.py::test_a_new_topic_with_other_characters_is_refused",
+    ),
     # What handlers elsewhere mean by "return False".
     Mutant(
         "false-is-a-success",
