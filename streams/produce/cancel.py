@@ -74,4 +74,5 @@ def _find(message_id: int, using: str) -> list[Any]:
 def _is_at(row: Any, topic: str | None, number: int | None) -> bool:
     """Tell whether the message found is of this topic and partition, where these are known."""
     _delayed, _key, its_topic, its_number = row
-    return topic in (None, its_topic) and number in (None, its_number)
+    same = topic is None or conf.name_prefix() + topic == its_topic  # as it is stored
+    return same and number in (None, its_number)

@@ -225,3 +225,12 @@ def test_an_id_and_its_topic_take_a_message_back():
     kept = send("orders", 1, delay=HOUR)
     assert cancel(kept.message_id, topic="orders") == "cancelled"
     assert not Message.objects.exists()
+
+
+def test_a_topic_is_one_of_this_namespace(ems_settings):
+    ems_settings(NAMESPACE="blue")
+    kept = send("orders", 1, delay=HOUR)
+    ems_settings(NAMESPACE="")
+    assert cancel(kept) == "unknown"
+    ems_settings(NAMESPACE="blue")
+    assert cancel(kept.message_id, topic="orders") == "cancelled"

@@ -507,7 +507,7 @@ def test_with_autocommit_off_a_send_waits_for_the_commit():
 
 def test_with_autocommit_off_redis_is_no_hindrance(ems_settings, monkeypatch):
     ems_settings(REDIS="default")
-    monkeypatch.setattr("streams.produce.send.announce", [].append)
+    monkeypatch.setattr("streams.produce.send.announce", lambda using, topics: None)
     transaction.set_autocommit(False)
     try:
         send("orders", 1)
@@ -518,28 +518,31 @@ def test_with_autocommit_off_redis_is_no_hindrance(ems_settings, monkeypatch):
 
 
 def test_consumers_are_woken_after_the_commit_and_only_then(ems_settings, monkeypatch):
-    woken: list[str] = []
-    monkeypatch.setattr("streams.produce.send.announce", woken.append)
+    woken: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(
+        "streams.produce.send.announce",
+        lambda using, topics: woken.append((using, sorted(topics))),
+    )
     send("orders", 1)
     assert not woken  # without Redis nothing is registered
     ems_settings(REDIS="default")
     send("orders", 1)
-    assert woken == ["default"]
+    assert woken == [("default", ["orders"])]
     with transaction.atomic():
         send("orders", 2)
-        send_many([Outgoing("orders", 3)])
-        assert woken == ["default"]
-    assert woken == ["default"] * 3
+        send_many([Outgoing("orders", 3), Outgoing("mails", 3)])
+        assert len(woken) == 1
+    assert woken[1:] == [("default", ["orders"]), ("default", ["mails", "orders"])]
     with pytest.raises(RolledBack), transaction.atomic():
         send("orders", 4)
         raise RolledBack
-    assert woken == ["default"] * 3
+    assert len(woken) == 3
 
 
 def test_a_wake_up_that_fails_does_not_fail_the_send(ems_settings, monkeypatch, caplog):
     ems_settings(REDIS="default")
 
-    def fail(alias):
+    def fail(alias, topics):
         raise OSError("no Redis")
 
     monkeypatch.setattr("streams.produce.send.announce", fail)
