@@ -59,7 +59,7 @@ def handle(message):
     print("got", message.topic, message.body, flush=True)
 
 from django.core.management import call_command
-call_command("ems_consume", "--threads", "1", *sys.argv[2:])
+call_command("ems_consume", "--start", "earliest", "--threads", "1", *sys.argv[2:])
 """
 
 

@@ -43,7 +43,7 @@ def slow(message):
 def good(message):
     note("good", message)
 
-call_command("ems_consume", "--batch", "1")
+call_command("ems_consume", "--start", "earliest", "--batch", "1")
 """.replace("SLOW", str(SLOW))
 
 
@@ -112,7 +112,7 @@ def bad(message):
     time.sleep(3600)
 
 consumer("payments", group="good")(lambda message: None)
-call_command("ems_consume", "--threads", "2")
+call_command("ems_consume", "--start", "earliest", "--threads", "2")
 """
 
 
