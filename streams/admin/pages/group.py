@@ -116,7 +116,6 @@ class ConsumerGroupAdmin(StreamsAdmin):
     )
     list_display_links = None
     list_filter = (TopicFilter, Paused)
-    related = ("topic",)
     ordering = ("name", "topic__name")
     sortable_by = ()
     search_fields = ("name", "topic__name")
@@ -221,6 +220,9 @@ class ConsumerGroupAdmin(StreamsAdmin):
         if row.mode == Mode.BROADCAST:  # each of its clients has its own position
             impossible |= {"reset", "replay"}
         return {name: text for name, text in self.verbs.items() if name not in impossible}
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).select_related("topic")
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamsChangeList]:
         return GroupChangeList

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import StreamsAdmin
 from streams.admin.parts import figures
-from streams.admin.parts.columns import at, link, list_url
+from streams.admin.parts.columns import at, below, link, list_url
 from streams.admin.parts.filters import FixedFilter
 from streams.admin.verbs import topic
 from streams.admin.verbs.purge_preview import purge_preview
@@ -27,7 +27,7 @@ from streams.retain.rule import default_of, rule_of
 from streams.runtime_settings import system
 
 # In partitions: what a list shows of a topic that has many.
-LOGS_AT_MOST = 3
+LOGS_AT_MOST = 2
 
 ACCESS = {
     Access.READ_WRITE: (_("read, write"), figures.GOOD),
@@ -188,6 +188,12 @@ class TopicAdmin(StreamsAdmin):
     def retention(self, row: Any) -> str:
         """Return what limits the messages of the topic, and whether that is the default."""
         return str(rule_of(row, database(), default_of(row.default_days)))
+
+    @admin.display(description=_("retention"))
+    def kept_for(self, row: Any) -> str:
+        """Return its retention in two lines."""
+        first, _slash, more = self.retention(row).partition(" / ")
+        return below(first, more)
 
     @admin.display(description=_("groups"))
     def group_links(self, row: Topic) -> Any:
