@@ -47,6 +47,8 @@ DEEP: list[object] = []
 for _ in range(100_000):
     DEEP = [DEEP]
 
+WIDE_LETTER = "𐐀"  # four bytes in UTF-8, the most
+
 BAD_NAMES: dict[str, object] = {
     "empty": "",
     "only blanks": "  ",
@@ -189,10 +191,10 @@ def test_an_unknown_topic_is_refused_when_topics_are_not_created_by_sending():
 
 @ON_DISK
 def test_a_name_that_is_just_short_enough_is_taken():
-    send("😀" * 127, key="😀" * 255, tag="😀" * 64)
+    send(WIDE_LETTER * 127, key="😀" * 255, tag=WIDE_LETTER * 64)
     message = Message.objects.select_related("partition__topic").get()
     assert message.partition.topic.name == "😀" * 127
-    assert (message.key, message.tag) == ("😀" * 255, "😀" * 64)
+    assert (message.key, message.tag) == ("😀" * 255, WIDE_LETTER * 64)
 
 
 @pytest.mark.parametrize(
