@@ -167,11 +167,6 @@ class TopicAdmin(StreamsAdmin):
     def groups(self, row: Topic) -> str:
         return figures.number(len(row.groups.all()), list_url(ConsumerGroup, topic=row.pk))
 
-    @admin.display(description=_("kept for"))
-    def kept_for(self, row: Any) -> str:
-        """Return its retention, in short."""
-        return figures.titled(self.retention(row), 36)
-
     @admin.display(description=_("messages"))
     def logs(self, row: Topic) -> Any:
         partitions = list(row.partitions.all())
