@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
 # Sorted and grouped for people: what is open is as much as there are threads, and what covers one
 # offset lies in a short range.
 SHORT = {"ems_log_open", "ems_log_place"}
-# Counted whole, by group: it holds dead letters only.
-COUNTED = {"ems_dead_waiting"}
+# Read whole, by group: they hold dead letters and retries only.
+COUNTED = {"ems_dead_waiting", "ems_retry_place"}
 
 
 def is_sound(step: Step) -> bool:
