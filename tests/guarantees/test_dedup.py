@@ -111,7 +111,7 @@ def test_in_one_call_the_first_with_a_key_is_sent():
         {"dedup_key": ""},
         {"dedup_key": " a"},
         {"dedup_key": "x" * 256},
-        {"dedup_key": 7},
+        {"dedup_key": 1.5},
         {"dedup_window": 5},
         {"dedup_key": "a", "dedup_window": 0},
         {"dedup_key": "a", "dedup_window": -1},

@@ -80,8 +80,8 @@ def test_a_look_for_many_broadcast_groups_costs_what_one_costs(client, start):
     client.poller.step()
     alone = cost()
     for number in range(5):
-        consumer(f"topic {number}", group=f"group {number}", mode="broadcast")(print)
-        client.poller._feeds.append(start(f"group {number}").feed)
+        consumer(f"topic-{number}", group=f"group-{number}", mode="broadcast")(print)
+        client.poller._feeds.append(start(f"group-{number}").feed)
     assert cost() == alone
 
 
