@@ -174,6 +174,11 @@ def docs(options: argparse.Namespace) -> int:
     return run(environments.docs(), *words, env=quiet)
 
 
+def messages(options: argparse.Namespace) -> int:
+    """write the catalogues of translations anew (then translate what is new there)"""
+    return run(environments.light(), "-m", "tests.catalogues")
+
+
 def bench(options: argparse.Namespace) -> int:
     """measure on MariaDB and MySQL (arguments go to tests.benchmarks)"""
     return with_servers("tests.benchmarks", options)
@@ -273,6 +278,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "lint": lint,
     "types": types,
     "docs": docs,
+    "messages": messages,
     "bench": bench,
     "mutants": mutants,
     "scenario": scenario,

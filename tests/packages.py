@@ -58,6 +58,7 @@ PACKAGES = {
     ),
     "redis": Package("redis-server", ("redis-server",)),
     "headers": Package("mariadb_config", ("libmariadb-dev", "libmariadb3")),
+    "gettext": Package("xgettext", ("gettext",)),
     "java-17": Package("java", ("openjdk-17-jre-headless",)),
     "java-21": Package("java", ("openjdk-21-jre-headless",)),
     "java-25": Package("java", ("openjdk-25-jre-headless",)),

@@ -74,7 +74,9 @@ class Cursor(models.Model):
         _("alone"),
         default=False,
         db_default=False,
-        help_text=_("The process that handled the next message died: it runs by itself."),
+        help_text=_(
+            "Two processes in a row died with the next message: it runs alone in its group."
+        ),
     )
 
     objects = CursorQuerySet.as_manager()

@@ -74,7 +74,7 @@ class RetryMessage(models.Model):
     alone = models.BooleanField(
         _("alone"),
         default=False,
-        help_text=_("Its process died: it runs with nothing beside it, so it takes none along."),
+        help_text=_("Two processes in a row died with it: it runs alone in its group."),
     )
     dead_letter = LooseForeignKey(
         "ems.DeadMessage", null=True, blank=True, verbose_name=_("dead letter that it came from")
