@@ -35,7 +35,7 @@ def history(topic: str = "flights", *, archive: bool = True, each: int = 5) -> P
             topic,
             BODIES[n % 5],
             key=None if n % 3 else f"k{n}",
-            tag="" if n % 2 else "né w",
+            tag="" if n % 2 else "né-w",
             headers=None if n % 4 else {"b": "1", "a": "é"},
         )
         for n in range(each * len(DAYS))
