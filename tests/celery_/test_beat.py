@@ -52,7 +52,7 @@ def seen() -> list[int]:
 
 
 def group() -> ConsumerGroup:
-    return subscribe(registry.find("orders", "mail"), "default")  # type: ignore[arg-type]
+    return subscribe(registry.find("orders", "mail"), "default", "earliest")  # type: ignore[arg-type]
 
 
 def claimed_and_left(client: str = "gone") -> Delivery:

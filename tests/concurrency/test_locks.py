@@ -121,7 +121,9 @@ def test_sends_never_wait_for_a_new_group(
     stream.fill(10)
     with (
         held_before(
-            in_thread, "INSERT INTO `ems_cursor`", lambda: subscribe(registration, "default")
+            in_thread,
+            "INSERT INTO `ems_cursor`",
+            lambda: subscribe(registration, "default", "latest"),
         ),
         no_lock_waits(),
     ):

@@ -205,7 +205,7 @@ def test_a_group_that_comes_meanwhile_begins_where_messages_are_kept(
 
 def new_group(name: str) -> None:
     consumer("orders", group=name)(print)
-    subscribe(registered("orders", name), "default")
+    subscribe(registered("orders", name), "default", "earliest")
 
 
 def test_a_group_that_is_set_back_meanwhile_is_not_robbed(

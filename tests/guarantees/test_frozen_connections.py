@@ -45,7 +45,7 @@ def handle(message):
         time.sleep(SLEEP)
     note("ended", message)
 
-call_command("ems_consume", "--threads", "2")
+call_command("ems_consume", "--threads", "2", "--start", "earliest")
 """
 
 

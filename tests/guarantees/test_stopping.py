@@ -97,7 +97,7 @@ def handle(messages):
         Handled(group="mail", topic="orders", partition=0, offset=m.offset, value=len(messages))
         for m in messages
     )
-call_command("ems_consume", *sys.argv[1:])
+call_command("ems_consume", "--start", "earliest", *sys.argv[1:])
 """
 
 

@@ -37,14 +37,22 @@ def redis(monkeypatch):
     return fake
 
 
-def test_an_announcement_is_published(redis):
-    Announcer().announce("ems:wake:x")
+@pytest.fixture
+def announcer(redis):
+    """One that has nothing to say any more when the next test has another Redis."""
+    announcer = Announcer()
+    yield announcer
+    redis.go_on.set()
+    wait_for(lambda: not announcer._pending and not announcer._telling)
+
+
+def test_an_announcement_is_published(redis, announcer):
+    announcer.announce("ems:wake:x")
     wait_for(lambda: redis.published)
     assert redis.published == ["ems:wake:x"]
 
 
-def test_many_announcements_in_a_moment_are_few_publications(redis):
-    announcer = Announcer()
+def test_many_announcements_in_a_moment_are_few_publications(redis, announcer):
     for _ in range(1000):
         announcer.announce("ems:wake:x")
     announcer.flush()
@@ -52,9 +60,8 @@ def test_many_announcements_in_a_moment_are_few_publications(redis):
     assert len(redis.published) < 100
 
 
-def test_an_announcement_during_a_publication_is_published_too(redis):
+def test_an_announcement_during_a_publication_is_published_too(redis, announcer):
     """The consumers may have looked before this second commit."""
-    announcer = Announcer()
     redis.go_on.clear()
     announcer.announce("ems:wake:x")
     assert redis.begun.wait(10)
@@ -63,8 +70,7 @@ def test_an_announcement_during_a_publication_is_published_too(redis):
     wait_for(lambda: len(redis.published) == 2)
 
 
-def test_announcing_does_not_wait_for_a_publication(redis):
-    announcer = Announcer()
+def test_announcing_does_not_wait_for_a_publication(redis, announcer):
     redis.go_on.clear()
     started = time.monotonic()
     for _ in range(100):
@@ -73,8 +79,7 @@ def test_announcing_does_not_wait_for_a_publication(redis):
     redis.go_on.set()
 
 
-def test_each_alias_has_a_channel_of_its_own(redis):
-    announcer = Announcer()
+def test_each_alias_has_a_channel_of_its_own(redis, announcer):
     announcer.announce("ems:wake:x")
     announcer.announce("other")
     wait_for(lambda: len(set(redis.published)) == 2)
@@ -88,8 +93,7 @@ def test_each_alias_has_a_channel_of_its_own(redis):
         ([set(), {"a"}], []),
     ],
 )
-def test_what_is_announced_together_names_all_its_topics(redis, announced, told):
-    announcer = Announcer()
+def test_what_is_announced_together_names_all_its_topics(redis, announcer, announced, told):
     redis.go_on.clear()
     announcer.announce("default", frozenset({"first"}))
     assert redis.begun.wait(10)
@@ -127,9 +131,9 @@ def test_a_real_redis_wakes_who_consumes_the_topic(ems_settings):
     listener.start()
     wait_for(lambda: woken)  # it listens from now on
     announcer = Announcer()
-    announcer.announce("default", frozenset({"other"}))
+    announcer.announce(wakeup.channel("default"), frozenset({"other"}))
     wait_for(lambda: not announcer._pending and not announcer._telling)
-    announcer.announce("default", frozenset({"mine"}))  # comes after the other one
+    announcer.announce(wakeup.channel("default"), frozenset({"mine"}))  # comes after the other one
     wait_for(lambda: len(woken) > 1)
     listener.stop()
     assert len(woken) == 2

@@ -12,7 +12,7 @@ import pytest
 from sparkjobs.config import VARIABLE, Config
 from sparkjobs.database import connected, execute, fetch, transaction, vendor_of
 from sparkjobs.errors import BadConfig
-from streams.models import Topic
+from streams.models import SystemConfig
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -97,13 +97,13 @@ def test_a_session_is_in_utc_and_reads_what_is_committed(config: Config) -> None
 
 
 def test_a_transaction_is_whole_and_an_update_tells_what_it_matched(config: Config) -> None:
-    Topic.objects.create(name="orders")
-    rename = "UPDATE `ems_topic` SET `name` = %s WHERE `name` = %s"
+    SystemConfig.objects.create(name="orders", value=1)
+    rename = "UPDATE `ems_system_config` SET `name` = %s WHERE `name` = %s"
     with connected(config) as connection:
         with pytest.raises(ZeroDivisionError), transaction(connection):
             assert execute(connection, rename, ["x", "orders"]) == 1
             raise ZeroDivisionError
-        assert Topic.objects.get().name == "orders"
+        assert SystemConfig.objects.filter(name="orders").exists()
         with transaction(connection):
             assert execute(connection, rename, ["orders", "orders"]) == 1  # matched, not changed
             assert execute(connection, rename, ["x", "nothing"]) == 0
