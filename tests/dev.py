@@ -184,6 +184,11 @@ def bench(options: argparse.Namespace) -> int:
     return with_servers("tests.benchmarks", options)
 
 
+def peers(options: argparse.Namespace) -> int:
+    """measure EMS beside other queues and streams (ARGS="--only ems,ox --scale 0.1")"""
+    return run(environments.peers(), "-m", "tests.peers", *options.rest)
+
+
 def mutants(options: argparse.Namespace) -> int:
     """break the code on purpose and see that a test notices"""
     return with_servers("tests.mutants", options, in_memory=True)
@@ -280,6 +285,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "docs": docs,
     "messages": messages,
     "bench": bench,
+    "peers": peers,
     "mutants": mutants,
     "scenario": scenario,
     "servers": servers,

@@ -4,6 +4,7 @@
 .venv-docs   what builds the documentation
 .venv-fast   for the quick targets where .venv does not exist: no compiler either
 .venv        for the whole suite, with the MySQL driver, which is compiled
+.venv-peers  for the comparison with other systems
 .venv-6.0    and so on: for the quick tests on that version of Django
 """
 
@@ -42,6 +43,13 @@ FULL = "mysql,redis,celery,spark,demo,dev"
 LIGHT = "redis,celery,demo,dev"
 
 
+# What EMS is compared with: make peers.
+PEERS = (
+    *("django-tasks-db", "django-ox", "celery[redis]", "dramatiq[redis]"),
+    *("procrastinate", "psycopg[binary]"),
+)
+
+
 class Missing(Exception):
     """Says that something is missing that only the developer can install; the message says what."""
 
@@ -71,6 +79,13 @@ def full() -> Path:
     if _is_current(ROOT / ".venv", requirements):
         return _python(ROOT / ".venv")
     return _filled(".venv", requirements, env=_compiler_environment())
+
+
+def peers() -> Path:
+    """Return the Python with EMS and its peers; raises Missing."""
+    requirements = [*_editable("mysql,redis"), *PEERS, "Django==6.0.*"]
+    env = _compiler_environment()
+    return _filled(".venv-peers", requirements, env=env, python=python_for("6.0"))
 
 
 def of_django(version: str) -> Path:

@@ -58,6 +58,8 @@ PACKAGES = {
     ),
     "redis": Package("redis-server", ("redis-server",)),
     "headers": Package("mariadb_config", ("libmariadb-dev", "libmariadb3")),
+    "postgresql": Package("postgres", ("postgresql",)),
+    "rabbitmq": Package("rabbitmq-server", ("rabbitmq-server",)),
     "gettext": Package("xgettext", ("gettext",)),
     "java-17": Package("java", ("openjdk-17-jre-headless",)),
     "java-21": Package("java", ("openjdk-21-jre-headless",)),

@@ -1,0 +1,1 @@
+"""Compares EMS with what a Django team would pick instead, on the same machine: ``make peers``."""

@@ -1,0 +1,1 @@
+"""Consumes for EMS: one message a call, and a hundred."""

@@ -1,0 +1,1 @@
+"""The task of the peers that implement the Tasks of Django."""
