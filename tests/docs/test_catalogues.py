@@ -33,6 +33,13 @@ def entries(po: Path) -> str:
     return po.read_text().partition("\n\n")[2]
 
 
+def test_texts_are_marked_by_names_that_makemessages_knows() -> None:
+    alias = re.compile(r"\bn?p?gettext(?:_lazy)? as (?!_$)\w+", re.MULTILINE)
+    for name in catalogues.PACKAGES:
+        for path in (catalogues.ROOT / name).rglob("*.py"):
+            assert not alias.search(path.read_text()), path
+
+
 @pytest.mark.parametrize(("package", "language"), EVERY)
 def test_make_messages_would_change_nothing(extracted: Path, package: str, language: str) -> None:
     expected = entries(catalogues.catalogue(extracted / package, language))

@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
-from django.utils.translation import gettext as _t
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from monitoring import java, jobs, report
@@ -49,14 +49,14 @@ class Command(StreamsCommand):
         super()._add_common(parser)
         parser.allow_abbrev = False  # an argument of the job must not match the beginning of ours
         parser.add_argument(
-            "--seconds", type=int, default=SECONDS, help=_t("end the job if it takes longer")
+            "--seconds", type=int, default=SECONDS, help=gettext("end the job if it takes longer")
         )
 
     def run(self, **options: Any) -> None:
         verb, words = options["verb"], options["words"]
         if verb == "report":
             if words:
-                raise CommandError(_t("unknown: %s") % " ".join(words))
+                raise CommandError(gettext("unknown: %s") % " ".join(words))
             self._report()
             return
         if lacking := java.missing():
@@ -80,4 +80,4 @@ class Command(StreamsCommand):
             if section.rows:
                 self.show(section.columns, section.rows)
             else:
-                self.stdout.write(_t("nothing"))
+                self.stdout.write(gettext("nothing"))

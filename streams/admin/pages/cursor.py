@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.utils.translation import gettext as _t
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
@@ -53,4 +53,6 @@ class CursorAdmin(ReadOnly):
         """Return which attempt of its next message an ordered group waits for, or nothing."""
         if row.attempt <= 1:
             return ""
-        return below(figures.state(_t("blocked"), figures.BAD), _t("attempt %d") % row.attempt)
+        return below(
+            figures.state(gettext("blocked"), figures.BAD), gettext("attempt %d") % row.attempt
+        )

@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.db.models import Count, Max, Min, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
-from django.utils.translation import gettext as _t
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.bodies import BodyAdmin
@@ -175,8 +175,8 @@ class DeadMessageAdmin(BodyAdmin):
     @admin.display(description=_("state"))
     def state(self, row: DeadMessage) -> str:
         if row.redriven_at is None:
-            return figures.state(_t("waiting"), figures.WARNING)
-        return figures.state(_t("redriven"))
+            return figures.state(gettext("waiting"), figures.WARNING)
+        return figures.state(gettext("redriven"))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("body", "headers", "traceback")

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext as _t
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
@@ -48,17 +48,17 @@ class DeliveryKind(FixedFilter):
 def outcome(row: Delivery) -> str:
     """Return what became of the offsets of the delivery, as a text."""
     if row.state == State.START:
-        return _t("open") if row.token else _t("given back")
+        return gettext("open") if row.token else gettext("given back")
     count = row.last_offset - row.first_offset + 1
     numbers = (
-        (row.failed, _t("failed")),
-        (row.dead, _t("dead")),
-        (row.missing, _t("missing")),
-        (row.passed, _t("passed over")),
+        (row.failed, gettext("failed")),
+        (row.dead, gettext("dead")),
+        (row.missing, gettext("missing")),
+        (row.passed, gettext("passed over")),
     )
     parts = [what if count == 1 else f"{n} / {count} {what}" for n, what in numbers if n]
     if not row.failed and row.state == State.RETRY:
-        parts.append(_t("lost: its consumer died, or took too long"))
+        parts.append(gettext("lost: its consumer died, or took too long"))
     return ", ".join(parts) or str(row.get_state_display()).lower()
 
 
@@ -106,7 +106,7 @@ class DeliveryAdmin(ReadOnly, LargeAdmin):
         kind = "" if row.kind == Kind.NEW else str(row.get_kind_display()).lower()
         word = str(STATES[State(row.state)])
         text = outcome(row)
-        tried = _t("attempt %d") % row.attempt if row.attempt > 1 else ""
+        tried = gettext("attempt %d") % row.attempt if row.attempt > 1 else ""
         more = [tried, kind, "" if text == word else text]
         return below(figures.state(word, level), ", ".join(one for one in more if one))
 

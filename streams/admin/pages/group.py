@@ -11,9 +11,8 @@ from django.contrib.admin.utils import flatten
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html, format_html_join
-from django.utils.translation import gettext as _t
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from streams.admin.base import StreamsAdmin, StreamsForm, count_upto
 from streams.admin.parts import figures, journal
@@ -72,10 +71,10 @@ class GroupChangeList(StreamsChangeList):
 
     def note(self) -> str:
         if self.result_count > SORTED_AT_MOST:
-            return _t("By name. Up to %d groups are sorted by their need for action.") % (
+            return gettext("By name. Up to %d groups are sorted by their need for action.") % (
                 SORTED_AT_MOST
             )
-        return _t("Blocked groups first, then those with the oldest unfinished message.")
+        return gettext("Blocked groups first, then those with the oldest unfinished message.")
 
 
 def with_lag(groups: Any) -> list[Any]:
@@ -155,14 +154,14 @@ class ConsumerGroupAdmin(StreamsAdmin):
         chosen = list(queryset)
         changed = [group for group in chosen if not group.paused]
         _these(changed).pause()
-        self._tell(request, changed, _t("Paused"), len(chosen) - len(changed))
+        self._tell(request, changed, gettext("Paused"), len(chosen) - len(changed))
 
     @admin.action(permissions=["resume"], description=_("Resume"))
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         chosen = list(queryset)
         changed = [group for group in chosen if group.paused]
         _these(changed).resume()
-        self._tell(request, changed, _t("Resumed"), len(chosen) - len(changed))
+        self._tell(request, changed, gettext("Resumed"), len(chosen) - len(changed))
 
     @admin.action(permissions=["reset"], description=_("Reset …"))
     def reset(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
@@ -176,7 +175,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
     def forget(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         chosen = list(queryset[:2])
         if len(chosen) != 1:
-            text = _t("A group is forgotten alone: choose one.")
+            text = gettext("A group is forgotten alone: choose one.")
             self.message_user(request, text, messages.WARNING)
             return None
         (group,) = chosen
@@ -234,12 +233,12 @@ class ConsumerGroupAdmin(StreamsAdmin):
     @admin.display(description=_("group"))
     def group(self, row: Any) -> str:
         """Return the name, and below it the topic and what is special about the group."""
-        kinds = {"broadcast": _t("broadcast"), "ordered": _t("ordered"), "cluster": ""}
+        kinds = {"broadcast": gettext("broadcast"), "ordered": gettext("ordered"), "cluster": ""}
         kind = kinds[row.kind]
         return format_html(
             '{}<div class="ems-below">{} {}{}</div>',
             figures.named(row.name, row.url, 56),
-            _t("on"),
+            gettext("on"),
             figures.named(row.topic.name, url(row.topic), 48),
             f" · {kind}" if kind else "",
         )
@@ -294,7 +293,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
     def _one(self, request: HttpRequest, queryset: QuerySet[Any], verb: Any) -> HttpResponse | None:
         chosen = list(queryset[:2])
         if len(chosen) != 1:
-            text = _t("That is done with one group at a time: choose one.")
+            text = gettext("That is done with one group at a time: choose one.")
             self.message_user(request, text, messages.WARNING)
             return None
         response: HttpResponse = verb(self, request, chosen[0])
@@ -305,17 +304,19 @@ class ConsumerGroupAdmin(StreamsAdmin):
         text = ngettext("%(done)s: %(n)d group.", "%(done)s: %(n)d groups.", len(changed))
         text %= {"done": done, "n": len(changed)}
         if unchanged:
-            text += " " + _t("It was already so for %d.") % unchanged
+            text += " " + gettext("It was already so for %d.") % unchanged
         self.message_user(request, text, messages.SUCCESS if changed else messages.WARNING)
 
     def _preview(
         self, request: HttpRequest, group: Any, contents: dict[str, int], *, is_wrong: bool
     ) -> HttpResponse:
         context = {
-            "title": _t("Forget a group"),
+            "title": gettext("Forget a group"),
             "group": group,
             "contents": contents,
-            "errors": {"typed": _t("That is not its name. Nothing was done.")} if is_wrong else {},
+            "errors": {"typed": gettext("That is not its name. Nothing was done.")}
+            if is_wrong
+            else {},
         }
         return page(self, request, "forget", context)
 
@@ -328,8 +329,10 @@ class ConsumerGroupAdmin(StreamsAdmin):
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
         group.pk = pk  # delete() has removed the key, which the journal entry needs
-        journal.note(request, [(group, _t("Forgotten, with %s") % text)], flag=journal.DELETION)
-        done = _t("Forgotten: %(group)s, with %(text)s.") % {"group": group, "text": text}
+        journal.note(
+            request, [(group, gettext("Forgotten, with %s") % text)], flag=journal.DELETION
+        )
+        done = gettext("Forgotten: %(group)s, with %(text)s.") % {"group": group, "text": text}
         self.message_user(request, done, messages.SUCCESS)
         return HttpResponseRedirect(request.get_full_path())
 
@@ -346,9 +349,9 @@ def _contents(group: ConsumerGroup) -> dict[str, int]:
 def _obstacle(group: ConsumerGroup, rows: int) -> str:
     """Return why the group cannot be deleted on this page now, or an empty text."""
     if group.clients.live().exists():
-        return _t("The group %s has live consumers: stop them first.") % group
+        return gettext("The group %s has live consumers: stop them first.") % group
     if rows > FORGET_AT_MOST:
-        return _t(
+        return gettext(
             "The group %(group)s has more than %(rows)d rows, too many for a web page:"
             " run “manage.py ems_groups delete”."
         ) % {"group": group, "rows": FORGET_AT_MOST}

@@ -10,9 +10,8 @@ from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html
-from django.utils.translation import gettext as _t
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from streams.admin.bodies import BodyAdmin
 from streams.admin.parts import figures, journal
@@ -90,14 +89,14 @@ class MessageAdmin(BodyAdmin):
             delayed = delayed.filter(partition__in=list(partitions))
         chosen = list(delayed.order_by()[: CANCEL_AT_MOST + 1])
         if len(chosen) > CANCEL_AT_MOST:
-            text = _t(
+            text = gettext(
                 "More than %d messages are delayed, too many for a web page: choose fewer."
                 " Nothing was done."
             )
             self.message_user(request, text % CANCEL_AT_MOST, messages.ERROR)
             return
         if is_across and not chosen:
-            text = _t("None of these messages is delayed: nothing was done.")
+            text = gettext("None of these messages is delayed: nothing was done.")
             self.message_user(request, text, messages.WARNING)
             return
         late = len(chosen) if is_across else queryset.count()
@@ -107,7 +106,7 @@ class MessageAdmin(BodyAdmin):
                 if cancel(row.pk, using=database()) == "cancelled":
                     cancelled.append(row)  # noqa: PERF401 - an error must not lose the others
         finally:  # so that what was done before an error is in the journal, too
-            journal.note(request, [(row, _t("Cancelled")) for row in cancelled])
+            journal.note(request, [(row, gettext("Cancelled")) for row in cancelled])
         late -= len(cancelled)
         if cancelled:
             text = ngettext(
@@ -135,8 +134,10 @@ class MessageAdmin(BodyAdmin):
         if row.sequenced_at is not None:
             return instant(row.sequenced_at)
         if row.due_at is None:
-            return figures.state(_t("prepared"))
-        return figures.state(_t("in the inbox") if row.due_at == IMMEDIATE else _t("delayed"))
+            return figures.state(gettext("prepared"))
+        return figures.state(
+            gettext("in the inbox") if row.due_at == IMMEDIATE else gettext("delayed")
+        )
 
     @admin.display(description=_("producer"))
     def sender(self, row: Message) -> str:
@@ -157,8 +158,8 @@ class MessageAdmin(BodyAdmin):
     @admin.display(description=_("due"))
     def due(self, row: Message) -> str:
         if row.due_at is None:
-            return _t("not before it is released: it is only prepared")
-        return _t("at once") if row.due_at == IMMEDIATE else instant(row.due_at)
+            return gettext("not before it is released: it is only prepared")
+        return gettext("at once") if row.due_at == IMMEDIATE else instant(row.due_at)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[FinderChangeList]:
         return FinderChangeList

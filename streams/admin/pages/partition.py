@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.utils.html import format_html_join
-from django.utils.translation import gettext as _t
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
@@ -50,5 +50,5 @@ class PartitionAdmin(ReadOnly):
     def messages(self, row: Partition) -> Any:
         log = list_url(Message, partition=row.pk)
         inbox = list_url(Message, partition=row.pk, state="inbox")
-        links = ((log, _t("log")), (inbox, _t("inbox")))
+        links = ((log, gettext("log")), (inbox, gettext("inbox")))
         return format_html_join(" · ", '<a href="{}">{}</a>', links)

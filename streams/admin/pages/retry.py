@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext as _t
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
@@ -66,8 +66,8 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
     def held_by(self, row: RetryMessage) -> str:
         """Return whether it waits, or which delivery holds it."""
         if row.delivery_id is None:
-            return figures.state(_t("waiting"), figures.WARNING)
-        return below(figures.state(_t("in hand")), _t("delivery %d") % row.delivery_id)
+            return figures.state(gettext("waiting"), figures.WARNING)
+        return below(figures.state(gettext("in hand")), gettext("delivery %d") % row.delivery_id)
 
     def reading(self, request: HttpRequest) -> Reading:
         search = self.search(request)

@@ -10,7 +10,7 @@ from django.contrib.admin.utils import flatten
 from django.db.models import Model, Prefetch, QuerySet, Value
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
-from django.utils.translation import gettext as _t
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import StreamsAdmin
@@ -134,7 +134,7 @@ class TopicAdmin(StreamsAdmin):
     def _one(self, request: HttpRequest, queryset: QuerySet[Any], verb: Any) -> HttpResponse | None:
         chosen = list(queryset[:2])
         if len(chosen) != 1:
-            text = _t("That is done with one topic at a time: choose one.")
+            text = gettext("That is done with one topic at a time: choose one.")
             self.message_user(request, text, messages.WARNING)
             return None
         response: HttpResponse = verb(self, request, chosen[0])
@@ -176,7 +176,7 @@ class TopicAdmin(StreamsAdmin):
         links = format_html_join(" ", '<a href="{}">{}</a>', shown[:LOGS_AT_MOST])
         more = list_url(Partition, q=row.name)
         if len(shown) > LOGS_AT_MOST:
-            links += format_html(' <a href="{}">{}</a>', more, _t("all %d") % len(shown))
+            links += format_html(' <a href="{}">{}</a>', more, gettext("all %d") % len(shown))
         return links
 
     @admin.display(description=_("retention"))

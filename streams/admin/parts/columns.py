@@ -13,7 +13,7 @@ from django.db.models import Model
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.translation import gettext as _t
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.parts.figures import UNKNOWN, named, titled
@@ -75,7 +75,7 @@ def flag(field: str, description: Any) -> Column:
 
     @column(description)
     def show(row: Any) -> str:
-        return _t("yes") if getattr(row, field) else _t("no")
+        return gettext("yes") if getattr(row, field) else gettext("no")
 
     show.__name__ = field
     return show
@@ -163,4 +163,4 @@ def _named(row: Any) -> str:
         where = f"{row.partition} #{row.pk}"
     if not hasattr(row, "group_id"):
         return where
-    return _t("%(place)s for %(group)s") % {"place": where, "group": row.group}
+    return gettext("%(place)s for %(group)s") % {"place": where, "group": row.group}
