@@ -272,10 +272,12 @@ class Handling:
         """Make the call; raise TransactionEnded if the transaction was not open all the time."""
         # A savepoint ends with its transaction. Without it, a deadlock that the handler swallows
         # has undone what it wrote, and the settlement after it would be committed alone.
-        savepoint = transaction.savepoint(using=self._using)
+        # Of the connection: in transaction it has another name from Django 6.1 on.
+        connection: Any = connections[self._using]
+        savepoint = connection.savepoint()
         failures = call()
         try:
-            transaction.savepoint_commit(savepoint, using=self._using)
+            connection.savepoint_commit(savepoint)
         except OperationalError as error:
             if error_number(error) == NO_SUCH_SAVEPOINT or "no such savepoint" in str(error):
                 raise TransactionEnded from error

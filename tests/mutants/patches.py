@@ -337,7 +337,7 @@ LEASES = [
     Mutant(
         "ended-transaction-acknowledged",
         "streams/consume/handling.py",
-        "transaction.savepoint_commit(savepoint, using=self._using)",
+        "connection.savepoint_commit(savepoint)",
         "pass",
         "tests/guarantees/test_ended_transactions.py"
         "::test_a_transaction_that_ended_inside_the_handler_fails_the_attempt",
