@@ -401,8 +401,8 @@ class Machine(RuleBasedStateMachine):
         """Everything comes to rest, without further failures."""
         working = True
         while working:
+            advance(FOREVER)  # what is delayed is due, and so is sequenced
             sequence("default")
-            advance(FOREVER)
             working = False
             for group in GROUPS:
                 claimer = self.claimer(group, CLIENTS[0])
