@@ -264,7 +264,8 @@ def test_the_dead_letters_that_wait_come_first_by_class_of_error(world, as_role)
 
 
 def test_the_classes_of_errors_are_counted_among_the_newest_letters(world, as_role, monkeypatch):
-    monkeypatch.setattr(page_of_letters, "SUMMARISED", 2)
+    newest, second = DeadMessage.objects.order_by("-pk").values_list("pk", flat=True)[:2]
+    monkeypatch.setattr(page_of_letters, "SUMMARISED", newest - second + 1)  # ids may have gaps
     page = as_role("operator").get(list_of(DeadMessage))
     assert [row["count"] for row in page.context["cl"].classes] == [2]
     assert "among the newest" in page.text

@@ -113,6 +113,7 @@ def test_deploys_leave_batches_whole_and_no_single_retries(spawn):
     for _ in range(3):
         for number, child in enumerate(running):
             before = Handled.objects.count()
+            child.expect("database connections")  # from then on a signal stops it in good order
             wait_for(partial(worked, before))
             child.terminate()
             child.succeed()
