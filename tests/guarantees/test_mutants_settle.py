@@ -29,9 +29,10 @@ pytestmark = [
 
 
 @pytest.fixture
-def delivery() -> Delivery:
-    """A claim of four messages."""
-    consumer("orders", group="mail", batch=4)(lambda messages: None)
+def delivery(request: pytest.FixtureRequest) -> Delivery:
+    """A claim of four messages; with the parameter "ordered", in an ordered group."""
+    ordered = getattr(request, "param", "") == "ordered"
+    consumer("orders", group="mail", batch=4, ordered=ordered)(lambda messages: None)
     (registration,) = registrations()
     for number in range(4):
         send("orders", number)
@@ -59,3 +60,12 @@ def test_what_has_been_given_back_cannot_be_settled(delivery: Delivery) -> None:
         settle(delivery, 4, max_retries=16)
     stored = Delivery.objects.get(pk=delivery.pk)
     assert (stored.state, stored.token, stored.progress) == (State.START, "", 0)
+
+
+@pytest.mark.parametrize("delivery", ["ordered"], indirect=True)
+def test_what_an_ordered_group_has_given_back_cannot_be_settled(delivery: Delivery) -> None:
+    release(delivery)
+    with pytest.raises(LeaseLost):
+        settle(delivery, 4, max_retries=16)
+    stored = Delivery.objects.get(pk=delivery.pk)
+    assert (stored.state, stored.token, stored.progress) == (State.RELEASED, delivery.token, 0)

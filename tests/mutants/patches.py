@@ -238,7 +238,7 @@ SETTLE = [
         "streams/database/sql/settle.py",
         "AND `state` = 'START' AND `progress` = %s",
         "AND `progress` = %s",
-        f"{SETTLEMENTS}::test_what_has_been_given_back_cannot_be_settled",
+        f"{SETTLEMENTS}::test_what_an_ordered_group_has_given_back_cannot_be_settled",
     ),
     Mutant(
         "settled-from-an-old-progress",
