@@ -148,7 +148,7 @@ class Line:
 CIRCLE: dict[str, object] = {"n": 1}
 CIRCLE["again"] = [CIRCLE]
 DEEP: list[object] = []
-for _level in range(2000):
+for _level in range(100_000):  # Python 3.13 writes thousands
     DEEP = [DEEP]
 
 

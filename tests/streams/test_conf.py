@@ -68,6 +68,11 @@ def test_without_the_setting_the_defaults_are_in_force(settings):
         30.0,
     )
     assert found.RETRY_DELAYS == LADDER
+
+
+@pytest.mark.django_db(databases=["default", "other"])  # Django 6.1 checks all of them
+def test_without_the_setting_the_checks_find_nothing(settings):
+    del settings.EMS
     call_command("check", tags=["ems"])
 
 
