@@ -173,7 +173,7 @@ CHECK = """
 import django
 from django.core.checks import run_checks
 django.setup()
-print(*run_checks(), sep="\\n")
+print(*run_checks(databases=[]), sep="\\n")
 """
 
 
