@@ -15,11 +15,21 @@ import pytest
 
 from streams import Outgoing, Reject, Retry, consumer, send_many
 from streams.consume import registry
-from streams.models import Cursor, DeadMessage, Delivery, RetryMessage
+from streams.consume.outcome.settle import release, settle
+from streams.log.sequencer import sequence
+from streams.models import (
+    Cursor,
+    DeadMessage,
+    Delivery,
+    KeyEntry,
+    Message,
+    RetryMessage,
+    Topic,
+)
 from streams.observe.audit.walk import audit
 from streams.steps.sweep import sweep
 from streams.testing import advance
-from tests.consuming import LONG_AFTER, Process, consume_the_rest
+from tests.consuming import LONG_AFTER, Process, consume_the_rest, given_back
 from tests.faults import Guillotine, in_fork, strides
 from tests.hostapp.models import Handled
 
@@ -111,6 +121,65 @@ def test_a_consumer_may_be_killed_between_any_two_statements(batch, atomic, stri
             break
     assert point > 60  # it did die at many places
     assert audit("default") == []
+
+
+def give_back_in_part(process):
+    """Claim all messages, settle the first one, and give the others back."""
+    delivery = process.claim(len(BODIES))
+    settle(delivery, 1, max_retries=2)
+    yield  # from here on it may be killed
+    release(delivery)
+
+
+def stop_until_killed(group, point):
+    steps = give_back_in_part(Process(group))
+    next(steps)
+    Guillotine(point).install()
+    next(steps, None)
+
+
+@pytest.mark.parametrize("part", ["giving back", "taking over"])
+def test_a_consumer_may_be_killed_while_a_range_changes_hands(part):
+    """The rest of a claim, which a consumer that stops gives back and another one takes over."""
+    for point in count(1):
+        name = f"orders-{point}"
+        register(name, batch=True, atomic=False)
+        send_many([Outgoing(name, "good") for _ in BODIES])
+        sequence("default")
+        if part == "taking over":
+            list(give_back_in_part(Process(name)))
+            assert given_back() == [(1, len(BODIES) - 1)]
+        killed = stop_until_killed if part == "giving back" else consume_until_killed
+        status = in_fork(partial(killed, name, point))
+        assert status in (0, -9)
+        consume_the_rest(name)
+        assert given_back() == []
+        handled = Handled.objects.filter(group=name).values_list("offset", flat=True)
+        assert set(handled) == set(range(1, len(BODIES)))
+        if status == 0:
+            break
+    assert point > 4  # it did die at several places
+    assert audit("default") == []
+
+
+def sequence_until_killed(point):
+    Guillotine(point).install()
+    sequence("default")
+
+
+def test_a_sequencer_may_be_killed_while_it_indexes_keys():
+    Topic.objects.create(name="orders", index_keys=True)
+    for point in count(1):
+        send_many([Outgoing("orders", "good", key=f"{point}-{n}") for n in range(3)])
+        status = in_fork(partial(sequence_until_killed, point))
+        assert status in (0, -9)
+        sequence("default")
+        in_the_log = Message.objects.exclude(offset=None).values_list("key", "offset")
+        assert set(KeyEntry.objects.values_list("key", "offset")) == set(in_the_log)
+        if status == 0:
+            break
+    assert point > 5
+    assert len(in_the_log) == 3 * point
 
 
 def test_a_consumer_that_dies_again_and_again_loses_nothing():
