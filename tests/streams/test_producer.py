@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from streams import (
@@ -693,7 +693,10 @@ def test_a_notebook_may_send_where_django_lets_it(monkeypatch):
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
 
     async def cell():
-        return send("orders", 1)
+        try:
+            return send("orders", 1)
+        finally:
+            connections.close_all()  # in a loop Django has others than outside of it
 
     assert asyncio.run(cell()).message_id
     assert bodies() == [1]
