@@ -255,18 +255,18 @@ def _shadows() -> Iterator[CheckMessage]:
     ours = Path(__file__).resolve().parent.parent
     for package in ("monitoring", "sparkjobs"):
         spec = find_spec(package)
-        folders = spec.submodule_search_locations if spec else None
-        for folder in list(folders or ())[:1]:
-            if Path(folder).resolve().parent != ours:
-                yield Warning(
-                    _("The package %(package)r of EMS is hidden by another one, in %(folder)s.")
-                    % {"package": package, "folder": folder},
-                    hint=_(
-                        "EMS's figures, the command ems_spark and its jobs are not there. Rename"
-                        " that package, or silence this warning if it is what INSTALLED_APPS means."
-                    ),
-                    id="ems.W015",
-                )
+        folder = next(iter((spec and spec.submodule_search_locations) or ()), None)
+        if folder is None or Path(folder).resolve().parent == ours:
+            continue
+        yield Warning(
+            _("The package %(package)r of EMS is hidden by another one, in %(folder)s.")
+            % {"package": package, "folder": folder},
+            hint=_(
+                "EMS's figures, the command ems_spark and its jobs are not there. Rename that"
+                " package, or silence this warning if it is what INSTALLED_APPS means."
+            ),
+            id="ems.W015",
+        )
 
 
 def _consumers(alias: str) -> Iterator[CheckMessage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -33,14 +34,14 @@ def _lines(using: str) -> list[str]:
             "EMS deletes messages after %s, once every group of their topic has finished them."
         ) % span(rule.age)
         hint = _("Change messageRetentionDays in the admin, or set a retention for each topic.")
-    kept = {
-        name: runtime_settings.system(name, using)
-        for name in ("deliveryRetentionDays", "deadRetentionDays", "figureRetentionDays")
-    }
-    texts = {name: _("%d days") % days if days else _("for ever") for name, days in kept.items()}
     second = _("Kept: deliveries %(log)s; dead letters %(dead)s; figures %(figures)s.") % {
-        "log": texts["deliveryRetentionDays"],
-        "dead": texts["deadRetentionDays"],
-        "figures": texts["figureRetentionDays"],
+        "log": _kept("deliveryRetentionDays", using),
+        "dead": _kept("deadRetentionDays", using),
+        "figures": _kept("figureRetentionDays", using),
     }
     return [f"  {first}", f"  {second}", f"  {hint}"]
+
+
+def _kept(name: str, using: str) -> str:
+    days = runtime_settings.system(name, using)
+    return span(timedelta(days=days)) if days else _("for ever")
