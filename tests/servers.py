@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from tests.packages import Programs, Unavailable, url_variable
 
@@ -92,6 +93,8 @@ class Server:
     """Runs one private server process: ``prepare()``, ``start()``, ``wait()``, then ``stop()``."""
 
     kind = ""
+    # What is passed to Popen beside the usual, such as another user or environment.
+    special: dict[str, Any] = {}
 
     def __init__(self, programs: Programs, base: Path = DISK, *, for_tests: bool = False) -> None:
         self.programs = programs
@@ -128,6 +131,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for us; we end the servers ourselves
+                **self.special,
             )
 
     def wait(self) -> None:

@@ -36,21 +36,22 @@ class PostgreSQL(Server):
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def prepare(self) -> None:
-        self._bin, self._env = self._place()
+        self._bin, env = self._place()
+        self.special = {"cwd": "/", "env": env}
         data = self.folder / "data"
         data.mkdir()
         if os.geteuid() == 0:
             self.folder.chmod(0o755)
             user = pwd.getpwnam(NOT_ROOT)
             os.chown(data, user.pw_uid, user.pw_gid)
+            self.special["user"] = NOT_ROOT
         with self.log.open("ab") as log:
             subprocess.run(
                 [f"{self._bin}/initdb", "--auth=trust", "--username=postgres", "-D", str(data)],
                 check=True,
                 stdout=log,
                 stderr=log,
-                cwd="/",
-                **self._user(),
+                **self.special,
             )
 
     def command(self) -> list[str]:
@@ -59,26 +60,11 @@ class PostgreSQL(Server):
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         return [f"{self._bin}/postgres", "-D", str(data), "-k", "", *words]
 
-    def start(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd="/",
-                **self._user(),
-            )
-
     def answers(self, connection: Any) -> bool:
         return not subprocess.run(
             [f"{self._bin}/pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)],
-            env=self._env,
+            env=self.special["env"],
         ).returncode
-
-    def _user(self) -> dict[str, Any]:
-        return {"env": self._env, **({"user": NOT_ROOT} if os.geteuid() == 0 else {})}
 
     def _place(self) -> tuple[Path, dict[str, str]]:
         """Return the folder of the programs, and the environment that they run in."""
@@ -97,6 +83,7 @@ class RabbitMQ(Server):
     kind = "rabbitmq"
     # Its own programs find each other under the path that they were built for.
     BUILT_FOR = "/usr/lib/erlang"
+    _epmd: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -117,7 +104,8 @@ class RabbitMQ(Server):
         except ValueError:
             raise Unavailable("the package rabbitmq-server is not laid out as expected") from None
         names, distribution = free_port(), free_port()
-        self._env = {
+        self._epmd_port = str(names)
+        env = {
             **os.environ,
             "HOME": str(self.folder),
             "PATH": f"{programs}:{erlang}/bin:{os.environ.get('PATH', os.defpath)}",
@@ -130,20 +118,23 @@ class RabbitMQ(Server):
             "RABBITMQ_CONF_ENV_FILE": os.devnull,
             "RABBITMQ_DIST_PORT": str(distribution),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ("-kernel inet_dist_use_interface {127,0,0,1}"),
-            "ERL_EPMD_PORT": str(names),
+            "ERL_EPMD_PORT": self._epmd_port,
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
+        self.special = {"env": env}
+
+    def command(self) -> list[str]:
+        return [str(self._server)]
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            streams: dict[str, Any] = {"stdout": log, "stderr": log, "start_new_session": True}
-            port = self._env["ERL_EPMD_PORT"]
             self._epmd = subprocess.Popen(
-                [self._names, "-address", "127.0.0.1", "-port", port], **streams
+                [self._names, "-address", "127.0.0.1", "-port", self._epmd_port],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
-            self.process = subprocess.Popen(
-                [self._server], env=self._env, stdin=subprocess.DEVNULL, **streams
-            )
+        super().start()
 
     def answers(self, connection: Any) -> bool:
         connection.sendall(b"AMQP\x00\x00\x09\x01")
@@ -151,5 +142,6 @@ class RabbitMQ(Server):
 
     def stop(self) -> None:
         super().stop()
-        self._epmd.terminate()
-        self._epmd.wait()
+        if self._epmd is not None:
+            self._epmd.terminate()
+            self._epmd.wait()
