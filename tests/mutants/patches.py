@@ -288,6 +288,21 @@ SETTLE = [
         f"{ACKNOWLEDGING}::test_no_sweep_spends_an_attempt_of_what_was_given_back",
     ),
     Mutant(
+        "given-back-in-two-transactions",
+        "streams/consume/outcome/settle.py",
+        "            if given:\n",
+        "            if given:\n                connections[delivery.using].connection.commit()\n",
+        "tests/guarantees/test_crashes.py"
+        "::test_a_consumer_may_be_killed_while_a_range_changes_hands",
+    ),
+    Mutant(
+        "keys-indexed-after-the-commit",
+        "streams/log/sequencer.py",
+        "        if indexes_keys:\n            execute(",
+        "        if indexes_keys:\n            connections[using].connection.commit()\n            execute(",
+        "tests/guarantees/test_crashes.py::test_a_sequencer_may_be_killed_while_it_indexes_keys",
+    ),
+    Mutant(
         "given-back-and-claimed-twice",
         "streams/database/sql/claim.py",
         'DELETE_GIVEN_BACK = "DELETE FROM `ems_topic_group_log` WHERE `id` = %s"',
