@@ -299,7 +299,8 @@ SETTLE = [
         "keys-indexed-after-the-commit",
         "streams/log/sequencer.py",
         "        if indexes_keys:\n            execute(",
-        "        if indexes_keys:\n            connections[using].connection.commit()\n            execute(",
+        "        if indexes_keys:\n            connections[using].connection.commit()\n"
+        "            execute(",
         "tests/guarantees/test_crashes.py::test_a_sequencer_may_be_killed_while_it_indexes_keys",
     ),
     Mutant(
