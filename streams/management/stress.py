@@ -178,11 +178,9 @@ class Stress:
 
     def _wait_until_finished(self) -> None:
         """Wait until nothing is left to do, or the groups come forward no more."""
-        groups = ConsumerGroup.objects.using(self._using).filter(topic__name=self._topic)
         known, since = -1, time.monotonic()
         while time.monotonic() - since < STALLED_SECONDS:
-            found = lags(groups.select_related("topic"), self._using)
-            left = self._inbox() + sum((one.behind or 0) + one.open + one.waiting for one in found)
+            left = self._left()
             if not left or not self._load.groups or not self._children[0].is_alive():
                 return
             if left != known:
@@ -191,6 +189,14 @@ class Stress:
             time.sleep(LOOK_SECONDS)
 
     # -- what the tables say --
+
+    def _left(self) -> int:
+        """Return how many messages are not handled yet; 0 only if there are none."""
+        # First the inbox, then the log: a message goes from there to here, so none is overlooked.
+        waiting = self._inbox()
+        groups = ConsumerGroup.objects.using(self._using).filter(topic__name=self._topic)
+        found = lags(groups.select_related("topic"), self._using)
+        return waiting + sum((one.behind or 0) + one.open + one.waiting for one in found)
 
     @property
     def _topic(self) -> str:

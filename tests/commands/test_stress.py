@@ -6,13 +6,20 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from streams.management.stress import Result
+from streams import consumer, send
+from streams.consume.subscription import subscribe
+from streams.log.lag import Lag, lags
+from streams.log.sequencer import sequence
+from streams.management import stress
+from streams.management.stress import Load, Result, Stress
 from streams.models import ConsumerGroup, Delivery, Message, Topic
 from streams.operate.topics import create
+from tests.consuming import registered
 from tests.processes import Child, Spawn, wait_for
 
 TOPIC = "stress.test"
@@ -96,6 +103,26 @@ def test_its_processes_end_with_it(started: Child) -> None:
     assert len(processes) == 3
     started.kill()
     wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in processes))
+
+
+@pytest.mark.django_db
+def test_a_message_that_is_sequenced_meanwhile_is_left(
+    monkeypatch: pytest.MonkeyPatch, clean_registry: None
+) -> None:
+    consumer(TOPIC, group="mail")(lambda message: None)
+    subscribe(registered(TOPIC, "mail"), "default")
+    send(TOPIC, 1)
+
+    def lags_and_more(*arguments: Any) -> list[Lag]:
+        found = lags(*arguments)
+        sequence("default")  # as a consumer does, right after this look
+        return found
+
+    monkeypatch.setattr(stress, "lags", lags_and_more)
+    load = Load(TOPIC, messages=1, seconds=None, size=20, writers=1, rate=None, groups=1)
+    run = Stress(load, "default", print)
+    assert run._left() == 1
+    assert run._left() == 1  # in the log now
 
 
 @pytest.mark.django_db
