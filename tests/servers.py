@@ -19,6 +19,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ from typing import Any
 from tests.packages import Programs, Unavailable, url_variable
 
 DISK, MEMORY = Path("/tmp"), Path("/dev/shm")
+MEMINFO = Path("/proc/meminfo")
+PREFIX = "ems-"
 ROOM_IN_MEMORY = 2 * 2**30  # bytes that must be free for each server
 
 READY_SECONDS = 90
@@ -99,7 +102,7 @@ class Server:
     def __init__(self, programs: Programs, base: Path = DISK, *, for_tests: bool = False) -> None:
         self.programs = programs
         self.for_tests = for_tests
-        self.folder = Path(tempfile.mkdtemp(prefix=f"ems-{self.kind[:2]}-", dir=base))
+        self.folder = self._new_folder(base)
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -113,6 +116,18 @@ class Server:
 
     def prepare(self) -> None:
         """Write the configuration and the empty data folder."""
+
+    def prepare_where_it_can_be(self) -> None:
+        """Prepare; what fails in memory, which others may fill meanwhile, is repeated on disk."""
+        try:
+            self.prepare()
+        except ServerFailed as failure:
+            if self.folder.parent == DISK:
+                raise
+            print(f"{failure}\n{self.kind}: once more, on disk …", file=sys.stderr, flush=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = self._new_folder(DISK)
+            self.prepare()
 
     def command(self) -> list[str]:
         raise NotImplementedError
@@ -156,8 +171,15 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log_tail(self) -> str:
+        """Return the errors of the log, which a long help text may follow, and its last lines."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return "\n".join(lines[-20:])
+        errors = [line for line in lines[:-20] if "error" in line.lower()]
+        return "\n".join([*errors[:20], *lines[-20:]])
+
+    def _new_folder(self, base: Path) -> Path:
+        # With our process id: remove_leftovers() tells by it that nobody uses the folder any more.
+        prefix = f"{PREFIX}{self.kind[:2]}-{os.getpid()}-"
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=base))
 
     def _ready(self) -> bool:
         try:
@@ -263,6 +285,7 @@ def running(
     tests, their data are in /dev/shm where there is room: a flush of a commit then costs nothing.
     MySQL writes a binary log then.
     """
+    remove_leftovers()
     base = memory_or_disk(len(kinds)) if in_memory else DISK
     found: dict[str, Server | Given] = {}
     own: list[Server] = []
@@ -280,7 +303,7 @@ def running(
             else:
                 found[kind] = own[-1]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda server: server.prepare(), own))
+            list(pool.map(lambda server: server.prepare_where_it_can_be(), own))
         for server in own:
             server.start()
         for server in own:
@@ -295,8 +318,26 @@ def memory_or_disk(servers: int) -> Path:
     """Return the folder for the data of this many servers: in memory, if there is room."""
     if not os.access(MEMORY, os.W_OK | os.X_OK):
         return DISK
-    free = shutil.disk_usage(MEMORY).free
+    free = min(shutil.disk_usage(MEMORY).free, available_memory())
     return MEMORY if free >= servers * ROOM_IN_MEMORY else DISK
+
+
+def available_memory() -> int:
+    """Return how many bytes of memory processes may still take; /dev/shm is part of it."""
+    with MEMINFO.open() as lines:
+        kilobytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable"))
+    return int(kilobytes) * 1024
+
+
+def remove_leftovers() -> None:
+    """Remove the folders of processes that were killed: in memory they take it from the rest."""
+    if not Path("/proc/self").exists():  # not Linux: no process can be looked up
+        return
+    for base in (DISK, MEMORY):
+        for folder in base.glob(f"{PREFIX}??-*-*"):
+            owner = folder.name.split("-")[2]
+            if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def free_port() -> int:

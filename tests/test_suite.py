@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from collections import namedtuple
 from pathlib import Path
@@ -235,11 +236,55 @@ def test_servers_are_kept_in_memory_only_where_there_is_room(
 ) -> None:
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(servers, "MEMORY", tmp_path)
+    monkeypatch.setattr(servers, "available_memory", lambda: 64 * 2**30)
     for free, place in ((6 * 2**30, tmp_path), (6 * 2**30 - 1, servers.DISK)):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage(free))
         assert servers.memory_or_disk(3) == place
+    monkeypatch.setattr(servers, "available_memory", lambda: 6 * 2**30 - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(6 * 2**30))
+    assert servers.memory_or_disk(3) == servers.DISK
     monkeypatch.setattr(servers, "MEMORY", tmp_path / "nowhere")
     assert servers.memory_or_disk(1) == servers.DISK
+
+
+def test_a_server_that_memory_is_too_small_for_is_prepared_on_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    memory, disk = tmp_path / "memory", tmp_path / "disk"
+    memory.mkdir()
+    disk.mkdir()
+    monkeypatch.setattr(servers, "MEMORY", memory)
+    monkeypatch.setattr(servers, "DISK", disk)
+
+    class Full(servers.Server):
+        kind = "redis"
+
+        def prepare(self) -> None:
+            if self.folder.parent == memory:
+                help_text = "; ".join(f"echo help {n}" for n in range(30))
+                self._run("sh", "-c", f"echo ERROR no space left; {help_text}; exit 1")
+
+    server = Full(packages.Programs(), memory)
+    server.prepare_where_it_can_be()
+    assert server.folder.parent == disk
+    assert not list(memory.iterdir())
+    assert "no space left" in capfd.readouterr().err, "the cause, which the log's end does not have"
+    server.stop()
+
+
+def test_folders_of_killed_processes_are_removed_and_no_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(servers, "MEMORY", tmp_path)
+    monkeypatch.setattr(servers, "DISK", tmp_path)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (tmp_path / f"ems-my-{ended.pid}-abc").mkdir()
+    other = tmp_path / "ems-other"
+    other.mkdir()
+    server = servers.Redis(packages.Programs(), tmp_path)
+    servers.remove_leftovers()
+    assert set(tmp_path.iterdir()) == {other, server.folder}
 
 
 def test_a_python_that_is_not_there_is_named() -> None:
