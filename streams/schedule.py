@@ -13,7 +13,7 @@ from django.apps import apps
 
 # Seconds from one run of a task to the next. A task that could not start within its period expires,
 # since the next one is already queued.
-EVERY = {"sequence": 1.0, "sweep": 5.0, "retries": 1.0, "purge": 60.0}
+EVERY = {"sequence": 1.0, "sweep": 5.0, "retries": 1.0, "purge": 60.0, "steps": 5.0}
 
 
 def entries(every: dict[str, float], using: str | None = None) -> dict[str, dict[str, Any]]:

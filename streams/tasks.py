@@ -9,6 +9,7 @@ from streams.consume.registry import autodiscover
 from streams.database.transactions import committing
 from streams.schedule import EVERY
 from streams.steps.nightly_purge import purge_if_due
+from streams.steps.of_apps import run_steps_of_apps
 from streams.steps.retries import step_retries_if_due
 from streams.steps.sequence import sequence_all
 from streams.steps.sweep import sweep_if_due
@@ -40,3 +41,10 @@ def purge(using: str | None = None) -> None:
         # The purge is due once a night, and in slices: each task does a part, and ends before the
         # next one begins.
         purge_if_due(alias, seconds=EVERY["purge"] - 10)
+
+
+@shared_task(name="ems.steps", ignore_result=True, expires=EVERY["steps"])
+def steps(using: str | None = None) -> None:
+    """Run the steps of other apps that are due, such as those of the monitoring."""
+    with committing(database(using)) as alias:
+        run_steps_of_apps(alias)

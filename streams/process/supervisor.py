@@ -31,6 +31,7 @@ from streams.process.shared.signals import Signals
 from streams.process.shared.stopping import Stopping
 from streams.process.worker import Worker
 from streams.steps.nightly_purge import purge_if_due
+from streams.steps.of_apps import run_steps_of_apps
 from streams.steps.sweep import SWEEP_EVERY, sweep_if_due
 from streams.wakeup import Listener
 
@@ -189,6 +190,7 @@ class Supervisor:
     def _maintain(self) -> float:
         self._progress.step()
         sweep_if_due(self._using)
+        run_steps_of_apps(self._using)
         if time.monotonic() >= self._purge_at:
             more = purge_if_due(self._using, PURGE_SECONDS)
             self._purge_at = time.monotonic() + (0.0 if more else PURGE_LOOK_SECONDS)
