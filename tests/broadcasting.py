@@ -11,13 +11,14 @@ from streams.consume.registry import registrations
 from streams.log.sequencer import sequence
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.broadcast.running_group import RunningBroadcastGroup
-from streams.process.broadcast.worker import BroadcastWorker
+from streams.process.broadcast.turn import BroadcastTurn
 from streams.process.heartbeat import Heartbeat
 from streams.process.poller import Poller
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.stopping import Stopping
+from streams.process.worker import Worker
 from tests.consuming import NONE
 
 
@@ -36,15 +37,23 @@ class BroadcastProcess:
         self.client.register()
         self.heartbeat = Heartbeat(self.client, self.held, self.lifecycle, [self.feed])
         self.poller = Poller([self.feed], self.held, self.lifecycle, using, drain=drain)
-        self.worker = BroadcastWorker(
+        self.worker = Worker(
             self.feed,
             0,
+            kind=BroadcastTurn,
             client=self.client,
             held=self.held,
             lifecycle=self.lifecycle,
             idle_limit=IdleLimit(using, [self.feed.consume_timeout()]),
             using=using,
         )
+
+    @property
+    def turn(self) -> BroadcastTurn:
+        """The turns that its worker takes in the group."""
+        turn = self.worker.turn
+        assert isinstance(turn, BroadcastTurn)
+        return turn
 
     def run_until_idle(self) -> None:
         """Sequence, read and handle until there is nothing to read, or the process is stopping."""

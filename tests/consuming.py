@@ -20,6 +20,7 @@ from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.stopping import Stopping
+from streams.process.turn import Turn
 from streams.process.worker import Worker
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
@@ -84,15 +85,20 @@ class Process:
             using=self.using,
         )
 
+    @property
+    def turn(self) -> Turn:
+        """The turns that its worker takes in the group."""
+        return self.worker.turn
+
     def claim(self, batch: int = 10, timeout: timedelta = MINUTE) -> Delivery:
         """Claim new messages, and do nothing with them."""
-        delivery = self.worker._claimer.claim(batch, timeout)
+        delivery = self.turn._claimer.claim(batch, timeout)
         assert delivery is not None
         return delivery
 
     def claim_retry(self, timeout: timedelta = MINUTE) -> tuple[Delivery, RetryMessage]:
-        self.worker._claimer.client_id = self.client.client_id
-        claimed = self.worker._claimer.claim_retry(timeout)
+        self.turn._claimer.client_id = self.client.client_id
+        claimed = self.turn._claimer.claim_retry(timeout)
         assert claimed is not None
         return claimed
 

@@ -18,7 +18,7 @@ from streams.logs import event
 from streams.models import Mode
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.broadcast.running_group import RunningBroadcastGroup
-from streams.process.broadcast.worker import BroadcastWorker
+from streams.process.broadcast.turn import BroadcastTurn
 from streams.process.heartbeat import Heartbeat
 from streams.process.keeper import Keeper
 from streams.process.poller import Poller
@@ -29,6 +29,7 @@ from streams.process.shared.connections import KEEPER_PREFIX, IdleLimit
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.signals import Signals
 from streams.process.shared.stopping import Stopping
+from streams.process.turn import Turn
 from streams.process.worker import Worker
 from streams.steps.nightly_purge import purge_if_due
 from streams.steps.of_apps import run_steps_of_apps
@@ -148,10 +149,10 @@ class Supervisor:
         for feed in self._feeds:
             self._lifecycle.on_stop(feed.stop)
             for number in range(feed.threads):
-                kind = BroadcastWorker if isinstance(feed, RunningBroadcastGroup) else Worker
-                worker = kind(
+                worker = Worker(
                     feed,
                     number,
+                    kind=BroadcastTurn if isinstance(feed, RunningBroadcastGroup) else Turn,
                     client=self._client,
                     held=self._held,
                     lifecycle=self._lifecycle,

@@ -1,28 +1,23 @@
-"""Defines the worker thread: claim → handle → settle."""
+"""Defines the worker thread, which takes one turn in its group after the other."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from django.db import Error, close_old_connections, connections, reset_queries
 
-from streams.consume.claim import Claimer
 from streams.consume.event_loop import with_event_loop
-from streams.consume.handling import Handling
-from streams.consume.limits import Limits
 from streams.database.retrying import transient
 from streams.errors import LeaseLost
 from streams.logs import event
-from streams.models import Delivery, RetryMessage
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
 from streams.process.shared.database_work import DatabaseWork
-from streams.process.shared.in_flight import Held, InFlight, hung
+from streams.process.shared.in_flight import InFlight
 from streams.process.shared.stopping import Stopping
+from streams.process.turn import Turn
 
 logger = logging.getLogger("streams.worker")
 
@@ -34,13 +29,14 @@ AFTER_ERROR_SECONDS = 1.0
 
 
 class Worker(threading.Thread):
-    """Claims and handles messages of one feed in one thread."""
+    """Takes turns in one feed, and rests between them while there is nothing to do."""
 
     def __init__(
         self,
         feed: RunningGroup,
         number: int,
         *,
+        kind: type[Turn] = Turn,
         client: Client,
         held: InFlight,
         lifecycle: Stopping,
@@ -54,22 +50,26 @@ class Worker(threading.Thread):
         self._lifecycle = lifecycle
         self._idle_limit = idle_limit
         self._using = using
-        self._claimer = Claimer(feed.group, client.client_id, self.name, using)
-        self._last_was_retry = False
-        self._handling: Held | None = None
+        self.turn = kind(
+            feed,
+            self.name,
+            client=client,
+            held=held,
+            lifecycle=lifecycle,
+            idle_limit=idle_limit,
+            using=using,
+        )
         self._database_work = DatabaseWork(using)
 
     @property
     def statements(self) -> int | None:
         """Return how many statements it has made; None while it waits or the handler runs."""
-        handling = self._handling
-        return None if handling is not None and handling.calling else self._database_work.count
+        return None if self.turn.calling else self._database_work.count
 
     @property
     def hangs(self) -> bool:
         """Tell whether the thread is in a call that is overdue by the grace."""
-        handling = self._handling
-        return handling is not None and hung(handling)
+        return self.turn.hangs
 
     def run(self) -> None:
         try:
@@ -111,7 +111,7 @@ class Worker(threading.Thread):
             return NOT_ALIVE_SECONDS
         try:
             with self._held.busy(), self._database_work.under_way():
-                return self._step()
+                return 0.0 if self.turn.take() else LOOK_SECONDS
         except LeaseLost:
             logger.warning(
                 "%s lost a lease: its outcome is not recorded",
@@ -130,62 +130,6 @@ class Worker(threading.Thread):
             connections[self._using].close()
             return AFTER_ERROR_SECONDS
 
-    def _step(self) -> float:
-        limits = self._feed.limits()
-        if limits is None:
-            return LOOK_SECONDS
-        self._idle_limit.allow(limits.consume_timeout)
-        if self._lifecycle.stopping:
-            return LOOK_SECONDS
-        claimed = self._claim(limits)
-        if claimed is None:
-            return LOOK_SECONDS
-        self._feed.wake()
-        self._hand_over(*claimed, limits)
-        return 0.0
-
-    def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
-        """Claim a due retry or new messages, by turns while there are both."""
-        self._claimer.client_id = self._client.client_id
-        for retry_first in (not self._last_was_retry, self._last_was_retry):
-            if retry_first:
-                if retry := self._claimer.claim_retry(limits.consume_timeout):
-                    self._last_was_retry = True
-                    return retry
-            elif new := self._claimer.claim(limits.batch, limits.consume_timeout):
-                self._last_was_retry = False
-                return new, None
-        self._last_was_retry = False
-        return None
-
-    def _hand_over(self, delivery: Delivery, retry: RetryMessage | None, limits: Limits) -> None:
-        gate = self._feed.gate
-        alone = delivery.alone or (retry and retry.alone)
-        handling = Handling(
-            delivery,
-            self._feed.registration,
-            limits,
-            retry=retry,
-            may_go_on=self._may_go_on,
-            beside=gate.alone if alone else gate.together,
-        )
-        try:
-            with self._holding(handling):
-                handling.run()
-        finally:
-            self._feed.add(handling.outcome)
-
-    @contextmanager
-    def _holding(self, handling: Held) -> Iterator[None]:
-        """Let the heartbeat see what this thread holds, and ``hangs`` tell of its calls."""
-        self._held.add(handling)
-        self._handling = handling
-        try:
-            yield
-        finally:
-            self._handling = None
-            self._held.discard(handling)
-
     def _who(self) -> dict[str, str]:
         """Return what the log records of this worker have in common."""
         registration = self._feed.registration
@@ -195,6 +139,3 @@ class Worker(threading.Thread):
             "client": self._client.client_id,
             "thread": self.name,
         }
-
-    def _may_go_on(self) -> bool:
-        return self._client.alive and not self._lifecycle.stopping

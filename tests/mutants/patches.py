@@ -391,7 +391,7 @@ LEASES = [
     ),
     Mutant(
         "killer-runs-beside-others",
-        "streams/process/worker.py",
+        "streams/process/turn.py",
         "beside=gate.alone if alone else gate.together",
         "beside=gate.together",
         "tests/guarantees/test_mutants_alone.py"

@@ -101,7 +101,7 @@ def test_a_database_that_is_away_is_waited_for(process, error, monkeypatch):
     def fail(timeout):
         raise error
 
-    monkeypatch.setattr(process.worker._claimer, "claim_retry", fail)
+    monkeypatch.setattr(process.turn._claimer, "claim_retry", fail)
     assert process.worker.step() == workers.AFTER_ERROR_SECONDS
 
 

@@ -31,7 +31,7 @@ from streams.models import (
     SystemConfig,
 )
 from streams.process.broadcast import handling as stretches
-from streams.process.broadcast import worker as workers
+from streams.process.broadcast import turn as turns
 from streams.process.shared import in_flight
 from streams.process.supervisor import Supervisor
 from streams.process.worker import NOT_ALIVE_SECONDS
@@ -316,7 +316,7 @@ def test_quick_handlers_are_read_for_in_larger_and_larger_stretches(start, monke
         move(delivery, progress, *proof)
 
     monkeypatch.setattr(client.feed.reader, "move", note)
-    monkeypatch.setattr(workers, "READ_AHEAD", 50)
+    monkeypatch.setattr(turns, "READ_AHEAD", 50)
     send_prices(*range(150))
     client.run_until_idle()
     assert sizes == [10, 20, 40, 50, 30]
@@ -326,11 +326,11 @@ def test_slow_handlers_are_not_read_for_in_vain_and_let_others_have_their_turn(s
     seen: list[Any] = []
     listen(seen.append)
     client = start()
-    client.worker._ahead = 40
+    client.turn._ahead = 40
     monkeypatch.setattr(stretches, "TURN_SECONDS", 0.0)
     send_prices(*range(5))
     client.worker.step()
-    assert ([m.body for m in seen], offsets(), client.worker._ahead) == ([0], {0: 1}, 0)
+    assert ([m.body for m in seen], offsets(), client.turn._ahead) == ([0], {0: 1}, 0)
     client.run_until_idle()
     assert [m.body for m in seen] == list(range(5))
 

@@ -1,4 +1,4 @@
-"""Defines the thread of a broadcast consumer: take a stretch → handle → move the position."""
+"""Defines a turn of a broadcast consumer: take a stretch → handle → move the position."""
 
 from __future__ import annotations
 
@@ -6,31 +6,25 @@ from streams.consume.limits import Limits
 from streams.process.broadcast.handling import BroadcastHandling
 from streams.process.broadcast.reader import Stretch
 from streams.process.broadcast.running_group import RunningBroadcastGroup
-from streams.process.worker import LOOK_SECONDS, Worker
+from streams.process.turn import Turn
 
 # Messages that are read at once for a quick handler, at most. To force a position to the disk takes
 # milliseconds, longer than ten quick calls; so it is done once for many messages.
 READ_AHEAD = 500
 
 
-class BroadcastWorker(Worker):
-    """Runs one broadcast consumer; a second thread for it would break the order."""
+class BroadcastTurn(Turn):
+    """Serves one broadcast consumer; a second thread for it would break the order."""
 
     _feed: RunningBroadcastGroup
     _ahead = 0
 
-    def _step(self) -> float:
-        limits = self._feed.limits()
-        if limits is None:
-            return LOOK_SECONDS
-        self._idle_limit.allow(limits.consume_timeout)
-        if self._lifecycle.stopping:
-            return LOOK_SECONDS
+    def _take(self, limits: Limits) -> bool:
         stretch = self._feed.reader.take(self._size(limits))
         if stretch is None:
-            return LOOK_SECONDS
+            return False
         self._deliver(stretch, limits)
-        return 0.0
+        return True
 
     def _size(self, limits: Limits) -> int:
         # A batch handler gets at most the batch that it asked for. For any other handler the size

@@ -1,0 +1,115 @@
+"""Defines a turn of a worker thread in a group: claim → handle → settle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from streams.consume.claim import Claimer
+from streams.consume.handling import Handling
+from streams.consume.limits import Limits
+from streams.models import Delivery, RetryMessage
+from streams.process.running_group import RunningGroup
+from streams.process.shared.client import Client
+from streams.process.shared.connections import IdleLimit
+from streams.process.shared.in_flight import Held, InFlight, hung
+from streams.process.shared.stopping import Stopping
+
+
+class Turn:
+    """Serves one group in one thread; only that thread calls ``take``, as often as it likes."""
+
+    def __init__(
+        self,
+        feed: RunningGroup,
+        thread: str,
+        *,
+        client: Client,
+        held: InFlight,
+        lifecycle: Stopping,
+        idle_limit: IdleLimit,
+        using: str,
+    ) -> None:
+        self._feed = feed
+        self._client = client
+        self._held = held
+        self._lifecycle = lifecycle
+        self._idle_limit = idle_limit
+        self._claimer = Claimer(feed.group, client.client_id, thread, using)
+        self._last_was_retry = False
+        self._handling: Held | None = None
+
+    @property
+    def calling(self) -> bool:
+        """Tell whether the handler runs, or the next call waits for its turn."""
+        handling = self._handling
+        return handling is not None and handling.calling
+
+    @property
+    def hangs(self) -> bool:
+        """Tell whether the thread is in a call that is overdue by the grace."""
+        handling = self._handling
+        return handling is not None and hung(handling)
+
+    def take(self) -> bool:
+        """Claim and handle one delivery; return False if there was none, or none is wanted."""
+        limits = self._feed.limits()
+        if limits is None:
+            return False
+        self._idle_limit.allow(limits.consume_timeout)
+        if self._lifecycle.stopping:
+            return False
+        return self._take(limits)
+
+    def _take(self, limits: Limits) -> bool:
+        claimed = self._claim(limits)
+        if claimed is None:
+            return False
+        self._feed.wake()
+        self._hand_over(*claimed, limits)
+        return True
+
+    def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
+        """Claim a due retry or new messages, by turns while there are both."""
+        self._claimer.client_id = self._client.client_id
+        for retry_first in (not self._last_was_retry, self._last_was_retry):
+            if retry_first:
+                if retry := self._claimer.claim_retry(limits.consume_timeout):
+                    self._last_was_retry = True
+                    return retry
+            elif new := self._claimer.claim(limits.batch, limits.consume_timeout):
+                self._last_was_retry = False
+                return new, None
+        self._last_was_retry = False
+        return None
+
+    def _hand_over(self, delivery: Delivery, retry: RetryMessage | None, limits: Limits) -> None:
+        gate = self._feed.gate
+        alone = delivery.alone or (retry and retry.alone)
+        handling = Handling(
+            delivery,
+            self._feed.registration,
+            limits,
+            retry=retry,
+            may_go_on=self._may_go_on,
+            beside=gate.alone if alone else gate.together,
+        )
+        try:
+            with self._holding(handling):
+                handling.run()
+        finally:
+            self._feed.add(handling.outcome)
+
+    @contextmanager
+    def _holding(self, handling: Held) -> Iterator[None]:
+        """Let the heartbeat see what this thread holds, and ``hangs`` tell of its calls."""
+        self._held.add(handling)
+        self._handling = handling
+        try:
+            yield
+        finally:
+            self._handling = None
+            self._held.discard(handling)
+
+    def _may_go_on(self) -> bool:
+        return self._client.alive and not self._lifecycle.stopping
