@@ -28,8 +28,15 @@ class MonitoringConfig(AppConfig):
     def ems_old_rows(self) -> dict[str, Callable[[str], Iterator[int]]]:
         """Return what the nightly purge deletes of these tables, too."""
         from monitoring.old_figures import old_figures
+        from monitoring.sample.thinning import old_samples
 
-        return {"figures": old_figures}
+        return {"figures": old_figures, "samples": old_samples}
+
+    def ems_steps(self) -> dict[str, Callable[[str], object]]:
+        """Return what consumers and beat run every few seconds; each step says when it is due."""
+        from monitoring.sample.take import sample
+
+        return {"sample": sample}
 
     def ems_diagnoses(self, using: str) -> Iterable[Diagnosis]:
         """Return what ems_doctor says of the roll-ups."""

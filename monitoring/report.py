@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections
 from django.db.models import F, FloatField, Max, Sum
 from django.db.models.functions import Cast
 from django.utils.translation import gettext as _
 
+from monitoring.clock import clock
 from monitoring.models import Backlog, ErrorClass, Latency, Leg, Run, RunState, Traffic
-from streams.database.sql.dialect import NOW, fetch
 from streams.models import ConsumerGroup
 from streams.models.namespaces import own
 
@@ -44,14 +43,6 @@ def sections(using: str) -> Iterator[Section]:
     yield latencies(using, now)
     yield backlogs(using)
     yield errors(using, now)
-
-
-def clock(using: str) -> datetime:
-    """Return the time of the database's clock."""
-    ((now,),) = fetch(using, f"SELECT {NOW[connections[using].vendor]}")
-    if isinstance(now, str):  # SQLite
-        now = datetime.fromisoformat(now)
-    return now.replace(tzinfo=UTC)  # type: ignore[no-any-return]
 
 
 def topics(using: str, now: datetime) -> Section:

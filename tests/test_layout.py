@@ -31,10 +31,14 @@ FLOORS: dict[str, list[set[str]]] = {
         {"apps", "tasks", "routers", "templatetags", "migrations", "__init__"},
     ],
     "monitoring": [
-        {"models", "java", "options"},
-        {"jobs", "report", "doctor", "admin", "old_figures"},
+        {"models", "java", "options", "clock"},
+        {"live"},
+        {"sample", "charts"},
+        {"jobs", "report", "doctor", "old_figures"},
+        {"pages"},
+        {"admin"},
         {"management", "schedule"},
-        {"tasks", "apps", "migrations", "__init__"},
+        {"tasks", "apps", "migrations", "templatetags", "__init__"},
     ],
     "sparkjobs": [
         {"errors"},

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, F, Min, Q, Sum, TextChoices
+from django.db.models import Count, F, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum, TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from streams.log.counting import count_each
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -52,6 +53,18 @@ class Lag:
     consumers: int  # live clients
     age: timedelta | None  # since the oldest unfinished message was sequenced
     blocked: int = 0  # partitions in which a failed message holds up those after it (ordered)
+    end: int | None = None  # messages of the log so far, in all partitions that it reads
+    reset_at: datetime | None = None  # the newest reset: ``done`` does not compare across it
+
+    @property
+    def done(self) -> int | None:
+        """Return how many messages of the log the group has finished, or passed on purpose.
+
+        Each message of the log is behind, open, waiting, dead or done.
+        """
+        if self.end is None or self.behind is None:
+            return None
+        return self.end - self.behind - self.open - self.waiting - self.dead
 
     @property
     def state(self) -> GroupState:
@@ -70,10 +83,12 @@ class Lag:
         return is_blocked, self.age or timedelta(0), (self.behind or 0) + self.waiting, self.dead
 
 
-def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
+def lags(groups: Iterable[ConsumerGroup], using: str, *, at_most: int | None = None) -> list[Lag]:
     """Return the lag of each of ``groups``, in their order.
 
-    The number of statements does not grow with the number of groups.
+    Retries and dead letters of a group are counted up to ``at_most``, by default all of them: to
+    count hundreds of thousands takes long. The number of statements does not grow with the number
+    of groups, below a hundred.
     """
     chosen = list(groups)
     ids = [group.pk for group in chosen]
@@ -82,10 +97,13 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
     cursors = Cursor.objects.using(using).filter(replay=0, group__in=with_cursors)
     ahead = F("partition__next_offset") - F("next_offset")
     places = cursors.values("group").annotate(
-        n=Sum(ahead), blocked=Count("pk", filter=Q(attempt__gt=1))
+        n=Sum(ahead),
+        blocked=Count("pk", filter=Q(attempt__gt=1)),
+        end=Sum("partition__next_offset"),
+        reset=Max("reset_at"),
     )
-    blocked = {row["group"]: int(row["blocked"]) for row in places}
-    behind = _by_group(places)
+    totals = {row["group"]: row for row in places}
+    behind = _by_group(totals.values())
     claimed = Delivery.objects.using(using).held().filter(group__in=ids)
     waits = Delivery.objects.using(using).given_back().filter(group__in=with_cursors)
     for group, n in _by_group(
@@ -96,9 +114,8 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
         behind[group] = behind.get(group, 0) + n
     open_ = _by_group(claimed.values("group").annotate(n=Sum(F("last_offset") + 1 - F("progress"))))
     retries = RetryMessage.objects.using(using).filter(group__in=ids)
-    waiting = _by_group(retries.filter(delivery=None).values("group").annotate(n=Count("pk")))
-    letters = DeadMessage.objects.using(using).filter(group__in=ids).waiting()
-    dead = _by_group(letters.values("group").annotate(n=Count("pk")))
+    waiting = _counts(retries.filter(delivery=None), ids, at_most, using)
+    dead = _counts(DeadMessage.objects.using(using).waiting(), ids, at_most, using)
     clients = Consumer.objects.using(using).live().filter(group__in=ids)
     consumers = _by_group(clients.values("group").annotate(n=Count("pk")))
     # Replays are left out, since they are old on purpose. So are offsets that have been purged (of
@@ -112,9 +129,7 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
         .filter(progress__gte=first)
         .values_list("group", "partition")
         .annotate(m=Min("progress")),
-        retries.filter(offset__gte=first)
-        .values_list("group", "partition")
-        .annotate(m=Min("offset")),
+        _first_retries(cursors, using),
     )
     oldest_of: dict[int, timedelta] = {}
     for (of, _partition), age in _ages(oldest, using).items():
@@ -128,7 +143,9 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
             dead=dead.get(group.pk, 0),
             consumers=consumers.get(group.pk, 0),
             age=oldest_of.get(group.pk),
-            blocked=blocked.get(group.pk, 0),
+            blocked=int(totals[group.pk]["blocked"]) if group.pk in totals else 0,
+            end=int(totals[group.pk]["end"]) if group.pk in totals else None,
+            reset_at=totals[group.pk]["reset"] if group.pk in totals else None,
         )
         for group in chosen
     ]
@@ -136,6 +153,31 @@ def lags(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
 
 def _by_group(rows: Iterable[Any]) -> dict[int, int]:
     return {row["group"]: int(row["n"]) for row in rows}
+
+
+def _counts(
+    rows: QuerySet[Any], groups: list[int], at_most: int | None, using: str
+) -> dict[int, int]:
+    if at_most is None:
+        of_groups = rows.filter(group__in=groups)
+        return _by_group(of_groups.values("group").annotate(n=Count("pk")))
+    return count_each({group: rows.filter(group=group) for group in groups}, at_most, using)
+
+
+def _first_retries(cursors: QuerySet[Cursor], using: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the lowest offset to be retried of each group and partition that has one.
+
+    One look into the index for each cursor, however many retries there are.
+    """
+    of_place = RetryMessage.objects.using(using).filter(
+        group=OuterRef("group"),
+        partition=OuterRef("partition"),
+        offset__gte=OuterRef("partition__first_offset"),
+    )
+    first = Subquery(of_place.order_by("offset").values("offset")[:1])
+    for group, partition, offset in cursors.values_list("group", "partition", first):
+        if offset is not None:
+            yield group, partition, offset
 
 
 def _oldest(*sources: Iterable[tuple[int, int, int]]) -> dict[Place, int]:

@@ -18,8 +18,11 @@ from monitoring.models import (
     Backlog,
     Consumption,
     ErrorClass,
+    GroupSample,
     HotKey,
     Latency,
+    Overview,
+    PartitionSample,
     Position,
     Run,
     Traffic,
@@ -34,10 +37,11 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ADMINS: dict[Any, Any] = {
     model: model_admin
     for model, model_admin in admin.site._registry.items()
-    if model._meta.app_label == "ems_monitoring"
+    if model._meta.app_label == "ems_monitoring" and model is not Overview
 }
-# On its way into a topic: gone a moment later, and its bodies are nobody's to see.
-WITHOUT = {ReplayedMessage}
+# A replayed message is on its way into a topic: gone a moment later, and its bodies are nobody's to
+# see. The pages show the samples.
+WITHOUT: set[Any] = {ReplayedMessage, PartitionSample, GroupSample, Overview}
 ROLES = {"anonymous": 302, "staff": 403, "viewer": 200}
 
 

@@ -1,0 +1,1 @@
+"""Draws charts: lines over time, sparklines and bars, as SVG without inline style."""

@@ -1,0 +1,53 @@
+"""Defines a chart: lines over one time axis, with gaps where nothing is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Line:
+    """Holds one line: a value for each time of its chart, None where it is unknown."""
+
+    label: str
+    values: Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Holds lines over the same times. ``unit`` stands after each value: "/s", "s" or ""."""
+
+    name: str  # unique on its page
+    title: Any
+    unit: str
+    times: Sequence[datetime]
+    lines: Sequence[Line]
+    note: Any = field(default="")
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether no line has a value."""
+        return all(value is None for line in self.lines for value in line.values)
+
+    @property
+    def highest(self) -> float:
+        """Return the highest value, 0 if there is none."""
+        return max((v for line in self.lines for v in line.values if v is not None), default=0)
+
+    @property
+    def rows(self) -> list[tuple[datetime, list[float | None]]]:
+        """Return the values of each time, the newest first: what the table of figures shows."""
+        columns = [line.values for line in self.lines]
+        rows = [(at, [values[n] for values in columns]) for n, at in enumerate(self.times)]
+        return rows[::-1]
+
+    @property
+    def ticks(self) -> list[datetime]:
+        """Return five times, evenly spread from the first one to the last one."""
+        if len(self.times) < 2:
+            return list(self.times)
+        first, last = self.times[0], self.times[-1]
+        return [first + (last - first) * n / 4 for n in range(5)]

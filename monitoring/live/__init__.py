@@ -1,0 +1,1 @@
+"""Holds the live figures: bounded statements over the tables of EMS."""

@@ -1,0 +1,123 @@
+"""Defines what the pages of the monitoring have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views import View
+
+from monitoring.clock import clock
+from monitoring.pages.asked import Asked
+from monitoring.pages.plain import PlainEncoder
+from streams.conf import database
+
+# What every page asks of its user, beside its own permissions.
+VIEW = "ems_monitoring.view_overview"
+
+# Parameters of the URL that are of one answer, not of the page.
+NOT_KEPT = {*Asked.CHOICES, "format"}
+
+
+@dataclass(frozen=True)
+class Tab:
+    """Holds one entry of the navigation."""
+
+    title: Any
+    url: str
+    is_here: bool
+
+
+class Page(View):
+    """Answers with HTML, or with the same figures as JSON at ``?format=json``.
+
+    A subclass says its ``name`` (the URL's is admin:ems_monitoring_overview_NAME), its ``route``,
+    ``title`` and ``template_name``, and returns the figures.
+    """
+
+    name: ClassVar[str]
+    route: ClassVar[str]
+    title: ClassVar[Any]
+    template_name: ClassVar[str]
+    # More permissions than VIEW: those of the tables that the page shows.
+    permissions: ClassVar[tuple[str, ...]] = ()
+    # The name of the tab that leads here, or under which this page stands; "" has none.
+    tab: ClassVar[str] = ""
+
+    http_method_names = ["get", "head", "options"]
+
+    # Given by the admin.
+    admin: Any = None
+    pages: Sequence[type[Page]] = ()
+
+    asked: Asked
+    using: str
+    now: datetime
+
+    @classmethod
+    def url(cls, *args: Any) -> str:
+        return reverse(f"admin:ems_monitoring_overview_{cls.name}", args=args)
+
+    @classmethod
+    def is_for(cls, user: Any) -> bool:
+        """Tell whether the user may see this page."""
+        return bool(user.has_perms((VIEW, *cls.permissions)))
+
+    def figures(self, **arguments: Any) -> Mapping[str, Any]:
+        """Return what the page shows: plain values, dataclasses and lists of them."""
+        raise NotImplementedError
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not self.is_for(request.user):
+            raise PermissionDenied
+        return super().dispatch(request, *args, **kwargs)
+
+    def get(self, request: HttpRequest, **arguments: Any) -> HttpResponse:
+        self.asked = Asked.of(request.GET)
+        self.using = database()
+        self.now = clock(self.using)
+        figures = self.figures(**arguments)
+        if request.GET.get("format") == "json":
+            about = {"as_of": self.now, "range": self.asked.range}
+            return JsonResponse({**about, **figures}, encoder=PlainEncoder)
+        return self.render(request, figures)
+
+    def render(self, request: HttpRequest, figures: Mapping[str, Any]) -> HttpResponse:
+        request.current_app = self.admin.admin_site.name
+        frame = {
+            **self.admin.admin_site.each_context(request),
+            "is_nav_sidebar_enabled": False,  # the tables need the width
+            "opts": self.admin.opts,
+            "page": self,
+            "title": self.heading(figures),
+            "tabs": self.tabs(request),
+            "as_of": self.now,
+            "asked": self.asked,
+            "choices": self.choices(request),
+        }
+        return TemplateResponse(request, self.template_name, {**frame, **figures})
+
+    def heading(self, figures: Mapping[str, Any]) -> Any:
+        return self.title
+
+    def tabs(self, request: HttpRequest) -> list[Tab]:
+        """Return the pages that have a tab and that this user may see."""
+        query = self.asked.query()
+        return [
+            Tab(page.title, page.url() + query, page.tab == self.tab)
+            for page in self.pages
+            if page.tab == page.name and page.is_for(request.user)
+        ]
+
+    def choices(self, request: HttpRequest) -> dict[str, Any]:
+        kept = request.GET.copy()
+        for name in NOT_KEPT & set(kept):
+            del kept[name]
+        return {name: self.asked.choices(name, kept.urlencode()) for name in Asked.CHOICES}

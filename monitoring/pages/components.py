@@ -1,0 +1,37 @@
+"""Shows all components, for whoever writes a page; it has no tab."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from django.utils.translation import gettext_lazy as _
+
+from monitoring.charts.chart import Chart, Line
+from monitoring.pages.base import Page
+
+MINUTES = 60
+
+
+class ComponentsPage(Page):
+    name = "components"
+    route = "components/"
+    title = _("Components")
+    template_name = "ems_monitoring/components.html"
+    tab: ClassVar[str] = ""
+
+    def figures(self, **arguments: Any) -> Mapping[str, Any]:
+        wave = [800 + 300 * math.sin(n / 6) for n in range(MINUTES)]
+        broken = [None if 20 < n < 30 else value for n, value in enumerate(wave)]
+        times = [self.now - timedelta(minutes=MINUTES - n) for n in range(MINUTES)]
+        lines = [Line("in", wave), Line("mail", broken), Line("bill", [v / 2 for v in wave])]
+        return {
+            "chart": Chart("rates", _("In and out"), "/s", times, lines),
+            "none": Chart("none", _("In and out"), "/s", times, [Line("in", [None] * MINUTES)]),
+            "wave": wave,
+            "broken": broken,
+            "age": timedelta(minutes=4, seconds=49),
+            "levels": ("bad", "warning", "good", "quiet"),
+        }

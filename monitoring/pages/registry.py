@@ -1,0 +1,12 @@
+"""Lists the pages, in the order of their tabs. A new page is one line here."""
+
+from __future__ import annotations
+
+from monitoring.pages.base import Page
+from monitoring.pages.components import ComponentsPage
+from monitoring.pages.overview import OverviewPage
+
+PAGES: tuple[type[Page], ...] = (
+    OverviewPage,
+    ComponentsPage,
+)

@@ -1,0 +1,70 @@
+"""Takes the sample of a minute: the step ``sample`` of consumers and of beat."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from monitoring.clock import clock
+from monitoring.live.inbox import partition_states
+from monitoring.live.limits import COUNT_AT_MOST
+from monitoring.models import GroupSample, PartitionSample
+from monitoring.sample.grain import floor, grain
+from streams.database.snapshot import snapshot
+from streams.log.lag import lags
+from streams.models import ConsumerGroup, Step
+
+NAME = "sample"
+CHUNK = 500
+
+
+def sample(using: str) -> bool:
+    """Take a sample if none has been taken in this minute; tell whether it was."""
+    now = clock(using)
+    minute = floor(now, 1)
+    steps = Step.objects.using(using)
+    before = steps.filter(name=NAME).values_list("last_run_at", flat=True).first()
+    # Not "a minute after the last one": the steps run every few seconds, so the minutes would
+    # shift, and one in twenty would have no sample.
+    if not steps.win(NAME, now - minute):
+        return False
+    take(using, minute, grain(minute, before))
+    return True
+
+
+def take(using: str, minute: datetime, of_grain: int) -> None:
+    """Write one row for each partition and each group. A minute that has a sample keeps it."""
+    with snapshot(using):
+        now = clock(using)
+        partitions = partition_states(using, now)
+        groups = ConsumerGroup.objects.using(using).select_related("topic")
+        found = lags(groups, using, at_most=COUNT_AT_MOST)
+    when = {"minute": minute, "taken_at": now, "grain": of_grain}
+    logs = [
+        PartitionSample(
+            **when,
+            partition_id=one.pk,
+            first_offset=one.first_offset,
+            next_offset=one.next_offset,
+            inbox=one.inbox,
+            inbox_age_seconds=None if one.inbox_age is None else one.inbox_age.total_seconds(),
+        )
+        for one in partitions
+    ]
+    readers = [
+        GroupSample(
+            **when,
+            group_id=one.group.pk,
+            behind=one.behind,
+            open=one.open,
+            waiting=one.waiting,
+            dead=one.dead,
+            done=one.done,
+            consumers=one.consumers,
+            blocked=one.blocked,
+            age_seconds=None if one.age is None else one.age.total_seconds(),
+            reset_at=one.reset_at,
+        )
+        for one in found
+    ]
+    PartitionSample.objects.using(using).bulk_create(logs, CHUNK, ignore_conflicts=True)
+    GroupSample.objects.using(using).bulk_create(readers, CHUNK, ignore_conflicts=True)

@@ -1,0 +1,1 @@
+"""Holds the template tags of the monitoring."""

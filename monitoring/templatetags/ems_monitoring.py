@@ -1,0 +1,138 @@
+"""Defines the components of the pages as tags and filters; the page “Components” shows them all.
+
+State, age, number and instant are those of ``ems_admin``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+
+from monitoring.charts import svg, text
+from monitoring.charts.chart import Chart
+from monitoring.charts.scale import top
+from monitoring.live.limits import COUNT_AT_MOST
+
+register = template.Library()
+
+
+@register.filter
+def ems_rate(value: float | None) -> str:
+    """Return messages a second, as a figure."""
+    return _figure(text.rate(value))
+
+
+@register.filter
+def ems_count(value: int | None) -> str:
+    """Return a count that ends at 10,000, as a figure."""
+    return _figure(text.count(value, COUNT_AT_MOST), is_zero=not value)
+
+
+@register.filter
+def ems_size(value: float | None) -> str:
+    """Return a number of bytes, as a figure."""
+    return _figure(text.size(value))
+
+
+@register.filter
+def ems_share(value: float | None) -> str:
+    """Return a part of one in per cent, as a figure."""
+    return _figure(text.share(value))
+
+
+@register.filter
+def ems_value(value: float | None, unit: str = "") -> str:
+    """Return a value of a chart with its unit."""
+    return text.UNKNOWN if value is None else f"{text.number(value)}{unit}"
+
+
+def _figure(shown: str, *, is_zero: bool = False) -> str:
+    quiet = " ems-quiet" if is_zero or shown == text.UNKNOWN else ""
+    return format_html('<span class="ems-number{}">{}</span>', quiet, shown)
+
+
+@register.simple_tag
+def ems_time(value: datetime | None, form: str = "H:i:s") -> str:
+    """Return an instant in UTC; the script shows it in the browser's time if the URL asks that."""
+    if value is None:
+        return text.UNKNOWN
+    from django.utils.dateformat import format as formatted
+
+    shown = formatted(timezone.localtime(value, timezone.get_fixed_timezone(0)), form)
+    return format_html(
+        '<time class="ems-time" datetime="{}" data-form="{}" title="{}">{}</time>',
+        *(value.isoformat(), form, f"{value:%Y-%m-%d %H:%M:%S} UTC", shown),
+    )
+
+
+@register.simple_tag
+def ems_bar(part: float | None, whole: float | None, level: str = "quiet") -> str:
+    """Return a bar; its figure must stand beside it."""
+    return svg.bar(part or 0, whole or 0, level)
+
+
+@register.simple_tag
+def ems_sparkline(values: Sequence[float | None], label: Any) -> str:
+    """Return a line of an hour; ``label`` says what it is."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    said = _("%(what)s: lowest %(lowest)s, highest %(highest)s, last %(last)s") % {
+        "what": label,
+        "lowest": text.number(min(known)),
+        "highest": text.number(max(known)),
+        "last": text.number(values[-1]),
+    }
+    return svg.sparkline(values, said)
+
+
+@register.inclusion_tag("ems_monitoring/includes/figure.html")
+def ems_figure(
+    label: Any, value: Any, below: Any = "", spark: Any = (), level: str = "", url: str = ""
+) -> dict[str, Any]:
+    """Show a large figure with what it is, a line below it, and its last hour."""
+    return {
+        "label": label,
+        "value": value,
+        "below": below,
+        "spark": spark,
+        "level": level,
+        "url": url,
+    }
+
+
+@register.inclusion_tag("ems_monitoring/includes/chart.html")
+def ems_chart(chart: Chart) -> dict[str, Any]:
+    """Show lines over time with their legend, and a table of the same figures to open."""
+    highest = top(chart.highest)
+    long = len(chart.times) > 1 and (chart.times[-1] - chart.times[0]).days >= 2
+    return {
+        "chart": chart,
+        "drawing": svg.lines(chart),
+        "marks": [highest, highest / 2, 0],
+        "form": "j M" if long else "H:i",
+        "data": {
+            "unit": chart.unit,
+            "times": [int(at.timestamp()) for at in chart.times],
+            "lines": [{"label": str(one.label), "values": one.values} for one in chart.lines],
+        },
+    }
+
+
+@register.inclusion_tag("ems_monitoring/includes/empty.html")
+def ems_empty(said: Any, command: str = "", more: Any = "") -> dict[str, Any]:
+    """Say why there is nothing here, and what to do."""
+    return {"said": said, "command": command, "more": more}
+
+
+@register.inclusion_tag("ems_monitoring/includes/source.html")
+def ems_source(kind: str, at: datetime | None) -> dict[str, Any]:
+    """Say where figures are from and when they were read: "live", "sample" or "spark"."""
+    names = {"live": _("live"), "sample": _("sampled each minute"), "spark": _("by Spark")}
+    return {"kind": names[kind], "at": at}
