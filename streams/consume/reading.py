@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from streams.api import ReceivedMessage
 from streams.consume.outcome.failure import BodyUnread
@@ -15,6 +16,15 @@ from streams.logs import event
 from streams.models import Delivery, Partition, RetryMessage
 
 logger = logging.getLogger("streams.handling")
+
+
+class Claimed(NamedTuple):
+    """Holds what the messages of a claim have in common: see ``OF_CLAIM``."""
+
+    topic: str
+    group: str
+    partition: int
+    attempt: int
 
 
 @dataclass(frozen=True)
@@ -55,36 +65,15 @@ def chosen(
     """
     messages: list[ReceivedMessage] = []
     passed: set[int] = set()
+    claimed = Claimed(registration.topic, registration.group, partition, attempt)
     for row in rows:
         if registration.tags and row.tag not in registration.tags:
             passed.add(row.offset)
         else:
-            messages.append(_received(row, registration, partition, attempt))
+            message = ReceivedMessage.__new__(ReceivedMessage)
+            message.__dict__.update(offset=row.offset, made_of=(row, claimed))
+            messages.append(message)
     return messages, passed
-
-
-def _received(
-    row: StoredMessage, registration: Registration, partition: int, attempt: int
-) -> ReceivedMessage:
-    message = ReceivedMessage.__new__(ReceivedMessage)
-    message.__dict__.update(
-        message_id=row.message_id,
-        topic=registration.topic,
-        group=registration.group,
-        partition=partition,
-        offset=row.offset,
-        attempt=attempt,
-        key=row.key,
-        tag=row.tag,
-        stored_headers=row.headers,
-        size=row.size,
-        producer=row.producer,
-        created_at=row.created_at,
-        sequenced_at=row.sequenced_at,
-        body_type=row.body_type,
-        raw_body=row.body,
-    )
-    return message
 
 
 def _judged(

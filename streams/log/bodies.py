@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import connections
 
@@ -16,19 +17,39 @@ from streams.database.transactions import own_transaction
 
 
 class StoredMessage(NamedTuple):
-    """Holds one row of BODIES: a message as it is in the log."""
+    """Holds one row of BODIES as the driver has given it.
+
+    What a handler rarely looks at is converted when it is asked for: see ReceivedMessage.
+    """
 
     offset: int
     message_id: int
     key: str | None
     tag: str
-    headers: str | None
+    stored_headers: str | None
     size: int
     producer: str
-    created_at: datetime
-    sequenced_at: datetime | None
+    created: str | datetime
+    sequenced: str | datetime | None
     body_type: str
     body: bytes
+
+    @property
+    def headers(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads(self.stored_headers) if self.stored_headers else {}
+        return found
+
+    @property
+    def created_at(self) -> datetime:
+        return instant(self.created)
+
+    @property
+    def sequenced_at(self) -> datetime | None:
+        return instant(self.sequenced) if self.sequenced else None
+
+    @property
+    def raw_body(self) -> bytes:
+        return bytes(self.body)
 
 
 def stored_messages(partition_id: int, start: int, end: int, using: str) -> list[StoredMessage]:
@@ -44,13 +65,14 @@ def stored_messages(partition_id: int, start: int, end: int, using: str) -> list
 
 def message_in_dead_letter(letter_id: int, using: str) -> list[StoredMessage]:
     """Return the copy of the message that a dead letter keeps; [] if the letter is gone."""
-    return [_stored(row) for row in fetch(using, sql.BODY_OF_DEAD, [letter_id])]
+    return list(map(StoredMessage._make, fetch(using, sql.BODY_OF_DEAD, [letter_id])))
 
 
 def _read(
     statement: Mapping[str, str], place: tuple[int, int, int], using: str
 ) -> list[StoredMessage]:
-    return [_stored(row) for row in fetch(using, statement[connections[using].vendor], place)]
+    rows = fetch(using, statement[connections[using].vendor], place)
+    return list(map(StoredMessage._make, rows))
 
 
 def _read_on_primary(place: tuple[int, int, int], using: str) -> list[StoredMessage]:
@@ -58,20 +80,12 @@ def _read_on_primary(place: tuple[int, int, int], using: str) -> list[StoredMess
         return _read(sql.BODIES_ON_PRIMARY, place, using)
 
 
-def _stored(row: tuple[Any, ...]) -> StoredMessage:
-    offset, id_, key, tag, headers, size, producer, created_at, sequenced_at, kind, body = row
-    created_at = _instant(created_at)
-    sequenced_at = _instant(sequenced_at) if sequenced_at else None
-    return StoredMessage(
-        *(offset, id_, key, tag, headers, size, producer, created_at, sequenced_at, kind),
-        bytes(body),
-    )
-
-
-def _instant(value: Any) -> datetime:
-    if isinstance(value, str):  # SQLite
+def instant(value: str | datetime) -> datetime:
+    """Return the instant in UTC that a driver has given as a text, or without a time zone."""
+    # A driver takes longer to make a datetime of each row than to hand over its text.
+    if isinstance(value, str):
         value = datetime.fromisoformat(value)
-    return value.replace(tzinfo=UTC)  # type: ignore[no-any-return]
+    return value.replace(tzinfo=UTC)
 
 
 def bounded_in_bytes(partition_id: int, start: int, end: int, using: str) -> int:

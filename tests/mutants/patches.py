@@ -510,8 +510,8 @@ MORE = [
     Mutant(
         "other-tags-handed-over",
         "streams/consume/reading.py",
-        "        else:\n            messages.append(",
-        "        if True:\n            messages.append(",
+        "        else:\n            message = ",
+        "        if True:\n            message = ",
         "tests/streams/test_tags.py::test_only_messages_with_a_wanted_tag_are_handed_over",
     ),
     Mutant(

@@ -17,7 +17,7 @@ from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
 from streams.consume.reading import chosen
 from streams.consume.registry import Registration
-from streams.log.bodies import stored_messages
+from streams.log.bodies import instant, stored_messages
 from streams.process.broadcast.reader import Reader, Stretch
 
 logger = logging.getLogger("streams.broadcast")
@@ -49,8 +49,8 @@ class BroadcastHandling:
         self.lost = False
         self._reader = reader
         self._may_go_on = may_go_on
-        # Of each offset: the id and sequenced_at of its message.
-        self._read_as: dict[int, tuple[int, datetime | None]] = {}
+        # Of each offset: the id of its message, and its sequenced_at as it was read.
+        self._read_as: dict[int, tuple[int, str | datetime | None]] = {}
         self._passed: set[int] = set()
         self._began: float | None = None
         self._lines = Lines.wanted()
@@ -94,7 +94,7 @@ class BroadcastHandling:
         if not self._reader.sure:  # a connection was lost: the rows may be of another log
             stretch.last_offset = stretch.first_offset - 1
             return [], False
-        self._read_as = {row.offset: (row.message_id, row.sequenced_at) for row in rows}
+        self._read_as = {row.offset: (row.message_id, row.sequenced) for row in rows}
         absent = set(range(stretch.first_offset, stretch.last_offset + 1)) - set(self._read_as)
         if absent:
             stretch.last_offset = min(absent) - 1
@@ -122,7 +122,9 @@ class BroadcastHandling:
             self.outcome.errors.append(failure.error)
             self._tell(failure)
             clear_frames(failure.error.__traceback__)
-        self._reader.move(self.stretch, progress, *self._read_as[progress - 1])
+        message_id, sequenced = self._read_as[progress - 1]
+        at = instant(sequenced) if sequenced else None
+        self._reader.move(self.stretch, progress, message_id, at)
         if self._lines:
             outcomes = dict.fromkeys((failure.offset for failure in failures), "failed")
             self._lines.write(span, outcomes, self.registration)
