@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connections
 
@@ -14,6 +14,9 @@ from streams.database.retrying import retrying
 from streams.database.sql import read as sql
 from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
+
+# More than a message can have.
+MAX_BYTES = 2**32
 
 
 class StoredMessage(NamedTuple):
@@ -27,12 +30,13 @@ class StoredMessage(NamedTuple):
     key: str | None
     tag: str
     stored_headers: str | None
+    weight: int  # in bytes: body and headers
     size: int
     producer: str
     created: str | datetime
     sequenced: str | datetime | None
     body_type: str
-    body: bytes
+    body: Any  # bytes; None if it is too large: body and headers are left out then
 
     @property
     def headers(self) -> dict[str, str]:
@@ -52,13 +56,15 @@ class StoredMessage(NamedTuple):
         return bytes(self.body)
 
 
-def stored_messages(partition_id: int, start: int, end: int, using: str) -> list[StoredMessage]:
+def stored_messages(
+    partition_id: int, start: int, end: int, using: str, *, at_most: int = MAX_BYTES
+) -> list[StoredMessage]:
     """Return the messages that exist of the offsets ``start`` … ``end`` - 1.
 
-    If some are absent, all are read once more by a locking read: the first read may have gone to
-    a replica that is behind.
+    Those of more than ``at_most`` bytes come without body and headers. If some are absent, all are
+    read once more by a locking read: the first read may have gone to a replica that is behind.
     """
-    place = (partition_id, start, end)
+    place = (at_most, at_most, partition_id, start, end)
     found = retrying(_read, using, sql.BODIES, place, using)
     return found if len(found) == end - start else retrying(_read_on_primary, using, place, using)
 
@@ -68,14 +74,12 @@ def message_in_dead_letter(letter_id: int, using: str) -> list[StoredMessage]:
     return list(map(StoredMessage._make, fetch(using, sql.BODY_OF_DEAD, [letter_id])))
 
 
-def _read(
-    statement: Mapping[str, str], place: tuple[int, int, int], using: str
-) -> list[StoredMessage]:
+def _read(statement: Mapping[str, str], place: tuple[int, ...], using: str) -> list[StoredMessage]:
     rows = fetch(using, statement[connections[using].vendor], place)
     return list(map(StoredMessage._make, rows))
 
 
-def _read_on_primary(place: tuple[int, int, int], using: str) -> list[StoredMessage]:
+def _read_on_primary(place: tuple[int, ...], using: str) -> list[StoredMessage]:
     with own_transaction(using):
         return _read(sql.BODIES_ON_PRIMARY, place, using)
 

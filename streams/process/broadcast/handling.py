@@ -15,9 +15,9 @@ from streams.consume.limits import Limits
 from streams.consume.outcome import notices
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
-from streams.consume.reading import chosen
+from streams.consume.reading import chosen, in_calls
 from streams.consume.registry import Registration
-from streams.log.bodies import instant, stored_messages
+from streams.log.bodies import StoredMessage, instant, stored_messages
 from streams.process.broadcast.reader import Reader, Stretch
 
 logger = logging.getLogger("streams.broadcast")
@@ -52,6 +52,7 @@ class BroadcastHandling:
         # Of each offset: the id of its message, and its sequenced_at as it was read.
         self._read_as: dict[int, tuple[int, str | datetime | None]] = {}
         self._passed: set[int] = set()
+        self._size = 1 if registration.batch is None else limits.batch
         self._began: float | None = None
         self._lines = Lines.wanted()
         self._calls = Calls(
@@ -78,15 +79,13 @@ class BroadcastHandling:
     def run(self) -> Outcome:
         """Read the messages, call the handler and move the position; return the outcome."""
         stretch = self.stretch
-        messages, cut = self._read()
-        self._calls.run(messages)
-        if stretch.progress <= stretch.last_offset and not self.outcome.released:
-            self.settle(stretch.last_offset + 1, [])  # the last ones were passed
+        rows, cut = self._read()
+        self._calls.run(in_calls(rows, self._size, self.registration, stretch.partition.number, 1))
         if cut and stretch.progress > stretch.last_offset:
             self._reader.note_absent(stretch.partition)
         return self.outcome
 
-    def _read(self) -> tuple[list[ReceivedMessage], bool]:
+    def _read(self) -> tuple[list[StoredMessage], bool]:
         """Return the messages before the first absent one, and whether one is absent."""
         stretch = self.stretch
         place = stretch.partition.pk, stretch.first_offset, stretch.last_offset + 1
@@ -99,8 +98,8 @@ class BroadcastHandling:
         if absent:
             stretch.last_offset = min(absent) - 1
         rows = [row for row in rows if row.offset <= stretch.last_offset]
-        messages, self._passed = chosen(rows, self.registration, stretch.partition.number, 1)
-        return messages, bool(absent)
+        rows, self._passed = chosen(rows, self.registration.tags)
+        return rows, bool(absent)
 
     # -- what the calls use: see Settler --
 
