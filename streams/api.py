@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -42,6 +41,10 @@ class SendResult:
     duplicate: bool = False
 
 
+# The fields of a received message that all messages of one claim have in common.
+OF_CLAIM = frozenset({"topic", "group", "partition", "attempt"})
+
+
 @dataclass(frozen=True)
 class ReceivedMessage:
     """Holds a message as a handler sees it.
@@ -74,12 +77,20 @@ class ReceivedMessage:
     if not TYPE_CHECKING:  # or a type checker would take any name for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Decode the headers when they are asked for: decoded, they take more memory."""
-            if name != "headers":
+            """Make a field of a message that EMS has read when it is asked for, and keep it.
+
+            A handler looks at a few of them. Decoded headers also take more memory.
+            """
+            made_of = self.__dict__.get("made_of")
+            if made_of is None or name not in self.__dataclass_fields__:
                 raise AttributeError(name, name=name, obj=self)
-            stored = self.__dict__["stored_headers"]
-            self.__dict__["headers"] = headers = json.loads(stored) if stored else {}
-            return headers
+            row, claim = made_of
+            value = self.__dict__[name] = getattr(claim if name in OF_CLAIM else row, name)
+            return value
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all fields: a copy, or a message in another process, has no row."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.offset))

@@ -42,9 +42,11 @@ LEASE_SECONDS = 15.0
 # the heartbeat's and the maintenance's.
 KEEPER_CONNECTIONS = 4
 
-# The most bytes of the bodies of one claim, which a worker thread holds in memory. A single message
-# is handed over however large it is.
+# The most bytes of the bodies and headers of one handler call. A single message is handed over
+# however large it is.
 CLAIM_BYTES = 16 * 1024 * 1024
+# The most of them that one statement reads, and that a worker thread holds for later calls.
+READ_BYTES = CLAIM_BYTES // 4
 
 MAX_BATCH = 1000
 
@@ -58,6 +60,8 @@ DEFAULTS: dict[str, Any] = {
     "msgMaxSizeInBytes": 4210688,
     "consumerBatchSize": 10,
     "consumerThreads": 5,
+    # 0: a claim is one batch.
+    "consumerClaimSeconds": 0.25,
     "consumerRetryMaxTimes": 16,
     "consumeTimeoutSeconds": 60,
     "dedupWindowSeconds": 600,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
@@ -100,66 +100,39 @@ class Calls:
         elapsed = 0.0 if since is None else time.monotonic() - since
         return self._timeout - elapsed
 
-    def run(self, messages: list[ReceivedMessage]) -> None:
-        """Call the handler with ``messages``, one by one or as a batch, and settle the outcomes.
+    def run(self, calls: Iterable[list[ReceivedMessage]]) -> None:
+        """Make the handler calls, and settle the outcomes; ``calls`` has the messages of each.
 
-        One by one they are taken out of the list, so that each is let go once it is handled.
+        A call is taken from ``calls`` when its turn comes, so that its messages are let go once
+        they are handled. After the last one the whole stretch is settled: for the other offsets
+        there is no call to make.
         """
-        if self._registration.batch is None:
-            self._one_by_one(messages)
-        elif messages:
-            self._as_batch(messages)
-
-    def _one_by_one(self, messages: list[ReceivedMessage]) -> None:
+        stretch, settler = self._stretch, self._settler
         failures: list[Failure] = []
         failed_bytes = 0
-        position = self._stretch.progress
-        messages.reverse()
-        while messages:
-            message = messages.pop()
+        position = stretch.progress
+        for messages in calls:
             if not self._may_begin():
-                if position > self._stretch.progress:
+                if position > stretch.progress:
                     self._settle(position, failures)
-                self._settler.release()
+                settler.release()
                 return
-            after = message.offset + 1
+            position = messages[-1].offset + 1
             if self._registration.atomic:
-                self._settler.settle_atomically(partial(self._one, message), (message,), after)
+                settler.settle_atomically(partial(self._called, messages), messages, position)
             else:
-                try:
-                    self._one(message)
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as error:  # noqa: BLE001 - whatever a handler raises
-                    failures.append(Failure(message.offset, error))
-                    failed_bytes += len(message.raw_body)
+                if failed := self._failures(messages):
+                    failures += failed
+                    failed_bytes += sum(len(message.raw_body) for message in messages)
                 checkpoint = time.monotonic() - self._settled > CHECKPOINT_SECONDS
                 checkpoint = checkpoint or failed_bytes > CHECKPOINT_BYTES
-                ends = after > self._stretch.last_offset or (failures and self._settler.ordered)
-                if checkpoint or ends:
-                    self._settle(after, failures)
+                if checkpoint or (failures and settler.ordered):
+                    self._settle(position, failures)
                     failures, failed_bytes = [], 0
-            if self._stretch.progress > self._stretch.last_offset:
+            if stretch.progress > stretch.last_offset:
                 return
-            position = after
-        if position > self._stretch.progress:
-            self._settle(position, failures)
-
-    def _as_batch(self, messages: Sequence[ReceivedMessage]) -> None:
-        if not self._may_begin():
-            self._settler.release()
-            return
-        after = self._stretch.last_offset + 1
-        if self._registration.atomic:
-            self._settler.settle_atomically(partial(self._batch, messages), messages, after)
-            return
-        try:
-            failures = self._batch(messages)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises
-            failures = [Failure(message.offset, error) for message in messages]
-        self._settle(after, failures)
+        if stretch.progress <= stretch.last_offset:
+            self._settle(stretch.last_offset + 1, failures)
 
     def _settle(self, progress: int, failures: Sequence[Failure]) -> None:
         self._settler.settle(progress, failures)
@@ -173,11 +146,21 @@ class Calls:
 
     # -- one call --
 
-    def _one(self, message: ReceivedMessage) -> list[Failure]:
-        self._timed(message)
-        return []
+    def _failures(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
+        """Make a call; return what has failed."""
+        try:
+            return self._called(messages)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises
+            return [Failure(message.offset, error) for message in messages]
 
-    def _batch(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
+    def _called(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
+        """Make a call; return what the handler says has failed, and raise what it raises."""
+        if self._registration.batch is None:
+            (message,) = messages
+            self._timed(message)
+            return []
         returned = self._timed(messages)
         if returned is None:
             return []

@@ -10,12 +10,12 @@ from uuid import uuid4
 
 from django.db import connections
 
+from streams.consume.pace import Pace
 from streams.database.retrying import retrying
 from streams.database.sql import claim as sql
 from streams.database.sql.dialect import execute, fetch, insert, later, placeholders
 from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost
-from streams.log.bodies import bounded_in_bytes
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -39,11 +39,14 @@ class Claimer:
     thread: str
     using: str
     turn: int = 0
+    pace: Pace = field(default_factory=Pace)
     _unconfirmed: list[Delivery] = field(default_factory=list)
     _look_at: float = 0.0
 
     def claim(self, batch: int, timeout: timedelta) -> Delivery | None:
-        """Claim at most ``batch`` new messages for ``timeout``; return None if there are none.
+        """Claim new messages for ``timeout``; return None if there are none.
+
+        It is one batch of at most ``batch``, or as many batches as ``pace`` allows.
 
         Ranges that were given back are looked for once in LOOK_SECONDS, and when there is nothing
         new. A claim whose commit was not confirmed is looked up, and returned if it was committed.
@@ -159,9 +162,10 @@ class Claimer:
     def _take_over(
         self, row: Delivery, partition: Partition, batch: int, timeout: timedelta
     ) -> Delivery:
-        """Claim the first ``batch`` offsets of a range that was given back; the rest stays."""
-        start, end = row.first_offset, min(row.last_offset + 1, row.first_offset + batch)
-        end = bounded_in_bytes(partition.pk, start, end, self.using)
+        """Claim the first offsets of a range that was given back; the rest stays."""
+        start = row.first_offset
+        size = self.pace.messages(batch, len(row.offsets))
+        end = min(row.last_offset + 1, start + size)
         if end > row.last_offset:
             execute(self.using, sql.DELETE_GIVEN_BACK, [row.pk])
         else:
@@ -181,13 +185,12 @@ class Claimer:
     ) -> Delivery | None:
         """Move the cursor, whose row is locked, and cover what it passes with a delivery."""
         start, stop, replay, attempt, alone = cursor
-        # A message that failed before is claimed by itself, so that no other fails with it.
-        end = min(partition.next_offset, start + (batch if attempt == 1 else 1))
-        if stop is not None:
-            end = min(end, stop)
-        if end <= start:
+        last = partition.next_offset if stop is None else min(partition.next_offset, stop)
+        if last <= start:
             return None
-        end = bounded_in_bytes(partition.pk, start, end, self.using)
+        size = batch if self.group.ordered else self.pace.messages(batch, last - start)
+        # A message that failed before is claimed by itself, so that no other fails with it.
+        end = min(last, start + (size if attempt == 1 else 1))
         execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
         kind = Kind.REPLAY if replay else Kind.NEW
         delivery = self._insert(kind, partition, start, end, attempt, timeout)

@@ -21,7 +21,8 @@ from streams.consume.outcome import backoff, notices
 from streams.consume.outcome.failure import AttemptsExhausted, BodyUnread, Failure
 from streams.consume.outcome.lines import Lines
 from streams.consume.outcome.settle import Settlement, release, settle
-from streams.consume.reading import Reading, read
+from streams.consume.pace import LONG_SECONDS
+from streams.consume.reading import Reading
 from streams.consume.registry import Registration
 from streams.database.retrying import (
     NO_SUCH_SAVEPOINT,
@@ -79,7 +80,8 @@ class Handling:
         self._call = ExitStack()
         self._waiting = False
         self._using = delivery.using
-        self._reading = Reading([], set())
+        self._reading = Reading(delivery, registration, retry)
+        self._size = 1 if registration.batch is None else limits.batch
         self._lines = Lines.wanted()
         self._calls = Calls(
             registration,
@@ -90,6 +92,7 @@ class Handling:
             lines=self._lines,
         )
         self._extended = self._ran_since = time.monotonic()
+        self._began = False  # whether a call has begun
         self._atomic = False  # whether a transaction of the handler is open
         self._told: list[Callable[[], None]] = []
 
@@ -115,12 +118,8 @@ class Handling:
             failure = Failure(self.delivery.first_offset, spent)
             self.settle(self.delivery.last_offset + 1, [failure])
             return self.outcome
-        self._reading = read(self.delivery, self.registration, self.retry)
         with self._call:
-            self._calls.run(self._reading.messages)
-        if self.delivery.progress <= self.delivery.last_offset and not self.outcome.released:
-            # The offsets after the last body have none; these may be all of the delivery.
-            self.settle(self.delivery.last_offset + 1, [])
+            self._calls.run(self._reading.calls(self._size))
         return self.outcome
 
     # -- what the calls use: see Settler --
@@ -132,12 +131,15 @@ class Handling:
     def may_begin(self) -> bool:
         """Tell whether the next call may start now, and make the lease long enough for it."""
         self._call.close()  # the call before this one
+        if self._gives_way():
+            return False
         if not self._stopped():
             self._waiting = True
             self._call.enter_context(self._beside())
             self._waiting = False
         if self._stopped():
             return False
+        self._began = True
         now = time.monotonic()
         timeout = self.limits.consume_timeout
         if self.delivery.kind == Kind.RETRY or self.delivery.attempt > 1:
@@ -149,6 +151,11 @@ class Handling:
                 raise LeaseLost
             self._extended = now
         return True
+
+    def _gives_way(self) -> bool:
+        """Tell whether other threads are to take the rest: the handler has become slow."""
+        large = len(self.delivery.offsets) > self.limits.batch
+        return large and self._began and time.monotonic() - self._ran_since > LONG_SECONDS
 
     def _stopped(self) -> bool:
         return self.lost or not self._may_go_on()

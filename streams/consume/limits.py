@@ -31,17 +31,24 @@ class Overrides:
 
     threads: int | None = None
     batch: int | None = None
+    claim_seconds: float | None = None
     start: str | datetime | None = None  # of groups that are new
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Holds the limits in force for a group: ``batch`` in messages, ``max_retries`` in attempts."""
+    """Holds the limits in force for a group: ``batch`` in messages, ``max_retries`` in attempts.
+
+    ``claim_seconds``: how long the handler calls of one claim may take; 0: a claim is one batch.
+    ``workers``: the worker threads of the group in all live processes, where they are counted.
+    """
 
     batch: int
     max_retries: int
     consume_timeout: timedelta
     retry: RetryPolicy = field(default_factory=default_policy)
+    claim_seconds: float = 0.0
+    workers: int = 1
 
 
 def limits(
@@ -76,6 +83,9 @@ def limits(
         ),
         # A policy is any object, so also one that is false.
         retry=default_policy() if policy is None else policy,
+        claim_seconds=_first(
+            overrides.claim_seconds, runtime_settings.system("consumerClaimSeconds", using)
+        ),
     )
 
 

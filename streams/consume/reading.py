@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
 
 from streams.api import ReceivedMessage
+from streams.conf import CLAIM_BYTES, READ_BYTES
 from streams.consume.outcome.failure import BodyUnread
 from streams.consume.registry import Registration
 from streams.errors import describe
@@ -17,73 +19,122 @@ from streams.models import Delivery, Partition, RetryMessage
 logger = logging.getLogger("streams.handling")
 
 
-@dataclass(frozen=True)
+class Claimed(NamedTuple):
+    """Holds what the messages of a claim have in common: see ``OF_CLAIM``."""
+
+    topic: str
+    group: str
+    partition: int
+    attempt: int
+
+
 class Reading:
-    """Holds the messages of a delivery for its handler, and sets of the other offsets."""
-
-    messages: list[ReceivedMessage]
-    passed: set[int]  # without a tag that the group wants
-    missing: set[int] = field(default_factory=set)  # gone for good
-    unread: set[int] = field(default_factory=set)  # absent now, to be read once more
-
-
-def read(delivery: Delivery, registration: Registration, retry: RetryMessage | None) -> Reading:
-    """Read the messages of ``delivery``; ``retry`` is the row that it holds, if it is a retry.
+    """Reads the messages of a delivery for its handler; has the sets of the other offsets.
 
     A purged message is missing. Any other absent message is read once more, as a retry, before it
     counts as missing: after a failover the new primary may not have caught up yet.
     """
-    place = delivery.partition_id, delivery.first_offset, delivery.last_offset + 1
-    rows = stored_messages(*place, delivery.using)
-    if not rows and retry and retry.dead_letter_id:
-        rows = message_in_dead_letter(retry.dead_letter_id, delivery.using)
-    missing: set[int] = set()
-    unread: set[int] = set()
-    if absent := set(delivery.offsets) - {row.offset for row in rows}:
-        missing, unread = _judged(absent, delivery, retry)
-        if delivery.group.ordered and unread:  # what comes after the first of them waits for it
-            rows = [row for row in rows if row.offset < min(unread)]
-    messages, passed = chosen(rows, registration, delivery.partition.number, delivery.attempt)
-    return Reading(messages, passed, missing, unread)
+
+    def __init__(
+        self, delivery: Delivery, registration: Registration, retry: RetryMessage | None = None
+    ) -> None:
+        self.passed: set[int] = set()  # without a tag that the group wants
+        self.missing: set[int] = set()  # gone for good
+        self.unread: set[int] = set()  # absent now, to be read once more
+        self._delivery = delivery
+        self._registration = registration
+        self._retry = retry
+
+    def calls(self, size: int) -> Iterator[list[ReceivedMessage]]:
+        """Yield the messages of one handler call after the other, ``size`` at most.
+
+        The bodies of a claim may be larger than the memory: READ_BYTES of the small ones are read
+        at once, and the large ones when their call comes.
+        """
+        delivery, retry = self._delivery, self._retry
+        place = delivery.partition_id, delivery.first_offset, delivery.last_offset + 1
+        share = READ_BYTES // len(delivery.offsets)
+        rows = stored_messages(*place, delivery.using, at_most=share)
+        if not rows and retry and retry.dead_letter_id:
+            rows = message_in_dead_letter(retry.dead_letter_id, delivery.using)
+        rows = self._without_absent(rows, set(delivery.offsets) - {row.offset for row in rows})
+        rows, self.passed = chosen(rows, self._registration.tags)
+        place_of = delivery.partition.number, delivery.attempt
+        yield from in_calls(rows, size, self._registration, *place_of, load=self._load)
+
+    def _load(self, rows: list[StoredMessage]) -> list[StoredMessage]:
+        """Return ``rows``, the first of which has no body, with the bodies of the first ones."""
+        number, weight = 1, rows[0].weight
+        for before, row in pairwise(rows):
+            weight += row.weight
+            if row.offset != before.offset + 1 or row.body is not None or weight > READ_BYTES:
+                break
+            number += 1
+        first, end = rows[0].offset, rows[0].offset + number
+        delivery = self._delivery
+        full = stored_messages(delivery.partition_id, first, end, delivery.using)
+        absent = set(range(first, end)) - {row.offset for row in full}
+        return self._without_absent([*full, *rows[number:]], absent)
+
+    def _without_absent(self, rows: list[StoredMessage], absent: set[int]) -> list[StoredMessage]:
+        """Note what is ``absent``; return those of ``rows`` that are handed over all the same."""
+        if absent:
+            missing, unread = _judged(absent, self._delivery, self._retry)
+            self.missing |= missing
+            self.unread |= unread
+            if self._delivery.group.ordered and unread:  # what comes after them waits for them
+                return [row for row in rows if row.offset < min(unread)]
+        return rows
 
 
 def chosen(
-    rows: Iterable[StoredMessage], registration: Registration, partition: int, attempt: int
-) -> tuple[list[ReceivedMessage], set[int]]:
-    """Split ``rows`` by the tags of the group: return the messages to hand over and the offsets
-    to pass.
-    """
-    messages: list[ReceivedMessage] = []
+    rows: Iterable[StoredMessage], tags: Collection[str]
+) -> tuple[list[StoredMessage], set[int]]:
+    """Split ``rows`` by the ``tags`` of a group: into those to hand over, and offsets to pass."""
+    wanted: list[StoredMessage] = []
     passed: set[int] = set()
     for row in rows:
-        if registration.tags and row.tag not in registration.tags:
+        if tags and row.tag not in tags:
             passed.add(row.offset)
         else:
-            messages.append(_received(row, registration, partition, attempt))
-    return messages, passed
+            wanted.append(row)
+    return wanted, passed
 
 
-def _received(
-    row: StoredMessage, registration: Registration, partition: int, attempt: int
-) -> ReceivedMessage:
+def in_calls(
+    rows: list[StoredMessage],
+    size: int,
+    registration: Registration,
+    partition: int,
+    attempt: int,
+    *,
+    load: Callable[[list[StoredMessage]], list[StoredMessage]] = lambda rows: rows,
+) -> Iterator[list[ReceivedMessage]]:
+    """Yield the messages of one handler call after the other, of ``size`` and CLAIM_BYTES at most.
+
+    ``load`` gets the rows that are left when the first of them has no body. A row is let go when
+    its call has been yielded.
+    """
+    claimed = Claimed(registration.topic, registration.group, partition, attempt)
+    rows.reverse()
+    while rows:
+        messages: list[ReceivedMessage] = []
+        weight = 0
+        while rows and len(messages) < size:
+            if messages and weight + rows[-1].weight > CLAIM_BYTES:
+                break
+            if rows[-1].body is None:
+                rows = load(rows[::-1])[::-1]
+                continue
+            weight += rows[-1].weight
+            messages.append(_received(rows.pop(), claimed))
+        if messages:
+            yield messages
+
+
+def _received(row: StoredMessage, claimed: Claimed) -> ReceivedMessage:
     message = ReceivedMessage.__new__(ReceivedMessage)
-    message.__dict__.update(
-        message_id=row.message_id,
-        topic=registration.topic,
-        group=registration.group,
-        partition=partition,
-        offset=row.offset,
-        attempt=attempt,
-        key=row.key,
-        tag=row.tag,
-        stored_headers=row.headers,
-        size=row.size,
-        producer=row.producer,
-        created_at=row.created_at,
-        sequenced_at=row.sequenced_at,
-        body_type=row.body_type,
-        raw_body=row.body,
-    )
+    message.__dict__.update(offset=row.offset, made_of=(row, claimed))
     return message
 
 

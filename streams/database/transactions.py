@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 from django.db import Error, connections, transaction
@@ -96,8 +97,31 @@ def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
     if getattr(connection, "isolation_level", None) != "read committed":
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-    with transaction.atomic(using=using):
+    with _Begun(using, savepoint=True, durable=False):
         yield connection
+
+
+class _Begun(transaction.Atomic):
+    """Begins a transaction by one statement.
+
+    Django turns autocommit off before a transaction and on after it. The transactions of a handler
+    stay as Django makes them: after a deadlock that the handler swallows, autocommit would be on.
+    """
+
+    def __enter__(self) -> None:
+        connection: Any = connections[str(self.using)]
+        # Django asks for this name when it opens a transaction. The driver knows from the server's
+        # reply to the COMMIT that autocommit is on, so that nothing is sent at the end either.
+        connection._start_transaction_under_autocommit = partial(_begin, connection)
+        try:
+            super().__enter__()
+        finally:
+            del connection._start_transaction_under_autocommit
+
+
+def _begin(connection: Any) -> None:
+    with connection.wrap_database_errors:
+        connection.connection.begin()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -14,64 +15,81 @@ from streams.database.sql import read as sql
 from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
 
+# More than a message can have.
+MAX_BYTES = 2**32
+
 
 class StoredMessage(NamedTuple):
-    """Holds one row of BODIES: a message as it is in the log."""
+    """Holds one row of BODIES as the driver has given it.
+
+    What a handler rarely looks at is converted when it is asked for: see ReceivedMessage.
+    """
 
     offset: int
     message_id: int
     key: str | None
     tag: str
-    headers: str | None
+    stored_headers: str | None
+    weight: int  # in bytes: body and headers
     size: int
     producer: str
-    created_at: datetime
-    sequenced_at: datetime | None
+    created: str | datetime
+    sequenced: str | datetime | None
     body_type: str
-    body: bytes
+    body: Any  # bytes; None if it is too large: body and headers are left out then
+
+    @property
+    def headers(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads(self.stored_headers) if self.stored_headers else {}
+        return found
+
+    @property
+    def created_at(self) -> datetime:
+        return instant(self.created)
+
+    @property
+    def sequenced_at(self) -> datetime | None:
+        return instant(self.sequenced) if self.sequenced else None
+
+    @property
+    def raw_body(self) -> bytes:
+        return bytes(self.body)
 
 
-def stored_messages(partition_id: int, start: int, end: int, using: str) -> list[StoredMessage]:
+def stored_messages(
+    partition_id: int, start: int, end: int, using: str, *, at_most: int = MAX_BYTES
+) -> list[StoredMessage]:
     """Return the messages that exist of the offsets ``start`` … ``end`` - 1.
 
-    If some are absent, all are read once more by a locking read: the first read may have gone to
-    a replica that is behind.
+    Those of more than ``at_most`` bytes come without body and headers. If some are absent, all are
+    read once more by a locking read: the first read may have gone to a replica that is behind.
     """
-    place = (partition_id, start, end)
+    place = (at_most, at_most, partition_id, start, end)
     found = retrying(_read, using, sql.BODIES, place, using)
     return found if len(found) == end - start else retrying(_read_on_primary, using, place, using)
 
 
 def message_in_dead_letter(letter_id: int, using: str) -> list[StoredMessage]:
     """Return the copy of the message that a dead letter keeps; [] if the letter is gone."""
-    return [_stored(row) for row in fetch(using, sql.BODY_OF_DEAD, [letter_id])]
+    return list(map(StoredMessage._make, fetch(using, sql.BODY_OF_DEAD, [letter_id])))
 
 
-def _read(
-    statement: Mapping[str, str], place: tuple[int, int, int], using: str
-) -> list[StoredMessage]:
-    return [_stored(row) for row in fetch(using, statement[connections[using].vendor], place)]
+def _read(statement: Mapping[str, str], place: tuple[int, ...], using: str) -> list[StoredMessage]:
+    rows = fetch(using, statement[connections[using].vendor], place)
+    return list(map(StoredMessage._make, rows))
 
 
-def _read_on_primary(place: tuple[int, int, int], using: str) -> list[StoredMessage]:
+def _read_on_primary(place: tuple[int, ...], using: str) -> list[StoredMessage]:
     with own_transaction(using):
         return _read(sql.BODIES_ON_PRIMARY, place, using)
 
 
-def _stored(row: tuple[Any, ...]) -> StoredMessage:
-    offset, id_, key, tag, headers, size, producer, created_at, sequenced_at, kind, body = row
-    created_at = _instant(created_at)
-    sequenced_at = _instant(sequenced_at) if sequenced_at else None
-    return StoredMessage(
-        *(offset, id_, key, tag, headers, size, producer, created_at, sequenced_at, kind),
-        bytes(body),
-    )
-
-
-def _instant(value: Any) -> datetime:
-    if isinstance(value, str):  # SQLite
+def instant(value: str | datetime) -> datetime:
+    """Return the instant in UTC that a driver has given as a text, or without a time zone."""
+    # A driver takes longer to make a datetime of each row than to hand over its text.
+    if isinstance(value, str):
         value = datetime.fromisoformat(value)
-    return value.replace(tzinfo=UTC)  # type: ignore[no-any-return]
+    return value.replace(tzinfo=UTC)
 
 
 def bounded_in_bytes(partition_id: int, start: int, end: int, using: str) -> int:

@@ -16,6 +16,7 @@ from streams.models.fields import UtcDateTimeField, UtcNow
 AT_MOST = {
     "consumerBatchSize": MAX_BATCH,
     "consumerThreads": 1000,
+    "consumerClaimSeconds": 10,
     "msgMaxSizeInBytes": 2**30,  # max_allowed_packet has no higher value
     "messageRetentionDays": 36525,
     "deliveryRetentionDays": 36525,
@@ -24,6 +25,7 @@ AT_MOST = {
 }
 MOST = 2**31 - 1  # of the settings without another limit
 MAY_BE_ZERO = {
+    "consumerClaimSeconds",
     "consumerRetryMaxTimes",
     "messageRetentionDays",
     "deliveryRetentionDays",
@@ -46,11 +48,13 @@ def problem(name: str, value: Any) -> str:
     expected = type(DEFAULTS[name])
     if expected is str and type(value) is str:
         return "" if NAMESPACE.fullmatch(value) else gettext("At most 16 of a-z 0-9 . _ -")
-    if type(value) is not expected:
+    if type(value) is not expected and not (expected is float and type(value) is int):
         return gettext("This setting takes a value of type %s.") % expected.__name__
-    if expected is int and value < (0 if name in MAY_BE_ZERO else 1):
+    if expected is bool:
+        return ""
+    if not value >= (0 if name in MAY_BE_ZERO else 1):  # also NaN
         return gettext("This number is too small: at least %d.") % (name not in MAY_BE_ZERO)
-    if expected is int and value > AT_MOST.get(name, MOST):
+    if value > AT_MOST.get(name, MOST):
         return gettext("This number is too large: at most %d.") % AT_MOST.get(name, MOST)
     return ""
 

@@ -38,7 +38,10 @@ MEANINGS = {
     "installationId": _("tells databases that share one Redis apart; read when a process starts"),
     "autoCreateTopic": _("whether the first send to a topic creates it"),
     "msgMaxSizeInBytes": _("the largest body, in bytes"),
-    "consumerBatchSize": _("how many messages one claim takes at most"),
+    "consumerBatchSize": _("how many messages make one batch; a claim is one batch or several"),
+    "consumerClaimSeconds": _(
+        "seconds of handler calls that one claim may cover; 0: each claim is one batch"
+    ),
     "consumerThreads": _("worker threads of each group in each process; read when it starts"),
     "consumerRetryMaxTimes": _("attempts after the first one; then the message is a dead letter"),
     "consumeTimeoutSeconds": _("how long one handler call may take, in seconds"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 
 from streams.conf import FRESH_SECONDS
@@ -14,7 +14,7 @@ from streams.consume.limits import Limits, Overrides, limits, threads
 from streams.consume.registry import Registration
 from streams.consume.subscription import subscribe
 from streams.database.retrying import retrying
-from streams.models import ConsumerGroup, Cursor
+from streams.models import Consumer, ConsumerGroup, Cursor
 from streams.process.shared.gate import Gate
 
 # The most partitions of a group that are named in a line.
@@ -90,7 +90,7 @@ class RunningGroup:
             group = retrying(groups.filter(pk=self.group.pk).first, self._using)
             readable = group and not group.paused and group.topic.readable
             # One assignment: other threads read it, and an intermediate None would make them wait.
-            self._limits = self._in_force(group) if group and readable else None
+            self._limits = self._counted(group) if group and readable else None
             self._fresh_until = time.monotonic() + FRESH_SECONDS
         return self._limits
 
@@ -107,6 +107,12 @@ class RunningGroup:
 
     def _in_force(self, group: ConsumerGroup) -> Limits:
         return limits(group, self.registration, self._using, self._overrides)
+
+    def _counted(self, group: ConsumerGroup) -> Limits:
+        """Return the limits with the worker threads of the group; other processes have as many."""
+        live = Consumer.objects.using(self._using).live().filter(group=group.pk)
+        processes = max(1, retrying(live.count, self._using))
+        return replace(self._in_force(group), workers=processes * self.threads)
 
     def wake(self) -> bool:
         """Wake one worker, because there is something to claim; it wakes the next one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -72,6 +73,8 @@ class Turn:
     def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
         """Claim a due retry or new messages, by turns while there are both."""
         self._claimer.client_id = self._client.client_id
+        self._claimer.pace.seconds = limits.claim_seconds
+        self._claimer.pace.workers = limits.workers
         for retry_first in (not self._last_was_retry, self._last_was_retry):
             if retry_first:
                 if retry := self._claimer.claim_retry(limits.consume_timeout):
@@ -94,11 +97,16 @@ class Turn:
             may_go_on=self._may_go_on,
             beside=gate.alone if alone else gate.together,
         )
+        began = time.monotonic()
         try:
             with self._holding(handling):
                 handling.run()
         finally:
             self._feed.add(handling.outcome)
+            if retry is None:
+                outcome = handling.outcome
+                handled = outcome.done + outcome.passed
+                self._claimer.pace.learn(handled, time.monotonic() - began)
 
     @contextmanager
     def _holding(self, handling: Held) -> Iterator[None]:

@@ -15,7 +15,7 @@ from streams.consume.handling import Handling
 from streams.consume.limits import Limits, Overrides
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
-from streams.consume.reading import read
+from streams.consume.reading import Reading
 from streams.consume.subscription import subscribe
 from streams.log import topics
 from streams.log.sequencer import sequence
@@ -270,7 +270,7 @@ def test_plain_reads_wait_for_nobody(
         assert groups_with_due_retries([stream.group.pk], "default") == set()
         feed = RunningGroup(registration, "default", Overrides())
         assert feed.limits()
-        assert len(read(delivery, registration, None).messages) == 5
+        assert [len(call) for call in Reading(delivery, registration).calls(10)] == [5]
         assert stream.claimer().claim_retry(MINUTE) is None
         # Every row is locked, and a send still goes through; sequencing is left to the holder.
         send("orders", "new")

@@ -47,6 +47,32 @@ while process.worker.step() == 0.0:
 print("handled", len(handled), "grown by", peak() - before)
 """
 
+LARGE = """
+import re
+from pathlib import Path
+from streams import consumer
+from streams.models import Delivery
+from tests.consuming import Process
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+handled = []
+
+@consumer("orders", group="mail")
+def mail(argument):
+    for message in argument if isinstance(argument, list) else [argument]:
+        handled.append(len(message.body))
+
+process = Process("mail")
+process.turn._claimer.pace.each = 1e-6
+before = peak()
+while process.worker.step() == 0.0:
+    process.turn._claimer.pace.each = 1e-6
+assert any(len(delivery.offsets) > 500 for delivery in Delivery.objects.all())
+print("handled", len(handled), "grown by", peak() - before)
+"""
+
 SMALL_THINGS = [{"id": n} for n in range(MIB // 12)]  # as JSON 1 MiB, decoded more than 10
 
 
@@ -82,3 +108,15 @@ def test_a_message_that_is_handled_is_let_go(spawn: Spawn, action: str) -> None:
     number, grown = consumed(spawn, action)
     assert number == 15
     assert grown < BOUND
+
+
+@pytest.mark.parametrize("batch", [None, 50])
+def test_a_claim_of_many_batches_is_not_read_at_once(spawn: Spawn, batch: int | None) -> None:
+    """Of 64 KB each, a thousand messages are 64 MB; a call with fifty of them has 3 MB."""
+    code = LARGE.replace('group="mail"', f'group="mail", threads=1, batch={batch}')
+    for _ in range(30):
+        send_many([Outgoing("orders", "x" * 65_000) for _ in range(100)])
+    sequence("default")
+    _handled, number, *_words, grown = spawn(code).expect("handled").split()
+    assert int(number) == 3000
+    assert int(grown) < 32 * MIB

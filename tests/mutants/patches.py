@@ -450,8 +450,8 @@ ORDERED = [
     Mutant(
         "overtaking-what-failed",
         "streams/consume/calling.py",
-        " or (failures and self._settler.ordered)\n",
-        "\n",
+        "if checkpoint or (failures and settler.ordered):",
+        "if checkpoint:",
         f"{ORDER}::test_what_comes_after_a_failed_message_waits_for_it",
     ),
     Mutant(
@@ -510,8 +510,8 @@ MORE = [
     Mutant(
         "other-tags-handed-over",
         "streams/consume/reading.py",
-        "        else:\n            messages.append(",
-        "        if True:\n            messages.append(",
+        "        else:\n            wanted.append(",
+        "        if True:\n            wanted.append(",
         "tests/streams/test_tags.py::test_only_messages_with_a_wanted_tag_are_handed_over",
     ),
     Mutant(
@@ -540,10 +540,57 @@ PURGE = [
     ),
     Mutant(
         "handled-messages-kept",
-        "streams/consume/calling.py",
-        "        while messages:\n            message = messages.pop()\n",
-        "        for message in messages[::-1]:\n",
+        "streams/consume/reading.py",
+        "    rows.reverse()\n",
+        "    rows.reverse()\n    kept = list(rows)  # noqa: F841\n",
         "tests/guarantees/test_memory.py::test_a_message_that_is_handled_is_let_go",
+    ),
+    Mutant(
+        "claims-of-broken-batches",
+        "streams/consume/pace.py",
+        "max(batch, most - most % batch)",
+        "max(batch, most)",
+        "tests/guarantees/test_large_claims.py"
+        "::test_a_claim_of_many_batches_gives_each_call_one_batch",
+    ),
+    Mutant(
+        "settled-before-its-call",
+        "streams/consume/calling.py",
+        "                    self._settle(position, failures)\n                    failures",
+        "                    self._settle(stretch.last_offset + 1, failures)\n"
+        "                    failures",
+        "tests/guarantees/test_large_claims.py::test_nothing_is_settled_before_its_call_has_ended",
+    ),
+    Mutant(
+        "pace-of-what-failed",
+        "streams/process/turn.py",
+        "handled = outcome.done + outcome.passed",
+        "handled = len(delivery.offsets)",
+        "tests/guarantees/test_large_claims.py"
+        "::test_after_a_claim_in_which_all_failed_the_next_is_one_batch",
+    ),
+    Mutant(
+        "slow-claims-kept",
+        "streams/consume/handling.py",
+        "        if self._gives_way():\n",
+        "        if False:\n",
+        "tests/guarantees/test_large_claims.py"
+        "::test_a_handler_that_turns_slow_gives_the_rest_to_others",
+    ),
+    Mutant(
+        "all-bodies-of-a-claim-at-once",
+        "streams/consume/reading.py",
+        "share = READ_BYTES // len(delivery.offsets)",
+        "share = READ_BYTES",
+        "tests/guarantees/test_memory.py::test_a_claim_of_many_batches_is_not_read_at_once",
+    ),
+    Mutant(
+        "handlers-begun-by-one-statement",
+        "streams/database/transactions.py",
+        "            del connection._start_transaction_under_autocommit\n",
+        "            pass\n",
+        "tests/runtime/test_database.py::test_a_transaction_of_a_handler_is_begun_as_django_does",
+        "mysql",
     ),
     Mutant(
         "headers-beside-the-bound",

@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
 from streams import consumer, send
+from streams.database.transactions import own_transaction
 from streams.log.sequencer import sequence
 from streams.models import Cursor
 from streams.process.shared import connections as ems_connections
@@ -92,3 +93,48 @@ def test_an_idle_connection_that_the_server_has_ended_is_opened_again(
     while process.worker.step() != 0.0:
         assert not calls
     assert len(calls) == 1
+
+
+def statements_sent() -> int:
+    """Return what the server has counted of this connection; the question itself is one."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION STATUS LIKE 'Questions'")
+        return int(cursor.fetchone()[1])
+
+
+@pytest.mark.mysql
+def test_a_transaction_of_ems_takes_one_statement_to_begin_and_one_to_end():
+    before = statements_sent()
+    with own_transaction("default"):
+        list(Cursor.objects.all())
+    assert statements_sent() - before == len(["BEGIN", "SELECT", "COMMIT", "SHOW STATUS"])
+    with pytest.raises(ZeroDivisionError), own_transaction("default"):
+        raise ZeroDivisionError
+    assert connection.get_autocommit()
+    assert not connection.in_atomic_block
+
+
+@pytest.mark.mysql
+def test_a_transaction_of_ems_begins_on_the_connection_of_the_moment(proxied):
+    """After a reconnect, and with an error of Django's when the connection is lost."""
+    with own_transaction("default"):
+        pass
+    connection.close()
+    with own_transaction("default"):
+        list(Cursor.objects.all())
+    proxied.cut_before(b"BEGIN")
+    with pytest.raises(OperationalError), own_transaction("default"):
+        pass
+    connection.close()
+    with own_transaction("default"):
+        list(Cursor.objects.all())
+
+
+@pytest.mark.mysql
+def test_a_transaction_of_a_handler_is_begun_as_django_does():
+    """A deadlock ends a transaction; what comes after it must not be committed by itself."""
+    with own_transaction("default"):
+        pass
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT @@SESSION.autocommit")
+        assert cursor.fetchone() == (0,)

@@ -9,8 +9,8 @@ import pytest
 from django.db import OperationalError, ProgrammingError
 
 from streams import Outgoing, consumer, send, send_many
+from streams.consume import reading
 from streams.consume.handling import Handling
-from streams.log import bodies
 from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, Kind, RetryMessage, State
 from streams.models.retry import Again
@@ -247,8 +247,10 @@ def test_who_waits_to_run_alone_gives_back_when_the_process_stops(in_thread):
     assert Delivery.objects.get().state == State.RELEASED
 
 
-def test_claims_are_limited_in_bytes_but_never_to_nothing(monkeypatch):
-    monkeypatch.setattr(bodies, "CLAIM_BYTES", 1000)
+@pytest.mark.parametrize("at_once", [100, 10_000], ids=["large ones later", "all at once"])
+def test_calls_are_limited_in_bytes_but_never_to_nothing(at_once, monkeypatch):
+    monkeypatch.setattr(reading, "CLAIM_BYTES", 1000)
+    monkeypatch.setattr(reading, "READ_BYTES", at_once)
     sizes = []
 
     @consumer("orders", group="mail", batch=10)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import copy
+import dataclasses
+import pickle
+from datetime import UTC, timedelta
 
 import pytest
 from django.db import transaction
 
 from streams import ReceivedMessage, Reject, consumer, send
 from streams.consume import registry
+from streams.log import bodies as log_bodies
 from streams.models import DeadMessage, Delivery, Message, RetryMessage, State
 from streams.testing import advance, drain, sent
 
@@ -38,6 +42,51 @@ def test_a_sent_message_is_handled_once():
     assert (message.offset, message.attempt) == (0, 1)
     assert drain().done == 0
     assert Delivery.objects.get().state == State.DONE
+
+
+def test_a_message_makes_only_the_fields_that_a_handler_looks_at(monkeypatch):
+    """A handler pays for no date and no header at which it does not look."""
+    made = []
+    instant = log_bodies.instant
+
+    def noted(value):
+        made.append(value)
+        return instant(value)
+
+    monkeypatch.setattr(log_bodies, "instant", noted)
+    looks = iter([lambda message: message.body, lambda message: message.created_at.tzinfo])
+    seen = []
+    consumer("orders", group="mail")(lambda message: seen.append(next(looks)(message)))
+    send("orders", 1)
+    assert (drain().done, seen, made) == (1, [1], [])
+    send("orders", 2)
+    assert drain().done == 1
+    assert seen[1] is UTC
+    assert len(made) == 1
+
+
+def test_a_received_message_equals_one_with_the_same_values_and_can_be_copied_and_pickled():
+    seen: list[ReceivedMessage] = []
+    consumer("orders", group="mail")(seen.append)
+    send("orders", {"n": 1}, key="k", tag="t", headers={"a": "b"})
+    drain()
+    (message,) = seen
+    fields = [field.name for field in dataclasses.fields(ReceivedMessage)]
+    row = Message.objects.get()
+    pickled = pickle.loads(pickle.dumps(message))  # noqa: S301 - made here
+    for same in (pickled, copy.copy(message), copy.deepcopy(message)):
+        assert type(same) is ReceivedMessage
+        assert same == message
+        assert hash(same) == hash(message)
+        assert repr(same) == repr(message)
+        assert same.body == {"n": 1}
+    built = ReceivedMessage(**{name: getattr(message, name) for name in fields})
+    assert built == message == dataclasses.replace(message)
+    assert (message.created_at, message.sequenced_at) == (row.created_at, row.sequenced_at)
+    assert message.created_at.utcoffset() == timedelta(0)
+    assert (message.raw_body, message.body_type, message.size) == (b'{"n":1}', "json", 7)
+    with pytest.raises(AttributeError):
+        getattr(message, "stored_headers")  # noqa: B009 - it is no field
 
 
 def test_a_failing_message_climbs_the_ladder_and_dies():

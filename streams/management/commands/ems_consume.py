@@ -22,6 +22,7 @@ from streams.errors import NaiveDatetime, NotMigrated, StreamsError
 from streams.logs import event
 from streams.management.console import JSON, TEXT, console
 from streams.management.reloading import run_reloading
+from streams.models.config import problem
 from streams.names import MAX_NAME, validated_name
 from streams.operate.target import Target
 from streams.process.broadcast.file import DEFAULT_NAME
@@ -60,6 +61,12 @@ def count(text: str) -> int:
     return number
 
 
+def claim_seconds(text: str) -> float:
+    if wrong := problem("consumerClaimSeconds", float(text)):
+        raise ArgumentTypeError(wrong)
+    return float(text)
+
+
 class Command(BaseCommand):
     help = "Consume messages with the project's consumers until stopped by SIGTERM."
 
@@ -71,7 +78,12 @@ class Command(BaseCommand):
             "--topic", action="append", default=[], help=_("only this topic (repeatable)")
         )
         parser.add_argument("--threads", type=count, help=_("worker threads of each group"))
-        parser.add_argument("--batch", type=count, help=_("messages of one claim"))
+        parser.add_argument("--batch", type=count, help=_("messages of one call, or claim"))
+        parser.add_argument(
+            "--claim-seconds",
+            type=claim_seconds,
+            help=_("how long the calls of one claim may take; 0: one batch a claim"),
+        )
         parser.add_argument(
             "--start",
             type=start,
@@ -133,7 +145,12 @@ class Command(BaseCommand):
             supervisor = Supervisor(
                 chosen,
                 using,
-                overrides=Overrides(options["threads"], options["batch"], options["start"]),
+                overrides=Overrides(
+                    options["threads"],
+                    options["batch"],
+                    options["claim_seconds"],
+                    options["start"],
+                ),
                 drain=options["drain"],
                 client=options["name"],
             )

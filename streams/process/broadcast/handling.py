@@ -15,9 +15,9 @@ from streams.consume.limits import Limits
 from streams.consume.outcome import notices
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
-from streams.consume.reading import chosen
+from streams.consume.reading import chosen, in_calls
 from streams.consume.registry import Registration
-from streams.log.bodies import stored_messages
+from streams.log.bodies import StoredMessage, instant, stored_messages
 from streams.process.broadcast.reader import Reader, Stretch
 
 logger = logging.getLogger("streams.broadcast")
@@ -49,9 +49,10 @@ class BroadcastHandling:
         self.lost = False
         self._reader = reader
         self._may_go_on = may_go_on
-        # Of each offset: the id and sequenced_at of its message.
-        self._read_as: dict[int, tuple[int, datetime | None]] = {}
+        # Of each offset: the id of its message, and its sequenced_at as it was read.
+        self._read_as: dict[int, tuple[int, str | datetime | None]] = {}
         self._passed: set[int] = set()
+        self._size = 1 if registration.batch is None else limits.batch
         self._began: float | None = None
         self._lines = Lines.wanted()
         self._calls = Calls(
@@ -78,15 +79,13 @@ class BroadcastHandling:
     def run(self) -> Outcome:
         """Read the messages, call the handler and move the position; return the outcome."""
         stretch = self.stretch
-        messages, cut = self._read()
-        self._calls.run(messages)
-        if stretch.progress <= stretch.last_offset and not self.outcome.released:
-            self.settle(stretch.last_offset + 1, [])  # the last ones were passed
+        rows, cut = self._read()
+        self._calls.run(in_calls(rows, self._size, self.registration, stretch.partition.number, 1))
         if cut and stretch.progress > stretch.last_offset:
             self._reader.note_absent(stretch.partition)
         return self.outcome
 
-    def _read(self) -> tuple[list[ReceivedMessage], bool]:
+    def _read(self) -> tuple[list[StoredMessage], bool]:
         """Return the messages before the first absent one, and whether one is absent."""
         stretch = self.stretch
         place = stretch.partition.pk, stretch.first_offset, stretch.last_offset + 1
@@ -94,13 +93,13 @@ class BroadcastHandling:
         if not self._reader.sure:  # a connection was lost: the rows may be of another log
             stretch.last_offset = stretch.first_offset - 1
             return [], False
-        self._read_as = {row.offset: (row.message_id, row.sequenced_at) for row in rows}
+        self._read_as = {row.offset: (row.message_id, row.sequenced) for row in rows}
         absent = set(range(stretch.first_offset, stretch.last_offset + 1)) - set(self._read_as)
         if absent:
             stretch.last_offset = min(absent) - 1
         rows = [row for row in rows if row.offset <= stretch.last_offset]
-        messages, self._passed = chosen(rows, self.registration, stretch.partition.number, 1)
-        return messages, bool(absent)
+        rows, self._passed = chosen(rows, self.registration.tags)
+        return rows, bool(absent)
 
     # -- what the calls use: see Settler --
 
@@ -122,7 +121,9 @@ class BroadcastHandling:
             self.outcome.errors.append(failure.error)
             self._tell(failure)
             clear_frames(failure.error.__traceback__)
-        self._reader.move(self.stretch, progress, *self._read_as[progress - 1])
+        message_id, sequenced = self._read_as[progress - 1]
+        at = instant(sequenced) if sequenced else None
+        self._reader.move(self.stretch, progress, message_id, at)
         if self._lines:
             outcomes = dict.fromkeys((failure.offset for failure in failures), "failed")
             self._lines.write(span, outcomes, self.registration)
