@@ -180,7 +180,7 @@ def messages(options: argparse.Namespace) -> int:
 
 
 def bench(options: argparse.Namespace) -> int:
-    """measure on MariaDB and MySQL (arguments go to tests.benchmarks)"""
+    """measure, and count what must not grow (ARGS="consume growth", stress, spark)"""
     return with_servers("tests.benchmarks", options)
 
 

@@ -1,8 +1,8 @@
-"""Measure: ``python -m tests.benchmarks [--json FILE] [--only NAME] [--quick] [--server mariadb]``.
+"""Measure: ``python -m tests.benchmarks [SECTION …] [--quick] [--keep] [--server mariadb]``.
 
-docs/about/benchmarks/core.md says what is compared and how. Started by ``make bench``, which brings
-the servers. Exit status 1 if a log that grows makes something slower; speeds are reported only,
-since a busy machine would fail them.
+Started by ``make bench``, which brings the servers. docs/about/benchmarks/core.md says what is
+compared and how. The exit status is 1 if something that is counted has grown, or is beyond its
+bound: rows read, statements, flushes. Speeds are reported only: a busy machine would fail them.
 """
 
 from __future__ import annotations
@@ -13,100 +13,123 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from dataclasses import asdict
+from importlib import import_module
 
-from tests.benchmarks import server
-from tests.benchmarks.figures import Figure, table, write_json
+from tests.benchmarks import kept, server
+from tests.benchmarks.figures import Options, Row, table
+
+# Section → module, function. The sequencer's empties the table of messages; growth comes last: it
+# needs tables that nothing else is in.
+SECTIONS = {
+    "send": ("sending", "send_figures"),
+    "send_many": ("sending", "send_many_figures"),
+    "sequence": ("sequencing", "figures"),
+    "consume": ("consume.lines", "figures"),
+    "latency": ("latency", "figures"),
+    "growth": ("growth.axes", "figures"),
+    "sizes": ("stress", "sizes"),
+    "rate": ("stress", "rates"),
+    "source": ("spark", "figures"),
+    "rollups": ("rollups", "figures"),
+}
+CORE, STRESS, SPARK = [*SECTIONS][:6], [*SECTIONS][6:8], [*SECTIONS][8:]
+SETS = {"core": CORE, "stress": STRESS, "spark": SPARK}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    parser.add_argument("--only", choices=sorted(BENCHMARKS), action="append", metavar="NAME")
-    parser.add_argument("--quick", action="store_true", help="small rounds: does it run at all?")
-    parser.add_argument("--server", choices=["mysql", "mariadb"], default="mysql")
-    options = parser.parse_args()
+    options = _arguments()
+    sections = [name for word in options.sections for name in SETS.get(word, [word])]
+    chosen = Options(options.quick, options.messages, options.hold)
+    _estimate(sections, options.quick)
+    failed: list[str] = []
     try:
         with server.database(options.server):
-            admin = server.connect()
-            ((version,),) = server.execute(admin, "SELECT VERSION()")
-            admin.close()
-            print(f"{options.server} {version}, Python {platform.python_version()},", end=" ")
-            print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
-            figures: list[Figure] = []
-            for name in options.only or BENCHMARKS:
-                started = time.monotonic()
-                figures += BENCHMARKS[name](options.quick)
-                print(f"  {name}: {time.monotonic() - started:.0f} s", flush=True)
+            about = _about(options.server)
+            print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
+            for name in sections:
+                rows = _run(name, chosen, about if options.keep else None)
+                failed += [f"{row.name}: {row.failure}" for row in rows if row.failure]
     except server.Missing as missing:
         print(missing, file=sys.stderr)
         return 1
-    print(table(figures))
-    if options.json:
-        write_json(figures, options.json)
-    grown = [f for f in figures if f.name.startswith("reads of") and not f.reached]
-    return 1 if grown else 0
+    for line in failed:
+        print(f"FAILED: {line}")
+    return 1 if failed else 0
 
 
-def _send(quick: bool) -> Iterator[Figure]:
-    from tests.benchmarks.sending import send_figures
-
-    return send_figures(quick=quick)
-
-
-def _send_many(quick: bool) -> Iterator[Figure]:
-    from tests.benchmarks.sending import send_many_figures
-
-    return send_many_figures(quick=quick)
-
-
-def _sequence(quick: bool) -> Iterator[Figure]:
-    from tests.benchmarks.sequencing import figures
-
-    return figures(quick=quick)
-
-
-def _consume(quick: bool) -> Iterator[Figure]:
-    from tests.benchmarks.consuming import figures
-
-    return figures(quick=quick)
-
-
-def _growth(quick: bool) -> Iterator[Figure]:
-    from tests.benchmarks.growth import figures
-
-    return figures(quick=quick)
-
-
-def _latency(quick: bool) -> Iterator[Figure]:
-    from tests.benchmarks import latency
-
-    return latency.figures(quick=quick)
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
+    parser.add_argument(
+        "sections",
+        nargs="*",
+        default=["core"],
+        metavar="SECTION",
+        help=f"{', '.join(SECTIONS)}; or {', '.join(SETS)} for several (core)",
+    )
+    parser.add_argument("--quick", action="store_true", help="small rounds: does it run at all?")
+    parser.add_argument("--keep", action="store_true", help=f"write the figures to {kept.DATA}")
+    parser.add_argument("--messages", type=int, help="of the large log of growth (1,000,000)")
+    parser.add_argument(
+        "--hold",
+        type=float,
+        default=Options.hold,
+        metavar="SECONDS",
+        help="how long growth holds a snapshot and a transaction (%(default)s)",
+    )
+    parser.add_argument("--server", choices=["mysql", "mariadb"], default="mysql")
+    options = parser.parse_args()
+    for word in options.sections:
+        if word not in SECTIONS and word not in SETS:
+            parser.error(f"there is no section {word}")
+    if options.keep and options.quick:
+        parser.error("figures of --quick are not kept")
+    return options
 
 
-def _spark(quick: bool) -> Iterator[Figure]:
-    from tests.benchmarks.spark import figures
+def _estimate(sections: list[str], quick: bool) -> None:
+    """Say how long it will take: as long as the last time."""
+    known = {name: kept.seconds_of(_label(name, quick)) for name in sections}
+    minutes = sum(seconds or 0 for seconds in known.values()) / 60
+    unknown = [name for name, seconds in known.items() if seconds is None]
+    text = f"{', '.join(sections)}: about {minutes:.1f} minutes, as the last run"
+    if unknown:
+        text += f" (without {', '.join(unknown)}, which nobody has timed here)"
+    print(text, flush=True)
 
-    return figures(quick=quick)
+
+def _run(name: str, options: Options, about: dict[str, object] | None) -> list[Row]:
+    module, function = SECTIONS[name]
+    figures: Callable[[Options], Iterator[Row]] = getattr(
+        import_module(f"tests.benchmarks.{module}"), function
+    )
+    started = time.monotonic()
+    rows = list(figures(options))
+    seconds = time.monotonic() - started
+    kept.note_seconds(_label(name, options.quick), seconds)
+    print(f"\n{name}: {seconds:.0f} s\n{table(rows)}", flush=True)
+    if about is not None:
+        found = {"seconds": round(seconds, 1), "rows": [asdict(row) for row in rows]}
+        kept.keep(name, found, **about)
+    return rows
 
 
-def _rollups(quick: bool) -> Iterator[Figure]:
-    from tests.benchmarks.rollups import figures
-
-    return figures(quick=quick)
+def _label(name: str, quick: bool) -> str:
+    return f"{name} --quick" if quick else name
 
 
-# The sequencer's empties the table of messages; growth needs a log that nothing else is in.
-BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
-    "send": _send,
-    "send_many": _send_many,
-    "sequence": _sequence,
-    "consume": _consume,
-    "latency": _latency,
-    "growth": _growth,
-    "spark": _spark,
-    "rollups": _rollups,
-}
+def _about(kind: str) -> dict[str, object]:
+    plain = server.connect()
+    ((version,),) = server.execute(plain, "SELECT VERSION()")
+    plain.close()
+    name = {"mysql": "MySQL", "mariadb": "MariaDB"}[kind]
+    return {
+        "server": f"{name} {version.partition('-')[0]}",
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,31 +1,30 @@
-"""Holds the results of benchmarks: a figure of EMS, one of plain SQL, and the share to reach."""
+"""Holds what benchmarks find: rows of named values, and why a row fails ``make bench``."""
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+
+Value = float | str | None
 
 
 @dataclass(frozen=True)
-class Figure:
-    """``ratio`` is to be at least ``target``.
+class Options:
+    """Says how much is done: see ``python -m tests.benchmarks --help``."""
 
-    Speeds: ``ours`` and ``raw`` are a second, and ratio = ours / raw. Growth: ``ours`` are the
-    index and row reads with the large log, ``raw`` those with the small one, ratio = raw / ours.
-    """
+    quick: bool = False
+    messages: int | None = None  # of the large log of growth
+    hold: float = 5.0  # seconds that a snapshot and a transaction are held
+
+
+@dataclass(frozen=True)
+class Row:
+    """Holds one line of a table: ``values`` by the name of their column."""
 
     name: str
-    ours: float
-    raw: float
-    ratio: float
-    target: float
-
-    @property
-    def reached(self) -> bool:
-        return self.ratio >= self.target
+    values: dict[str, Value]
+    failure: str = ""  # why it fails make bench; a speed never does, since a busy machine is slow
 
 
 def interleaved(
@@ -35,34 +34,56 @@ def interleaved(
     *,
     rounds: int,
     target: float,
-) -> Figure:
+) -> Row:
     """Run both in turn and compare the medians: what disturbs the machine disturbs both.
 
-    Who begins changes from round to round. The first round of each only warms up.
+    ``ours`` and ``raw`` return how many a second. ``target`` is what ours / raw is to reach. Who
+    begins changes from round to round. The first round of each only warms up.
     """
     ours()
     raw()
-    speeds: dict[Callable[[], float], list[float]] = {ours: [], raw: []}
+    speeds = alternately([ours, raw], rounds)
+    middle = [statistics.median(measured) for measured in speeds]
+    ratio = middle[0] / middle[1]
+    values: dict[str, Value] = {"ours": round(middle[0], 1), "raw": round(middle[1], 1)}
+    return Row(name, {**values, "ratio": round(ratio, 3), "target": target})
+
+
+def alternately(runs: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
+    """Run all in turn, in another order in each second round; return what each has measured."""
+    found: list[list[float]] = [[] for _ in runs]
     for number in range(rounds):
-        for run in (ours, raw) if number % 2 else (raw, ours):
-            speeds[run].append(run())
-    middle = {run: statistics.median(measured) for run, measured in speeds.items()}
-    return Figure(
-        name, round(middle[ours], 1), round(middle[raw], 1), middle[ours] / middle[raw], target
-    )
+        order = range(len(runs)) if number % 2 else reversed(range(len(runs)))
+        for which in order:
+            found[which].append(runs[which]())
+    return found
 
 
-def table(figures: Sequence[Figure]) -> str:
-    width = max(len(figure.name) for figure in figures)
-    lines = [f"{'':{width}}  {'ours':>10}  {'raw':>10}  {'ratio':>5}  {'target':>6}"]
-    lines += [
-        f"{f.name:{width}}  {f.ours:>10,.0f}  {f.raw:>10,.0f}  {f.ratio:>5.2f}  {f.target:>6.2f}"
-        f"  {'reached' if f.reached else 'NOT REACHED'}"
-        for f in figures
-    ]
-    return "\n".join(lines)
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as text, with a head for each other set of columns."""
+    lines: list[str] = []
+    width = max((len(row.name) for row in rows), default=0)
+    head: list[str] = []
+    for row in rows:
+        shown = {k: v for k, v in row.values.items() if not isinstance(v, str)}
+        if [*shown] != head:
+            head = [*shown]
+            lines.append(" " * width + "".join(f"  {name:>{_wide(name)}}" for name in head))
+        cells = "".join(f"  {number(value):>{_wide(name)}}" for name, value in shown.items())
+        lines.append(f"{row.name:{width}}{cells}  {row.failure and 'FAILS: ' + row.failure}")
+    return "\n".join(line.rstrip() for line in lines)
 
 
-def write_json(figures: Sequence[Figure], path: Path) -> None:
-    rows = [{**asdict(figure), "ratio": round(figure.ratio, 3)} for figure in figures]
-    path.write_text(json.dumps(rows, indent=2) + "\n")
+def number(value: Value) -> str:
+    """Return a value as people read it: three digits, or all of a large one."""
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _wide(name: str) -> int:
+    return max(9, len(name))

@@ -6,16 +6,14 @@ it is called. One producer process, one consumer process, one group.
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.benchmarks.consuming import environment
-from tests.benchmarks.figures import Figure
-from tests.processes import Spawn
+from tests.benchmarks.contender import Contender, this
+from tests.benchmarks.figures import Options, Row
 
 TOPIC = "bench-latency"
 A_SECOND = 200
@@ -50,19 +48,24 @@ with open(sys.argv[1], "w") as sent:
 """
 
 
-def figures(*, quick: bool) -> Iterator[Figure]:
-    with tempfile.TemporaryDirectory() as folder:
-        waits = _measure(Path(folder), A_SECOND * (3 if quick else 30))
-    cuts = statistics.quantiles(waits, n=100, method="inclusive")
+def figures(options: Options) -> Iterator[Row]:
+    took = measure(this(), 3 if options.quick else 30)
     for share, limit in LIMITS.items():
-        took = cuts[share - 1]
-        name = f"commit to handler at {A_SECOND}/s, p{share}, ms (limit)"
-        yield Figure(name, round(took, 2), limit, limit / took, 1.0)
+        name = f"commit to handler at {A_SECOND}/s, p{share}"
+        yield Row(name, {"ms": took[share], "limit, ms": limit})
 
 
-def _measure(folder: Path, count: int) -> list[float]:
+def measure(contender: Contender, seconds: float) -> dict[int, float]:
+    """Return the milliseconds within which LIMITS percent of the messages came."""
+    with tempfile.TemporaryDirectory() as folder:
+        waits = _waits(contender, Path(folder), int(A_SECOND * seconds))
+    cuts = statistics.quantiles(waits, n=100, method="inclusive")
+    return {share: round(cuts[share - 1], 2) for share in LIMITS}
+
+
+def _waits(contender: Contender, folder: Path, count: int) -> list[float]:
     """Milliseconds of each message."""
-    spawn = Spawn({**environment(), "EMS_TEST_EMS": json.dumps({"REDIS": "redis"})})
+    spawn = contender.spawn(REDIS="redis", POLL_SECONDS=1.0)
     sent, seen = folder / "sent", folder / "seen"
     try:
         consumer = spawn(CONSUMER, seen)

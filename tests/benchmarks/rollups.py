@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.figures import Figure, interleaved
+from tests.benchmarks.figures import Options, Row, interleaved
 from tests.benchmarks.server import connect, execute, name
 from tests.benchmarks.spark import TASKS, option_file, session
 
@@ -26,8 +26,8 @@ DAY = timedelta(days=1)
 COLUMNS = "`offset`, `key`, `size`, `due_at`, `sequenced_at`"
 
 
-def figures(*, quick: bool) -> Iterator[Figure]:
-    rows, rounds = (48_000, 2) if quick else (1_000_000, 2)
+def figures(options: Options) -> Iterator[Row]:
+    rows, rounds = (48_000, 2) if options.quick else (1_000_000, 2)
     with tempfile.TemporaryDirectory(prefix="ems-rollups-") as folder:
         started = time.monotonic()
         with session() as spark:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.benchmarks.figures import Figure, interleaved
+from tests.benchmarks.figures import Options, Row, interleaved
 from tests.benchmarks.server import connect, logged_here
 from tests.benchmarks.teams import Team, Work
 
@@ -36,16 +36,16 @@ def body() -> dict[str, Any]:
     return order | {"note": "x" * (1024 - len(_encoded(order | {"note": ""})))}
 
 
-def send_figures(*, quick: bool) -> Iterator[Figure]:
+def send_figures(options: Options) -> Iterator[Row]:
     """With 1 and with 8 processes, each message a transaction of its own."""
-    rounds, units = (3, 100) if quick else (25, 250)
+    rounds, units = (3, 100) if options.quick else (15, 250)
     for processes in (1, 8):
         name = f"send, {processes} process{'es' * (processes > 1)}, messages/s"
         yield _compare(name, sender, processes, rounds, units, target=0.8, messages=1)
 
 
-def send_many_figures(*, quick: bool) -> Iterator[Figure]:
-    rounds, units = (3, 10) if quick else (15, 50)
+def send_many_figures(options: Options) -> Iterator[Row]:
+    rounds, units = (3, 10) if options.quick else (15, 50)
     name = f"send_many, {A_CALL} a call, messages/s"
     yield _compare(name, many_sender, 1, rounds, units, target=0.7, messages=A_CALL)
 
@@ -59,7 +59,7 @@ def _compare(
     *,
     target: float,
     messages: int,
-) -> Figure:
+) -> Row:
     work = prepare()
     work(3)  # the topic is there, the caches are warm
     statements = logged_here(lambda: work(1))

@@ -6,17 +6,17 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tests.benchmarks.figures import Figure, interleaved
+from tests.benchmarks.figures import Options, Row, interleaved
 from tests.benchmarks.server import connect, execute, logged_here
 
 TOPIC = "bench-sequence"
 
 
-def figures(*, quick: bool) -> Iterator[Figure]:
+def figures(options: Options) -> Iterator[Row]:
     from streams.log.sequencer import sequence
     from streams.models import Topic
 
-    inbox, rounds = (1_000, 3) if quick else (10_000, 11)
+    inbox, rounds = (1_000, 3) if options.quick else (10_000, 9)
     topic = Topic.objects.create(name=TOPIC)
     partition = topic.partitions.get().pk
     plain = connect()

@@ -18,8 +18,11 @@ def name() -> str:
     return os.environ["EMS_TEST_DB_NAME"]
 
 
-def connect(*, to_server: bool = False) -> Any:
-    """Return a plain mysqlclient connection with autocommit and without Django."""
+def connect(database: str = "", *, to_server: bool = False) -> Any:
+    """Return a plain mysqlclient connection with autocommit and without Django.
+
+    ``database`` is that of the benchmark, if it is not named.
+    """
     import MySQLdb
 
     url = urlsplit(os.environ[f"EMS_TEST_{os.environ['EMS_TEST_DB'].upper()}_URL"])
@@ -30,7 +33,7 @@ def connect(*, to_server: bool = False) -> Any:
         password=unquote(url.password or ""),
         charset="utf8mb4",
         autocommit=True,
-        **({} if to_server else {"database": name()}),
+        **({} if to_server else {"database": database or name()}),
     )
 
 
@@ -40,9 +43,8 @@ def execute(connection: Any, statement: str) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall()) if cursor.description else []
 
 
-@contextlib.contextmanager
-def database(kind: str) -> Iterator[None]:
-    """Yield a migrated database for this process and its children, and drop it at the end."""
+def choose(kind: str) -> None:
+    """Let this process and its children use the server of that kind; raises Missing."""
     variable = f"EMS_TEST_{kind.upper()}_URL"
     if not os.environ.get(variable):
         raise Missing(f"{variable} is not set: run `make bench`, which brings the servers.")
@@ -51,28 +53,42 @@ def database(kind: str) -> Iterator[None]:
         EMS_TEST_DB_NAME=f"test_ems_bench_{os.getpid()}",
         DJANGO_SETTINGS_MODULE="tests.benchmarks.settings",
     )
-    admin = connect(to_server=True)
-    execute(admin, f"CREATE DATABASE {name()} CHARACTER SET utf8mb4")
-    try:
-        import django
-        from django.core.management import call_command
 
-        django.setup()
-        call_command("migrate", "ems", verbosity=0)
-        call_command("migrate", "ems_monitoring", verbosity=0)
+
+@contextlib.contextmanager
+def created(database: str) -> Iterator[None]:
+    """Create a database, and drop it at the end."""
+    admin = connect(to_server=True)
+    execute(admin, f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
+    try:
         yield
     finally:
-        from django.db import connections
-
-        connections.close_all()
-        execute(admin, f"DROP DATABASE {name()}")
+        execute(admin, f"DROP DATABASE {database}")
         admin.close()
 
 
-def logged(work: Callable[[], object]) -> dict[int, list[str]]:
+@contextlib.contextmanager
+def database(kind: str) -> Iterator[None]:
+    """Yield a migrated database for this process and its children, and drop it at the end."""
+    choose(kind)
+    with created(name()):
+        import django
+        from django.core.management import call_command
+        from django.db import connections
+
+        try:
+            django.setup()
+            call_command("migrate", "ems", verbosity=0)
+            call_command("migrate", "ems_monitoring", verbosity=0)
+            yield
+        finally:
+            connections.close_all()
+
+
+def logged(work: Callable[[], object], database: str = "") -> dict[int, list[str]]:
     """Return the statements of each connection in the server's general log while ``work`` runs.
 
-    Only those of connections to our database: others may be using the server.
+    Only those of connections to our database, or that one: others may be using the server.
     """
     admin = connect(to_server=True)
     names = ("general_log", "log_output")
@@ -88,7 +104,8 @@ def logged(work: Callable[[], object]) -> dict[int, list[str]]:
     ours = {
         row[0]
         for row in execute(
-            admin, f"SELECT id FROM information_schema.processlist WHERE db = '{name()}'"
+            admin,
+            f"SELECT id FROM information_schema.processlist WHERE db = '{database or name()}'",
         )
     }
     rows = execute(

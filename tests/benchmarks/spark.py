@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.figures import Figure, interleaved
+from tests.benchmarks.figures import Options, Row, interleaved
 from tests.benchmarks.server import connect, execute, name
 
 TOPIC = "bench-spark"
@@ -20,8 +20,8 @@ COLUMNS = "offset, id, `key`, tag, headers, body, body_type, size, producer, cre
 TASKS = 2  # as many as the cores that the target speaks of
 
 
-def figures(*, quick: bool) -> Iterator[Figure]:
-    rows, rounds = (50_000, 2) if quick else (1_000_000, 3)
+def figures(options: Options) -> Iterator[Row]:
+    rows, rounds = (50_000, 2) if options.quick else (1_000_000, 3)
     with tempfile.TemporaryDirectory(prefix="ems-spark-") as folder, session() as spark:
         from sparkjobs.config import Config
         from sparkjobs.source.schemas import MESSAGES, only

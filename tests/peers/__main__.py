@@ -1,15 +1,20 @@
-"""Runs all peers one after the other, and prints a table: ``make peers`` (ARGS="--only ems,ox")."""
+"""Runs all peers one after the other, and prints a table: ``make peers`` (ARGS="--only ems,ox").
+
+With ``--keep`` docs/about/benchmarks/peers.md shows the figures.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.benchmarks import kept
 from tests.packages import Programs, Unavailable
 from tests.peers.measure import Contest, Figures, Peer, as_json
 from tests.peers.servers import DurableRedis, PostgreSQL, RabbitMQ
@@ -67,25 +72,34 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make peers")
     parser.add_argument("--only", default="", help="parts of names, with commas")
     parser.add_argument("--scale", type=float, default=1.0, help="how many messages (1.0)")
-    parser.add_argument("--json", type=Path, help="write the figures into this file")
+    parser.add_argument("--keep", action="store_true", help=f"write the figures to {kept.DATA}")
     options = parser.parse_args()
+    if options.keep and options.only:
+        parser.error("only figures of all peers are kept")
     wanted = [name for name in options.only.split(",") if name]
     found: list[Figures] = []
     missing: dict[str, str] = {}
+    load, began = round(os.getloadavg()[0], 1), time.monotonic()
+    if (last := kept.seconds_of("peers")) and not wanted:
+        print(f"about {last * options.scale / 60:.0f} minutes, as the last run", file=sys.stderr)
     for peer in PEERS:
         if wanted and not any(name.lower() in peer.name.lower() for name in wanted):
             continue
-        print(f"{peer.name} …", file=sys.stderr, flush=True)
+        started = time.monotonic()
         try:
             found.append(_measure(peer, options.scale))
         except (Unavailable, ServerFailed, AssertionError) as reason:
             missing[peer.name] = str(reason)
+        print(f"{peer.name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    seconds = round(time.monotonic() - began, 1)
     print(_table(found))
     for name, why in missing.items():
         print(f"\n*** {name} was not measured: {why} ***")
-    if options.json:
+    if not wanted and options.scale == 1:
+        kept.note_seconds("peers", seconds)
+    if options.keep:
         rows = {"peers": [as_json(one) for one in found], "not measured": missing}
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+        kept.keep("peers", {"seconds": seconds, **rows}, load=load, scale=options.scale)
     return 0 if found else 1
 
 

@@ -1,0 +1,80 @@
+"""The figures that the pages show: one JSON file for each section, docs/about/benchmarks/data/.
+
+Standard library only: `make peers` runs without what the other benchmarks need.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "docs" / "about" / "benchmarks" / "data"
+# Of the last run on this machine: section → seconds.
+LAST = ROOT / ".pytest_cache" / "benchmarks.json"
+PACKAGES = ("Django", "mysqlclient")
+
+
+def keep(section: str, found: dict[str, Any], **about: Any) -> Path:
+    """Write what a section has found, and on what, for the pages; return the file."""
+    DATA.mkdir(exist_ok=True)
+    path = DATA / f"{section}.json"
+    whole = {"measured": {**machine(), **about}, **found}
+    path.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
+def kept(section: str) -> dict[str, Any]:
+    """Return what was kept of a section; {} if nothing was."""
+    path = DATA / f"{section}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def machine() -> dict[str, Any]:
+    """Say when, on what and of which commit it is measured."""
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "commit": _commit(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in PACKAGES},
+    }
+
+
+def seconds_of(section: str) -> float | None:
+    """Return how long a section takes: as the last run here, or as the run that the pages show."""
+    last = json.loads(LAST.read_text()) if LAST.exists() else {}
+    return last.get(section) or kept(section).get("seconds")
+
+
+def note_seconds(section: str, seconds: float) -> None:
+    last = json.loads(LAST.read_text()) if LAST.exists() else {}
+    LAST.parent.mkdir(exist_ok=True)
+    LAST.write_text(json.dumps({**last, section: round(seconds, 1)}, indent=1) + "\n")
+
+
+def _commit() -> str:
+    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip() or "unknown"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

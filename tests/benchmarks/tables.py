@@ -1,0 +1,163 @@
+"""The tables of the pages, made from the kept figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.benchmarks.charts import SPEEDS, rows, without_unit
+from tests.benchmarks.figures import Value, number
+from tests.benchmarks.kept import kept
+
+NOT_MEASURED = "*Not measured yet.*"
+PEERS = {
+    "durable": "durable",
+    "in_transaction": "in the caller's transaction",
+    "send_1": "sent/s, 1 process",
+    "send_8": "8 processes",
+    "handle_one": "handled/s, one by one",
+    "handle_batch": "in batches",
+    "latency_p50_ms": "p50, ms",
+    "latency_p99_ms": "p99, ms",
+    "cpu_us": "CPU, µs",
+}
+KILLS = {
+    "killed_sent": "sent",
+    "lost": "lost",
+    "doubled": "handled twice",
+    "seconds_to_finish": "s until the last",
+}
+
+
+def speeds() -> str:
+    found = [row for section in SPEEDS for row in rows(section)]
+    lines = []
+    for row in found:
+        told = "–"
+        if row["target"] is not None and row["ratio"] is not None:
+            told = "reached" if row["ratio"] >= row["target"] else "**not reached**"
+        figures = [row[key] for key in ("ours", "raw", "ratio", "target")]
+        lines.append([row["name"], *figures, told])
+    return markdown(["", "ours", "raw", "ratio", "target", ""], lines)
+
+
+def costs() -> str:
+    keys = ("statements", "flushes", "client CPU, µs", "server CPU, µs")
+    head = ["", "statements / 100", "log flushes / 100", "client CPU, µs each", "server CPU, µs"]
+    lines = [[without_unit(row["name"]), *(row[key] for key in keys)] for row in rows("consume")]
+    return markdown(head, lines)
+
+
+def waits() -> str:
+    lines = [
+        [row["name"], row["ms"], row["limit, ms"], _reached(row["ms"] <= row["limit, ms"])]
+        for row in rows("latency")
+    ]
+    return markdown(["", "ms", "target", ""], lines)
+
+
+def growth() -> str:
+    """One table for each axis."""
+    found = rows("growth")
+    parts = []
+    for axis in dict.fromkeys(row["axis"] for row in found):
+        of_axis = [row for row in found if row["axis"] == axis]
+        small, large = (f"{of_axis[0][key]:,}" for key in ("small", "large"))
+        head = [f"{axis}: {small} → {large}", "reads", "", "statements", ""]
+        keys = ("reads before", "reads", "statements before", "statements")
+        parts.append(
+            markdown(head, [[row["unit"], *(row[key] for key in keys)] for row in of_axis])
+        )
+    return "\n\n".join(parts) or NOT_MEASURED
+
+
+def peers() -> str:
+    return _of_peers(PEERS)
+
+
+def kills() -> str:
+    return _of_peers(KILLS)
+
+
+def missing_peers() -> str:
+    found = kept("peers").get("not measured", {})
+    return "\n".join(f"- {name} was not measured: {why}" for name, why in found.items()) or (
+        "None was left out."
+    )
+
+
+def sizes() -> str:
+    keys = ("messages", "sent/s", "MB/s", "send p50, ms", "send p99, ms")
+    cost = ("client CPU, µs", "server CPU, µs", "lock waits", "missing", "repeated")
+    found = [[row[key] for key in ("size", "writers", *keys, *cost)] for row in rows("sizes")]
+    return markdown(["size", "writers", *keys, *cost], found)
+
+
+def rates() -> str:
+    record = {row["name"]: row for row in rows("first-ems")}
+    keys = ("CPU, %", "clients, %", "server, %")
+    waits = ("send to handler p50, ms", "send to handler p99, ms")
+    lines = []
+    for row in rows("rate"):
+        of_first = record.get(row["name"])
+        told = f"{of_first['low, %']:g}–{of_first['high, %']:g}" if of_first else None
+        lines.append([row["name"], *(row[key] for key in keys), told, *(row[key] for key in waits)])
+    return markdown(["sent", *keys, "the first EMS, %", *waits], lines)
+
+
+def measured(*sections: str) -> str:
+    """Say on what the sections were measured, once for all that agree."""
+    said: dict[str, list[str]] = {}
+    for section in sections:
+        if of := kept(section).get("measured"):
+            servers = f"{of['server']}, " if "server" in of else ""
+            text = (
+                f"{servers}Python {of['python']}, Django {of['Django']}, mysqlclient"
+                f" {of['mysqlclient']}, {of['cores']} cores ({of['processor']}), load at the start"
+                f" {of['load']}, {of['date']}, commit {of['commit']}"
+            )
+            said.setdefault(text, []).append(section)
+    return "\n".join(f"- {', '.join(names)}: {text}." for text, names in said.items()) or (
+        NOT_MEASURED
+    )
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[Value | bool]]) -> str:
+    if not lines:
+        return NOT_MEASURED
+    rule = "|".join(["---", *["--:"] * (len(head) - 1)])
+    told = [" | ".join(_cell(value) for value in line) for line in lines]
+    return "\n".join([f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {line} |" for line in told)])
+
+
+def _cell(value: Value | bool) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value)
+
+
+def _reached(yes: bool) -> str:
+    return "reached" if yes else "**not reached**"
+
+
+def _of_peers(columns: dict[str, str]) -> str:
+    found: list[dict[str, Any]] = kept("peers").get("peers", [])
+    return markdown(
+        ["", *columns.values()], [[one["peer"], *(one[key] for key in columns)] for one in found]
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "speeds": speeds,
+    "costs": costs,
+    "waits": waits,
+    "growth": growth,
+    "peers": peers,
+    "kills": kills,
+    "missing-peers": missing_peers,
+    "sizes": sizes,
+    "rates": rates,
+    "measured-core": lambda: measured(*SPEEDS, "latency", "growth"),
+    "measured-peers": lambda: measured("peers"),
+    "measured-stress": lambda: measured("sizes", "rate"),
+}
