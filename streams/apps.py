@@ -22,6 +22,7 @@ class StreamsConfig(AppConfig):
         )
         from streams.database import emptied
         from streams.log import topics
+        from streams.metrics import start_if_shared
         from streams.observe.announcement import announce_retention
 
         # A flush deletes the rows that are in these caches.
@@ -32,3 +33,4 @@ class StreamsConfig(AppConfig):
         post_migrate.connect(announce_retention, sender=self)
         emptied.forget_with(runtime_settings.forget, topics.forget, wakeup.forget)
         connection_created.connect(emptied.watch)
+        start_if_shared()

@@ -35,6 +35,7 @@ from streams.consume.subscription import (
 )
 from streams.errors import StreamsError
 from streams.log.holdings import holdings
+from streams.metrics.series import MANY_SERIES, series_of_tables
 from streams.models import ConsumerGroup, Mode, Topic
 from streams.observe.mysql_server import Server, missing_tables
 from streams.runtime_settings import system
@@ -94,6 +95,8 @@ def check_database(
             if migrated:
                 limit = system("msgMaxSizeInBytes", alias)
             found += [*_must(server), *_should(server, limit)]
+        if migrated and find_spec("prometheus_client"):
+            found += _series(alias)
     return found
 
 
@@ -299,6 +302,21 @@ def _consumers(alias: str) -> Iterator[CheckMessage]:
                 hint=_("ems_topics create %s") % registration.topic,
                 id="ems.W013",
             )
+
+
+def _series(alias: str) -> Iterator[CheckMessage]:
+    """Yield a warning if the metrics of the tables are more than a scraper should get."""
+    series = series_of_tables(alias)
+    if series > MANY_SERIES:
+        yield Warning(
+            _("The metrics of %(alias)s have about %(count)s series for each scrape.")
+            % {"alias": alias, "count": f"{series:,}"},
+            hint=_(
+                "Scrape less often, or drop ems_claimed_messages_total, which has a series for each"
+                " group and partition, by metric_relabel_configs."
+            ),
+            id="ems.W021",
+        )
 
 
 def _must(server: Server) -> Iterator[CheckMessage]:

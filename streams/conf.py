@@ -88,6 +88,7 @@ class Settings:
     ARCHIVE: str | Path | None = None
     MIDDLEWARE: Sequence[str] = ()
     PARTITIONER: str | None = None
+    METRICS_TOKEN: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
@@ -108,6 +109,9 @@ class Settings:
             raise ConfigurationError(_("EMS['MIDDLEWARE'] must be a list of dotted paths."))
         if self.PARTITIONER is not None and not _is_path(self.PARTITIONER):
             raise ConfigurationError(_("EMS['PARTITIONER'] must be a dotted path, or None."))
+        token: Any = self.METRICS_TOKEN
+        if token is not None and (not isinstance(token, str) or not token.strip()):
+            raise ConfigurationError(_("EMS['METRICS_TOKEN'] must be a text, or None."))
         state_dir: Any = self.STATE_DIR
         if not isinstance(state_dir, str | Path) or not str(state_dir):
             raise ConfigurationError(_("EMS['STATE_DIR'] must be the path of a folder."))

@@ -20,6 +20,7 @@ from django.db import Error, connections
 from streams.conf import settings
 from streams.logs import event
 from streams.runtime_settings import system
+from streams.telemetry import count
 
 logger = logging.getLogger("streams.wakeup")
 
@@ -173,6 +174,7 @@ class Listener:
         while not self._ended.is_set():
             message = pubsub.get_message(timeout=LISTEN_SECONDS)
             if message is not None and self._concerns(message["data"]):
+                count("ems_wakeups_total")
                 self._wake()
 
     def _concerns(self, data: bytes) -> bool:

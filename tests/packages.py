@@ -61,6 +61,7 @@ PACKAGES = {
     "postgresql": Package("postgres", ("postgresql",)),
     "rabbitmq": Package("rabbitmq-server", ("rabbitmq-server",)),
     "gettext": Package("xgettext", ("gettext",)),
+    "prometheus": Package("promtool", ("prometheus",)),
     "java-17": Package("java", ("openjdk-17-jre-headless",)),
     "java-21": Package("java", ("openjdk-21-jre-headless",)),
     "java-25": Package("java", ("openjdk-25-jre-headless",)),

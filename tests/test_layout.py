@@ -19,13 +19,14 @@ PACKAGES = ("streams", "monitoring", "sparkjobs")
 FLOORS: dict[str, list[set[str]]] = {
     "streams": [
         {"errors", "logs", "signals", "unserializable"},
+        {"telemetry"},
         {"database", "conf", "names", "body", "durations"},
         {"models", "api"},
         {"runtime_settings"},
         {"log", "wakeup"},
         {"produce", "consume", "retain"},
         {"operate", "steps", "observe"},
-        {"process", "admin", "schedule"},
+        {"process", "admin", "schedule", "metrics"},
         {"management", "testing", "checks"},
         # Where Django, Celery and hosts look.
         {"apps", "tasks", "routers", "templatetags", "migrations", "__init__"},

@@ -17,6 +17,7 @@ from streams.consume.middleware import wrapped
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
 from streams.consume.registry import Registration
+from streams.telemetry import around
 
 # In seconds. Finished calls are settled at least this often, so a crash repeats the calls of at
 # most this time, and the one that was running.
@@ -77,7 +78,7 @@ class Calls:
         self._registration = registration
         self._stretch = stretch
         self._settler = settler
-        self._handler = wrapped(self._call)
+        self._handler = around(wrapped(self._call), registration, stretch, using)
         self._timeout = timeout.total_seconds()
         self._async = registration.asynchronous
         self._using = using

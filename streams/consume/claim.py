@@ -25,6 +25,7 @@ from streams.models import (
     RetryMessage,
 )
 from streams.models.retry import RetryMessageQuerySet
+from streams.telemetry import CLAIM, observed
 
 # Seconds between two looks for ranges that were given back, while there is other work.
 LOOK_SECONDS = 1.0
@@ -43,6 +44,7 @@ class Claimer:
     _unconfirmed: list[Delivery] = field(default_factory=list)
     _look_at: float = 0.0
 
+    @observed(CLAIM)
     def claim(self, batch: int, timeout: timedelta) -> Delivery | None:
         """Claim new messages for ``timeout``; return None if there are none.
 
@@ -65,6 +67,7 @@ class Claimer:
         self._look_at = 0.0 if found else time.monotonic() + LOOK_SECONDS
         return found
 
+    @observed(CLAIM)
     def claim_retry(self, timeout: timedelta) -> tuple[Delivery, RetryMessage] | None:
         """Claim the retry that has been due the longest, for ``timeout``; None if none is due.
 

@@ -12,6 +12,7 @@ from django.db import Error, InterfaceError, OperationalError, connections
 
 from streams.database.transactions import in_transaction
 from streams.logs import event
+from streams.telemetry import count
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -62,6 +63,12 @@ def held_by_others(error: BaseException, using: str) -> bool:
     return error_number(error) in DEADLOCK_OR_WAIT and not in_transaction(using)
 
 
+def reason(error: BaseException) -> str:
+    """Return why a transaction is repeated, as the metrics call it: ``connection`` or ``lock``."""
+    lost = connection_lost(error) or error_number(error) in CANNOT_CONNECT
+    return "connection" if lost else "interrupted" if error_number(error) in INTERRUPTED else "lock"
+
+
 def transient(error: BaseException) -> bool:
     """Tell whether EMS may do its own work again after this error."""
     if connection_lost(error):
@@ -97,6 +104,7 @@ def retrying(work: Callable[[*Ts], T], using: str, *args: *Ts, patience: float =
                 raise
             if connection_lost(error):
                 connection.close()
+            count("ems_transactions_repeated_total", reason(error))
             logger.info(
                 "EMS repeats %s after %s",
                 *(getattr(work, "__qualname__", work), error),

@@ -22,6 +22,7 @@ from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import own_transaction
 from streams.logs import event
 from streams.models import Partition
+from streams.telemetry import SEQUENCE, observed
 
 logger = logging.getLogger("streams.sequencer")
 
@@ -57,6 +58,7 @@ class Pass:
     partitions: frozenset[int] = field(default=frozenset(), compare=False)  # that have grown
 
 
+@observed(SEQUENCE)
 def sequence(
     using: str, partitions: Iterable[int] | None = None, *, until: float = math.inf
 ) -> Pass:

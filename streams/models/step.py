@@ -45,6 +45,7 @@ class Step(models.Model):
         verbose_name = _("step")
         verbose_name_plural = _("steps")
         default_permissions = ("view",)
+        permissions = (("view_metrics", _("Can read the metrics for Prometheus")),)
         constraints = (models.UniqueConstraint(fields=["name"], name="ems_step_name"),)
 
     def __str__(self) -> str:

@@ -16,6 +16,7 @@ from streams.consume.subscription import subscribe
 from streams.database.retrying import retrying
 from streams.models import Consumer, ConsumerGroup, Cursor
 from streams.process.shared.gate import Gate
+from streams.telemetry import handled
 
 # The most partitions of a group that are named in a line.
 SHOWN = 4
@@ -140,6 +141,7 @@ class RunningGroup:
         """Count what a worker has done with one delivery."""
         with self._counting:
             self.totals += outcome
+        handled(self.registration, outcome)
 
     def place(self) -> GroupPlace:
         """Read where the group is now, without its replays."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from threading import Thread
 
 from django.db import connections
@@ -120,6 +121,17 @@ class Supervisor:
     def budget(self) -> int:
         """Return how many database connections this process uses at most."""
         return sum(feed.threads for feed in self._feeds) + KEEPER_CONNECTIONS
+
+    def work(self) -> Iterator[tuple[str, str, int, int]]:
+        """Yield the topic and name of each group, its threads, and its deliveries in hand."""
+        in_hand = Counter(id(held.registration) for held in self._held.all())
+        for feed in self._feeds:
+            one = feed.registration
+            yield one.topic, one.group, feed.threads, in_hand[id(one)]
+
+    @property
+    def client_id(self) -> str:
+        return self._client.client_id
 
     def _run(self) -> int:
         self._client.register()

@@ -18,6 +18,7 @@ from streams.process.shared.database_work import DatabaseWork
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.stopping import Stopping
 from streams.process.turn import Turn
+from streams.telemetry import count
 
 logger = logging.getLogger("streams.worker")
 
@@ -113,6 +114,7 @@ class Worker(threading.Thread):
             with self._held.busy(), self._database_work.under_way():
                 return 0.0 if self.turn.take() else LOOK_SECONDS
         except LeaseLost:
+            count("ems_leases_lost_total", self._who()["topic"], self._who()["group"])
             logger.warning(
                 "%s lost a lease: its outcome is not recorded",
                 self.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -12,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.utils.translation import gettext as _
 
-from streams import conf
+from streams import conf, telemetry
 from streams.api import Outgoing, SendResult
 from streams.database.retrying import connection_lost, error_number, tables_missing
 from streams.database.sql import send as sql
@@ -77,6 +78,24 @@ def send(
             topic, body, key, tag, headers, delay, deliver_at, partition, dedup_key, dedup_window
         )
         return send_many([message], using=using)[0]
+    if telemetry.active():
+        message = Outgoing(topic, body, key, tag, headers, delay, deliver_at, partition)
+        sending = Sending([message], using)
+        return telemetry.run(telemetry.SEND, lambda: [_send(*sending.only)], sending)[0]
+    return _send(topic, body, key, tag, headers, delay, deliver_at, partition, using)
+
+
+def _send(
+    topic: str,
+    body: Any,
+    key: str | int | UUID | None,
+    tag: str,
+    headers: Mapping[str, str] | None,
+    delay: timedelta | float | None,
+    deliver_at: datetime | None,
+    partition: int | None,
+    using: str | None,
+) -> SendResult:
     alias = _alias(using)
     due_at = None if delay is None and deliver_at is None else checked_due(delay, deliver_at)
     connection = connections[alias]
@@ -110,6 +129,13 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
     is sent, if none was before.
     """
     refuse_async("send_many", "sync_to_async(send_many)(…)")
+    if telemetry.active():
+        sending = Sending(list(messages), using, many=True)
+        return telemetry.run(telemetry.SEND, lambda: _send_many(sending.messages, using), sending)
+    return _send_many(messages, using)
+
+
+def _send_many(messages: Iterable[Outgoing], using: str | None) -> list[SendResult]:
     alias = _alias(using)
     connection = connections[alias]
     checked: list[Checked] = []
@@ -183,6 +209,22 @@ async def asend(
         dedup_window=dedup_window,
         using=using,
     )
+
+
+@dataclass
+class Sending:
+    """Describes a call of ``send()`` or ``send_many()``; an observer may replace ``messages``."""
+
+    messages: list[Outgoing]
+    using: str | None
+    many: bool = False
+
+    @property
+    def only(self) -> tuple[Any, ...]:
+        """Return the arguments of _send() for a single message."""
+        one = self.messages[0]
+        first = one.topic, one.body, one.key, one.tag, one.headers
+        return *first, one.delay, one.deliver_at, one.partition, self.using
 
 
 def _alias(using: str | None) -> str:

@@ -22,6 +22,7 @@ from streams.models.cursor import Cursor
 from streams.models.dead import DeadMessage, Verdict
 from streams.models.fields import UtcNow
 from streams.models.retry import MAX_ERROR, Again, RetryMessage, RetryMessageQuerySet
+from streams.telemetry import RELEASE, SETTLE, observed
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Settlement:
         return [one for one in self.judged if one.verdict and one.failure.offset not in self.gone]
 
 
+@observed(SETTLE)
 def settle(
     delivery: Delivery,
     progress: int,
@@ -106,6 +108,7 @@ def settle(
     return settlement
 
 
+@observed(RELEASE)
 def release(delivery: Delivery) -> None:
     """Give back what has not been handed to the handler, with its attempt unspent.
 

@@ -22,6 +22,8 @@ from streams.errors import NaiveDatetime, NotMigrated, StreamsError
 from streams.logs import event
 from streams.management.console import JSON, TEXT, console
 from streams.management.reloading import run_reloading
+from streams.metrics import need_client, show_consumer
+from streams.metrics.address import CONSUMER, address
 from streams.models.config import problem
 from streams.names import MAX_NAME, validated_name
 from streams.operate.target import Target
@@ -105,6 +107,15 @@ class Command(BaseCommand):
             default=TEXT,
             help=_("how to write the log, where LOGGING has no handler for it"),
         )
+        parser.add_argument(
+            "--metrics",
+            type=address,
+            nargs="?",
+            const=address(CONSUMER),
+            metavar="[HOST:]PORT",
+            help=_("show the metrics of this process; without a host, to this one only (%s)")
+            % CONSUMER,
+        )
         parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
 
     def execute(self, *args: Any, **options: Any) -> Any:
@@ -141,6 +152,8 @@ class Command(BaseCommand):
         if using not in connections:
             raise CommandError(_("There is no database alias %r.") % using)
         try:
+            if options["metrics"]:
+                need_client()
             self._wait_for(using)
             supervisor = Supervisor(
                 chosen,
@@ -154,6 +167,8 @@ class Command(BaseCommand):
                 drain=options["drain"],
                 client=options["name"],
             )
+            if options["metrics"]:
+                show_consumer(options["metrics"], supervisor)
             status = supervisor.run()
         except StreamsError as error:
             raise CommandError(str(error)) from error

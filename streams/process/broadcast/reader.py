@@ -20,6 +20,7 @@ from streams.models import ConsumerGroup, Partition, Start
 from streams.operate.target import Target
 from streams.process.broadcast.log import Log
 from streams.process.broadcast.position import Position, Positions
+from streams.telemetry import count
 
 logger = logging.getLogger("streams.broadcast")
 
@@ -215,6 +216,7 @@ class Reader:
             *(offset, row.first_offset, row.next_offset - 1),
             extra=event("broadcast.rewound", **self._place(row), offset=offset),
         )
+        count("ems_log_rewound_total", self._topic, self._group.name, str(row.number))
         before = self._log.message_before(row, offset) or (None, position.sequenced_at)
         self._positions.known[row.number] = Position(offset, *before)
         self._absent.pop(row.number, None)

@@ -1,0 +1,53 @@
+"""Defines ems_metrics, which shows the metrics of the tables where no web process does."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+from django.utils.translation import gettext as _
+
+from streams.conf import database
+from streams.errors import StreamsError
+from streams.metrics import need_client
+from streams.metrics.address import TABLES, address
+from streams.process.shared.signals import Signals
+
+LOOK_SECONDS = 60.0
+
+
+class Command(BaseCommand):
+    help = "Show the metrics of the tables to Prometheus until stopped by SIGTERM."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--port",
+            type=address,
+            default=address(TABLES),
+            metavar="[HOST:]PORT",
+            help=_("where to listen; without a host, on this one only (%s)") % TABLES,
+        )
+        parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        using = database(options["database"])
+        if using not in connections:
+            raise CommandError(_("There is no database alias %r.") % using)
+        signals = Signals()
+        signals.install()
+        try:
+            need_client()
+            from streams.metrics.collector import EmsCollector
+            from streams.metrics.exposition import serve
+
+            server = serve(options["port"], EmsCollector(using))
+        except StreamsError as error:
+            raise CommandError(str(error)) from error
+        host, port = server.server_address[:2]
+        self.stdout.write(_("Metrics are on http://%s:%d/metrics") % (host, port))
+        self.stdout.flush()
+        while not signals.wait(LOOK_SECONDS):
+            pass
+        server.shutdown()

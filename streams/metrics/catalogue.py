@@ -1,0 +1,181 @@
+"""Lists every metric: its name, kind, labels, buckets and meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
+
+TOPIC, GROUP = ("topic",), ("topic", "group")
+FROM_HALF_A_MILLISECOND = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+OF_A_HANDLER = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+OF_A_DELIVERY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0)
+OF_A_PASS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Describes one metric; ``labels`` are those of its own, without ``database``."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def exported(self) -> tuple[str, ...]:
+        """Return the names of its series."""
+        if self.kind == HISTOGRAM:
+            return (f"{self.name}_bucket", f"{self.name}_sum", f"{self.name}_count")
+        return (self.name,)
+
+    @property
+    def all_labels(self) -> frozenset[str]:
+        """Return the labels of its series in what EMS exposes."""
+        more = {"database"} if self.name in DATABASE else set()
+        return frozenset(self.labels) | more | ({"le"} if self.kind == HISTOGRAM else set())
+
+
+def _named(*metrics: Metric) -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics}
+
+
+# What the tables say, and the server. Each has the label "database" too: the alias.
+DATABASE: dict[str, Metric] = _named(
+    Metric("ems_up", GAUGE, "1 if the tables could be read, otherwise 0 and nothing else."),
+    Metric("ems_scrape_seconds", GAUGE, "Seconds that the last reading of the tables took."),
+    Metric(
+        "ems_sequenced_messages_total",
+        COUNTER,
+        "Messages that have got an offset.",
+        ("topic", "partition"),
+    ),
+    Metric(
+        "ems_claimed_messages_total",
+        COUNTER,
+        "Messages that the group has claimed, without retries and replays; a reset sets it back.",
+        ("topic", "group", "partition"),
+    ),
+    Metric(
+        "ems_log_messages", GAUGE, "Messages in the log, not purged yet.", ("topic", "partition")
+    ),
+    Metric(
+        "ems_group_lag_messages", GAUGE, "Sequenced messages that wait for a first claim.", GROUP
+    ),
+    Metric("ems_group_open_messages", GAUGE, "Messages claimed and not settled yet.", GROUP),
+    Metric("ems_group_retries", GAUGE, "Messages that wait for another attempt.", GROUP),
+    Metric("ems_group_dead_letters", GAUGE, "Dead letters that nobody has redriven.", GROUP),
+    Metric("ems_group_consumers", GAUGE, "Consumer processes with a live lease.", GROUP),
+    Metric(
+        "ems_group_oldest_message_seconds",
+        GAUGE,
+        "Seconds since the oldest unfinished message was sequenced; 0 if none waits.",
+        GROUP,
+    ),
+    Metric("ems_group_paused", GAUGE, "1 while the group is paused.", GROUP),
+    Metric("ems_inbox_messages", GAUGE, "Messages that are due and have no offset yet.", TOPIC),
+    Metric(
+        "ems_inbox_oldest_seconds",
+        GAUGE,
+        "Seconds that the oldest message has been due without an offset; 0 if none waits.",
+        TOPIC,
+    ),
+    Metric(
+        "ems_next_delayed_seconds",
+        GAUGE,
+        "Seconds until the next delayed message is due; absent without one.",
+        TOPIC,
+    ),
+    Metric("ems_step_age_seconds", GAUGE, "Seconds since the step ran last.", ("step",)),
+    Metric("ems_topic_info", GAUGE, "1, with the access of the topic.", ("topic", "access")),
+    Metric("ems_server_info", GAUGE, "1, with what the server is.", ("vendor", "version")),
+    Metric(
+        "ems_history_list_length",
+        GAUGE,
+        "Changes that InnoDB keeps for old snapshots; absent without the privilege PROCESS.",
+    ),
+    Metric(
+        "ems_oldest_transaction_seconds",
+        GAUGE,
+        "Age of the oldest open transaction of the server; absent without the privilege PROCESS.",
+    ),
+)
+
+# What this process has done since it started.
+PROCESS: dict[str, Metric] = _named(
+    Metric(
+        "ems_sent_messages_total",
+        COUNTER,
+        "Messages given to send(): sent, duplicate, error, or unknown if the reply was lost.",
+        ("topic", "outcome"),
+    ),
+    Metric(
+        "ems_send_seconds",
+        HISTOGRAM,
+        "Seconds of a call of send() or send_many().",
+        TOPIC,
+        FROM_HALF_A_MILLISECOND,
+    ),
+    Metric(
+        "ems_handled_messages_total",
+        COUNTER,
+        "Messages by what became of them: done, failed (comes back), dead, missing, passed"
+        " (without a tag of the group) or released (given back).",
+        ("topic", "group", "outcome"),
+    ),
+    Metric(
+        "ems_handler_seconds", HISTOGRAM, "Seconds of a call of the handler.", GROUP, OF_A_HANDLER
+    ),
+    Metric(
+        "ems_delivery_seconds",
+        HISTOGRAM,
+        "Seconds from send() to the first call of the handler, by the database's clock.",
+        GROUP,
+        OF_A_DELIVERY,
+    ),
+    Metric(
+        "ems_claims_total", COUNTER, "Claims: new, retry or replay.", ("topic", "group", "kind")
+    ),
+    Metric(
+        "ems_claim_seconds",
+        HISTOGRAM,
+        "Seconds of a claim that got something.",
+        ("topic", "group", "kind"),
+        FROM_HALF_A_MILLISECOND,
+    ),
+    Metric(
+        "ems_settle_seconds",
+        HISTOGRAM,
+        "Seconds in which an outcome was written.",
+        ("topic", "group", "kind"),
+        FROM_HALF_A_MILLISECOND,
+    ),
+    Metric("ems_workers", GAUGE, "Messages or batches the process may handle at once.", GROUP),
+    Metric("ems_workers_busy", GAUGE, "Of these, those it handles now.", GROUP),
+    Metric("ems_sequencer_messages_total", COUNTER, "Messages that it gave an offset."),
+    Metric(
+        "ems_sequencer_pass_seconds",
+        HISTOGRAM,
+        "Seconds of a pass of the sequencer that found something.",
+        (),
+        OF_A_PASS,
+    ),
+    Metric("ems_leases_lost_total", COUNTER, "Outcomes not recorded: the lease had ended.", GROUP),
+    Metric(
+        "ems_transactions_repeated_total",
+        COUNTER,
+        "Work of EMS that it repeated: connection, lock or interrupted.",
+        ("reason",),
+    ),
+    Metric(
+        "ems_log_rewound_total",
+        COUNTER,
+        "Times a broadcast client found an older log than it had read.",
+        ("topic", "group", "partition"),
+    ),
+    Metric("ems_wakeups_total", COUNTER, "Wake-ups that came through Redis."),
+    Metric("ems_consumer_info", GAUGE, "1, with who the process is.", ("client_id", "version")),
+)
+
+ALL = {**DATABASE, **PROCESS}

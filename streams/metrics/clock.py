@@ -1,0 +1,40 @@
+"""Tells how far the clock of the database is ahead of that of this host."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from django.db import Error, connections
+
+from streams.database.sql.dialect import NOW, fetch
+
+# The database is asked again after so many seconds.
+KNOWN_SECONDS = 60.0
+
+
+class DatabaseClock:
+    """Asks each database once in KNOWN_SECONDS. It is right to half the time of the answer."""
+
+    def __init__(self) -> None:
+        # By alias: the difference, and until when it holds.
+        self._known: dict[str, tuple[float | None, float]] = {}
+
+    def ahead(self, using: str) -> float | None:
+        """Return by how many seconds the database's clock is ahead; None if it does not answer."""
+        ahead, until = self._known.get(using, (None, 0.0))
+        if time.monotonic() >= until:
+            ahead = self._ask(using)
+            self._known[using] = ahead, time.monotonic() + KNOWN_SECONDS
+        return ahead
+
+    def _ask(self, using: str) -> float | None:
+        began = time.time()
+        try:
+            ((now,),) = fetch(using, f"SELECT {NOW[connections[using].vendor]}")
+        except Error:
+            return None
+        middle = (began + time.time()) / 2
+        if isinstance(now, str):  # SQLite
+            now = datetime.fromisoformat(now)
+        return float(now.replace(tzinfo=UTC).timestamp() - middle)

@@ -1,0 +1,43 @@
+"""Exposes what a consumer process is doing now: its workers, and who it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from streams.metrics.catalogue import PROCESS
+
+# Topic, group, how many calls it may make at once, and how many deliveries it has in hand.
+Work = tuple[str, str, int, int]
+
+
+class ConsumerCollector(Collector):
+    """Asks the supervisor at each scrape, so that the workers note nothing."""
+
+    def __init__(self, work: Callable[[], Iterable[Work]], client: Callable[[], str]) -> None:
+        self._work = work
+        self._client = client
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        workers, busy, info = (
+            GaugeMetricFamily(name, PROCESS[name].help, labels=PROCESS[name].labels)
+            for name in ("ems_workers", "ems_workers_busy", "ems_consumer_info")
+        )
+        for topic, group, at_once, in_hand in self._work():
+            workers.add_metric((topic, group), at_once)
+            busy.add_metric((topic, group), in_hand)
+        info.add_metric((self._client(), _version()), 1)
+        return [workers, busy, info]
+
+
+def _version() -> str:
+    try:
+        return version("django-ems")
+    except PackageNotFoundError:  # it runs from a checkout
+        return ""

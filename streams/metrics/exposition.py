@@ -1,0 +1,83 @@
+"""Shows the metrics to a scraper: as a view of the project, or on a port of its own."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from wsgiref.simple_server import WSGIServer
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.crypto import constant_time_compare
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from streams.conf import settings
+from streams.errors import ConfigurationError
+from streams.metrics import process
+from streams.metrics.collector import EmsCollector
+
+PERMISSION = "ems.view_metrics"
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def registry(*collectors: Collector | CollectorRegistry) -> CollectorRegistry:
+    """Return a registry with these collectors alone."""
+    made = CollectorRegistry(support_collectors_without_names=True)
+    for collector in collectors:
+        made.register(collector)
+    return made
+
+
+@cache
+def _of_a_web_process(using: str) -> CollectorRegistry:
+    process.start()  # a process that nobody scrapes counts nothing
+    if os.environ.get(MULTIPROCESS):
+        made = registry(EmsCollector(using))
+        MultiProcessCollector(made)  # type: ignore[no-untyped-call]
+        return made
+    return registry(EmsCollector(using), process.REGISTRY)
+
+
+@require_safe
+def view(request: HttpRequest) -> HttpResponse:
+    """Show the metrics to who sends ``EMS["METRICS_TOKEN"]`` or has the permission view_metrics.
+
+    Anybody else gets a 404. Shown are the metrics of the tables, and those of this process, or
+    with PROMETHEUS_MULTIPROC_DIR of all processes that share that folder.
+    """
+    if not (_has_token(request) or _has_permission(request)):
+        raise Http404
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    body = encode(_of_a_web_process(settings().DATABASE))
+    return HttpResponse(body, content_type=content_type)
+
+
+def _has_token(request: HttpRequest) -> bool:
+    token = settings().METRICS_TOKEN
+    scheme, _blank, given = request.headers.get("Authorization", "").partition(" ")
+    return token is not None and scheme == "Bearer" and constant_time_compare(given, token)
+
+
+def _has_permission(request: HttpRequest) -> bool:
+    user = getattr(request, "user", None)
+    return user is not None and bool(user.has_perm(PERMISSION))
+
+
+def serve(address: tuple[str, int], *collectors: Collector | CollectorRegistry) -> WSGIServer:
+    """Show ``collectors`` on ``address`` from a thread of this process; return the server.
+
+    Raises ConfigurationError if the address cannot be listened on.
+    """
+    host, port = address
+    try:
+        server, _thread = start_http_server(port, host, registry(*collectors))
+    except OSError as error:
+        raise ConfigurationError(
+            _("Cannot listen on %(host)s:%(port)d for the metrics: %(error)s")
+            % {"host": host, "port": port, "error": error.strerror or error}
+        ) from error
+    return server

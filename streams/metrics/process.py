@@ -1,0 +1,189 @@
+"""Counts what this process does, from its start on: an observer with Prometheus metrics."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Count
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from streams import telemetry
+from streams.errors import SendOutcomeUnknown, StreamsError
+from streams.metrics.catalogue import COUNTER, HISTOGRAM, PROCESS
+from streams.metrics.clock import DatabaseClock
+from streams.models import Delivery
+from streams.telemetry import CLAIM, RELEASE, SEND, SEQUENCE, SETTLE, End, Handler
+
+REGISTRY = CollectorRegistry(support_collectors_without_names=True)
+
+# The topic of a send that failed before anybody knew whether the topic exists: names that only a
+# caller has given could be as many as there are calls.
+UNKNOWN = ""
+
+_metrics: dict[str, Any] = {
+    metric.name: Counter(metric.name, metric.help, metric.labels, registry=REGISTRY)
+    if metric.kind == COUNTER
+    else Histogram(
+        metric.name, metric.help, metric.labels, registry=REGISTRY, buckets=metric.buckets
+    )
+    for metric in PROCESS.values()
+    if metric.kind in (COUNTER, HISTOGRAM)
+}
+
+
+class ProcessMetrics(telemetry.Observer):
+    """Keeps a bound child for each topic and group: to look one up takes longer than to add."""
+
+    def __init__(self) -> None:
+        self._children: dict[tuple[str, ...], Any] = {}
+        self._groups: dict[int, tuple[str, str]] = {}
+        self._clock = DatabaseClock()
+        self._topics: set[str] = set()  # to which a send has succeeded
+        self._begin: dict[str, Callable[..., End]] = {
+            SEND: self._send,
+            CLAIM: self._claim,
+            SETTLE: self._settle,
+            RELEASE: self._settle,
+            SEQUENCE: self._sequence,
+        }
+
+    def begin(self, what: str, *args: Any) -> End | None:
+        return self._begin[what](*args)
+
+    def around(self, handler: Handler, registration: Any, stretch: Any, using: str) -> Handler:
+        place = registration.topic, registration.group
+        took = self._child("ems_handler_seconds", *place).observe
+        ahead = self._clock.ahead(using) if _is_first(stretch) else None
+        delivered = self._child("ems_delivery_seconds", *place).observe
+
+        def observed(argument: Any) -> Any:
+            if ahead is not None:
+                now = time.time() + ahead
+                for message in argument if isinstance(argument, list | tuple) else (argument,):
+                    delivered(now - message.created_at.timestamp())
+            began = time.perf_counter()
+            try:
+                return handler(argument)
+            finally:
+                took(time.perf_counter() - began)
+
+        return observed
+
+    def handled(self, registration: Any, outcome: Any) -> None:
+        place = registration.topic, registration.group
+        counts = {
+            "done": outcome.done,
+            "failed": outcome.failed - outcome.dead,
+            "dead": outcome.dead,
+            "missing": outcome.missing,
+            "passed": outcome.passed,
+            "released": outcome.released,
+        }
+        for name, count in counts.items():
+            if count:
+                self._child("ems_handled_messages_total", *place, name).inc(count)
+
+    def count(self, name: str, labels: tuple[str, ...]) -> None:
+        self._child(name, *labels).inc()
+
+    def _send(self, sending: Any) -> End:
+        began = time.perf_counter()
+
+        def end(results: Any, error: BaseException | None) -> None:
+            seconds = time.perf_counter() - began
+            topics = Count(getattr(message, "topic", UNKNOWN) for message in sending.messages)
+            if error is None:
+                self._topics.update(topics)
+                for (topic, duplicate), count in Count(
+                    (one.topic, one.duplicate) for one in results
+                ).items():
+                    outcome = "duplicate" if duplicate else "sent"
+                    self._child("ems_sent_messages_total", topic, outcome).inc(count)
+            else:
+                outcome = "unknown" if isinstance(error, SendOutcomeUnknown) else "error"
+                if outcome == "error" and isinstance(error, StreamsError):
+                    topics = self._of_known(topics)
+                for topic, count in topics.items():
+                    self._child("ems_sent_messages_total", topic, outcome).inc(count)
+            for topic in topics:
+                self._child("ems_send_seconds", topic).observe(seconds)
+
+        return end
+
+    def _of_known(self, topics: Count[str]) -> Count[str]:
+        known: Count[str] = Count()
+        for topic, count in topics.items():
+            known[topic if topic in self._topics else UNKNOWN] += count
+        return known
+
+    def _claim(self, claimer: Any, *args: Any) -> End:
+        began = time.perf_counter()
+
+        def end(claimed: Any, error: BaseException | None) -> None:
+            if claimed:
+                delivery = claimed if isinstance(claimed, Delivery) else claimed[0]
+                labels = *self._names(claimer.group), str(delivery.kind)
+                self._child("ems_claims_total", *labels).inc()
+                seconds = time.perf_counter() - began
+                self._child("ems_claim_seconds", *labels).observe(seconds)
+
+        return end
+
+    def _settle(self, delivery: Delivery, *args: Any) -> End:
+        labels = *self._names(delivery.group), str(delivery.kind)
+        began = time.perf_counter()
+
+        def end(settlement: Any, error: BaseException | None) -> None:
+            if error is None:
+                seconds = time.perf_counter() - began
+                self._child("ems_settle_seconds", *labels).observe(seconds)
+
+        return end
+
+    def _sequence(self, *args: Any) -> End:
+        began = time.perf_counter()
+
+        def end(done: Any, error: BaseException | None) -> None:
+            if done and done.sequenced:
+                self._child("ems_sequencer_messages_total").inc(done.sequenced)
+                seconds = time.perf_counter() - began
+                self._child("ems_sequencer_pass_seconds").observe(seconds)
+
+        return end
+
+    def _names(self, group: Any) -> tuple[str, str]:
+        names = self._groups.get(group.pk)
+        if names is None:  # the topic of a group that was just created is read here, once
+            names = self._groups[group.pk] = (group.topic.name, group.name)
+        return names
+
+    def _child(self, name: str, *labels: str) -> Any:
+        key = name, *labels
+        child = self._children.get(key)
+        if child is None:
+            metric = _metrics[name]
+            child = self._children[key] = metric.labels(*labels) if labels else metric
+        return child
+
+
+def _is_first(stretch: Any) -> bool:
+    """Tell whether its messages come to the group for the first time, by an ordinary claim."""
+    return getattr(stretch, "attempt", 1) == 1 and getattr(stretch, "kind", "new") == "new"
+
+
+_observer = ProcessMetrics()
+_starting = Lock()
+
+
+def start() -> None:
+    """Count from now on what this process does."""
+    with _starting:
+        telemetry.observe(_observer)
+
+
+def stop() -> None:
+    """Count no longer."""
+    telemetry.ignore(_observer)

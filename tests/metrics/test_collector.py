@@ -1,0 +1,55 @@
+"""The collector gives Prometheus one reading for all scrapers, and never an old one."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import transaction
+from prometheus_client import CollectorRegistry, generate_latest
+
+from streams import send
+from streams.metrics import EmsCollector, collector
+from tests.metrics.scraped import collected, samples, value
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_registry_reads_nothing_until_it_is_scraped(away: None) -> None:
+    registry = CollectorRegistry(auto_describe=True)
+    registry.register(EmsCollector())
+    assert value(samples(generate_latest(registry).decode()), "ems_up") == 0
+
+
+def test_each_series_names_its_database() -> None:
+    send("orders", 1)
+    found = collected(EmsCollector())
+    assert value(found, "ems_up", database="default") == 1
+    assert value(found, "ems_inbox_messages", database="default", topic="orders") == 1
+    assert all("database" in labels for series in found.values() for labels, _value in series)
+
+
+def test_scrapers_in_five_seconds_share_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = EmsCollector()
+    assert value(collected(one), "ems_inbox_messages", topic="orders") is None
+    send("orders", 1)
+    assert value(collected(one), "ems_inbox_messages", topic="orders") is None
+    monkeypatch.setattr(collector, "CACHE_SECONDS", 0)
+    one._fresh_until = 0
+    assert value(collected(one), "ems_inbox_messages", topic="orders") == 1
+
+
+def test_without_the_database_only_ems_up_is_told(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(collector, "CACHE_SECONDS", 0)
+    send("orders", 1)
+    one = EmsCollector()
+    assert len(collected(one)) > 5
+    request.getfixturevalue("away")
+    assert collected(one) == {"ems_up": [({"database": "default"}, 0)]}
+
+
+def test_a_scrape_leaves_the_transaction_of_its_caller_alone() -> None:
+    with transaction.atomic():
+        send("orders", 1)
+        assert not value(collected(EmsCollector()), "ems_inbox_messages", topic="orders")
+    assert value(collected(EmsCollector()), "ems_inbox_messages", topic="orders") == 1
