@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import uuid4
 
 from django.db import connections
@@ -29,6 +30,22 @@ from streams.telemetry import CLAIM, observed
 
 # Seconds between two looks for ranges that were given back, while there is other work.
 LOOK_SECONDS = 1.0
+# Seconds between two looks for retries, and for cursors that are behind, while there is other work.
+RETRY_LOOK_SECONDS = KNOWN_SECONDS = 0.25
+
+# A cursor that is behind: its id, the id and the number of its partition, and where that ends.
+Behind = tuple[int, int, int, int]
+
+
+class Locked(NamedTuple):
+    """Holds the row of a cursor, whose lock this transaction has, and the end of its partition."""
+
+    start: int
+    stop: int | None
+    replay: int
+    attempt: int
+    alone: bool
+    end: int
 
 
 @dataclass
@@ -43,6 +60,9 @@ class Claimer:
     pace: Pace = field(default_factory=Pace)
     _unconfirmed: list[Delivery] = field(default_factory=list)
     _look_at: float = 0.0
+    _retries_at: float = 0.0
+    _known: list[Behind] = field(default_factory=list)
+    _known_until: float = 0.0
 
     @observed(CLAIM)
     def claim(self, batch: int, timeout: timedelta) -> Delivery | None:
@@ -67,6 +87,11 @@ class Claimer:
         self._look_at = 0.0 if found else time.monotonic() + LOOK_SECONDS
         return found
 
+    @property
+    def retries_unknown(self) -> bool:
+        """Tell whether a look for retries is due: the last one found one, or is some time ago."""
+        return time.monotonic() >= self._retries_at
+
     @observed(CLAIM)
     def claim_retry(self, timeout: timedelta) -> tuple[Delivery, RetryMessage] | None:
         """Claim the retry that has been due the longest, for ``timeout``; None if none is due.
@@ -74,6 +99,7 @@ class Claimer:
         Raises LeaseLost if the claim expired before its row could be read.
         """
         delivery = self._adopting(lambda: self._claim_retry(timeout))
+        self._retries_at = 0.0 if delivery else time.monotonic() + RETRY_LOOK_SECONDS
         if delivery is None:
             return None
         held = self._retries().filter(delivery=delivery.pk, offset=delivery.first_offset)
@@ -121,31 +147,47 @@ class Claimer:
         return found
 
     def _claim_new(self, batch: int, timeout: timedelta) -> Delivery | None:
+        known = self._known if time.monotonic() < self._known_until else []
+        if taken := self._claim_from(known, batch, timeout):
+            return taken
         vendor = connections[self.using].vendor
         behind = fetch(self.using, sql.CURSORS_BEHIND[vendor], [self.group.pk])
+        # Those of an ordered group are held by a delivery most of the time.
+        self._known = [] if self.group.ordered else behind
+        self._known_until = time.monotonic() + KNOWN_SECONDS
+        return self._claim_from(behind, batch, timeout)
+
+    def _claim_from(
+        self, behind: Sequence[Behind], batch: int, timeout: timedelta
+    ) -> Delivery | None:
+        """Claim from one of the cursors ``behind``; None if none of them has anything left."""
         if not behind:
             return None
+        vendor = connections[self.using].vendor
         self.turn += 1
         first = self.turn % len(behind)
-        for cursor_id, partition_id, number, end in behind[first:] + behind[:first]:
-            partition = self._partition(partition_id, number, end)
+        turns = [*behind[first:], *behind[:first]]
+        for row in turns if len(turns) > 1 or self.group.ordered else ():
             with own_transaction(self.using):
-                free = fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [cursor_id])
-                if free and (taken := self._take(cursor_id, free[0], partition, batch, timeout)):
+                free = fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [row[0]])
+                if free and (taken := self._take(row, Locked(*free[0]), batch, timeout)):
                     return taken
         if self.group.ordered:
             return None  # the holder of the lock is about to claim the messages
-        # All cursors are locked, which does not mean that there is nothing to claim: wait for one.
-        cursor_id, partition_id, number, _ = behind[first]
+        # All cursors are locked, which does not mean that there is nothing to claim, or there is
+        # only one: wait for it.
+        cursor_id, partition_id, _number = turns[0][:3]
         with own_transaction(self.using):
-            cursor = fetch(self.using, sql.LOCK_CURSOR[vendor], [cursor_id])
-            if not cursor:
+            rows = fetch(self.using, sql.LOCK_CURSOR[vendor], [cursor_id])
+            if not rows:
                 return None
-            # The process that held the lock has claimed the messages seen above; others may have
-            # come since.
-            ((end,),) = fetch(self.using, sql.PARTITION_END, [partition_id])
-            partition = self._partition(partition_id, number, end)
-            return self._take(cursor_id, cursor[0], partition, batch, timeout)
+            locked = Locked(*rows[0])
+            if locked.end - locked.start < batch:
+                # The end was read before the wait for the lock, and others have claimed up to it;
+                # messages may have come since.
+                ((end,),) = fetch(self.using, sql.PARTITION_END, [partition_id])
+                locked = locked._replace(end=end)
+            return self._take(turns[0], locked, batch, timeout)
 
     def _take_given_back(self, batch: int, timeout: timedelta) -> Delivery | None:
         vendor = connections[self.using].vendor
@@ -175,25 +217,25 @@ class Claimer:
             execute(self.using, sql.CUT_GIVEN_BACK, [end, end, row.pk])
         return self._insert(Kind(row.kind), partition, start, end, row.attempt, timeout)
 
-    def _partition(self, *values: int) -> Partition:
-        return Partition.from_db(self.using, ["id", "number", "next_offset"], values)
-
     def _take(
         self,
-        cursor_id: int,
-        cursor: tuple[int, int | None, int, int, bool],
-        partition: Partition,
+        row: Behind,
+        locked: Locked,
         batch: int,
         timeout: timedelta,
     ) -> Delivery | None:
         """Move the cursor, whose row is locked, and cover what it passes with a delivery."""
-        start, stop, replay, attempt, alone = cursor
-        last = partition.next_offset if stop is None else min(partition.next_offset, stop)
+        start, stop, replay, attempt, alone, end = locked
+        cursor_id, *place = row[:3]
+        partition = Partition.from_db(self.using, ["id", "number", "next_offset"], [*place, end])
+        last = end if stop is None else min(end, stop)
         if last <= start:
             return None
         size = batch if self.group.ordered else self.pace.messages(batch, last - start)
         # A message that failed before is claimed by itself, so that no other fails with it.
         end = min(last, start + (size if attempt == 1 else 1))
+        if end == last and row in self._known:
+            self._known.remove(row)
         execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
         kind = Kind.REPLAY if replay else Kind.NEW
         delivery = self._insert(kind, partition, start, end, attempt, timeout)

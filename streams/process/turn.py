@@ -75,16 +75,18 @@ class Turn:
         self._claimer.client_id = self._client.client_id
         self._claimer.pace.seconds = limits.claim_seconds
         self._claimer.pace.workers = limits.workers
-        for retry_first in (not self._last_was_retry, self._last_was_retry):
-            if retry_first:
-                if retry := self._claimer.claim_retry(limits.consume_timeout):
-                    self._last_was_retry = True
-                    return retry
-            elif new := self._claimer.claim(limits.batch, limits.consume_timeout):
-                self._last_was_retry = False
-                return new, None
-        self._last_was_retry = False
-        return None
+        retry_first = not self._last_was_retry and self._claimer.retries_unknown
+        if retry_first and (retry := self._claim_retry(limits)):
+            return retry
+        if new := self._claimer.claim(limits.batch, limits.consume_timeout):
+            self._last_was_retry = False
+            return new, None
+        return None if retry_first else self._claim_retry(limits)
+
+    def _claim_retry(self, limits: Limits) -> tuple[Delivery, RetryMessage] | None:
+        retry = self._claimer.claim_retry(limits.consume_timeout)
+        self._last_was_retry = retry is not None
+        return retry
 
     def _hand_over(self, delivery: Delivery, retry: RetryMessage | None, limits: Limits) -> None:
         gate = self._feed.gate

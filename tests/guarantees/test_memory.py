@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
+from django.db import connection
 
-from streams import Outgoing, send_many
+from streams import Outgoing, send, send_many
 from streams.conf import CLAIM_BYTES
 from streams.log.sequencer import sequence
 from tests.processes import Spawn
@@ -69,9 +70,13 @@ process.turn._claimer.pace.each = 1e-6
 before = peak()
 while process.worker.step() == 0.0:
     process.turn._claimer.pace.each = 1e-6
-assert any(len(delivery.offsets) > 500 for delivery in Delivery.objects.all())
+assert any(len(delivery.offsets) >= 500 for delivery in Delivery.objects.all())
 print("handled", len(handled), "grown by", peak() - before)
 """
+
+# Sends all once more.
+COLUMNS = "partition_id, due_at, `key`, tag, headers, body, body_type, size, producer, created_at"
+DOUBLE = f"INSERT INTO ems_msg ({COLUMNS}) SELECT {COLUMNS} FROM ems_msg"
 
 SMALL_THINGS = [{"id": n} for n in range(MIB // 12)]  # as JSON 1 MiB, decoded more than 10
 
@@ -114,9 +119,11 @@ def test_a_message_that_is_handled_is_let_go(spawn: Spawn, action: str) -> None:
 def test_a_claim_of_many_batches_is_not_read_at_once(spawn: Spawn, batch: int | None) -> None:
     """Of 64 KB each, a thousand messages are 64 MB; a call with fifty of them has 3 MB."""
     code = LARGE.replace('group="mail"', f'group="mail", threads=1, batch={batch}')
-    for _ in range(30):
-        send_many([Outgoing("orders", "x" * 65_000) for _ in range(100)])
+    send("orders", "x" * 65_000)
+    for _ in range(11):
+        with connection.cursor() as cursor:
+            cursor.execute(DOUBLE)
     sequence("default")
     _handled, number, *_words, grown = spawn(code).expect("handled").split()
-    assert int(number) == 3000
+    assert int(number) == 2048
     assert int(grown) < 32 * MIB

@@ -6,7 +6,7 @@ import threading
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError, ProgrammingError
+from django.db import OperationalError, ProgrammingError, connection
 
 from streams import Outgoing, consumer, send, send_many
 from streams.consume import reading
@@ -15,7 +15,7 @@ from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, Kind, RetryMessage, State
 from streams.models.retry import Again
 from streams.process import worker as workers
-from tests.consuming import Process
+from tests.consuming import MINUTE, Process
 from tests.faults import Once, statements
 from tests.processes import wait_for
 
@@ -273,3 +273,63 @@ def test_the_timeout_of_a_claim_is_its_lease():
     process.run_until_idle()
     lease = seen[0].deadline - seen[0].claimed_at
     assert timedelta(seconds=89.9) < lease < timedelta(seconds=91)
+
+
+def looks(work, table):
+    """Return how many statements of ``work`` are looks at ``table``."""
+    seen = []
+
+    def note(execute, sql, *arguments):
+        seen.append(sql)
+        return execute(sql, *arguments)
+
+    with connection.execute_wrapper(note):
+        work()
+    return sum(table in sql for sql in seen)
+
+
+RETRY_LOOK = "FROM `ems_retry_msg`"
+CURSOR_LOOK = "FROM `ems_cursor` c JOIN"
+
+
+def test_while_a_group_is_behind_its_cursors_are_looked_for_once_in_a_while(process):
+    send_many([Outgoing("orders", n) for n in range(45)])
+    sequence("default")
+    claimed: list[Delivery] = []
+    assert looks(lambda: claimed.extend(process.claim() for _ in range(4)), CURSOR_LOOK) == 1
+    process.turn._claimer._known_until = 0.0  # a quarter of a second later
+    assert looks(lambda: claimed.append(process.claim()), CURSOR_LOOK) == 1
+    assert [delivery.first_offset for delivery in claimed] == [0, 10, 20, 30, 40]
+    assert looks(lambda: process.turn._claimer.claim(10, MINUTE), CURSOR_LOOK) == 1
+
+
+def test_a_cursor_that_has_come_to_its_end_is_looked_for_again(process):
+    """Otherwise each look of a group without a backlog would take a lock for nothing."""
+    send("orders", 1)
+    sequence("default")
+    process.claim()
+    send("orders", 2)
+    sequence("default")
+    claimed: list[Delivery] = []
+    assert looks(lambda: claimed.append(process.claim()), CURSOR_LOOK) == 1
+    assert claimed[0].first_offset == 1
+
+
+def test_a_known_cursor_that_is_gone_does_not_hide_the_others(process):
+    send_many([Outgoing("orders", n) for n in range(30)])
+    sequence("default")
+    process.claim()
+    other = process.turn._claimer._known[0]
+    process.turn._claimer._known[:] = [(other[0] + 1000, *other[1:])]
+    assert process.claim().first_offset == 10
+
+
+def test_retries_are_looked_for_once_in_a_while_and_when_nothing_is_new(process):
+    send_many([Outgoing("orders", n) for n in range(25)])
+    sequence("default")
+    process.worker.step()
+    assert looks(process.worker.step, RETRY_LOOK) == 0
+    process.turn._claimer._retries_at = 0.0  # a quarter of a second later
+    assert looks(process.worker.step, RETRY_LOOK) == 1
+    assert process.worker.step() > 0
+    assert looks(process.worker.step, RETRY_LOOK) == 1

@@ -34,11 +34,14 @@ CURSORS_BEHIND = for_each_vendor(
     " ORDER BY c.`partition_id`, c.`replay`"
 )
 
-# Locks one cursor by its key. The lock guarantees that only one client claims a range of offsets.
-# The first form skips a cursor that another transaction has locked; the second waits for it.
+# Locks one cursor by its key, and reads the end of its partition. The lock guarantees that only one
+# client claims a range of offsets. The first form skips a cursor that another transaction has
+# locked; the second waits for it. The subquery takes no lock, so it waits for no sequencer.
 _CURSOR = (
-    "SELECT `next_offset`, `stop_offset`, `replay`, `attempt`, `alone` FROM `ems_cursor`"
-    " WHERE `id` = %s AND `open_delivery` IS NULL AND COALESCE(`blocked_until` <= {now}, 1)"
+    "SELECT c.`next_offset`, c.`stop_offset`, c.`replay`, c.`attempt`, c.`alone`,"
+    " (SELECT p.`next_offset` FROM `ems_partition` p WHERE p.`id` = c.`partition_id`)"
+    " FROM `ems_cursor` c WHERE c.`id` = %s AND c.`open_delivery` IS NULL"
+    " AND COALESCE(c.`blocked_until` <= {now}, 1)"
 )
 
 LOCK_FREE_CURSOR = for_each_vendor(_CURSOR + " {skip_locked}")
