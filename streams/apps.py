@@ -18,6 +18,8 @@ class StreamsConfig(AppConfig):
         from streams import (
             checks,  # noqa: F401 - registers the system checks
             runtime_settings,
+            telemetry,
+            tracing,
             wakeup,
         )
         from streams.database import emptied
@@ -34,3 +36,4 @@ class StreamsConfig(AppConfig):
         emptied.forget_with(runtime_settings.forget, topics.forget, wakeup.forget)
         connection_created.connect(emptied.watch)
         start_if_shared()
+        telemetry.look_for(tracing.look)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,6 +50,9 @@ CLAIM_BYTES = 16 * 1024 * 1024
 READ_BYTES = CLAIM_BYTES // 4
 
 MAX_BATCH = 1000
+
+# How the span of a handler refers to that of the send.
+LINK, PARENT = "link", "parent"
 
 # In lower case only: not every column that has a namespace compares byte for byte.
 NAMESPACE = re.compile(r"[a-z0-9._-]{0,16}")
@@ -89,6 +93,8 @@ class Settings:
     MIDDLEWARE: Sequence[str] = ()
     PARTITIONER: str | None = None
     METRICS_TOKEN: str | None = None
+    TRACING: bool | None = None
+    TRACE_PARENT: str = LINK
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
@@ -112,6 +118,14 @@ class Settings:
         token: Any = self.METRICS_TOKEN
         if token is not None and (not isinstance(token, str) or not token.strip()):
             raise ConfigurationError(_("EMS['METRICS_TOKEN'] must be a text, or None."))
+        if self.TRACING not in (None, True, False):
+            raise ConfigurationError(_("EMS['TRACING'] must be True, False or None."))
+        if self.TRACING and not _is_installed("opentelemetry.trace"):
+            raise ConfigurationError(
+                _("EMS['TRACING'] needs opentelemetry-api: install the extra “otel”.")
+            )
+        if self.TRACE_PARENT not in (LINK, PARENT):
+            raise ConfigurationError(_("EMS['TRACE_PARENT'] must be “link” or “parent”."))
         state_dir: Any = self.STATE_DIR
         if not isinstance(state_dir, str | Path) or not str(state_dir):
             raise ConfigurationError(_("EMS['STATE_DIR'] must be the path of a folder."))
@@ -119,6 +133,13 @@ class Settings:
             raise ConfigurationError(_("EMS['DATABASE'] %r is not in DATABASES.") % self.DATABASE)
         if self.REDIS is not None and self.REDIS not in django_settings.CACHES:
             raise ConfigurationError(_("EMS['REDIS'] %r is not in CACHES.") % self.REDIS)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
 
 
 def _positive(value: Any) -> bool:

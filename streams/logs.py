@@ -15,8 +15,14 @@ from typing import Any
 from django.utils.termcolors import make_style
 
 PREFIX = "ems_"
-# What OpenTelemetry's instrumentation of logging adds to a record, and its name in JSON.
-SPAN = {"otelTraceID": "trace_id", "otelSpanID": "span_id"}
+# What OpenTelemetry's instrumentation of logging adds to a record, or EMS to that of a failure, and
+# its name in JSON. The first says 0 where there is no span.
+SPAN = {
+    "otelTraceID": "trace_id",
+    "otelSpanID": "span_id",
+    "ems_trace_id": "trace_id",
+    "ems_span_id": "span_id",
+}
 
 STYLES = {
     logging.DEBUG: make_style(fg="cyan"),
@@ -42,10 +48,11 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         for name, value in vars(record).items():
-            if name.startswith(PREFIX):
+            if name in SPAN:
+                if value != "0":
+                    row.setdefault(SPAN[name], value)
+            elif name.startswith(PREFIX):
                 row[name] = value
-            elif name in SPAN:
-                row[SPAN[name]] = value
         if record.exc_info:
             row["exception"] = self.formatException(record.exc_info)
         return json.dumps(row, default=str, ensure_ascii=False)

@@ -39,8 +39,8 @@ DJANGOS = {
 # What django-celery-beat refuses, and so the extra celery: there Celery is installed without it.
 WITHOUT_BEAT = {"6.1"}
 
-FULL = "mysql,redis,celery,spark,metrics,demo,dev"
-LIGHT = "redis,celery,metrics,demo,dev"
+FULL = "mysql,redis,celery,spark,metrics,otel,demo,dev"
+LIGHT = "redis,celery,metrics,otel,demo,dev"
 
 
 # What EMS is compared with: make peers.

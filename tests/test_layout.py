@@ -21,7 +21,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"errors", "logs", "signals", "unserializable"},
         {"telemetry"},
         {"database", "conf", "names", "body", "durations"},
-        {"models", "api"},
+        {"models", "api", "tracing"},
         {"runtime_settings"},
         {"log", "wakeup"},
         {"produce", "consume", "retain"},

@@ -808,7 +808,40 @@ SEAMS = [
     ),
 ]
 
+TELEMETRY = [
+    # After a send the message is there, so an error of an observer must not look like a failed one.
+    Mutant(
+        "telemetry-errors-are-raised",
+        "streams/telemetry.py",
+        "    except Exception as error:\n        now = time.monotonic()\n",
+        "    except ZeroDivisionError as error:\n        now = time.monotonic()\n",
+        "tests/metrics/test_process.py::test_telemetry_that_fails_changes_no_outcome",
+    ),
+    Mutant(
+        "metrics-are-those-before-the-outage",
+        "streams/metrics/collector.py",
+        '            return self._in_families([("ems_up", (), 0)])\n',
+        "            return self._families\n",
+        "tests/metrics/test_collector.py::test_without_the_database_only_ems_up_is_told",
+    ),
+    Mutant(
+        "tracing-without-a-provider",
+        "streams/tracing.py",
+        "    if wanted is None and not _provider_is_set():\n        return\n",
+        "",
+        "tests/streams/test_tracing.py"
+        "::test_without_a_provider_nothing_is_traced_and_no_header_is_added",
+    ),
+    Mutant(
+        "given-context-replaced",
+        "streams/tracing.py",
+        "        if not valid or self._is_given(headers):\n",
+        "        if not valid:\n",
+        "tests/streams/test_tracing.py::test_a_context_that_the_caller_has_given_is_left_as_it_is",
+    ),
+]
+
 MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
-    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS),
+    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY),
 ]

@@ -103,7 +103,7 @@ def expired(delivery: Delivery) -> None:
 
 
 def _keys(tried: Attempt, error: BaseException) -> dict[str, Any]:
-    return {**asdict(tried), "error": type(error).__name__}
+    return {**asdict(tried), "error": type(error).__name__, **getattr(error, "ems_span", {})}
 
 
 def _reason(error: BaseException) -> str:
