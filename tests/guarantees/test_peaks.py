@@ -73,9 +73,9 @@ def test_a_worker_that_gets_none_for_long_pauses_and_does_not_end(full, number, 
     assert process.worker.step() > 0.0  # not raised, which would end the process
 
 
-# Read-only after a failover, a host that is not known for a while, the end of a TLS connection, a
-# server that is offline.
-@pytest.mark.parametrize("number", [1836, 1874, 2005, 2026, 3032])
+# Too slow to be read or written, read-only after a failover, a host that is not known for a while,
+# the end of a TLS connection, a server that is offline.
+@pytest.mark.parametrize("number", [1159, 1161, 1836, 1874, 2005, 2026, 3032])
 def test_a_server_that_is_away_is_waited_for_whatever_it_is_called(number):
     assert transient(OperationalError(number, ""))
     assert connection_lost(OperationalError(number, ""))

@@ -102,6 +102,7 @@ def test_a_wake_up_during_a_step_is_not_lost(keep):
     [
         OperationalError(2006, "Server has gone away"),
         OperationalError(2013, "Lost connection"),
+        OperationalError(1159, "Got timeout reading communication packets"),
         OperationalError(1205, "Lock wait timeout exceeded"),
         OperationalError("database is locked"),
         InterfaceError(0, ""),
