@@ -35,7 +35,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"models", "java", "options", "clock"},
         {"live"},
         {"sample", "charts"},
-        {"jobs", "report", "doctor", "old_figures"},
+        {"figures", "jobs", "report", "doctor", "old_figures"},
         {"pages"},
         {"admin"},
         {"management", "schedule"},

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+# The unit of values in seconds, which are shown as people read durations: "4 min 49 s".
+DURATION = "duration"
+
 
 @dataclass(frozen=True)
 class Line:
@@ -18,7 +21,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Holds lines over the same times. ``unit`` stands after each value: "/s", "s" or ""."""
+    """Holds lines over the same times. ``unit`` is DURATION, or stands after each value: "/s"."""
 
     name: str  # unique on its page
     title: Any

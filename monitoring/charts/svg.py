@@ -61,7 +61,7 @@ def area(values: Sequence[float | None], width: int, height: int, highest: float
 
 def lines(chart: Chart) -> SafeString:
     """Return the drawing of a chart, without its axes, which are text beside it."""
-    highest = top(chart.highest)
+    highest = top(chart.highest, chart.unit)
     drawn = format_html_join(
         "",
         '<path class="ems-line ems-line-{}" d="{}"/>',

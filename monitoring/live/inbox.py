@@ -21,6 +21,7 @@ class PartitionState:
 
     pk: int
     topic: int
+    topic_name: str
     number: int
     first_offset: int
     next_offset: int
@@ -41,27 +42,30 @@ def partition_states(
 
     Two looks into the index of the inbox for each partition, in two statements for all of them.
     """
-    found = Partition.objects.using(using).filter(own("topic__name")) if rows is None else rows
+    found = Partition.objects.using(using) if rows is None else rows
     inbox = Message.objects.using(using).inbox().filter(partition=OuterRef("pk"))
     # Both orders are the index's own: the ids of immediate messages, the times of delayed ones.
     sent = inbox.filter(due_at=IMMEDIATE).order_by("pk").values("created_at")[:1]
     delayed = inbox.filter(due_at__gt=IMMEDIATE, due_at__lte=UtcNow()).order_by("due_at")
     states = list(
-        found.order_by("topic", "number").values_list(
-            *("pk", "topic", "number", "first_offset", "next_offset", "last_sequenced_at"),
+        found.filter(own("topic__name"))
+        .order_by("topic", "number")
+        .values_list(
+            *("pk", "topic", "topic__name", "number"),
+            *("first_offset", "next_offset", "last_sequenced_at"),
             Subquery(sent),
             Subquery(delayed.values("due_at")[:1]),
         )
     )
-    since = {row[0]: min((at for at in row[6:] if at), default=None) for row in states}
+    since = {row[0]: min((at for at in row[7:] if at), default=None) for row in states}
     counts = _counts([pk for pk, at in since.items() if at], using)
     return [
         PartitionState(
-            *(pk, topic, number, first, end, sequenced_at),
+            *(pk, topic, name, number, first, end, sequenced_at),
             counts[pk],
             None if (at := since[pk]) is None else max(now - at, timedelta(0)),
         )
-        for pk, topic, number, first, end, sequenced_at, *_waiting in states
+        for pk, topic, name, number, first, end, sequenced_at, *_waiting in states
     ]
 
 

@@ -18,6 +18,7 @@ from monitoring.clock import clock
 from monitoring.pages.asked import Asked
 from monitoring.pages.plain import PlainEncoder
 from streams.conf import database
+from streams.database.snapshot import snapshot
 
 # What every page asks of its user, beside its own permissions.
 VIEW = "ems_monitoring.view_overview"
@@ -82,8 +83,9 @@ class Page(View):
     def get(self, request: HttpRequest, **arguments: Any) -> HttpResponse:
         self.asked = Asked.of(request.GET)
         self.using = database()
-        self.now = clock(self.using)
-        figures = self.figures(**arguments)
+        with snapshot(self.using):  # figures of one moment, whatever is written meanwhile
+            self.now = clock(self.using)
+            figures = self.figures(**arguments)
         if request.GET.get("format") == "json":
             about = {"as_of": self.now, "range": self.asked.range}
             return JsonResponse({**about, **figures}, encoder=PlainEncoder)
@@ -101,8 +103,16 @@ class Page(View):
             "as_of": self.now,
             "asked": self.asked,
             "choices": self.choices(request),
+            "query": self.asked.query(),
+            "may_see_groups": request.user.has_perm("ems.view_consumergroup"),
+            "may_see_topics": request.user.has_perm("ems.view_topic"),
         }
+        frame |= self.more(request, figures)
         return TemplateResponse(request, self.template_name, {**frame, **figures})
+
+    def more(self, request: HttpRequest, figures: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what the HTML shows beside the figures, such as what this user may do."""
+        return {}
 
     def heading(self, figures: Mapping[str, Any]) -> Any:
         return self.title

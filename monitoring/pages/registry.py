@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from monitoring.pages.base import Page
 from monitoring.pages.components import ComponentsPage
+from monitoring.pages.group import GroupPage
+from monitoring.pages.groups import GroupsPage
 from monitoring.pages.overview import OverviewPage
+from monitoring.pages.topic import TopicPage
+from monitoring.pages.topics import TopicsPage
 
 PAGES: tuple[type[Page], ...] = (
     OverviewPage,
+    TopicsPage,
+    TopicPage,
+    GroupsPage,
+    GroupPage,
     ComponentsPage,
 )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 # In minutes, the longest first. Each one is a multiple of the next one.
 GRAINS = (360, 60, 5, 1)
+HOURLY = 60
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -10,7 +10,8 @@ from monitoring.live.limits import COUNT_AT_MOST
 from monitoring.models import GroupSample, PartitionSample
 from monitoring.sample.grain import floor, grain
 from streams.database.snapshot import snapshot
-from streams.log.lag import lags
+from streams.log.counting import count_each
+from streams.log.lag import countable, lags
 from streams.models import ConsumerGroup, Step
 
 NAME = "sample"
@@ -36,8 +37,9 @@ def take(using: str, minute: datetime, of_grain: int) -> None:
     with snapshot(using):
         now = clock(using)
         partitions = partition_states(using, now)
-        groups = ConsumerGroup.objects.using(using).select_related("topic")
-        found = lags(groups, using, at_most=COUNT_AT_MOST)
+        groups = list(ConsumerGroup.objects.using(using).select_related("topic"))
+        counts = count_each(countable(groups, using), COUNT_AT_MOST, using)
+        found = lags(groups, using, counts)
     when = {"minute": minute, "taken_at": now, "grain": of_grain}
     logs = [
         PartitionSample(

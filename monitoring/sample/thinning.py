@@ -8,10 +8,10 @@ from datetime import timedelta
 from django.db import connections
 
 from monitoring.models import GroupSample, PartitionSample
+from monitoring.sample.grain import HOURLY
 from streams.database.batches import delete_all
 from streams.models import UtcNow
 
-HOURLY = 60  # the grain of the samples that stay
 # By grain: how long they are kept.
 KEPT = {(1, 5): timedelta(days=8), (HOURLY, 360): timedelta(days=90)}
 

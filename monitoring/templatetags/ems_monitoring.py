@@ -6,7 +6,7 @@ State, age, number and instant are those of ``ems_admin``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import template
@@ -15,7 +15,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from monitoring.charts import svg, text
-from monitoring.charts.chart import Chart
+from monitoring.charts.chart import DURATION, Chart
 from monitoring.charts.scale import top
 from monitoring.live.limits import COUNT_AT_MOST
 
@@ -49,6 +49,10 @@ def ems_share(value: float | None) -> str:
 @register.filter
 def ems_value(value: float | None, unit: str = "") -> str:
     """Return a value of a chart with its unit."""
+    if value is not None and unit == DURATION:
+        from streams.admin.parts.figures import duration
+
+        return duration(timedelta(seconds=value))
     return text.UNKNOWN if value is None else f"{text.number(value)}{unit}"
 
 
@@ -110,7 +114,7 @@ def ems_figure(
 @register.inclusion_tag("ems_monitoring/includes/chart.html")
 def ems_chart(chart: Chart) -> dict[str, Any]:
     """Show lines over time with their legend, and a table of the same figures to open."""
-    highest = top(chart.highest)
+    highest = top(chart.highest, chart.unit)
     long = len(chart.times) > 1 and (chart.times[-1] - chart.times[0]).days >= 2
     return {
         "chart": chart,
@@ -136,3 +140,31 @@ def ems_source(kind: str, at: datetime | None) -> dict[str, Any]:
     """Say where figures are from and when they were read: "live", "sample" or "spark"."""
     names = {"live": _("live"), "sample": _("sampled each minute"), "spark": _("by Spark")}
     return {"kind": names[kind], "at": at}
+
+
+@register.filter
+def ems_group_state(figures: Any) -> str:
+    """Return the state of a group as a word on its colour."""
+    from streams.admin.parts.figures import state
+
+    return state(figures.condition.label, figures.level)
+
+
+@register.filter
+def ems_trend(clearing: Any) -> str:
+    """Return what becomes of a backlog in words, such as "clears in 4 min 49 s"."""
+    from streams.admin.parts.figures import duration
+
+    if clearing.trend is None:
+        return ""
+    if clearing.time is not None:
+        return _("clears in %s") % duration(clearing.time)
+    if clearing.trend == "grows":
+        return _("grows by %s") % text.rate(clearing.change)
+    return _("does not fall")
+
+
+@register.filter
+def ems_get(found: Any, key: Any) -> Any:
+    """Return what a dict has for a key, None if nothing."""
+    return found.get(key)

@@ -1,4 +1,4 @@
-"""Counts the rows of many querysets up to a limit, in one statement for a hundred of them."""
+"""Counts the rows of many querysets up to a limit, in one statement for hundreds of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from streams.database.sql.dialect import fetch
 
 # In querysets: SQLite takes 500 parts of a UNION.
-CHUNK = 100
+CHUNK = 300
 
 _Key = TypeVar("_Key")
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db.models import Count, F, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum, TextChoices
+from django.db.models import (
+    BooleanField,
+    Case,
+    Count,
+    F,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    TextChoices,
+    When,
+)
 from django.utils.translation import gettext_lazy as _
 
-from streams.log.counting import count_each
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -29,6 +41,10 @@ CHUNK = 200
 
 Place = tuple[int, int]  # group, partition
 
+# What is counted of each group.
+WAITING, DEAD, CONSUMERS = "waiting", "dead", "consumers"
+Counted = tuple[str, int]  # one of these, and the group
+
 
 class GroupState(TextChoices):
     """Says what a group does at the moment."""
@@ -38,6 +54,19 @@ class GroupState(TextChoices):
     PAUSED = "paused", _("paused")
     RUNNING = "running", _("running")
     IDLE = "idle", _("no consumer")  # as far as EMS knows, nothing waits
+
+
+class CursorPlace(NamedTuple):
+    """Holds how far a group is in one partition."""
+
+    group: int
+    partition: int
+    next_offset: int
+    end: int  # of the partition
+    attempt: int
+    reset_at: datetime | None
+    blocked_until: datetime | None
+    retry: int | None  # the lowest offset to be retried
 
 
 @dataclass(frozen=True)
@@ -55,6 +84,7 @@ class Lag:
     blocked: int = 0  # partitions in which a failed message holds up those after it (ordered)
     end: int | None = None  # messages of the log so far, in all partitions that it reads
     reset_at: datetime | None = None  # the newest reset: ``done`` does not compare across it
+    places: Sequence[CursorPlace] = ()
 
     @property
     def done(self) -> int | None:
@@ -83,110 +113,135 @@ class Lag:
         return is_blocked, self.age or timedelta(0), (self.behind or 0) + self.waiting, self.dead
 
 
-def lags(groups: Iterable[ConsumerGroup], using: str, *, at_most: int | None = None) -> list[Lag]:
+def countable(groups: Iterable[ConsumerGroup], using: str) -> dict[Counted, QuerySet[Any]]:
+    """Return the rows of each group that ``lags()`` counts, for ``count_each()``."""
+    found: dict[Counted, QuerySet[Any]] = {}
+    retries = RetryMessage.objects.using(using).filter(delivery=None)
+    letters = DeadMessage.objects.using(using).waiting()
+    clients = Consumer.objects.using(using).live()
+    for group in groups:
+        found[WAITING, group.pk] = retries.filter(group=group.pk)
+        found[DEAD, group.pk] = letters.filter(group=group.pk)
+        found[CONSUMERS, group.pk] = clients.filter(group=group.pk)
+    return found
+
+
+def lags(
+    groups: Iterable[ConsumerGroup], using: str, counts: Mapping[Any, int] | None = None
+) -> list[Lag]:
     """Return the lag of each of ``groups``, in their order.
 
-    Retries and dead letters of a group are counted up to ``at_most``, by default all of them: to
-    count hundreds of thousands takes long. The number of statements does not grow with the number
-    of groups, below a hundred.
+    ``counts`` is what the caller has counted of the rows in ``countable()``, up to a limit: to
+    count hundreds of thousands takes long. By default all of them are counted. The number of
+    statements does not grow with the number of groups.
     """
     chosen = list(groups)
-    ids = [group.pk for group in chosen]
+    counted = _count_all([group.pk for group in chosen], using) if counts is None else counts
     # A broadcast group has no cursors: its clients keep their positions on their own disks.
     with_cursors = [group.pk for group in chosen if group.mode != Mode.BROADCAST]
-    cursors = Cursor.objects.using(using).filter(replay=0, group__in=with_cursors)
-    ahead = F("partition__next_offset") - F("next_offset")
-    places = cursors.values("group").annotate(
-        n=Sum(ahead),
-        blocked=Count("pk", filter=Q(attempt__gt=1)),
-        end=Sum("partition__next_offset"),
-        reset=Max("reset_at"),
-    )
-    totals = {row["group"]: row for row in places}
-    behind = _by_group(totals.values())
-    claimed = Delivery.objects.using(using).held().filter(group__in=ids)
-    waits = Delivery.objects.using(using).given_back().filter(group__in=with_cursors)
-    for group, n in _by_group(
-        waits.exclude(kind=Kind.REPLAY)
-        .values("group")
-        .annotate(n=Sum(F("last_offset") + 1 - F("progress")))
-    ).items():
-        behind[group] = behind.get(group, 0) + n
-    open_ = _by_group(claimed.values("group").annotate(n=Sum(F("last_offset") + 1 - F("progress"))))
-    retries = RetryMessage.objects.using(using).filter(group__in=ids)
-    waiting = _counts(retries.filter(delivery=None), ids, at_most, using)
-    dead = _counts(DeadMessage.objects.using(using).waiting(), ids, at_most, using)
-    clients = Consumer.objects.using(using).live().filter(group__in=ids)
-    consumers = _by_group(clients.values("group").annotate(n=Count("pk")))
-    # Replays are left out, since they are old on purpose. So are offsets that have been purged (of
-    # redriven dead letters): they have no age, and must not hide the age of the others.
-    first = F("partition__first_offset")
-    in_hand = claimed.exclude(kind=Kind.REPLAY).filter(progress__gte=first)
-    oldest = _oldest(
-        cursors.values_list("group", "partition", "next_offset"),
-        in_hand.values_list("group", "partition").annotate(m=Min("progress")),
-        waits.exclude(kind=Kind.REPLAY)
-        .filter(progress__gte=first)
-        .values_list("group", "partition")
-        .annotate(m=Min("progress")),
-        _first_retries(cursors, using),
-    )
-    oldest_of: dict[int, timedelta] = {}
+    sums: dict[int, _Sum] = {group.pk: _Sum() for group in chosen}
+    oldest: dict[Place, int] = {}
+    for cursor in _cursors(with_cursors, using):
+        sums[cursor.group].add_cursor(cursor)
+        place = cursor.group, cursor.partition
+        oldest[place] = cursor.next_offset
+        if cursor.retry is not None:
+            oldest[place] = min(oldest[place], cursor.retry)
+    for claim in _open_claims([group.pk for group in chosen], using):
+        sums[claim["group"]].add_claim(claim)
+        # Replays are left out, since they are old on purpose.
+        if claim["kind"] != Kind.REPLAY and claim["oldest"] is not None:
+            place = claim["group"], claim["partition"]
+            oldest[place] = min(claim["oldest"], oldest.get(place, claim["oldest"]))
+    ages: dict[int, timedelta] = {}
     for (of, _partition), age in _ages(oldest, using).items():
-        oldest_of[of] = max(age, oldest_of.get(of, age))
+        ages[of] = max(age, ages.get(of, age))
     return [
         Lag(
             group=group,
-            behind=behind.get(group.pk),
-            open=open_.get(group.pk, 0),
-            waiting=waiting.get(group.pk, 0),
-            dead=dead.get(group.pk, 0),
-            consumers=consumers.get(group.pk, 0),
-            age=oldest_of.get(group.pk),
-            blocked=int(totals[group.pk]["blocked"]) if group.pk in totals else 0,
-            end=int(totals[group.pk]["end"]) if group.pk in totals else None,
-            reset_at=totals[group.pk]["reset"] if group.pk in totals else None,
+            behind=sums[group.pk].behind,
+            open=sums[group.pk].open,
+            waiting=counted.get((WAITING, group.pk), 0),
+            dead=counted.get((DEAD, group.pk), 0),
+            consumers=counted.get((CONSUMERS, group.pk), 0),
+            age=ages.get(group.pk),
+            blocked=sums[group.pk].blocked,
+            end=sums[group.pk].end,
+            reset_at=sums[group.pk].reset_at,
+            places=sums[group.pk].places,
         )
         for group in chosen
     ]
 
 
-def _by_group(rows: Iterable[Any]) -> dict[int, int]:
-    return {row["group"]: int(row["n"]) for row in rows}
+@dataclass
+class _Sum:
+    """Adds up the cursors and the open deliveries of a group."""
+
+    behind: int | None = None
+    open: int = 0
+    blocked: int = 0
+    end: int | None = None
+    reset_at: datetime | None = None
+    places: list[CursorPlace] = field(default_factory=list)
+
+    def add_cursor(self, cursor: CursorPlace) -> None:
+        self.places.append(cursor)
+        self.behind = (self.behind or 0) + cursor.end - cursor.next_offset
+        self.end = (self.end or 0) + cursor.end
+        self.blocked += cursor.attempt > 1
+        if cursor.reset_at and (self.reset_at is None or cursor.reset_at > self.reset_at):
+            self.reset_at = cursor.reset_at
+
+    def add_claim(self, claim: Mapping[str, Any]) -> None:
+        if claim["is_held"]:
+            self.open += int(claim["n"])
+        elif claim["kind"] != Kind.REPLAY:  # given back: the next claim takes it
+            self.behind = (self.behind or 0) + int(claim["n"])
 
 
-def _counts(
-    rows: QuerySet[Any], groups: list[int], at_most: int | None, using: str
-) -> dict[int, int]:
-    if at_most is None:
-        of_groups = rows.filter(group__in=groups)
-        return _by_group(of_groups.values("group").annotate(n=Count("pk")))
-    return count_each({group: rows.filter(group=group) for group in groups}, at_most, using)
+def _cursors(groups: list[int], using: str) -> Iterator[CursorPlace]:
+    """Yield the groups' own cursors, each with the first offset that is to be retried.
 
-
-def _first_retries(cursors: QuerySet[Cursor], using: str) -> Iterator[tuple[int, int, int]]:
-    """Yield the lowest offset to be retried of each group and partition that has one.
-
-    One look into the index for each cursor, however many retries there are.
+    One look into the index for each cursor, however many retries there are. Offsets that have been
+    purged (of redriven dead letters) are left out: they have no age, and must not hide that of the
+    others.
     """
-    of_place = RetryMessage.objects.using(using).filter(
+    retries = RetryMessage.objects.using(using).filter(
         group=OuterRef("group"),
         partition=OuterRef("partition"),
         offset__gte=OuterRef("partition__first_offset"),
     )
-    first = Subquery(of_place.order_by("offset").values("offset")[:1])
-    for group, partition, offset in cursors.values_list("group", "partition", first):
-        if offset is not None:
-            yield group, partition, offset
+    rows = Cursor.objects.using(using).filter(replay=0, group__in=groups)
+    of_cursor = ("group", "partition", "next_offset", "partition__next_offset")
+    of_state = ("attempt", "reset_at", "blocked_until")
+    first = Subquery(retries.order_by("offset").values("offset")[:1])
+    return (CursorPlace(*row) for row in rows.values_list(*of_cursor, *of_state, first))
 
 
-def _oldest(*sources: Iterable[tuple[int, int, int]]) -> dict[Place, int]:
-    """Return the lowest offset of each group and partition that is not finished."""
-    found: dict[Place, int] = {}
-    for source in sources:
-        for group, partition, offset in source:
-            found[group, partition] = min(offset, found.get((group, partition), offset))
-    return found
+def _open_claims(groups: list[int], using: str) -> Iterable[Mapping[str, Any]]:
+    """Return how many messages are open at each place, and the lowest one that is still there."""
+    rows = Delivery.objects.using(using).open().filter(group__in=groups)
+    by_place = rows.annotate(
+        is_held=Case(When(token="", then=False), default=True, output_field=BooleanField())
+    ).values("group", "partition", "kind", "is_held")
+    return by_place.annotate(
+        n=Sum(F("last_offset") + 1 - F("progress")),
+        oldest=Min("progress", filter=Q(progress__gte=F("partition__first_offset"))),
+    )
+
+
+def _count_all(groups: list[int], using: str) -> dict[Counted, int]:
+    rows: dict[str, QuerySet[Any]] = {
+        WAITING: RetryMessage.objects.using(using).filter(delivery=None),
+        DEAD: DeadMessage.objects.using(using).waiting(),
+        CONSUMERS: Consumer.objects.using(using).live(),
+    }
+    return {
+        (what, row["group"]): row["n"]
+        for what, of_groups in rows.items()
+        for row in of_groups.filter(group__in=groups).values("group").annotate(n=Count("pk"))
+    }
 
 
 def _ages(oldest: dict[Place, int], using: str) -> dict[Place, timedelta]:

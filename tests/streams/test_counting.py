@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from streams.log.counting import CHUNK, count_each
-from streams.log.lag import lags
+from streams.log.lag import countable, lags
 from streams.models import ConsumerGroup, Partition, RetryMessage, Topic, UtcNow
 
 pytestmark = pytest.mark.django_db
@@ -32,14 +32,15 @@ def test_a_count_ends_at_the_limit(groups) -> None:
     assert count_each({}, 5, "default") == {}
 
 
-def test_a_hundred_are_counted_in_one_statement(groups) -> None:
+def test_hundreds_are_counted_in_one_statement(groups) -> None:
     rows = dict.fromkeys(range(CHUNK + 1), RetryMessage.objects.filter(group=groups[1]))
     with CaptureQueriesContext(connection) as captured:
         assert count_each(rows, 5, "default") == dict.fromkeys(rows, 3)
     assert len(captured) == 2
 
 
-def test_a_lag_counts_up_to_the_limit_and_otherwise_everything(groups) -> None:
+def test_a_lag_takes_the_counts_of_its_caller_and_otherwise_counts_everything(groups) -> None:
     chosen = ConsumerGroup.objects.order_by("name")
-    assert [lag.waiting for lag in lags(chosen, "default", at_most=4)] == [0, 3, 4]
+    counts = count_each(countable(chosen, "default"), 4, "default")
+    assert [lag.waiting for lag in lags(chosen, "default", counts)] == [0, 3, 4]
     assert [lag.waiting for lag in lags(chosen, "default")] == [0, 3, 6]

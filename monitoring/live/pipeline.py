@@ -1,0 +1,76 @@
+"""Tells how fresh the roll-ups of Spark are, and reads the few that the overview shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Max, Sum
+
+from monitoring.models import Latency, Leg, Run, RunState, Traffic
+from streams.models.namespaces import own
+
+# The roll-ups of the last so many minutes; they are a minute or two behind.
+RECENT = timedelta(minutes=15)
+LATE = timedelta(minutes=15)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Holds until when the traffic is rolled up; ``until`` is None if it never was."""
+
+    until: datetime | None
+    finished_at: datetime | None
+    is_late: bool
+    error: str = ""  # of the newest run, if that has failed
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """Holds how long messages took from the send until they were done, in the worst minute."""
+
+    p50: timedelta
+    p95: timedelta
+    p99: timedelta
+
+
+def pipeline(using: str, now: datetime) -> Pipeline:
+    """Return how fresh the roll-ups are, by one statement."""
+    runs = Run.objects.using(using).filter(job="traffic")
+    newest = runs.order_by("-pk")[:20].values_list("state", "until", "finished_at", "error")
+    rows: Sequence[tuple[str, datetime | None, datetime | None, str]] = list(newest)
+    done = next((row for row in rows if row[0] == RunState.DONE), None)
+    error = rows[0][3] if rows and rows[0][0] == RunState.FAILED else ""
+    if done is None or done[2] is None:
+        return Pipeline(None, None, bool(rows), error)
+    return Pipeline(done[1], done[2], now - done[2] > LATE, error)
+
+
+def percentiles(using: str, now: datetime, groups: Sequence[int]) -> dict[int, Percentiles]:
+    """Return how long each group took in its worst minute of the last fifteen."""
+    rows = Latency.objects.using(using).filter(
+        leg=Leg.TOTAL, minute__gte=now - RECENT, group__in=list(groups)
+    )
+    worst = rows.values_list("group").annotate(Max("p50"), Max("p95"), Max("p99"))
+    return {
+        group: Percentiles(*(timedelta(seconds=value) for value in values))
+        for group, *values in worst
+    }
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Holds what Spark has counted of a topic in the time range."""
+
+    messages: int
+    bytes: int
+
+
+def ranking(using: str, since: datetime) -> dict[int, Ranked]:
+    """Return what Spark has counted of each topic since then."""
+    rows = Traffic.objects.using(using).filter(own("partition__topic__name"), minute__gte=since)
+    sums = rows.values("partition__topic").annotate(Sum("messages"), Sum("bytes"))
+    return {
+        row["partition__topic"]: Ranked(row["messages__sum"], row["bytes__sum"]) for row in sums
+    }

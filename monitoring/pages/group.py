@@ -1,0 +1,160 @@
+"""Shows a group: how far it is, what its clients have in hand, and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.http import Http404, HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from monitoring.charts.chart import DURATION, Chart, Line
+from monitoring.figures.group import GroupFigures, group_figures
+from monitoring.figures.site import Site
+from monitoring.live.clients import clients
+from monitoring.live.errors import error_classes, letter_classes
+from monitoring.live.inbox import PartitionState
+from monitoring.live.pipeline import percentiles
+from monitoring.pages.base import Page
+from monitoring.sample.periods import total
+from streams.log.lag import CursorPlace
+from streams.models import ConsumerGroup
+
+# In partitions: those that are furthest behind.
+SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Place:
+    """Holds how far the group is in one partition."""
+
+    partition: int
+    number: int
+    first_offset: int
+    next_offset: int  # of the partition
+    at: int  # the next offset that the group claims
+    behind: int
+    retry: int | None  # the lowest offset to be retried
+    is_blocked: bool
+    attempt: int
+    blocked_for: timedelta | None
+
+
+class GroupPage(Page):
+    name = "group"
+    route = "groups/<int:group>/"
+    title = _("Group")
+    template_name = "ems_monitoring/group.html"
+    permissions = ("ems.view_consumergroup",)
+    tab = "groups"
+
+    group: ConsumerGroup
+
+    def figures(self, **arguments: Any) -> Mapping[str, Any]:
+        using, now = self.using, self.now
+        site = Site.read(using, now, self.asked.length, group=arguments["group"])
+        if not site.lags:
+            raise Http404
+        (lag,) = site.lags
+        self.group = lag.group
+        (figures,) = group_figures(site)
+        times = percentiles(using, now, [lag.group.pk]).get(lag.group.pk)
+        by_spark = error_classes(using, lag.group.pk, site.periods.first) if times else ()
+        by_letter = letter_classes(using, lag.group.pk) if lag.dead and not by_spark else ()
+        return {
+            "group": figures,
+            "percentiles": times,
+            "places": self.places(lag.places, site.partitions)[:SHOWN],
+            "places_in_all": len(lag.places),
+            "clients": clients(using, lag.group.pk, now, idle=not lag.open),
+            "errors": by_spark or by_letter,
+            "errors_by_spark": bool(by_spark),
+            "charts": charts(site, figures),
+        }
+
+    def heading(self, figures: Mapping[str, Any]) -> Any:
+        return str(self.group)
+
+    def more(self, request: HttpRequest, figures: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the verbs of the list of groups that this user may carry out on this one."""
+        registered: Any = admin.site._registry.get(ConsumerGroup)
+        if registered is None:
+            return {}
+        allowed = registered.get_actions(request)
+        possible = registered.possible_verbs(self.group)
+        return {"verbs": [(name, text) for name, text in possible.items() if name in allowed]}
+
+    def places(
+        self, cursors: Sequence[CursorPlace], partitions: Sequence[PartitionState]
+    ) -> list[Place]:
+        """Return the partitions of the group, those that are furthest behind first."""
+        states = {one.pk: one for one in partitions}
+        found = []
+        for cursor in cursors:
+            state = states.get(cursor.partition)
+            if state is None:  # it was deleted meanwhile
+                continue
+            until = cursor.blocked_until
+            blocked_for = None if until is None else max(until - self.now, timedelta(0))
+            found.append(
+                Place(
+                    partition=state.pk,
+                    number=state.number,
+                    first_offset=state.first_offset,
+                    next_offset=cursor.end,
+                    at=cursor.next_offset,
+                    behind=cursor.end - cursor.next_offset,
+                    retry=cursor.retry,
+                    is_blocked=cursor.attempt > 1,
+                    attempt=cursor.attempt,
+                    blocked_for=blocked_for,
+                )
+            )
+        return sorted(found, key=lambda one: (not one.is_blocked, -one.behind, one.number))
+
+
+def charts(site: Site, figures: GroupFigures) -> dict[str, Chart]:
+    """Return the charts of a group, all of them over the same times."""
+    times = site.periods.starts
+    nothing: list[float | None] = [None] * len(times)
+    series = site.readers.get(figures.pk)
+    into = total(one.published for one in site.log.values()) or nothing
+    return {
+        "rates": Chart(
+            "rates",
+            _("Messages a second"),
+            "/s",
+            times,
+            [
+                Line(str(_("into the topic")), into),
+                Line(str(_("done by the group")), series.consumed if series else nothing),
+            ],
+        ),
+        "behind": Chart(
+            "behind",
+            _("Messages behind"),
+            "",
+            times,
+            [Line(str(_("behind")), series.behind if series else nothing)],
+        ),
+        "age": Chart(
+            "age",
+            _("Age of the oldest unfinished message"),
+            DURATION,
+            times,
+            [Line(str(_("age")), series.age if series else nothing)],
+        ),
+        "failed": Chart(
+            "failed",
+            _("Retries and dead letters that wait"),
+            "",
+            times,
+            [
+                Line(str(_("retries")), series.waiting if series else nothing),
+                Line(str(_("dead letters")), series.dead if series else nothing),
+            ],
+        ),
+    }

@@ -1,0 +1,125 @@
+"""Shows a topic: what comes in, what its groups do with it, its partitions and its retention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from monitoring.charts.chart import Chart, Line
+from monitoring.figures.group import group_figures
+from monitoring.figures.site import Site
+from monitoring.figures.speed import speed
+from monitoring.figures.topic import topic_figures
+from monitoring.live.inbox import PartitionState
+from monitoring.live.topic import hot_keys, mean_size
+from monitoring.pages.base import Page
+from monitoring.sample.periods import total
+from streams.admin.verbs.purge_preview import purge_preview
+from streams.models import Topic
+from streams.retain.rule import rule_of
+
+# In lines of the chart: the groups that need somebody most.
+LINES = 5
+# In partitions: those with most messages.
+SHOWN = 50
+
+
+@dataclass(frozen=True)
+class PartitionFigures:
+    """Holds what a row about a partition shows."""
+
+    pk: int
+    number: int
+    first_offset: int
+    next_offset: int
+    kept: int
+    share: float | None  # of the messages that came in in the time range
+    published: float | None
+    inbox: int
+    inbox_age: timedelta | None
+
+
+class TopicPage(Page):
+    name = "topic"
+    route = "topics/<int:topic>/"
+    title = _("Topic")
+    template_name = "ems_monitoring/topic.html"
+    permissions = ("ems.view_topic",)
+    tab = "topics"
+
+    topic: Topic
+
+    def figures(self, **arguments: Any) -> Mapping[str, Any]:
+        using, now = self.using, self.now
+        site = Site.read(using, now, self.asked.length, topic=arguments["topic"])
+        if not site.partitions:
+            raise Http404
+        self.topic = topic = self.topic_of(site)
+        starts = site.starts
+        (figures,) = topic_figures(site, starts)
+        size = mean_size(using, site.partitions)
+        hour, keys = hot_keys(using, topic.pk, now)
+        return {
+            "topic": figures,
+            "access": topic.get_access_display(),
+            "retention": str(rule_of(topic, using)),
+            "mean_size": size,
+            "size": None if size is None else size * figures.kept,
+            "partitions": self.partitions(site, starts)[:SHOWN],
+            "groups": group_figures(site),
+            "hot_keys": keys,
+            "hot_hour": hour,
+            "charts": {"rates": self.rates(site)},
+        }
+
+    def topic_of(self, site: Site) -> Topic:
+        if site.lags:
+            return site.lags[0].group.topic
+        return Topic.objects.using(self.using).get(pk=site.partitions[0].topic)
+
+    def heading(self, figures: Mapping[str, Any]) -> Any:
+        return self.topic.name
+
+    def more(self, request: HttpRequest, figures: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what the next purge would take, if the URL asks: it takes many statements."""
+        asked = request.GET.get("purge") == "1"
+        return {"purge": purge_preview(self.topic) if asked else None}
+
+    def rates(self, site: Site) -> Chart:
+        nothing: list[float | None] = [None] * len(site.periods.starts)
+        into = total(one.published for one in site.log.values()) or nothing
+        lines = [Line(str(_("into the topic")), into)]
+        lines += [
+            Line(group.name, site.readers[group.pk].consumed)
+            for group in group_figures(site)[:LINES]
+            if group.pk in site.readers
+        ]
+        title = _("Messages a second: in, and done by each group")
+        return Chart("rates", title, "/s", site.periods.starts, lines)
+
+    def partitions(self, site: Site, starts: Mapping[int, int]) -> list[PartitionFigures]:
+        """Return the partitions; ``share`` shows whether one has more to do than the others."""
+        grown = {o.pk: o.next_offset - starts[o.pk] for o in site.partitions if o.pk in starts}
+        whole = sum(grown.values())
+        return [self._partition(site, one, grown, whole) for one in site.partitions]
+
+    def _partition(
+        self, site: Site, one: PartitionState, grown: Mapping[int, int], whole: int
+    ) -> PartitionFigures:
+        series = site.log.get(one.pk)
+        return PartitionFigures(
+            pk=one.pk,
+            number=one.number,
+            first_offset=one.first_offset,
+            next_offset=one.next_offset,
+            kept=one.kept,
+            share=grown[one.pk] / whole if whole and one.pk in grown else None,
+            published=speed(series.recent, (site.now, one.next_offset)) if series else None,
+            inbox=one.inbox,
+            inbox_age=one.inbox_age,
+        )

@@ -1,0 +1,301 @@
+"""The pages say what the tables say, the worst first, in a number of statements that stays."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from monitoring.clock import clock
+from monitoring.models import GroupSample, PartitionSample
+from monitoring.sample import take
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Message,
+    Partition,
+    RetryMessage,
+    Step,
+    Topic,
+    UtcNow,
+)
+
+pytestmark = pytest.mark.django_db
+
+BUDGET = 12
+FRAME = ("SAVEPOINT", "BEGIN", "RELEASE", "SET ", "django_session", "auth_user", "auth_permission")
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def browser() -> Client:
+    client = Client()
+    client.force_login(User.objects.create(username="root", is_staff=True, is_superuser=True))
+    return client
+
+
+def page(name: str, *args: int) -> str:
+    return reverse(f"admin:ems_monitoring_overview_{name}", args=args)
+
+
+def figures(browser: Client, name: str, *args: int, query: str = "") -> Any:
+    return browser.get(f"{page(name, *args)}?format=json{query}").json()
+
+
+def make(name: str, group: str, *, behind: int = 0, end: int = 100, **options: Any) -> Any:
+    """A topic with a log up to ``end``, and a group with a client that is so far behind."""
+    topic = Topic.objects.create(name=name)
+    partition = topic.partitions.get()
+    Partition.objects.filter(pk=partition.pk).update(next_offset=end)
+    made = ConsumerGroup.objects.create(topic=topic, name=group, **options)
+    Cursor.objects.create(group=made, partition=partition, next_offset=end - behind)
+    Consumer.objects.create(client_id=f"10.0.0.1@7@{group}", group=made, lease_until=UtcNow(HOUR))
+    return made
+
+
+def message(group: Any, offset: int, age: timedelta) -> None:
+    """A message that came into the log so long ago."""
+    Message.objects.create(
+        partition=group.topic.partitions.get(),
+        offset=offset,
+        body=b"",
+        body_type="text",
+        size=100,
+        producer="p",
+        sequenced_at=UtcNow(-age),
+    )
+
+
+def letters(group: Any, count: int, age: timedelta = HOUR) -> None:
+    DeadMessage.objects.bulk_create(
+        DeadMessage(
+            topic=group.topic,
+            group=group,
+            partition=group.topic.partitions.get(),
+            offset=offset,
+            message_id=offset,
+            body=b"",
+            body_type="text",
+            size=0,
+            producer="p",
+            sent_at=UtcNow(),
+            attempts=17,
+            error_class="shop.Declined",
+            error="no",
+            died_at=UtcNow(-age),
+        )
+        for offset in range(count)
+    )
+
+
+def sampled(group: Any, done: int, end: int, ago: timedelta) -> None:
+    """A sample of the group and its partition, so long ago."""
+    now = clock("default") - ago
+    common = {"minute": now.replace(second=0, microsecond=0), "taken_at": now, "grain": 360}
+    partition = group.topic.partitions.get()
+    PartitionSample.objects.create(
+        **common, partition=partition, first_offset=0, next_offset=end, inbox=0
+    )
+    GroupSample.objects.create(
+        **common, group=group, open=0, waiting=0, dead=0, consumers=1, done=done, behind=end - done
+    )
+
+
+def conditions(browser: Client) -> dict[str, str]:
+    return {one["name"]: one["condition"] for one in figures(browser, "groups")["groups"]}
+
+
+def test_two_million_behind_one_group_stuck_and_5800_dead_are_on_the_first_page(browser) -> None:
+    stuck = make("orders", "billing", behind=2_000_000, end=5_000_000)
+    message(stuck, 3_000_000, 2 * HOUR)
+    sampled(stuck, 3_000_000, 4_990_000, timedelta(minutes=5))
+    letters(make("payments", "ledger"), 5800)
+    make("mails", "smtp")
+    found = figures(browser, "changelist")
+    assert found["headline"]["behind"] == 2_000_000
+    assert found["headline"]["oldest"] == pytest.approx(7200, abs=60)
+    assert found["headline"]["dead_new"] == found["headline"]["dead"] == 5800
+    assert [(one["name"], one["condition"]) for one in found["groups"]] == [
+        *(("billing", "stuck"), ("ledger", "running"), ("smtp", "running"))
+    ]
+    assert found["groups_in_trouble"] == 2
+    html = browser.get(page("changelist")).text
+    for text in ("2,000,000", "5,800", "2 h 0 min".replace(" ", "\N{NO-BREAK SPACE}"), "stuck"):
+        assert text in html
+
+
+def test_groups_stand_in_the_order_of_their_need_for_somebody(browser) -> None:
+    old = 2 * HOUR
+    five = timedelta(minutes=5)
+    paused = make("a", "paused", behind=9, paused=True)
+    message(paused, 91, 3 * HOUR)
+    grows = make("b", "grows", behind=50)
+    message(grows, 50, old)
+    sampled(grows, 45, 60, five)  # 40 came in, 5 were done
+    falls = make("c", "falls", behind=50)
+    message(falls, 50, old)
+    sampled(falls, 10, 95, five)  # 5 came in, 40 were done
+    alone = make("d", "alone", behind=5)
+    message(alone, 95, HOUR)
+    Consumer.objects.filter(group=alone).delete()
+    make("e", "busy", behind=1000, end=1000)  # young enough
+    blocked = make("f", "blocked", behind=1, ordered=True)
+    Cursor.objects.filter(group=blocked).update(attempt=3)
+    Consumer.objects.filter(group=make("g", "idle")).delete()
+    assert list(conditions(browser).items()) == [
+        ("blocked", "blocked"),
+        ("alone", "unattended"),
+        ("grows", "falling behind"),
+        ("paused", "paused"),
+        ("falls", "catching up"),
+        ("busy", "running"),
+        ("idle", "idle"),
+    ]
+
+
+def test_the_time_to_clear_and_the_rates_are_those_of_the_last_five_minutes(browser) -> None:
+    group = make("orders", "mail", behind=3000, end=10_000)
+    sampled(group, 1000, 8800, timedelta(minutes=5))
+    (row,) = figures(browser, "groups")["groups"]
+    assert row["published"] == pytest.approx(4, rel=0.02)  # 1,200 in 300 s
+    assert row["consumed"] == pytest.approx(20, rel=0.02)
+    assert row["clearing"]["time"] == pytest.approx(3000 / 16, rel=0.05)
+    assert "clears in" in browser.get(page("groups")).text
+
+
+def test_without_samples_rates_are_unknown_and_not_zero(browser) -> None:
+    make("orders", "mail")
+    found = figures(browser, "changelist")
+    assert found["headline"]["published"] is found["headline"]["consumed"] is None
+    assert found["groups"][0]["consumed"] is None
+
+
+def test_an_empty_installation_says_what_to_do(browser) -> None:
+    html = browser.get(page("changelist")).text
+    assert "ems_send" in html
+    assert "ems_consume" in browser.get(page("groups")).text
+    Topic.objects.create(name="orders")
+    assert "ems_consume" in browser.get(page("changelist")).text
+
+
+def test_steps_that_nobody_runs_and_messages_without_an_offset_are_at_the_top(browser) -> None:
+    group = make("orders", "mail")
+    Message.objects.create(
+        partition=group.topic.partitions.get(),
+        body=b"",
+        body_type="text",
+        size=0,
+        producer="p",
+        created_at=UtcNow(-HOUR),
+    )
+    Step.objects.create(name="sequence", last_run_at=UtcNow(-HOUR))
+    found = figures(browser, "changelist")
+    assert [(one["name"], one["inbox"]) for one in found["not_sequenced"]] == [("orders", 1)]
+    assert {one["name"] for one in found["overdue"]} >= {"sequence", "sweep"}
+    html = browser.get(page("changelist")).text
+    assert html.index("wait for an offset") < html.index("ems-figure-row")
+
+
+def test_the_page_of_a_group_says_what_its_clients_have_in_hand_and_since_when(browser) -> None:
+    group = make("orders", "mail", behind=10)
+    client = "10.0.0.1@7@mail"
+    Delivery.objects.create(
+        group=group,
+        partition=group.topic.partitions.get(),
+        first_offset=80,
+        last_offset=89,
+        progress=83,
+        client_id=client,
+        thread="mail-0",
+        token="t",
+        claimed_at=UtcNow(-timedelta(seconds=50)),
+        started_at=UtcNow(-timedelta(seconds=40)),
+        deadline=UtcNow(timedelta(seconds=20)),
+    )
+    letters(group, 3)
+    found = figures(browser, "group", group.pk)
+    (only,) = found["clients"]
+    assert (only["client_id"], only["is_live"], len(only["calls"])) == (client, True, 1)
+    assert only["calls"][0]["running"] == pytest.approx(40, abs=5)
+    assert found["errors"][0][:2] == ["shop.Declined", 3]
+    (place,) = found["places"]
+    assert (place["at"], place["next_offset"], place["behind"]) == (90, 100, 10)
+    html = browser.get(page("group", group.pk)).text
+    assert "slow" in html
+    assert 'value="pause"' in html
+    assert 'value="resume"' not in html
+
+
+def test_who_may_not_pause_a_group_gets_no_button(browser) -> None:
+    from django.contrib.auth.models import Permission
+
+    group = make("orders", "mail")
+    user = User.objects.create(username="viewer", is_staff=True)
+    names = ("view_overview", "view_consumergroup")
+    user.user_permissions.set(Permission.objects.filter(codename__in=names))
+    browser.force_login(user)
+    html = browser.get(page("group", group.pk)).text
+    assert "ems-verb" not in html
+    assert "/topics/" not in html
+
+
+def test_the_page_of_a_topic_shows_skew_size_and_the_purge_if_asked(browser) -> None:
+    group = make("orders", "mail", end=1000)
+    message(group, 999, HOUR)
+    sampled(group, 0, 100, timedelta(minutes=5))
+    Topic.objects.update(retention_count=10)
+    Partition.objects.create(topic=group.topic, number=1, next_offset=10)
+    found = figures(browser, "topic", group.topic_id)
+    assert found["mean_size"] == 100
+    assert [one["share"] for one in found["partitions"]] == [1.0, None]
+    assert found["topic"]["in_range"] == 900
+    url = page("topic", group.topic_id)
+    assert "orders/0: " not in browser.get(url).text
+    assert "orders/0: " in browser.get(url + "?purge=1").text
+
+
+def crowd(count: int) -> None:
+    for number in range(ConsumerGroup.objects.count(), count):
+        group = make(f"topic-{number}", f"group-{number}", behind=5)
+        message(group, 95, HOUR)
+        letters(group, 2)
+        RetryMessage.objects.create(
+            group=group, partition=group.topic.partitions.get(), offset=1, due_at=UtcNow()
+        )
+        sampled(group, 1, 2, timedelta(minutes=2))
+
+
+@pytest.mark.parametrize("name", ["changelist", "topics", "groups", "topic", "group"])
+@pytest.mark.parametrize("asked", ["1h", "7d"])
+def test_a_page_takes_at_most_twelve_statements_however_many_groups(browser, name, asked) -> None:
+    crowd(2)
+
+    def statements() -> int:
+        first = ConsumerGroup.objects.order_by("pk")[0]
+        args = {"topic": [first.topic_id], "group": [first.pk]}.get(name, [])
+        with CaptureQueriesContext(connection) as captured:
+            assert browser.get(page(name, *args) + f"?range={asked}").status_code == 200
+        return sum(not any(part in one["sql"] for part in FRAME) for one in captured)
+
+    few = statements()
+    crowd(9)
+    assert statements() == few
+    assert few <= BUDGET
+
+
+def test_figures_are_those_of_the_sample_that_is_taken_at_the_same_time(browser) -> None:
+    group = make("orders", "mail", behind=7)
+    letters(group, 2)
+    take.sample("default")
+    row = GroupSample.objects.get()
+    (shown,) = figures(browser, "groups")["groups"]
+    assert (row.behind, row.dead, row.waiting) == (shown["behind"], shown["dead"], shown["waiting"])
