@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.alarms import ALARMS
 from tests.mutants.broadcast import BROADCAST
 from tests.mutants.mutant import Mutant
 
@@ -810,5 +811,5 @@ SEAMS = [
 
 MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
-    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS),
+    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *ALARMS),
 ]
