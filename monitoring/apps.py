@@ -27,19 +27,32 @@ class MonitoringConfig(AppConfig):
 
     def ems_old_rows(self) -> dict[str, Callable[[str], Iterator[int]]]:
         """Return what the nightly purge deletes of these tables, too."""
+        from monitoring.alarms.old_alarms import old_alarms
         from monitoring.old_figures import old_figures
         from monitoring.sample.thinning import old_samples
 
-        return {"figures": old_figures, "samples": old_samples}
+        return {"figures": old_figures, "samples": old_samples, "alarms": old_alarms}
 
     def ems_steps(self) -> dict[str, Callable[[str], object]]:
         """Return what consumers and beat run every few seconds; each step says when it is due."""
+        from monitoring.alarms import audit, delivering, evaluation
         from monitoring.sample.take import sample
 
-        return {"sample": sample}
+        return {
+            "sample": sample,
+            audit.STEP: audit.audit_if_due,
+            evaluation.STEP: evaluation.evaluate_if_due,
+            delivering.STEP: delivering.deliver_if_due,
+        }
+
+    def ems_alarms(self, using: str) -> Iterable[str]:
+        """Return a sentence for the top of the admin's pages while alarms fire."""
+        from monitoring.alarms.banner import sentences
+
+        return sentences(using)
 
     def ems_diagnoses(self, using: str) -> Iterable[Diagnosis]:
-        """Return what ems_doctor says of the roll-ups."""
-        from monitoring.doctor import examine
+        """Return what ems_doctor says of the roll-ups and of the alarms."""
+        from monitoring import doctor
 
-        return examine(using)
+        return [*doctor.examine(using), *doctor.alarms(using)]

@@ -1,4 +1,4 @@
-"""Makes the diagnoses of the roll-ups for ems_doctor."""
+"""Makes the diagnoses of the roll-ups and the alarms for ems_doctor."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from django.db import connections
 from django.utils.translation import gettext as _
 
 from monitoring import java
-from monitoring.models import Run, RunState
+from monitoring.alarms import firing
+from monitoring.alarms.texts import summary
+from monitoring.models import Alarm, AlarmChannel, Run, RunState, Severity
 from streams.models import UtcNow
-from streams.observe.diagnoses import OK, WARNING, Diagnosis
+from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 
 # A roll-up is due each minute: after this long without one, no process makes them.
 SILENT = timedelta(minutes=15)
@@ -43,3 +45,29 @@ def _last_run(using: str) -> Diagnosis:
     newest = runs.order_by("-id").values_list("error", flat=True).first()
     hint = _("Celery beat starts them: see ems_sync_schedules, and the table of runs.")
     return Diagnosis(WARNING, "rollups", text, newest or hint)
+
+
+def alarms(using: str) -> Iterator[Diagnosis]:
+    """Yield the alarms that fire: an error for each critical one."""
+    if Alarm._meta.db_table not in connections[using].introspection.table_names():
+        hint = _("Run “manage.py migrate --database %s”.") % using
+        yield Diagnosis(WARNING, "alarms", _("Their tables do not exist."), hint)
+        return
+    found = firing(using)
+    for alarm in found:
+        hint = alarm.runbook or _("ems_alarms ack %(id)d, or ems_alarms mute %(rule)s.") % {
+            "id": alarm.pk,
+            "rule": alarm.rule,
+        }
+        text = f"{alarm.rule}: {summary(alarm)}"
+        if alarm.severity == Severity.CRITICAL:
+            yield Diagnosis(ERROR, "alarm", text, hint)
+        else:
+            yield Diagnosis(WARNING, "alarm", text, hint)
+    for channel in AlarmChannel.objects.using(using).filter(enabled=True):
+        if channel.is_down:
+            hint = _("ems_alarms test %s") % channel.name
+            text = f"{channel.name}: {channel.last_error}"
+            yield Diagnosis(WARNING, "alarm channel", text, hint)
+    if not found:
+        yield Diagnosis(OK, "alarms", _("None fires."))

@@ -32,8 +32,8 @@ FLOORS: dict[str, list[set[str]]] = {
         {"apps", "tasks", "routers", "templatetags", "migrations", "__init__"},
     ],
     "monitoring": [
-        {"models", "java", "options", "clock"},
-        {"live"},
+        {"models", "java", "options", "clock", "signals"},
+        {"live", "alarms"},
         {"sample", "charts"},
         {"figures", "jobs", "report", "doctor", "old_figures"},
         {"pages"},

@@ -1,5 +1,10 @@
 """Defines the tables of the monitoring. Spark jobs write the roll-ups, a step the samples."""
 
+from monitoring.models.alarm import Alarm, AlarmState, Severity
+from monitoring.models.alarm_audit import AuditFinding, AuditPlace
+from monitoring.models.alarm_channel import AlarmChannel, ChannelKind
+from monitoring.models.alarm_notification import AlarmNotification, Event, NotificationState
+from monitoring.models.alarm_rule import AlarmRule, Metric, Operator
 from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage
 from monitoring.models.backlog import Backlog
 from monitoring.models.consumption import Consumption
@@ -13,20 +18,33 @@ from monitoring.models.sample import GroupSample, PartitionSample
 from monitoring.models.traffic import Traffic
 
 __all__ = [
+    "Alarm",
+    "AlarmChannel",
+    "AlarmNotification",
+    "AlarmRule",
+    "AlarmState",
     "ArchivedDay",
+    "AuditFinding",
+    "AuditPlace",
     "Backlog",
+    "ChannelKind",
     "Consumption",
     "ErrorClass",
+    "Event",
     "GroupSample",
     "HotKey",
     "Latency",
     "LedgerEntry",
     "Leg",
+    "Metric",
+    "NotificationState",
+    "Operator",
     "Overview",
     "PartitionSample",
     "Position",
     "ReplayedMessage",
     "Run",
     "RunState",
+    "Severity",
     "Traffic",
 ]

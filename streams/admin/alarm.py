@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from itertools import chain
 
+from django.apps import apps
 from django.db.models import Max
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from streams.durations import brief
 from streams.models import Consumer, ConsumerGroup, Step
 from streams.models.namespaces import own
 from streams.models.step import SEQUENCE, SWEEP
 from streams.observe import diagnoses
+from streams.observe.inbox import waiting
 from streams.observe.topics import damaged
 from streams.retain.abandoned_groups import abandoned
 
+# After this time a message waits for an offset, whatever the steps say of themselves.
+NOT_SEQUENCED = timedelta(seconds=30)
+
 
 def alarm(using: str) -> str:
-    """Return one sentence, or an empty text when messages are sequenced and consumed."""
+    """Return one sentence, or an empty text when messages are sequenced and consumed.
+
+    This process asks the tables itself: the alarms of other apps, which come last, are evaluated
+    by a process that may be what has stopped.
+    """
     sequenced = _is_done(diagnoses.silence(SEQUENCE, using))
     swept = _is_done(diagnoses.silence(SWEEP, using))
     if not sequenced and not swept:
@@ -31,11 +43,24 @@ def alarm(using: str) -> str:
     if found := damaged(using):
         text = _("%s cannot be sequenced: its messages wait. ems_doctor says how to repair it.")
         return text % ", ".join(one.name for one in found)
+    oldest = max(waiting(using).items(), key=lambda one: one[1], default=None)
+    if oldest is not None and oldest[1] > NOT_SEQUENCED:
+        (topic, number), age = oldest
+        text = _("A message of %(place)s has waited for an offset for %(age)s.")
+        return text % {"place": f"{topic}/{number}", "age": brief(age)}
     groups = ConsumerGroup.objects.using(using)
     clients = Consumer.objects.using(using).filter(own("group__name"))
     if groups.filter(paused=False).exists() and not clients.live().exists():
         return _("No consumer is running: messages are sequenced, and nobody handles them.")
-    return next((f"{group}." for group in abandoned(using)), "")
+    sentences = chain((f"{group}." for group in abandoned(using)), _of_apps(using))
+    return next(sentences, "")
+
+
+def _of_apps(using: str) -> Iterator[str]:
+    """Yield the alarms of other apps: ``ems_alarms`` of their AppConfig."""
+    for config in apps.get_app_configs():
+        if hasattr(config, "ems_alarms"):
+            yield from config.ems_alarms(using)
 
 
 def _is_done(silence: timedelta | None) -> bool:

@@ -23,7 +23,8 @@ def test_every_time_driven_step_is_documented_with_its_period() -> None:
 
 
 def test_every_logger_is_documented() -> None:
-    sources = {path: path.read_text() for path in (ROOT / "streams").rglob("*.py")}
+    paths = [path for app in ("streams", "monitoring") for path in (ROOT / app).rglob("*.py")]
+    sources = {path: path.read_text() for path in paths}
     named = {
         name.strip('"') if name != "__name__" else ".".join(path.relative_to(ROOT).parts)[:-3]
         for path, source in sources.items()

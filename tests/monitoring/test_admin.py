@@ -14,7 +14,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from monitoring.admin.base import RollUpAdmin
 from monitoring.models import (
+    Alarm,
+    AlarmChannel,
+    AlarmNotification,
+    AlarmRule,
+    AuditFinding,
+    AuditPlace,
     Backlog,
     Consumption,
     ErrorClass,
@@ -37,11 +44,12 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ADMINS: dict[Any, Any] = {
     model: model_admin
     for model, model_admin in admin.site._registry.items()
-    if model._meta.app_label == "ems_monitoring" and model is not Overview
+    if isinstance(model_admin, RollUpAdmin)
 }
 # A replayed message is on its way into a topic: gone a moment later, and its bodies are nobody's to
-# see. The pages show the samples.
-WITHOUT: set[Any] = {ReplayedMessage, PartitionSample, GroupSample, Overview}
+# see. The pages show the samples and the alarms.
+OF_ALARMS = {Alarm, AlarmRule, AlarmChannel, AlarmNotification, AuditFinding, AuditPlace}
+WITHOUT: set[Any] = {ReplayedMessage, PartitionSample, GroupSample, Overview, *OF_ALARMS}
 ROLES = {"anonymous": 302, "staff": 403, "viewer": 200}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.alarms import ALARMS
 from tests.mutants.broadcast import BROADCAST
 from tests.mutants.mutant import Mutant
 
@@ -843,5 +844,5 @@ TELEMETRY = [
 
 MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
-    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY),
+    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS),
 ]

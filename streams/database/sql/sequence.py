@@ -24,6 +24,30 @@ def partitions_with_inbox(vendor: str, ids: Iterable[int]) -> str:
     return " UNION ALL ".join(each.replace("%s", some) for some in lists(ids))
 
 
+# Finds when the oldest delayed message that has become due was due, for each partition. Index:
+# ems_msg_inbox, one entry of each partition.
+_LATE = for_each_vendor(
+    "SELECT `partition_id`, MIN(`due_at`) FROM `ems_msg` {inbox} WHERE `partition_id` IN (%s)"
+    " AND `offset` IS NULL AND `due_at` > {immediate} AND `due_at` <= {now} GROUP BY `partition_id`"
+)
+
+# Finds when the first immediate message of a partition was sent. Index: ems_msg_inbox, one entry.
+# As a correlated subquery it would sort the inbox of the partition.
+_FIRST = for_each_vendor(
+    "SELECT * FROM (SELECT `partition_id`, `created_at` FROM `ems_msg` {inbox}"
+    " WHERE `partition_id` = %d AND `offset` IS NULL AND `due_at` = {immediate}"
+    " ORDER BY `id` LIMIT 1) AS p%d"
+)
+
+
+def late(vendor: str, ids: Iterable[int]) -> str:
+    return " UNION ALL ".join(_LATE[vendor].replace("%s", some) for some in lists(ids))
+
+
+def first_immediate(vendor: str, ids: Iterable[int]) -> str:
+    return " UNION ALL ".join(_FIRST[vendor].replace("%d", f"{id_:d}") for id_ in ids)
+
+
 # Locks a partition: only the sequencer that holds this lock gives out offsets. SKIP LOCKED: another
 # sequencer has nothing to wait for. The second value is the time, never lower than that of an
 # earlier offset; then from where on the index has the keys, and whether it is to have them. The

@@ -98,11 +98,16 @@ class AuditPosition:
 
 @dataclass(frozen=True)
 class Window:
-    """Holds what one window has shown, and where the next one begins (None: there is none)."""
+    """Holds what one window has shown, and where the next one begins (None: there is none).
+
+    ``offset`` is the one up to which a row of the stages log and groups was looked at: all of the
+    row, if the next window is of another one.
+    """
 
     findings: Sequence[Finding]
     then: AuditPosition | None
     about: str = ""
+    offset: int | None = None
 
 
 def joined(findings: Iterable[Finding]) -> Iterator[Finding]:

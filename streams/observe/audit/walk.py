@@ -49,9 +49,14 @@ def walk(using: str, start: AuditPosition | None = None) -> Iterator[Window]:
     """Yield the windows of an audit, from ``start`` to the end."""
     position: AuditPosition | None = start or AuditPosition()
     while position:
-        window = retrying(_look, using, position, using)
+        window = look(position, using)
         yield window
         position = window.then
+
+
+def look(position: AuditPosition, using: str) -> Window:
+    """Audit the one window that begins at ``position``."""
+    return retrying(_look, using, position, using)
 
 
 def _look(position: AuditPosition, using: str) -> Window:
@@ -88,13 +93,13 @@ def _log(position: AuditPosition, using: str) -> Window:
     findings = [*_irregular(log, str(partition), start, end)]
     about = f"{partition}: {end} / {partition.next_offset}"
     if end < partition.next_offset:
-        return Window(findings, position.at(end), about)
+        return Window(findings, position.at(end), about, end)
     for outside in (log.filter(offset__lt=0), log.filter(offset__gte=partition.next_offset)):
         if found := list(outside.order_by("offset").values_list("offset", flat=True)[:WINDOW]):
             detail = _("%(count)d messages from offset %(first)d on; the log ends before %(end)d")
             values = {"count": len(found), "first": found[0], "end": partition.next_offset}
             findings.append(Finding("outside the log", str(partition), detail % values))
-    return Window(findings, position.next_row(), about)
+    return Window(findings, position.next_row(), about, end)
 
 
 def _next_row(position: AuditPosition, rows: QuerySet[Any]) -> AuditPosition:
@@ -142,7 +147,7 @@ def _group(position: AuditPosition, using: str) -> Window:
     account = Coverage(cursor, position.offset, end, position.covered, using)
     findings = list(account.findings())
     then = position.at(end, account.covered) if end < cursor.next_offset else position.next_row()
-    return Window(findings, then, f"{cursor.group.name}, {cursor.partition}: {end}")
+    return Window(findings, then, f"{cursor.group.name}, {cursor.partition}: {end}", end)
 
 
 def _open(position: AuditPosition, using: str) -> Window:

@@ -1,0 +1,151 @@
+"""Measures groups: how far behind they are, who serves them, and what they gave up on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.db import connections
+from django.db.models import Exists, F, OuterRef, Q, Subquery, Sum
+from django.utils.translation import gettext as _
+
+from monitoring.alarms import sql
+from monitoring.alarms.measured import Subject, Value, Values
+from streams.database.sql.dialect import fetch, later
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    Delivery,
+    Kind,
+    Message,
+    Mode,
+    RetryMessage,
+    UtcNow,
+)
+from streams.models.cursor import CursorQuerySet
+
+# How far back expired calls and dead letters are counted.
+RECENTLY = timedelta(minutes=5)
+# The most dead letters and failed deliveries that one measurement reads.
+AT_MOST = 5000
+
+
+def names(using: str) -> dict[int, Subject]:
+    """Return the groups of this namespace by their ids."""
+    rows = ConsumerGroup.objects.using(using).values_list("pk", "topic__name", "name")
+    return {pk: Subject(topic, group) for pk, topic, group in rows}
+
+
+def lag(using: str) -> Values:
+    """Return how many messages each group has not claimed."""
+    rows = _cursors(using).order_by().values_list("group")
+    behind = rows.annotate(n=Sum(F("partition__next_offset") - F("next_offset")))
+    groups = names(using)
+    return {groups[pk]: Value(float(n)) for pk, n in behind if pk in groups}
+
+
+def lag_age(using: str) -> Values:
+    """Return the seconds since the oldest message that each group has not claimed was sequenced.
+
+    Retries do not count: they wait on purpose.
+    """
+    first = Message.objects.using(using).filter(
+        partition=OuterRef("partition"), offset=OuterRef("next_offset")
+    )
+    rows = (
+        _cursors(using).behind().annotate(at=Subquery(first.values("sequenced_at")), now=UtcNow())
+    )
+    ages = [(group, now, at) for group, now, at in rows.values_list("group", "now", "at")]
+    given_back = Delivery.objects.using(using).given_back().exclude(kind=Kind.REPLAY)
+    first = Message.objects.using(using).filter(
+        partition=OuterRef("partition"), offset=OuterRef("progress")
+    )
+    rest = given_back.annotate(at=Subquery(first.values("sequenced_at")), now=UtcNow())
+    ages += list(rest.values_list("group", "now", "at"))
+    groups = names(using)
+    found: dict[Subject, Value] = {}
+    for pk, now, at in ages:
+        if pk not in groups:
+            continue
+        # Without its message the age is unknown, unless that of another partition is known.
+        age = None if at is None else (now - at).total_seconds()
+        before = found.get(groups[pk], Value(None)).number
+        known = [number for number in (age, before) if number is not None]
+        found[groups[pk]] = Value(max(known, default=None))
+    return found
+
+
+def no_consumer(using: str) -> Values:
+    """Return how many messages wait for each group that no live client serves.
+
+    Messages that a retry makes wait count as one: their number is not needed to know of them.
+    """
+    live = Consumer.objects.using(using).live().filter(group=OuterRef("pk"))
+    waits = Delivery.objects.using(using).given_back().filter(group=OuterRef("pk"))
+    retries = RetryMessage.objects.using(using).filter(group=OuterRef("pk"), delivery=None)
+    unserved = (
+        ConsumerGroup.objects.using(using)
+        .filter(~Exists(live), paused=False)
+        .exclude(mode=Mode.BROADCAST)
+        .annotate(
+            behind=Sum(
+                F("cursors__partition__next_offset") - F("cursors__next_offset"),
+                filter=Q(cursors__replay=0),
+            ),
+            others=Exists(waits) | Exists(retries),
+        )
+    )
+    rows = unserved.values_list("topic__name", "name", "behind", "others")
+    return {
+        Subject(topic, group): Value(float((behind or 0) or others))
+        for topic, group, behind, others in rows
+    }
+
+
+def dead_new(using: str) -> Values:
+    """Return how many dead letters each group has written lately, with the commonest error."""
+    vendor = connections[using].vendor
+    rows = fetch(using, sql.NEW_DEAD_LETTERS[vendor], [later(vendor, -RECENTLY), AT_MOST])
+    return _counted(using, rows)
+
+
+def expired(using: str) -> Values:
+    """Return how many calls of each group have ended by timeout or death lately."""
+    vendor = connections[using].vendor
+    recently = later(vendor, -RECENTLY)
+    # A delivery expires after its deadline, or before it with its client.
+    rows = fetch(using, sql.EXPIRED[vendor], [later(vendor, -2 * RECENTLY), AT_MOST, recently])
+    about = Delivery.objects.using(using).in_bulk({last for _group, _n, last in rows})
+    groups = names(using)
+    return {
+        groups[group]: Value(float(n), _call(about[last]) if last in about else "")
+        for group, n, last in rows
+        if group in groups
+    }
+
+
+def _cursors(using: str) -> CursorQuerySet:
+    return Cursor.objects.using(using).filter(replay=0).exclude(group__mode=Mode.BROADCAST)
+
+
+def _counted(using: str, rows: Iterable[tuple[int, str, int]]) -> Values:
+    groups = names(using)
+    counts: dict[int, dict[str, int]] = {}
+    for group, error, n in rows:
+        counts.setdefault(group, {})[error] = int(n)
+    return {
+        groups[group]: Value(float(sum(errors.values())), max(errors, key=errors.__getitem__))
+        for group, errors in counts.items()
+        if group in groups
+    }
+
+
+def _call(delivery: Delivery) -> str:
+    text = _("the last one: offsets %(first)d–%(last)d, client %(client)s, thread %(thread)s")
+    return text % {
+        "first": delivery.first_offset,
+        "last": delivery.last_offset,
+        "client": delivery.client_id,
+        "thread": delivery.thread,
+    }

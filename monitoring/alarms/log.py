@@ -1,0 +1,60 @@
+"""Measures the log: what is not sequenced, and what the continuous audit has found."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import connections
+from django.db.models import Count, Max, Sum
+
+from monitoring.alarms.measured import Subject, Value, Values
+from monitoring.models import AuditFinding
+from streams.database.sql.dialect import fetch
+from streams.models import UtcNow
+from streams.observe.inbox import waiting
+from streams.observe.mysql_server import models
+
+# The kind of the findings that say which deliveries found messages gone.
+MISSING = "missing"
+# How long a finding fires.
+MISSING_FOR, FOUND_FOR = timedelta(hours=1), timedelta(days=1)
+
+
+def not_sequenced(using: str) -> Values:
+    """Return the age of the oldest message of each topic that is due and has no offset."""
+    found: dict[Subject, Value] = {}
+    for (topic, _number), age in waiting(using).items():
+        before = found.get(Subject(topic), Value(0.0)).number or 0.0
+        found[Subject(topic)] = Value(max(before, age.total_seconds()))
+    return found
+
+
+def missing(using: str) -> Values:
+    """Return how many messages were gone when they were to be read, by group."""
+    rows = AuditFinding.objects.using(using).filter(
+        kind=MISSING, found_at__gt=UtcNow(-MISSING_FOR), seen_at__gt=UtcNow(-MISSING_FOR)
+    )
+    counts = rows.values_list("place").annotate(n=Sum("count"))
+    return {Subject(name=place): Value(float(n)) for place, n in counts}
+
+
+def audit_finding(using: str) -> Values:
+    """Return how many findings of each kind the continuous audit has."""
+    rows = AuditFinding.objects.using(using).filter(seen_at__gt=UtcNow(-FOUND_FOR))
+    counts = rows.exclude(kind=MISSING).values_list("kind").annotate(n=Count("pk"), at=Max("place"))
+    return {Subject(name=kind): Value(float(n), place) for kind, n, place in counts}
+
+
+def disk(using: str) -> Values | None:
+    """Return the size of each table of EMS, as the server estimates it; unknown on SQLite."""
+    if connections[using].vendor != "mysql":
+        return None
+    names = [model._meta.db_table for model in models()]
+    marks = ", ".join(["%s"] * len(names))
+    rows = fetch(
+        using,
+        "SELECT TABLE_NAME, DATA_LENGTH + INDEX_LENGTH FROM information_schema.TABLES"  # noqa: S608
+        f" WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({marks})",
+        names,
+    )
+    return {Subject(name=name): Value(None if size is None else float(size)) for name, size in rows}

@@ -1,0 +1,101 @@
+"""Sends an HTTP request to an address of the operator's, and to no other.
+
+Somebody who may edit channels must not reach by them what only this host can reach. So the name is
+resolved once, each of its addresses is checked, and the connection goes to one of these: a name
+that changes its address in between (DNS rebinding) has no effect. Redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import socket
+import ssl
+from urllib.parse import urlsplit
+
+from monitoring.alarms.payloads import Post
+
+# The most of an answer that is read.
+MOST = 64 * 1024
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# Of IPv6 addresses with an IPv4 address inside: what they lead to is that one.
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class SendingFailed(Exception):
+    """A notification could not be sent."""
+
+
+def send(post: Post, *, allow_private: bool, seconds: float) -> bytes:
+    """Send the request and return the answer, at most MOST bytes; raises SendingFailed.
+
+    ``seconds`` is the limit of each wait for the network.
+    """
+    parts = urlsplit(post.url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection: http.client.HTTPConnection
+    try:
+        address = _address(host, port, allow_private=allow_private)
+        if parts.scheme == "https":
+            connection = _Tls(host, port, address, seconds)
+        else:
+            connection = _Plain(host, port, address, seconds)
+        try:
+            connection.request("POST", path, post.body, post.headers)
+            response = connection.getresponse()
+            answer = response.read(MOST)
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException, UnicodeError) as error:
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise SendingFailed(text) from error
+    if 300 <= response.status < 400:
+        raise SendingFailed(f"HTTP {response.status}: redirects are not followed")
+    if not 200 <= response.status < 300:
+        raise SendingFailed(f"HTTP {response.status} {response.reason}")
+    return answer
+
+
+def _address(host: str, port: int, *, allow_private: bool) -> str:
+    """Return an address of the host; raises SendingFailed if one of them is not allowed."""
+    found = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    for text in found:
+        if not allow_private and not is_public(ipaddress.ip_address(text.partition("%")[0])):
+            raise SendingFailed(f"{text} is a private address, and the channel does not allow it")
+    return found[0]
+
+
+def is_public(address: Address) -> bool:
+    """Tell whether the address is one of the public Internet, of a single host."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inside = address.ipv4_mapped or address.sixtofour
+        if address in NAT64:
+            inside = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inside:
+            return is_public(inside)
+    return address.is_global and not address.is_multicast
+
+
+class _Plain(http.client.HTTPConnection):
+    """Connects to ``address``, whatever the name of the host means by now."""
+
+    def __init__(self, host: str, port: int, address: str, seconds: float) -> None:
+        super().__init__(host, port, timeout=seconds)
+        self._address = address
+
+    def connect(self) -> None:
+        self.sock = socket.create_connection((self._address, self.port), self.timeout)
+
+
+class _Tls(_Plain):
+    """Does the same by TLS; the certificate must be one of the host's name."""
+
+    default_port = 443
+
+    def connect(self) -> None:
+        super().connect()
+        context = ssl.create_default_context()
+        self.sock = context.wrap_socket(self.sock, server_hostname=self.host)

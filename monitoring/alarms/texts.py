@@ -1,0 +1,54 @@
+"""Says in words what an alarm is about."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+
+from monitoring.alarms.metrics import BYTES, COUNT, METRICS, PERIODS, SECONDS, SHARE
+from monitoring.models import Alarm, Event, Metric
+from streams.durations import brief
+
+
+def figure(value: float, metric: str) -> str:
+    """Return a value of the metric as people read it, in its unit."""
+    unit = METRICS[metric].unit if metric in METRICS else COUNT
+    if unit == SECONDS:
+        return brief(timedelta(seconds=value))
+    if unit == SHARE:
+        return f"{100 * value:.0f} %"
+    if unit == PERIODS:
+        return _("%s periods") % number_format(round(value, 1))
+    if unit == BYTES:
+        return _("%s GiB") % number_format(round(value / 2**30, 1))
+    return str(number_format(int(value), force_grouping=True))
+
+
+def summary(alarm: Alarm) -> str:
+    """Return one line: what is measured, of what, and the value."""
+    label = Metric(alarm.metric).label if alarm.metric in Metric.values else alarm.metric
+    about = f"{alarm.subject}: " if alarm.subject else ""
+    return f"{about}{label}: {figure(alarm.value, alarm.metric)}"
+
+
+def title(event: str, alarm: Alarm | None) -> str:
+    """Return the title of a notification: what has happened, and to what."""
+    if alarm is None:
+        return _("EMS: a test of this channel")
+    words = {
+        Event.FIRED: _("fires"),
+        Event.REMINDER: _("still fires"),
+        Event.RESOLVED: _("is resolved"),
+    }
+    values = {"severity": alarm.get_severity_display(), "alarm": alarm, "word": words[Event(event)]}
+    return _("[%(severity)s] %(alarm)s %(word)s") % values
+
+
+def lines(alarm: Alarm | None) -> list[str]:
+    """Return the text of a notification in lines."""
+    if alarm is None:
+        return [_("No alarm fires because of it.")]
+    found = [summary(alarm), alarm.detail, alarm.runbook]
+    return [line for line in found if line]

@@ -1,0 +1,258 @@
+"""Defines ems_alarms, which shows alarms, acknowledges and mutes them, and tests channels."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError
+from django.db.models import Model
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from monitoring.alarms import firing
+from monitoring.alarms.delivering import send_test
+from monitoring.alarms.rules import find_rule, mute, rules
+from monitoring.alarms.texts import figure
+from monitoring.models import (
+    Alarm,
+    AlarmChannel,
+    AlarmRule,
+    AlarmState,
+    ChannelKind,
+    Metric,
+    Operator,
+    Severity,
+)
+from streams.management.base import StreamsCommand, add_limit, duration, positive
+
+# A value of an option that is taken from the environment: what stands in the command is seen in the
+# list of processes.
+FROM_ENVIRONMENT = "env:"
+ANY = "any"
+
+
+class Command(StreamsCommand):
+    help = "The alarms: what fires, the rules, and the channels that are told."
+    verbs = {
+        "list": gettext_lazy("what fires; with --resolved also what has fired"),
+        "rules": gettext_lazy("all rules as they are in force"),
+        "channels": gettext_lazy("all channels, and how their last notification went"),
+        "ack": gettext_lazy("say that somebody takes care of an alarm"),
+        "mute": gettext_lazy("tell the channels nothing of a rule for a while"),
+        "set": gettext_lazy("change a rule, or make one"),
+        "unset": gettext_lazy("delete a rule; a default rule is as it was"),
+        "channel": gettext_lazy("change a channel, or make one"),
+        "remove": gettext_lazy("delete a channel"),
+        "test": gettext_lazy("send a test through a channel"),
+    }
+
+    def add_list_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--resolved", action="store_true", help=_("the newest resolved, too"))
+        add_limit(parser, 100)
+
+    def add_ack_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("id", type=positive, help=_("id of the alarm"))
+        parser.add_argument("--note", default="", help=_("what is being done"))
+
+    def add_mute_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("rule", help=_("name of the rule"))
+        time = parser.add_mutually_exclusive_group(required=True)
+        time.add_argument("--for", dest="time", type=duration, help=_("such as 30m, 2h or 1d"))
+        time.add_argument("--off", action="store_true", help=_("tell them again from now on"))
+
+    def add_set_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("rule", help=_("name of the rule"))
+        parser.add_argument("--metric", choices=Metric.values, help=_("of a new rule"))
+        parser.add_argument("--topic", help=_("only this topic; any: all"))
+        parser.add_argument("--group", help=_("only this group; any: all"))
+        parser.add_argument("--operator", choices=Operator.values, help=_("above or below"))
+        parser.add_argument("--threshold", type=float, help=_("in the unit of the metric"))
+        parser.add_argument("--for", dest="time", type=duration, help=_("must hold for so long"))
+        parser.add_argument("--severity", choices=Severity.values, help=_("how bad it is"))
+        parser.add_argument("--channel", action="append", help=_("tell only this one; any: all"))
+        parser.add_argument("--remind", type=positive, metavar="HOURS", help=_("tell it again"))
+        parser.add_argument("--runbook", help=_("URL of what to do"))
+        state = parser.add_mutually_exclusive_group()
+        state.add_argument("--on", action="store_true", help=_("evaluate the rule"))
+        state.add_argument("--off", action="store_true", help=_("do not evaluate it"))
+
+    def add_unset_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("rule", help=_("name of the rule"))
+
+    def add_channel_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("channel", help=_("name of the channel"))
+        parser.add_argument("--kind", choices=ChannelKind.values, help=_("of a new channel"))
+        parser.add_argument("--url", help=_("where to; env:NAME takes it from the environment"))
+        parser.add_argument("--secret", help=_("signs; env:NAME takes it from the environment"))
+        parser.add_argument("--to", help=_("e-mail addresses, separated by commas"))
+        parser.add_argument(
+            "--allow-private", action="store_true", help=_("also private addresses")
+        )
+        state = parser.add_mutually_exclusive_group()
+        state.add_argument("--on", action="store_true", help=_("use the channel"))
+        state.add_argument("--off", action="store_true", help=_("do not use it"))
+
+    def add_remove_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("channel", help=_("name of the channel"))
+
+    add_test_arguments = add_remove_arguments
+
+    def do_list(self, *, resolved: bool, limit: int, **options: Any) -> None:
+        found = firing(self.using)[:limit]
+        if resolved:
+            rows = Alarm.objects.using(self.using).filter(state=AlarmState.RESOLVED)
+            found += rows.order_by("-resolved_at")[: limit - len(found)]
+        columns = ("id", "severity", "state", "rule", "subject", "is", "fired_at", "resolved_at")
+        self.show(
+            (*columns, "note", "detail"),
+            (
+                (
+                    row.pk,
+                    row.severity,
+                    row.state,
+                    row.rule,
+                    row.subject,
+                    row.value if self.as_json else figure(row.value, row.metric),
+                    row.fired_at,
+                    row.resolved_at,
+                    f"{row.acknowledged_by}: {row.note}" if row.acknowledged_by else None,
+                    row.detail,
+                )
+                for row in found
+            ),
+        )
+
+    def do_rules(self, **options: Any) -> None:
+        columns = ("rule", "metric", "enabled", "severity", "topic", "group", "operator")
+        self.show(
+            (*columns, "threshold", "for", "muted_until"),
+            (
+                (
+                    one.name,
+                    one.metric,
+                    one.enabled,
+                    str(one.severity),
+                    one.topic or None,
+                    one.group or None,
+                    str(one.operator),
+                    one.threshold if self.as_json else figure(one.threshold, one.metric),
+                    one.for_time,
+                    one.muted_until,
+                )
+                for one in rules(self.using)
+            ),
+        )
+
+    def do_channels(self, **options: Any) -> None:
+        columns = ("channel", "kind", "enabled", "to", "last_sent_at", "last_failed_at", "error")
+        rows = AlarmChannel.objects.using(self.using).order_by("name")
+        self.show(
+            columns,
+            (
+                (
+                    row.name,
+                    row.kind,
+                    row.enabled,
+                    row.target,
+                    row.last_sent_at,
+                    row.last_failed_at,
+                    row.last_error or None,
+                )
+                for row in rows
+            ),
+        )
+
+    def do_ack(self, *, id: int, note: str, **options: Any) -> None:  # noqa: A002 - its option
+        alarm = Alarm.objects.using(self.using).firing().filter(pk=id).first()
+        if alarm is None:
+            raise CommandError(_("No alarm %d fires.") % id)
+        done = alarm.acknowledge(self.who, note)
+        text = _("acknowledged: %s") if done else _("was acknowledged already: %s")
+        self.tell(text % alarm, id=id, acknowledged=done)
+
+    def do_mute(self, *, rule: str, time: timedelta | None, **options: Any) -> None:
+        mute(rule, time, self.using)
+        self.tell(_("muted: %s") % rule if time else _("not muted: %s") % rule, rule=rule)
+
+    def do_set(self, *, rule: str, metric: str | None, **options: Any) -> None:
+        row = AlarmRule.objects.using(self.using).filter(name=rule).first()
+        if row is None:
+            metric = metric or (rule if rule in Metric.values else None)
+            if metric is None:
+                raise CommandError(_("A new rule needs --metric."))
+            row = AlarmRule(name=rule)
+        row.metric = metric or row.metric
+        for option in ("operator", "threshold", "severity", "runbook"):
+            if options[option] is not None:
+                setattr(row, option, options[option])
+        for option in ("topic", "group"):
+            if options[option] is not None:
+                setattr(row, option, "" if options[option] == ANY else options[option])
+        if options["time"] is not None:
+            row.for_seconds = int(options["time"].total_seconds())
+        if options["remind"] is not None:
+            row.remind_hours = options["remind"]
+        if options["on"] or options["off"]:
+            row.enabled = options["on"]
+        self._save(row)
+        if options["channel"]:
+            names = [name for name in options["channel"] if name != ANY]
+            row.channels.set([self._channel(name) for name in names])
+        self.tell(_("set: %s") % rule, rule=rule)
+
+    def do_unset(self, *, rule: str, **options: Any) -> None:
+        deleted, _rows = AlarmRule.objects.using(self.using).filter(name=rule).delete()
+        if not deleted:
+            find_rule(rule, self.using)  # a wrong name is said
+        self.tell(_("unset: %s") % rule, rule=rule, unset=bool(deleted))
+
+    def do_channel(self, *, channel: str, kind: str | None, **options: Any) -> None:
+        row = AlarmChannel.objects.using(self.using).filter(name=channel).first()
+        row = row or AlarmChannel(name=channel, kind=kind or "")
+        row.kind = kind or row.kind
+        for option in ("url", "secret"):
+            if options[option] is not None:
+                setattr(row, option, _from_environment(options[option]))
+        if options["to"] is not None:
+            row.recipients = options["to"]
+        if options["on"] or options["off"]:
+            row.enabled = options["on"]
+        row.allow_private = options["allow_private"] or row.allow_private
+        self._save(row)
+        self.tell(_("set: %s") % channel, channel=channel)
+
+    def do_remove(self, *, channel: str, **options: Any) -> None:
+        self._channel(channel).delete()
+        self.tell(_("removed: %s") % channel, channel=channel)
+
+    def do_test(self, *, channel: str, **options: Any) -> None:
+        if error := send_test(self._channel(channel), self.using):
+            raise CommandError(_("%(channel)s: %(error)s") % {"channel": channel, "error": error})
+        self.tell(_("sent: %s") % channel, channel=channel, sent=True)
+
+    def _channel(self, name: str) -> AlarmChannel:
+        found = AlarmChannel.objects.using(self.using).filter(name=name).first()
+        if found is None:
+            raise CommandError(_("There is no channel %r.") % name)
+        return found
+
+    def _save(self, row: Model) -> None:
+        row._state.db = self.using
+        try:
+            row.full_clean()
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
+        row.save(using=self.using)
+
+
+def _from_environment(text: str) -> str:
+    if not text.startswith(FROM_ENVIRONMENT):
+        return text
+    name = text.removeprefix(FROM_ENVIRONMENT)
+    if name not in os.environ:
+        raise CommandError(_("There is no %s in the environment.") % name)
+    return os.environ[name]

@@ -1,0 +1,425 @@
+"""What each metric measures, on real traffic, and that other namespaces are not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from monitoring.alarms import audit, firing
+from monitoring.alarms.audit import audit_newest
+from monitoring.alarms.evaluation import evaluate
+from monitoring.alarms.measured import Subject
+from monitoring.alarms.metrics import METRICS, measure
+from monitoring.alarms.old_alarms import old_alarms
+from monitoring.models import (
+    Alarm,
+    AlarmChannel,
+    AlarmNotification,
+    AlarmRule,
+    AuditFinding,
+    AuditPlace,
+    Run,
+)
+from streams import Reject, consumer, send
+from streams.admin.alarm import alarm as banner
+from streams.log.sequencer import sequence
+from streams.models import (
+    IMMEDIATE,
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Message,
+    Partition,
+    Step,
+    Topic,
+    UtcNow,
+)
+from streams.observe.diagnoses import ERROR, OK
+from streams.observe.doctor import examine
+from streams.steps.sweep import sweep
+from streams.testing import advance, drain
+from tests.consuming import Process
+from tests.monitoring.alarming import alarm, channel, pass_time
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
+
+MAIL = Subject("orders", "mail")
+
+
+def make_group(name: str = "mail", **more: Any) -> ConsumerGroup:
+    topic, _created = Topic.objects.get_or_create(name="orders")
+    group = ConsumerGroup.objects.create(topic=topic, name=name, **more)
+    for partition in topic.partitions.all():
+        Cursor.objects.create(group=group, partition=partition)
+    return group
+
+
+def older(model: Any, name: str, **by: float) -> None:
+    """Move an instant of all rows back."""
+    for pk, at in model._base_manager.values_list("pk", name):
+        model._base_manager.filter(pk=pk).update(**{name: at - timedelta(**by)})
+
+
+def value(metric: str, subject: Subject = MAIL) -> Any:
+    values = measure(metric, "default")
+    assert values is not None
+    found = values.get(subject)
+    return found and found.number
+
+
+def test_lag_and_its_age_are_those_of_what_is_not_claimed() -> None:
+    make_group()
+    make_group("none", mode="broadcast")
+    assert (value("lag"), value("lag_age")) == (0, None)
+    for number in range(3):
+        send("orders", number)
+    sequence("default")
+    older(Message, "sequenced_at", minutes=11)
+    assert value("lag") == 3
+    assert 660 <= value("lag_age") < 720
+    assert value("lag", Subject("orders", "none")) is None
+    evaluate("default")
+    (pending,) = Alarm.objects.filter(rule="lag_age")
+    assert pending.state == "pending"
+
+
+def test_the_age_of_a_message_that_is_gone_is_unknown() -> None:
+    make_group()
+    send("orders", 1)
+    sequence("default")
+    Message.objects.all().delete()
+    values = measure("lag_age", "default")
+    assert values is not None
+    assert values[MAIL].number is None
+
+
+def test_a_group_without_a_live_client_is_noticed_while_messages_wait() -> None:
+    group = make_group()
+    assert not value("no_consumer")
+    send("orders", 1)
+    sequence("default")
+    assert value("no_consumer") == 1
+    ConsumerGroup.objects.update(paused=True)
+    assert value("no_consumer") is None
+    ConsumerGroup.objects.update(paused=False)
+    Consumer.objects.create(client_id="c", group=group, lease_until=UtcNow(timedelta(minutes=1)))
+    assert value("no_consumer") is None
+
+
+def test_new_dead_letters_are_counted_for_five_minutes() -> None:
+    @consumer("orders", group="mail")
+    def handle(message: Any) -> None:
+        raise Reject("never")
+
+    make_group()
+    for number in range(3):
+        send("orders", number)
+    drain()
+    assert value("dead_new") == 3
+    evaluate("default")
+    (row,) = Alarm.objects.filter(rule="dead_new")
+    assert (row.state, row.group, row.detail) == ("firing", "mail", "streams.errors.Reject")
+    older(DeadMessage, "died_at", minutes=6)
+    assert value("dead_new") is None
+
+
+def test_expired_calls_are_counted_with_who_had_them() -> None:
+    @consumer("orders", group="mail")
+    def handle(message: Any) -> None: ...
+
+    send("orders", 1)
+    sequence("default")
+    process = Process("mail")
+    process.claim(1)
+    advance(timedelta(minutes=2))
+    assert sweep("default") == 1
+    values = measure("expired", "default")
+    assert values is not None
+    assert values[MAIL].number == 1
+    assert "offsets 0–0" in values[MAIL].detail
+    older(Delivery, "finished_at", minutes=6)
+    assert value("expired") is None
+
+
+def test_a_slow_call_is_a_share_of_its_timeout() -> None:
+    @consumer("orders", group="mail", consume_timeout=60)
+    def handle(message: Any) -> None: ...
+
+    send("orders", 1)
+    sequence("default")
+    process = Process("mail")
+    process.claim(1)
+    assert value("slow_call") < 0.1
+    older(Delivery, "deadline", seconds=36)
+    assert 0.55 < value("slow_call") < 0.7
+    evaluate("default")
+    (row,) = Alarm.objects.filter(rule="slow_call")
+    assert "handle at offset 0" in row.detail
+
+
+def test_the_timeout_of_a_call_that_nobody_here_knows_is_unknown(clean_registry: None) -> None:
+    from streams.consume import registry
+
+    @consumer("orders", group="mail", consume_timeout=60)
+    def handle(message: Any) -> None: ...
+
+    send("orders", 1)
+    sequence("default")
+    Process("mail").claim(1)
+    registry._registered.clear()
+    older(Delivery, "deadline", seconds=54)
+    values = measure("slow_call", "default")
+    assert values is not None
+    assert values[MAIL].number is None
+    ConsumerGroup.objects.update(consume_timeout=60)
+    assert value("slow_call") > 0.8
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+def test_a_message_that_is_not_sequenced_is_noticed_by_rule_and_by_page(delayed: bool) -> None:
+    Step.objects.create(name="sequence", last_run_at=UtcNow())
+    Step.objects.create(name="sweep", last_run_at=UtcNow())
+    delay = timedelta(seconds=10) if delayed else None
+    send("orders", 1, delay=delay)
+    send("orders", 2, delay=timedelta(hours=1))  # not due
+    assert not value("not_sequenced", Subject("orders")) or not delayed
+    older(Message, "created_at", seconds=60)
+    Message.objects.filter(due_at__lt=timezone.now() + timedelta(minutes=1)).exclude(
+        due_at=IMMEDIATE
+    ).update(due_at=UtcNow(-timedelta(seconds=50)))
+    assert 40 <= value("not_sequenced", Subject("orders")) <= 75
+    assert "orders/0 has waited for an offset" in banner("default")
+    sequence("default")
+    assert value("not_sequenced", Subject("orders")) is None
+    assert "offset" not in banner("default")
+
+
+def test_steps_are_late_after_three_periods_and_unknown_before_the_first() -> None:
+    assert value("step_late", Subject(name="sweep")) is None
+    assert value("purge_late", Subject(name="purge")) is None
+    assert value("rollup_late", Subject(name="traffic")) is None
+    Step.objects.create(name="sweep", last_run_at=UtcNow(-timedelta(seconds=20)))
+    Step.objects.create(name="purge", last_run_at=UtcNow(-timedelta(days=4)))
+    ended = UtcNow(-timedelta(minutes=5))
+    Run.objects.create(job="traffic", state="done", finished_at=ended)
+    assert 4 <= value("step_late", Subject(name="sweep")) < 6
+    assert 4 <= value("purge_late", Subject(name="purge")) < 4.1
+    assert 5 <= value("rollup_late", Subject(name="traffic")) < 6
+    evaluate("default")
+    assert {row.subject for row in Alarm.objects.all()} == {"sweep", "purge", "traffic"}
+
+
+def test_the_size_of_tables_is_unknown_on_sqlite_only() -> None:
+    values = measure("disk", "default")
+    if connection.vendor == "sqlite":
+        assert values is None
+    else:
+        assert values
+        assert values[Subject(name="ems_msg")].number
+
+
+def test_every_metric_has_a_default_rule_and_every_statement_works() -> None:
+    make_group()
+    for metric in METRICS:
+        measure(metric, "default")
+    evaluate("default")
+    assert not firing("default")
+
+
+def test_the_statements_of_the_metrics_do_not_grow_with_the_groups() -> None:
+    counts = []
+    for groups in (1, 300):
+        for number in range(ConsumerGroup.objects.count(), groups):
+            make_group(f"g{number}")
+        with CaptureQueriesContext(connection) as found:
+            for metric in METRICS:
+                measure(metric, "default")
+        counts.append(len(found))
+    assert counts[0] == counts[1]
+
+
+def test_the_doctor_says_what_fires_and_exits_1_for_a_critical_one() -> None:
+    def named() -> dict[str, str]:
+        return {d.name: d.level for d in examine("default") if d.name.startswith("alarm")}
+
+    assert named() == {"alarms": OK}
+    row = alarm(severity="warning")
+    assert named() == {"alarm": "warning"}
+    Alarm.objects.update(severity="critical")
+    assert named() == {"alarm": ERROR}
+    row.acknowledge("ann")
+    assert named() == {"alarm": ERROR}  # it fires still
+    where = channel("http://127.0.0.1:1/", last_failed_at=UtcNow(), last_error="down")
+    assert named()["alarm channel"] == "warning"
+    assert where.is_down is not None
+
+
+def test_the_banner_says_that_a_critical_alarm_fires_unless_acknowledged() -> None:
+    for name in ("sequence", "sweep"):
+        Step.objects.create(name=name, last_run_at=UtcNow())
+    assert banner("default") == ""
+    row = alarm()
+    assert "1 alarm fires: lag" in banner("default")
+    row.acknowledge("ann")
+    assert banner("default") == ""
+
+
+# -- the continuous audit --
+
+
+def test_the_audit_begins_at_the_end_and_finds_what_goes_wrong_then() -> None:
+    @consumer("orders", group="mail")
+    def handle(message: Any) -> None: ...
+
+    for number in range(5):
+        send("orders", number)
+    drain()
+    Message.objects.filter(offset=1).delete()  # before it began: for ems_doctor --audit
+    audit_newest("default")
+    assert not AuditFinding.objects.exists()
+    for number in range(5):
+        send("orders", number)
+    drain()
+    Message.objects.filter(offset=7).delete()
+    Delivery.objects.filter(first_offset__lte=8, last_offset__gte=8).delete()
+    for _ in range(3):
+        audit_newest("default")
+    kinds = set(AuditFinding.objects.values_list("kind", flat=True))
+    assert kinds == {"hole", "uncovered"}
+    assert AuditFinding.objects.count() == 2  # each once, although the group was seen twice
+    evaluate("default")
+    assert {row.subject for row in firing("default")} == kinds
+    pass_time(90_000)
+    evaluate("default")
+    assert firing("default") == []
+
+
+def test_what_was_claimed_when_the_audit_came_by_is_looked_at_once_more() -> None:
+    @consumer("orders", group="mail")
+    def handle(message: Any) -> None:
+        raise ValueError
+
+    send("orders", 0)
+    drain()
+    audit_newest("default")
+    send("orders", 1)
+    sequence("default")
+    process = Process("mail")
+    delivery = process.claim(1)
+    audit_newest("default")
+    assert not AuditFinding.objects.exists()
+    # The call fails, and its failure is lost, as by a hand that deletes the retry.
+    Delivery.objects.filter(pk=delivery.pk).update(state="RETRY", failed=1, token="")
+    audit_newest("default")
+    assert [row.kind for row in AuditFinding.objects.all()] == ["lost failure"]
+
+
+def test_missing_messages_fire_with_their_number() -> None:
+    @consumer("orders", group="mail")
+    def handle(message: Any) -> None: ...
+
+    send("orders", 0)
+    drain()
+    audit_newest("default")
+    for number in range(3):
+        send("orders", number)
+    sequence("default")
+    Partition.objects.update(first_offset=4)
+    Message.objects.all().delete()
+    drain()
+    for _ in range(2):
+        audit_newest("default")
+    found = measure("missing", "default")
+    assert found is not None
+    assert {str(subject): v.number for subject, v in found.items()} == {"mail on orders": 3}
+
+
+def test_the_audit_stops_after_its_seconds_and_goes_on_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number in range(4):
+        Topic.objects.create(name=f"t{number}")
+    audit_newest("default")
+    Partition.objects.update(next_offset=5)  # five holes in each
+    found = []
+    for _run in range(4):
+        # Time for one partition: the clock is read at the start, before it and after it.
+        ticks = iter([0.0, 0.0])
+        clock = SimpleNamespace(monotonic=lambda ticks=ticks: next(ticks, 99.0))
+        monkeypatch.setattr(audit, "time", clock)
+        audit_newest("default", seconds=1)
+        found.append(AuditFinding.objects.filter(kind="hole").count())
+    assert found == [1, 2, 3, 4]
+
+
+def test_the_statements_of_an_audit_that_finds_nothing_new_do_not_grow() -> None:
+    counts = []
+    for groups in (1, 100):
+        for number in range(ConsumerGroup.objects.count(), groups):
+            make_group(f"g{number}")
+        audit_newest("default")
+        with CaptureQueriesContext(connection) as found:
+            audit_newest("default")
+        counts.append(len(found))
+    assert counts[0] == counts[1]
+
+
+# -- namespaces, old rows --
+
+
+def test_nothing_of_another_namespace_is_seen(ems_settings: Callable[..., None]) -> None:
+    make_group()
+    for number in range(3):
+        send("orders", number)
+    sequence("default")
+    older(Message, "sequenced_at", minutes=30)
+    alarm(rule="mine", subject="x")
+    channel("http://127.0.0.1:1/")
+    AlarmRule.objects.create(name="lag", metric="lag", threshold=1, enabled=True)
+    audit_newest("default")
+    evaluate("default")
+    before = set(Alarm._base_manager.values_list("pk", "state"))
+    assert len(before) > 2
+    ems_settings(NAMESPACE="blue")
+    assert firing("default") == []
+    for metric in METRICS:
+        if metric not in ("disk", "step_late", "purge_late", "rollup_late"):
+            assert not measure(metric, "default"), metric
+    evaluate("default")
+    models: tuple[Any, ...] = (Alarm, AlarmRule, AlarmChannel, AlarmNotification, AuditPlace)
+    assert [model for model in models if model.objects.exists()] == []
+    assert set(Alarm._base_manager.values_list("pk", "state")) == before
+    alarm()  # of the same rule and subject
+    assert len(firing("default")) == 1
+    ems_settings(NAMESPACE="")
+    evaluate("default")
+    assert Alarm._base_manager.filter(rule__startswith="lag").count() >= 2
+
+
+def test_old_alarms_notifications_and_findings_are_deleted() -> None:
+    where = channel("http://127.0.0.1:1/")
+    for days in (89, 91):
+        ago = UtcNow(-timedelta(days=days))
+        row = alarm(slot=None, state="resolved", resolved_at=ago)
+        AlarmNotification.objects.create(
+            alarm=row, channel=where, event="fired", state="sent", created_at=ago
+        )
+        AuditFinding.objects.create(kind="hole", digest=b"%032d" % days, seen_at=ago)
+        AuditPlace.objects.create(stage="log", row=days, looked_at=ago)
+    old = alarm(fired_at=UtcNow(-timedelta(days=100)))  # fires still
+    assert sum(old_alarms("default")) == 4
+    assert Alarm.objects.filter(pk=old.pk).exists()
+    models: tuple[Any, ...] = (AlarmNotification, AuditFinding, AuditPlace)
+    assert [model.objects.count() for model in models] == [1, 1, 1]
