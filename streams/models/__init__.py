@@ -9,6 +9,7 @@ from streams.models.delivery import Delivery, Kind, State
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.group import ConsumerGroup, Mode, Start
 from streams.models.key import KeyEntry
+from streams.models.letter_edit import LetterEdit
 from streams.models.message import IMMEDIATE, BodyType, Message
 from streams.models.partition import Partition
 from streams.models.retry import Again, RetryMessage
@@ -28,6 +29,7 @@ __all__ = [
     "Delivery",
     "KeyEntry",
     "Kind",
+    "LetterEdit",
     "Message",
     "Mode",
     "Partition",

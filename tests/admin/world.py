@@ -16,6 +16,7 @@ from streams.models import (
     ConsumerGroup,
     DeadMessage,
     Delivery,
+    LetterEdit,
     Message,
     RetryMessage,
     Step,
@@ -90,6 +91,10 @@ def make_world() -> World:
         deadline=timezone.now() + timedelta(minutes=1),
     )
     SystemConfig.objects.create(name="consumerBatchSize", value=20)
+    letter = DeadMessage.objects.order_by("pk")[0]
+    LetterEdit.objects.create(
+        letter=letter, group=letter.group, who="ann", body=SECRET.encode(), size=len(SECRET)
+    )
     run_steps()
     assert (DeadMessage.objects.count(), RetryMessage.objects.count()) == (3, 2)
     return World(groups["mail"], groups["billing"], groups["slow"])

@@ -20,9 +20,13 @@ def give_up(retry: RetryMessage, error: BaseException) -> bool:
             return False
         verdict = Verdict.of(error, retry.offset, retry.attempt - 1)
         letters = DeadMessage.objects.using(using)
-        buried = letters.bury(
-            retry.group.topic_id, retry.group_id, retry.partition_id, verdict
-        ) or letters.filter(pk__in=[retry.dead_letter_id]).reopen(verdict)
+        origin = letters.filter(pk=retry.dead_letter_id or 0)
+        place = retry.group.topic_id, retry.group_id, retry.partition_id
+        buried = (
+            origin.edited().reopen(verdict)  # the log does not have what was edited
+            or letters.bury(*place, verdict)
+            or origin.reopen(verdict)
+        )
         rows.filter(pk=retry.pk).delete()
         _note_in_the_log(retry, bool(buried))
     return True
@@ -44,7 +48,7 @@ def _note_in_the_log(retry: RetryMessage, buried: bool) -> None:
 def redrive(letter: DeadMessage) -> bool:
     """Give the message to its group again, from the first attempt; False if it was redriven before.
 
-    The body is read from the dead letter if the message itself has been purged meanwhile.
+    The group gets the copy of the dead letter: the message itself may have been purged.
     """
     using = letter._state.db or database()
     return retrying(_redrive, using, letter, using)
@@ -56,8 +60,15 @@ def _redrive(letter: DeadMessage, using: str) -> bool:
         letters = DeadMessage.objects.using(using).waiting().filter(pk=letter.pk)
         if not letters.update(redriven_at=UtcNow()):
             return False
-        rows = RetryMessage.objects.using(using)
-        rows.schedule(letter.group_id, letter.partition_id, [Again(letter.offset, 1)])
-        place = {"group": letter.group_id, "partition": letter.partition_id}
-        rows.filter(**place, offset=letter.offset).update(dead_letter=letter.pk)
+        hand_over(letter, using)
     return True
+
+
+def hand_over(letter: DeadMessage, using: str) -> None:
+    """Let the group see the letter's copy of the message, in the transaction that marks it as
+    redriven.
+    """
+    rows = RetryMessage.objects.using(using)
+    rows.schedule(letter.group_id, letter.partition_id, [Again(letter.offset, 1)])
+    place = {"group": letter.group_id, "partition": letter.partition_id}
+    rows.filter(**place, offset=letter.offset).update(dead_letter=letter.pk)
