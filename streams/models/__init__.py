@@ -12,6 +12,7 @@ from streams.models.key import KeyEntry
 from streams.models.letter_edit import LetterEdit
 from streams.models.message import IMMEDIATE, BodyType, Message
 from streams.models.partition import Partition
+from streams.models.redrive import Redrive, RedriveState
 from streams.models.retry import Again, RetryMessage
 from streams.models.step import Step
 from streams.models.topic import Access, Topic
@@ -33,6 +34,8 @@ __all__ = [
     "Message",
     "Mode",
     "Partition",
+    "Redrive",
+    "RedriveState",
     "RetryMessage",
     "Start",
     "State",

@@ -23,6 +23,7 @@ from streams.models import (
     SystemConfig,
     UtcNow,
 )
+from streams.operate.redrives import begin
 from streams.testing import drain
 
 XSS = "<script>alert(1)</script>"
@@ -95,6 +96,8 @@ def make_world() -> World:
     LetterEdit.objects.create(
         letter=letter, group=letter.group, who="ann", body=SECRET.encode(), size=len(SECRET)
     )
+    row = begin([groups["billing"]], "default", rate=1, who="ann")
+    assert row.stop()
     run_steps()
     assert (DeadMessage.objects.count(), RetryMessage.objects.count()) == (3, 2)
     return World(groups["mail"], groups["billing"], groups["slow"])

@@ -12,7 +12,7 @@ from django.core.management import CommandError
 from streams import Outgoing, Reject, consumer, send, send_many
 from streams.consume.outcome.dead_letter import redrive
 from streams.management.commands import ems_dead
-from streams.models import DeadMessage, Delivery, LetterEdit, Message, RetryMessage
+from streams.models import DeadMessage, Delivery, LetterEdit, Message, Redrive, RetryMessage
 from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
 from tests.commands.conftest import Run
@@ -310,3 +310,22 @@ def test_an_edit_of_what_was_redriven_is_refused(shop: Shop, run: Run) -> None:
     with pytest.raises(CommandError, match="redriven, edited or deleted meanwhile"):
         run("ems_dead", "edit", letter.pk, "--body", "7", "--yes")
     assert not LetterEdit.objects.exists()
+
+
+def test_a_redrive_at_a_rate_is_begun_listed_stopped_and_gone_on_with(
+    shop: Shop, run: Run, parsed: Callable[..., Any]
+) -> None:
+    begun = parsed("ems_dead", "redrive", "--all", "--group", "mail", "--rate", "0.5")
+    assert DeadMessage.objects.waiting().count() == 3
+    (row,) = parsed("ems_dead", "redrives")
+    assert (row["id"], row["rate"], row["state"]) == (begun["redrive"], 0.5, "running")
+    (row,) = parsed("ems_dead", "redrives", "--stop", row["id"])
+    assert row["state"] == "stopped"
+    with pytest.raises(CommandError, match="does not run"):
+        run("ems_dead", "redrives", "--stop", row["id"])
+    (row,) = parsed("ems_dead", "redrives", "--resume", row["id"])
+    assert row["state"] == "running"
+    with pytest.raises(CommandError, match="A rate is from"):
+        run("ems_dead", "redrive", "--all", "--rate", "0")
+    run("ems_dead", "redrive", letters()[0].pk, "--rate", "9", "--dry-run")
+    assert Redrive.objects.count() == 1

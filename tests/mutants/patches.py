@@ -523,6 +523,15 @@ MORE = [
         "tests/streams/test_letter_edit.py::test_what_it_was_is_kept_with_who_and_when",
     ),
     Mutant(
+        "redrive-of-two-processes-at-once",
+        "streams/steps/redrives.py",
+        "plan = rows.select_for_update(skip_locked=True).annotate",
+        "plan = rows.annotate",
+        "tests/streams/test_redrives.py"
+        "::test_of_many_processes_that_step_at_once_none_redrives_more_than_is_due",
+        "mysql",
+    ),
+    Mutant(
         "other-tags-handed-over",
         "streams/consume/reading.py",
         "        else:\n            wanted.append(",

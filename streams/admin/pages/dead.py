@@ -36,7 +36,7 @@ from streams.admin.verbs import edit
 from streams.admin.verbs.bulk import Bulk
 from streams.conf import database
 from streams.consume.outcome.dead_letter import redrive
-from streams.models import ConsumerGroup, DeadMessage
+from streams.models import ConsumerGroup, DeadMessage, Redrive
 
 REDRIVE = Bulk(
     name="redrive",
@@ -45,6 +45,7 @@ REDRIVE = Bulk(
     what=_("%s will be handed to their groups again, from the first attempt."),
     skips=_("redriven already, or gone"),
     done=_("Redriven"),
+    rated=True,
 )
 DISCARD = Bulk(
     name="discard",
@@ -101,6 +102,7 @@ class DeadChangeList(StreamsChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        self.redrives = list(Redrive.objects.using(database()).unfinished().defer("ids")[:20])
         self.classes = [] if self.query else self._classes(number(request.GET.get("group")))
 
     def _classes(self, group: int | None) -> list[dict[str, Any]]:

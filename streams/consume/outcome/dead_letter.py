@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from django.db.models import F
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db.models import Case, F, When
 
 from streams.conf import database
 from streams.database.retrying import retrying
@@ -62,6 +65,29 @@ def _redrive(letter: DeadMessage, using: str) -> bool:
             return False
         hand_over(letter, using)
     return True
+
+
+def redrive_each(
+    ids: Sequence[int], using: str, spacing: timedelta, first: timedelta = timedelta(0)
+) -> int:
+    """Redrive these letters in the caller's transaction, the first due after ``first``, and each
+    other one ``spacing`` after the one before; return how many still waited.
+    """
+    letters = DeadMessage.objects.using(using)
+    waiting = letters.waiting().filter(pk__in=ids).order_by("pk").select_for_update()
+    rows = list(waiting.values_list("pk", "group", "partition", "offset"))
+    letters.filter(pk__in=[row[0] for row in rows]).update(redriven_at=UtcNow())
+    places: dict[tuple[int, int], dict[int, tuple[int, timedelta]]] = {}
+    for number, (pk, group, partition, offset) in enumerate(rows):
+        places.setdefault((group, partition), {})[offset] = pk, first + number * spacing
+    retries = RetryMessage.objects.using(using)
+    for (group, partition), of_place in sorted(places.items()):
+        again = [Again(offset, 1, delay) for offset, (_pk, delay) in sorted(of_place.items())]
+        retries.schedule(group, partition, again)
+        named = Case(*(When(offset=offset, then=pk) for offset, (pk, _delay) in of_place.items()))
+        here = retries.filter(group=group, partition=partition, offset__in=list(of_place))
+        here.update(dead_letter=named)
+    return len(rows)
 
 
 def hand_over(letter: DeadMessage, using: str) -> None:

@@ -33,8 +33,10 @@ from streams.management.base import (
     positive,
     printable,
 )
-from streams.models import BodyType, ConsumerGroup, DeadMessage, Partition
+from streams.models import BodyType, ConsumerGroup, DeadMessage, Partition, Redrive
+from streams.models.redrive import valid_rate
 from streams.operate.edited_letter import Content, difference, edit_and_redrive
+from streams.operate.redrives import begin
 
 PAGE = 500
 # The most letters of each group that a list by class of error reads, since no index has the class.
@@ -47,6 +49,7 @@ class Command(StreamsCommand):
         "list": gettext_lazy("the newest dead letters"),
         "show": gettext_lazy("one dead letter with its body and traceback"),
         "redrive": gettext_lazy("give the messages to their groups again"),
+        "redrives": gettext_lazy("what is redriven at a rate; stop it, or go on"),
         "edit": gettext_lazy("change one, and give it to its group again"),
         "discard": gettext_lazy("delete them for good"),
         "export": gettext_lazy("write them as JSON lines"),
@@ -66,11 +69,22 @@ class Command(StreamsCommand):
         parser.add_argument("id", type=positive)
 
     def add_redrive_arguments(self, parser: ArgumentParser) -> None:
+        self.add_choice_arguments(parser)
+        text = _("at most this many a second; consumers or Celery beat carry it out")
+        parser.add_argument("--rate", type=float, metavar="N", help=text)
+
+    def add_choice_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", type=positive, nargs="*", help=_("ids; or use --all"))
         parser.add_argument("--all", action="store_true", help=_("all that match the filters"))
         self.add_filter_arguments(parser)
         add_limit(parser)
         add_dry_run(parser)
+
+    def add_redrives_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--stop", type=positive, metavar="ID", help=_("stop this one"))
+        parser.add_argument("--resume", type=positive, metavar="ID", help=_("go on with this one"))
+        add_limit(parser, 20)
+        add_watch(parser)
 
     def add_edit_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", type=positive)
@@ -85,7 +99,7 @@ class Command(StreamsCommand):
         add_yes(parser)
 
     def add_discard_arguments(self, parser: ArgumentParser) -> None:
-        self.add_redrive_arguments(parser)
+        self.add_choice_arguments(parser)
         add_yes(parser)
 
     def add_export_arguments(self, parser: ArgumentParser) -> None:
@@ -135,8 +149,71 @@ class Command(StreamsCommand):
         preview = bodies.preview(letter.body, letter.body_type, letter.size)
         self.show_one(values, preview, traceback)
 
-    def do_redrive(self, **options: Any) -> None:
-        self._each(redrive, "redriven", **options)
+    def do_redrive(self, *, rate: float | None, **options: Any) -> None:
+        if rate is None:
+            self._each(redrive, "redriven", **options)
+        else:
+            self._begin(rate, **options)
+
+    def _begin(
+        self,
+        rate: float,
+        *,
+        id: list[int],  # noqa: A002 - as the argument is named
+        all: bool,  # noqa: A002 - as the option is named
+        limit: int | None,
+        dry_run: bool,
+        error_class: str | None,
+        **options: Any,
+    ) -> None:
+        """Begin to redrive at a rate; a step carries it out."""
+        if bool(id) == all:
+            raise CommandError(_("Give ids, or --all with or without filters."))
+        if limit is not None:
+            raise CommandError(_("With --rate, --limit has no meaning: stop the redrive instead."))
+        valid_rate(rate)
+        groups = self._groups(**options)
+        ids = None
+        if id:
+            found = self._letters(sorted(set(id)), error_class).waiting().filter(group__in=groups)
+            ids = list(found.values_list("pk", flat=True))
+        if dry_run:
+            self.tell(_("would be begun"), dry_run=True, rate=rate, ids=ids)
+            return
+        row = begin(
+            groups.values(),
+            self.using,
+            rate=rate,
+            who=self.who,
+            error_class=error_class or "",
+            ids=ids,
+        )
+        text = _("begun: redrive %(row)s; see ems_dead redrives") % {"row": row}
+        self.tell(text, redrive=row.pk, rate=rate)
+
+    def do_redrives(
+        self, *, stop: int | None, resume: int | None, limit: int, **options: Any
+    ) -> None:
+        rows = Redrive.objects.using(self.using).defer("ids")
+        for pk, verb, refusal in (
+            (stop, Redrive.stop, _("Redrive %d does not run.")),
+            (resume, Redrive.resume, _("Redrive %d is not stopped.")),
+        ):
+            if pk is not None:
+                row = rows.filter(pk=pk).first()
+                if row is None or not verb(row):
+                    raise CommandError(refusal % pk)
+        columns = ("id", "about", "state", "rate", "redriven", "left out", "total", "begun", "by")
+        self.show(
+            columns,
+            (
+                (
+                    *(row.pk, row.about, row.state, row.rate, row.done, row.skipped),
+                    *(row.total, row.created_at, row.who),
+                )
+                for row in rows.order_by("-pk")[:limit]
+            ),
+        )
 
     def do_edit(
         self,
