@@ -197,6 +197,20 @@ def test_consumers_and_beat_run_the_step_and_one_wins(group):
 
 @pytest.mark.mysql
 @pytest.mark.django_db(transaction=True)
+def test_one_that_another_process_steps_is_left_to_it(group, second_connection):
+    row = started(group, 1)
+    later(4)
+    other = second_connection()
+    other.execute("BEGIN")
+    other.execute("SELECT id FROM ems_redrive WHERE id = %s FOR UPDATE", [row.pk])
+    assert step(row).done == 0
+    assert not RetryMessage.objects.exists()
+    other.execute("ROLLBACK")
+    assert step(row).done == 4
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
 def test_of_many_processes_that_step_at_once_none_redrives_more_than_is_due(
     group, in_thread: Threads
 ):

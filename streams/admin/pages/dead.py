@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Max, Min, Q, QuerySet
+from django.db.models.functions import Substr
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
@@ -65,6 +66,8 @@ WAITING, REDRIVEN, EVERY = "waiting", "redriven", "all"
 # In rows: how many classes of errors the summary names, and how many letters it looks at.
 CLASSES_AT_MOST = 12
 SUMMARISED = 10_000
+# In characters: what it shows of the traceback of the newest letter of each class.
+SAMPLE = 4000
 
 
 class DeadState(FixedFilter):
@@ -113,14 +116,35 @@ class DeadChangeList(StreamsChangeList):
         of_group = {"group": group} if group else {}
         rows = rows.waiting().filter(pk__gt=newest - self.counted, **of_group)
         counted = rows.order_by().values("error_class")
-        counted = counted.annotate(count=Count("pk"), first=Min("died_at"), last=Max("died_at"))
+        counted = counted.annotate(
+            count=Count("pk"), first=Min("died_at"), last=Max("died_at"), sample=Max("pk")
+        )
+        classes = list(counted.order_by("-count", "error_class")[:CLASSES_AT_MOST])
+        letters = DeadMessage.objects.using(database()).filter(
+            pk__in=[row["sample"] for row in classes]
+        )
+        start = Substr("traceback", 1, SAMPLE)
+        samples = {
+            pk: (error, trace) for pk, error, trace in letters.values_list("pk", "error", start)
+        }
         return [
             {
                 **row,
+                "sample": _sample(*samples.get(row["sample"], ("", ""))),
                 "url": list_url(DeadMessage, q=row["error_class"], state=WAITING, **of_group),
             }
-            for row in counted.order_by("-count", "error_class")[:CLASSES_AT_MOST]
+            for row in classes
         ]
+
+    @property
+    def is_counted_in_part(self) -> bool:
+        """Tell whether there are letters with older ids, which no class counts."""
+        return self.counted == SUMMARISED
+
+
+def _sample(error: str, trace: str) -> str:
+    """Return the traceback of one letter, or its error; its end is cut if it is long."""
+    return f"{trace}…" if len(trace) == SAMPLE else trace or error[:SAMPLE]
 
 
 @admin.register(DeadMessage)
