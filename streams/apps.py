@@ -1,5 +1,9 @@
 """Configures the Django app of the streams: its label, its checks, and its caches."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
 from django.apps import AppConfig
 from django.core.signals import setting_changed
 from django.db.backends.signals import connection_created
@@ -13,6 +17,12 @@ class StreamsConfig(AppConfig):
     label = "ems"
     verbose_name = _("Streams")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ems_steps(self) -> dict[str, Callable[[str], object]]:
+        """Return the steps that run every 5 s, as those of other apps do."""
+        from streams.steps.redrives import step_redrives_if_due
+
+        return {"redrives": step_redrives_if_due}
 
     def ready(self) -> None:
         from streams import (

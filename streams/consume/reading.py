@@ -54,9 +54,10 @@ class Reading:
         delivery, retry = self._delivery, self._retry
         place = delivery.partition_id, delivery.first_offset, delivery.last_offset + 1
         share = READ_BYTES // len(delivery.offsets)
-        rows = stored_messages(*place, delivery.using, at_most=share)
-        if not rows and retry and retry.dead_letter_id:
-            rows = message_in_dead_letter(retry.dead_letter_id, delivery.using)
+        # A dead letter has its own copy, which may be edited; the log may have none any more.
+        letter = retry.dead_letter_id if retry else None
+        rows = message_in_dead_letter(letter, delivery.using) if letter else []
+        rows = rows or stored_messages(*place, delivery.using, at_most=share)
         rows = self._without_absent(rows, set(delivery.offsets) - {row.offset for row in rows})
         rows, self.passed = chosen(rows, self._registration.tags)
         place_of = delivery.partition.number, delivery.attempt

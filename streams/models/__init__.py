@@ -9,8 +9,10 @@ from streams.models.delivery import Delivery, Kind, State
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.group import ConsumerGroup, Mode, Start
 from streams.models.key import KeyEntry
+from streams.models.letter_edit import LetterEdit
 from streams.models.message import IMMEDIATE, BodyType, Message
 from streams.models.partition import Partition
+from streams.models.redrive import Redrive, RedriveState
 from streams.models.retry import Again, RetryMessage
 from streams.models.step import Step
 from streams.models.topic import Access, Topic
@@ -28,9 +30,12 @@ __all__ = [
     "Delivery",
     "KeyEntry",
     "Kind",
+    "LetterEdit",
     "Message",
     "Mode",
     "Partition",
+    "Redrive",
+    "RedriveState",
     "RetryMessage",
     "Start",
     "State",

@@ -14,6 +14,7 @@ from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute
 from streams.errors import storable, text_of
 from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
+from streams.models.letter_edit import LetterEdit
 from streams.models.message import BodyType
 from streams.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
 
@@ -62,7 +63,7 @@ class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
         return execute(self.db, statement, parameters) == 1
 
     def reopen(self, verdict: Verdict) -> int:
-        """Let redriven letters wait again, which have failed again and whose message is gone."""
+        """Let redriven letters wait again: they have failed again, and have the only copy."""
         return self.update(
             redriven_at=None,
             died_at=UtcNow(),
@@ -71,6 +72,10 @@ class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
             error=verdict.error,
             traceback=verdict.traceback,
         )
+
+    def edited(self) -> DeadMessageQuerySet:
+        """Return the dead letters whose copy is not that of the log any more."""
+        return self.exclude(edited_at=None)
 
     def waiting(self) -> DeadMessageQuerySet:
         """Return the dead letters that nobody has redriven."""
@@ -103,6 +108,8 @@ class DeadMessage(models.Model):
     traceback = models.TextField(_("traceback"), default="", blank=True)
     died_at = UtcDateTimeField(_("died at"), default=UtcNow)
     redriven_at = UtcDateTimeField(_("redriven at"), null=True, blank=True)
+    # What it was before, and who has edited it, is in LetterEdit.
+    edited_at = UtcDateTimeField(_("edited at"), null=True, blank=True)
 
     objects = DeadMessageQuerySet.as_manager()
 
@@ -114,6 +121,7 @@ class DeadMessage(models.Model):
         permissions = (
             ("redrive_deadmessage", _("Can redrive dead letters")),
             ("discard_deadmessage", _("Can discard dead letters")),
+            ("edit_deadmessage", _("Can edit dead letters and send them again")),
         )
         indexes = (
             models.Index(fields=["group", "partition", "offset"], name="ems_dead_place"),
@@ -130,4 +138,7 @@ class DeadMessage(models.Model):
         using = self._state.db or database()
         waiting = DeadMessage.objects.using(using).waiting().filter(pk=self.pk)
         deleted, _rows = retrying(waiting.delete, using)
+        if deleted and self.edited_at:
+            edits = LetterEdit.objects.using(using).filter(letter=self.pk)
+            retrying(edits.delete, using)
         return bool(deleted)

@@ -13,6 +13,7 @@ from streams.models.namespaces import OwnManager
 
 # The names of the steps.
 SEQUENCE, SWEEP, RETRIES, PURGE = "sequence", "sweep", "retries", "purge"
+REDRIVES = "redrives"
 
 
 class StepQuerySet(models.QuerySet["Step"]):

@@ -7,7 +7,7 @@ cursor has not given out their offsets in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import connections
@@ -15,7 +15,7 @@ from django.db import connections
 from streams.conf import MAX_BATCH
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import delete_by_id, execute, fetch
-from streams.models import Again, Cursor, Delivery, Kind, Message, RetryMessage, State
+from streams.models import Again, Cursor, DeadMessage, Delivery, Kind, Message, RetryMessage, State
 from streams.models.fields import to_db
 
 CHUNK = 1000  # ids in one statement
@@ -54,8 +54,8 @@ def count_retries(cursor: Cursor, target: int, using: str) -> int:
     """Return how many retries ``revoke_retries`` would revoke."""
     rows = RetryMessage.objects.using(using).filter(group=cursor.group_id)
     rows = rows.filter(partition=cursor.partition_id, offset__gte=target)
-    redriven = rows.exclude(dead_letter=None).values_list("offset", flat=True)
-    return rows.count() - len(_without_message(list(redriven), cursor, using))
+    redriven = rows.exclude(dead_letter=None).values_list("offset", "dead_letter")
+    return rows.count() - len(_only_in_letters(dict(redriven), cursor, using))
 
 
 def fence(deliveries: Sequence[Delivery], at: datetime, using: str) -> None:
@@ -98,8 +98,8 @@ def revoke_retries(
         return 0
     record = [TAKEN_BACK, to_db(at), to_db(at)]
     execute(using, sql.REVOKE_RETRIES[vendor], [*record, *place])
-    redriven = [offset for _pk, offset, _delivery, letter in rows if letter]
-    kept = _without_message(redriven, cursor, using)
+    redriven = {offset: letter for _pk, offset, _delivery, letter in rows if letter}
+    kept = _only_in_letters(redriven, cursor, using)
     taken = [pk for pk, offset, *_rest in rows if offset not in kept]
     for start in range(0, len(taken), CHUNK):
         chunk = taken[start : start + CHUNK]
@@ -133,14 +133,19 @@ def revoked(cursor: Cursor, start: int, end: int, now: datetime, using: str) -> 
             yield Again(first, attempt, max(timedelta(0), deadline - now), error)
 
 
-def _without_message(offsets: Sequence[int], cursor: Cursor, using: str) -> set[int]:
-    """Return those of the redriven ``offsets`` whose dead letter has the only copy of the body.
+def _only_in_letters(redriven: Mapping[int, int], cursor: Cursor, using: str) -> set[int]:
+    """Return the offsets of ``redriven``, {offset: dead letter}, that only the letter has a copy
+    of: the message is gone from the log, or was edited.
 
     Their retries stay, since the log has no message to deliver instead.
     """
-    gone = set(offsets)
+    kept = set(redriven)
+    offsets = sorted(redriven)
     for start in range(0, len(offsets), CHUNK):
+        chunk = offsets[start : start + CHUNK]
         log = Message.objects.using(using).filter(partition=cursor.partition_id)
-        chunk = log.filter(offset__in=offsets[start : start + CHUNK])
-        gone.difference_update(chunk.values_list("offset", flat=True))
-    return gone
+        letters = [redriven[offset] for offset in chunk]
+        edited = DeadMessage.objects.using(using).edited().filter(pk__in=letters)
+        in_log = set(log.filter(offset__in=chunk).values_list("offset", flat=True))
+        kept -= in_log - set(edited.values_list("offset", flat=True))
+    return kept

@@ -26,6 +26,7 @@ from streams.models import (
     DedupKey,
     Delivery,
     Kind,
+    LetterEdit,
     RetryMessage,
     State,
     UtcNow,
@@ -48,6 +49,13 @@ def dead_letters(using: str) -> Iterator[int]:
             dead_letter__isnull=False,
         )
         yield from _batches(old.filter(~Exists(needed)), "died_at", using)
+
+
+def edits(using: str) -> Iterator[int]:
+    """Delete what was kept of edits of dead letters that have been deleted."""
+    letter = DeadMessage.objects.using(using).filter(pk=OuterRef("letter"))
+    rows = LetterEdit.objects.using(using).filter(~Exists(letter))
+    yield from _batches(rows, "pk", using)
 
 
 def dedup_keys(using: str) -> Iterator[int]:
@@ -154,6 +162,7 @@ class _Log:
 # Dead letters before deliveries: what became of a redriven letter is recorded in deliveries.
 OLD_ROWS: dict[str, Callable[[str], Iterator[int]]] = {
     "dead letters": dead_letters,
+    "edits of dead letters": edits,
     "deliveries": deliveries,
     "replays": replays,
     "dedup keys": dedup_keys,

@@ -96,6 +96,14 @@ def ems_url(row: Any) -> str:
 
 
 @register.filter
+def ems_label(row: Any) -> str:
+    """Return a name for a row."""
+    from streams.admin.parts.columns import label
+
+    return label(row)
+
+
+@register.filter
 def ems_took(value: Any) -> str:
     """Return how long something took; unknown is a dash."""
     from streams.admin.parts.figures import took

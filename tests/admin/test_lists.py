@@ -255,6 +255,7 @@ def test_the_dead_letters_that_wait_come_first_by_class_of_error(world, as_role)
     classes = {row["error_class"]: row["count"] for row in page.context["cl"].classes}
     assert classes == {"ValueError": 2, "shop.Declined": 2}
     for row in page.context["cl"].classes:
+        assert row["sample"].startswith("Traceback")
         assert f'<a href="{escape(row["url"])}">{row["error_class"]}</a>' in page.text
         assert len(shown(client, row["url"])) == row["count"]
     # Only of the group that was chosen, and none beside a search.

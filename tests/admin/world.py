@@ -16,12 +16,14 @@ from streams.models import (
     ConsumerGroup,
     DeadMessage,
     Delivery,
+    LetterEdit,
     Message,
     RetryMessage,
     Step,
     SystemConfig,
     UtcNow,
 )
+from streams.operate.redrives import begin
 from streams.testing import drain
 
 XSS = "<script>alert(1)</script>"
@@ -90,6 +92,12 @@ def make_world() -> World:
         deadline=timezone.now() + timedelta(minutes=1),
     )
     SystemConfig.objects.create(name="consumerBatchSize", value=20)
+    letter = DeadMessage.objects.order_by("pk")[0]
+    LetterEdit.objects.create(
+        letter=letter, group=letter.group, who="ann", body=SECRET.encode(), size=len(SECRET)
+    )
+    row = begin([groups["billing"]], "default", rate=1, who="ann")
+    assert row.stop()
     run_steps()
     assert (DeadMessage.objects.count(), RetryMessage.objects.count()) == (3, 2)
     return World(groups["mail"], groups["billing"], groups["slow"])

@@ -12,7 +12,7 @@ from django.core.management import CommandError
 from streams import Outgoing, Reject, consumer, send, send_many
 from streams.consume.outcome.dead_letter import redrive
 from streams.management.commands import ems_dead
-from streams.models import DeadMessage, Delivery, Message, RetryMessage
+from streams.models import DeadMessage, Delivery, LetterEdit, Message, Redrive, RetryMessage
 from streams.observe.audit.walk import audit
 from streams.testing import advance, drain
 from tests.commands.conftest import Run
@@ -255,3 +255,77 @@ def test_as_a_process_it_redrives(shop: Shop, spawn: Spawn) -> None:
     drain()
     assert sorted(shop.seen) == [(0, 1), (1, 1)]
     assert Delivery.objects.filter(kind="retry", first_offset=0).exists()
+
+
+def test_an_edit_shows_the_difference_and_gives_the_message_to_the_group(
+    shop: Shop, run: Run, tmp_path: Any
+) -> None:
+    letter = letters(offset=1)[0]
+    file = tmp_path / "body.json"
+    file.write_text('{"n": 7}')
+    said = run("ems_dead", "edit", letter.pk, "--body", f"@{file}", "--tag", "x", "--yes")
+    assert '+  "n": 7' in said
+    assert f"edited: dead letter {letter.pk}" in said
+    drain()
+    assert shop.seen == [({"n": 7}, 1)]
+    kept = LetterEdit.objects.get()
+    assert (bytes(kept.body), kept.tag, kept.letter_id) == (b"1", "", letter.pk)
+    assert kept.who.endswith("(ems_dead)")
+    assert audit("default") == []
+
+
+def test_an_edit_asks_and_a_dry_run_changes_nothing(
+    shop: Shop, run: Run, parsed: Callable[..., Any]
+) -> None:
+    letter = letters(offset=1)[0]
+    with pytest.raises(CommandError, match="say --yes"):
+        run("ems_dead", "edit", letter.pk, "--body", "7")
+    told = parsed("ems_dead", "edit", letter.pk, "--body", "7", "--dry-run")
+    assert "+7" in told["difference"]
+    assert not LetterEdit.objects.exists()
+    assert not RetryMessage.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "Say what is to be changed"),
+        (("--body", "1"), "Nothing is changed"),
+        (("--body", "{,"), "body: line 1, column 2"),
+        (("--body", "@/no/such/file"), "cannot be read"),
+        (("--headers", "[]"), "strings to strings"),
+    ],
+)
+def test_an_edit_that_cannot_be_is_refused(
+    shop: Shop, run: Run, arguments: tuple[str, ...], told: str
+) -> None:
+    with pytest.raises(CommandError, match=told):
+        run("ems_dead", "edit", letters(offset=1)[0].pk, *arguments, "--yes")
+    assert not LetterEdit.objects.exists()
+
+
+def test_an_edit_of_what_was_redriven_is_refused(shop: Shop, run: Run) -> None:
+    letter = letters(offset=1)[0]
+    redrive(letter)
+    with pytest.raises(CommandError, match="redriven, edited or deleted meanwhile"):
+        run("ems_dead", "edit", letter.pk, "--body", "7", "--yes")
+    assert not LetterEdit.objects.exists()
+
+
+def test_a_redrive_at_a_rate_is_begun_listed_stopped_and_gone_on_with(
+    shop: Shop, run: Run, parsed: Callable[..., Any]
+) -> None:
+    begun = parsed("ems_dead", "redrive", "--all", "--group", "mail", "--rate", "0.5")
+    assert DeadMessage.objects.waiting().count() == 3
+    (row,) = parsed("ems_dead", "redrives")
+    assert (row["id"], row["rate"], row["state"]) == (begun["redrive"], 0.5, "running")
+    (row,) = parsed("ems_dead", "redrives", "--stop", row["id"])
+    assert row["state"] == "stopped"
+    with pytest.raises(CommandError, match="does not run"):
+        run("ems_dead", "redrives", "--stop", row["id"])
+    (row,) = parsed("ems_dead", "redrives", "--resume", row["id"])
+    assert row["state"] == "running"
+    with pytest.raises(CommandError, match="A rate is from"):
+        run("ems_dead", "redrive", "--all", "--rate", "0")
+    run("ems_dead", "redrive", letters()[0].pk, "--rate", "9", "--dry-run")
+    assert Redrive.objects.count() == 1

@@ -509,6 +509,29 @@ MORE = [
         "tests/guarantees/test_cancel.py::test_a_delayed_message_is_taken_back",
     ),
     Mutant(
+        "edited-copy-not-read",
+        "streams/consume/reading.py",
+        "        rows = rows or stored_messages(*place, delivery.using, at_most=share)\n",
+        "        rows = stored_messages(*place, delivery.using, at_most=share) or rows\n",
+        "tests/streams/test_letter_edit.py"
+        "::test_the_group_gets_the_edited_copy_at_its_offset_and_no_other_group_does",
+    ),
+    Mutant(
+        "edited-copy-lost-when-it-dies-again",
+        "streams/consume/outcome/settle.py",
+        "    if edited and letters",
+        "    if False and letters",
+        "tests/streams/test_letter_edit.py::test_what_it_was_is_kept_with_who_and_when",
+    ),
+    Mutant(
+        "redrive-of-two-processes-at-once",
+        "streams/steps/redrives.py",
+        "plan = rows.select_for_update(skip_locked=True).annotate",
+        "plan = rows.annotate",
+        "tests/streams/test_redrives.py::test_one_that_another_process_steps_is_left_to_it",
+        "mysql",
+    ),
+    Mutant(
         "other-tags-handed-over",
         "streams/consume/reading.py",
         "        else:\n            wanted.append(",

@@ -7,11 +7,17 @@ from itertools import islice
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Max, Min, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.db.models.functions import Substr
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.decorators import method_decorator
 from django.utils.html import format_html
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_http_methods
 
 from streams.admin.bodies import BodyAdmin
 from streams.admin.parts import figures, journal
@@ -27,10 +33,11 @@ from streams.admin.parts.columns import (
 from streams.admin.parts.filters import FixedFilter, GroupFilter, number
 from streams.admin.parts.listing import Reading, StreamsChangeList
 from streams.admin.parts.search import Search
+from streams.admin.verbs import edit
 from streams.admin.verbs.bulk import Bulk
 from streams.conf import database
 from streams.consume.outcome.dead_letter import redrive
-from streams.models import ConsumerGroup, DeadMessage
+from streams.models import ConsumerGroup, DeadMessage, Redrive
 
 REDRIVE = Bulk(
     name="redrive",
@@ -39,6 +46,7 @@ REDRIVE = Bulk(
     what=_("%s will be handed to their groups again, from the first attempt."),
     skips=_("redriven already, or gone"),
     done=_("Redriven"),
+    rated=True,
 )
 DISCARD = Bulk(
     name="discard",
@@ -52,11 +60,14 @@ DISCARD = Bulk(
 )
 
 
+EDIT = "ems_deadmessage_edit"  # the name of its URL
 WAITING, REDRIVEN, EVERY = "waiting", "redriven", "all"
 
 # In rows: how many classes of errors the summary names, and how many letters it looks at.
 CLASSES_AT_MOST = 12
 SUMMARISED = 10_000
+# In characters: what it shows of the traceback of the newest letter of each class.
+SAMPLE = 4000
 
 
 class DeadState(FixedFilter):
@@ -94,6 +105,7 @@ class DeadChangeList(StreamsChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        self.redrives = list(Redrive.objects.using(database()).unfinished().defer("ids")[:20])
         self.classes = [] if self.query else self._classes(number(request.GET.get("group")))
 
     def _classes(self, group: int | None) -> list[dict[str, Any]]:
@@ -104,14 +116,35 @@ class DeadChangeList(StreamsChangeList):
         of_group = {"group": group} if group else {}
         rows = rows.waiting().filter(pk__gt=newest - self.counted, **of_group)
         counted = rows.order_by().values("error_class")
-        counted = counted.annotate(count=Count("pk"), first=Min("died_at"), last=Max("died_at"))
+        counted = counted.annotate(
+            count=Count("pk"), first=Min("died_at"), last=Max("died_at"), sample=Max("pk")
+        )
+        classes = list(counted.order_by("-count", "error_class")[:CLASSES_AT_MOST])
+        letters = DeadMessage.objects.using(database()).filter(
+            pk__in=[row["sample"] for row in classes]
+        )
+        start = Substr("traceback", 1, SAMPLE)
+        samples = {
+            pk: (error, trace) for pk, error, trace in letters.values_list("pk", "error", start)
+        }
         return [
             {
                 **row,
+                "sample": _sample(*samples.get(row["sample"], ("", ""))),
                 "url": list_url(DeadMessage, q=row["error_class"], state=WAITING, **of_group),
             }
-            for row in counted.order_by("-count", "error_class")[:CLASSES_AT_MOST]
+            for row in classes
         ]
+
+    @property
+    def is_counted_in_part(self) -> bool:
+        """Tell whether there are letters with older ids, which no class counts."""
+        return self.counted == SUMMARISED
+
+
+def _sample(error: str, trace: str) -> str:
+    """Return the traceback of one letter, or its error; its end is cut if it is long."""
+    return f"{trace}…" if len(trace) == SAMPLE else trace or error[:SAMPLE]
 
 
 @admin.register(DeadMessage)
@@ -137,6 +170,7 @@ class DeadMessageAdmin(BodyAdmin):
         ("producer", at("sent_at", _("sent"))),
         ("body_type", "size"),
         ("attempts", at("died_at", _("died")), at("redriven_at", _("redriven"))),
+        at("edited_at", _("edited")),
         "error_class",
         "error",
     )
@@ -157,6 +191,35 @@ class DeadMessageAdmin(BodyAdmin):
     def has_discard_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.discard_deadmessage")
 
+    def has_edit_permission(self, request: HttpRequest) -> bool:
+        # The form shows the body.
+        may_edit = request.user.has_perm("ems.edit_deadmessage")
+        return may_edit and self.has_view_permission(request) and self.has_body_permission(request)
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.edit_view)
+        return [path("<path:object_id>/edit/", view, name=EDIT), *super().get_urls()]
+
+    @method_decorator(require_http_methods(["GET", "POST"]))
+    def edit_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Edit a letter, show the difference, and give the letter to its group again."""
+        if not self.has_edit_permission(request):
+            raise PermissionDenied
+        letter = self.get_object(request, unquote(object_id))
+        if letter is None:
+            raise Http404
+        return edit.respond(self, request, letter)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        letter = kwargs["obj"]
+        if letter.redriven_at is None and self.has_edit_permission(request):
+            context["edit_url"] = reverse(f"admin:{EDIT}", args=[letter.pk])
+        if letter.edited_at and self.has_body_permission(request):
+            context["edits"] = edit.edits(letter)
+        return super().render_change_form(request, context, *args, **kwargs)
+
     def possible_verbs(self, row: DeadMessage) -> Mapping[str, Any]:
         return self.verbs if row.redriven_at is None else {}
 
@@ -175,8 +238,9 @@ class DeadMessageAdmin(BodyAdmin):
     @admin.display(description=_("state"))
     def state(self, row: DeadMessage) -> str:
         if row.redriven_at is None:
-            return figures.state(gettext("waiting"), figures.WARNING)
-        return figures.state(gettext("redriven"))
+            text = gettext("waiting, edited") if row.edited_at else gettext("waiting")
+            return figures.state(text, figures.WARNING)
+        return figures.state(gettext("edited, redriven") if row.edited_at else gettext("redriven"))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("body", "headers", "traceback")

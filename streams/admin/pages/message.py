@@ -19,16 +19,19 @@ from streams.admin.parts.columns import at, instant, place, short, url
 from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import FixedFilter, PartitionFilter, number
 from streams.admin.parts.finder import FinderChangeList, FinderForm
+from streams.admin.parts.lanes import Lanes, attempt_level
 from streams.admin.parts.listing import Reading
 from streams.admin.parts.search import Search
 from streams.conf import database
-from streams.models import IMMEDIATE, Message, Partition, State, UtcNow
+from streams.models import IMMEDIATE, Message, Partition, UtcNow
 from streams.observe.trace import Attempt, trace
 from streams.produce.cancel import cancel
 
 # In messages: each is cancelled in its own transaction, so more would take longer than a web
 # request should.
 CANCEL_AT_MOST = 1000
+# What the page of a group's replays asks for.
+REPLAY = ("ems.view_consumergroup", "ems.replay_consumergroup")
 
 
 class MessageState(FixedFilter):
@@ -209,19 +212,14 @@ class MessageAdmin(BodyAdmin):
     ) -> HttpResponse:
         with contextlib.suppress(Partition.DoesNotExist):  # deleted with its topic
             context["trace"] = trace(kwargs["obj"])
+            context["lanes"] = Lanes.of(kwargs["obj"], context["trace"])
+        context["may_replay"] = request.user.has_perms(REPLAY)
         return super().render_change_form(request, context, *args, **kwargs)
 
 
 def attempt_state(attempt: Attempt) -> str:
     """Return the outcome of an attempt on the colour of its level."""
-    ended = attempt.delivery.state
-    if attempt.error:
-        level = figures.BAD
-    elif ended in (State.RELEASED, State.SKIPPED, State.START):
-        level = figures.QUIET
-    else:
-        level = figures.GOOD if attempt.is_certain else figures.WARNING
-    return figures.state(attempt.outcome, level)
+    return figures.state(attempt.outcome, attempt_level(attempt))
 
 
 def _part(producer: str, index: int) -> str:

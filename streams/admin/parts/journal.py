@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
 from django.http import HttpRequest
 
 from streams.admin.parts.columns import label
 
-__all__ = ["CHANGE", "DELETION", "note", "note_bulk"]
+__all__ = ["ADDITION", "CHANGE", "DELETION", "note", "note_bulk"]
 
 
 def note(

@@ -13,14 +13,18 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.admin.parts import journal
+from streams.admin.parts.columns import list_url
+from streams.admin.parts.filters import number
 from streams.admin.parts.listing import UPTO
 from streams.admin.verbs.offer import OFFER
 from streams.admin.verbs.page import page, typed_number
 from streams.admin.verbs.plan import Plan
 from streams.conf import database
-from streams.models import Consumer, ConsumerGroup, DeadMessage
+from streams.errors import StreamsError
+from streams.models import Consumer, ConsumerGroup, DeadMessage, Redrive
+from streams.operate.redrives import begin
 
-TYPED, SELECTED = "typed", "_selected_action"
+TYPED, RATE, SELECTED = "typed", "rate", "_selected_action"
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Bulk:
     done: Any
     flag: int = journal.CHANGE
     typed: bool = False  # the number must be typed in: it cannot be undone
+    rated: bool = False  # it can be done at a rate
 
     def respond(self, admin: Any, request: HttpRequest, matching: QuerySet[Any]) -> HttpResponse:
         """Return the preview, the progress after a step of the work, or a redirect to the list."""
@@ -50,7 +55,41 @@ class Bulk:
         if self.typed and not plan.has_begun and typed_number(typed) != plan.total:
             error = _("That is not the number. Nothing was done.")
             return self._preview(admin, request, plan.rows(matching), plan, error)
+        if self.rated and not plan.has_begun and request.POST.get(RATE, "").strip():
+            return self._begin(admin, request, matching, plan)
         return self._step(admin, request, matching, plan)
+
+    def _begin(
+        self, admin: Any, request: HttpRequest, matching: QuerySet[Any], plan: Plan
+    ) -> HttpResponse:
+        """Let a step carry the plan out at the rate that was typed in, also without this page."""
+        typed = request.POST[RATE].strip().replace(",", ".")
+        ids = plan.ids
+        if ids is None and request.GET.get("q"):  # at most as many as the search has read
+            left = plan.rows(matching).filter(redriven_at=None)
+            ids = tuple(left.order_by("pk").values_list("pk", flat=True))
+        group = number(request.GET.get("group"))
+        groups = ConsumerGroup.objects.using(database()).select_related("topic")
+        try:
+            row = begin(
+                groups.filter(pk=group) if group else groups,
+                database(),
+                rate=float(typed),
+                who=str(request.user),
+                ids=ids,
+                upto=plan.upto,
+                total=plan.total,
+            )
+        except ValueError as error:  # also InvalidValue
+            text = str(error) if isinstance(error, StreamsError) else _("%r is no number.") % typed
+            return self._preview(admin, request, plan.rows(matching), plan, text, RATE)
+        rate = _("Redriven at %(rate)g a second, %(total)d of them") % {
+            "rate": row.rate,
+            "total": plan.total,
+        }
+        journal.note(request, [(row, rate)], flag=journal.ADDITION)
+        admin.message_user(request, f"{row}: {rate}.", messages.SUCCESS)
+        return HttpResponseRedirect(list_url(Redrive))
 
     def _preview(
         self,
@@ -59,6 +98,7 @@ class Bulk:
         matching: QuerySet[Any],
         plan: Plan | None = None,
         error: str = "",
+        field: str = TYPED,
     ) -> HttpResponse:
         groups = self._groups(matching)
         waiting = sum(group["waiting"] for group in groups)
@@ -77,7 +117,9 @@ class Bulk:
         context = {
             "groups": groups,
             "skipped": skipped,
-            "errors": {TYPED: error} if error else {},
+            "errors": {field: error} if error else {},
+            "rated": self.rated,
+            "rate": request.POST.get(RATE, ""),
             "typed": self.typed,
             **self._words(plan),
         }

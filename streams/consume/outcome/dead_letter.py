@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from django.db.models import F
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db.models import Case, F, When
 
 from streams.conf import database
 from streams.database.retrying import retrying
@@ -20,9 +23,13 @@ def give_up(retry: RetryMessage, error: BaseException) -> bool:
             return False
         verdict = Verdict.of(error, retry.offset, retry.attempt - 1)
         letters = DeadMessage.objects.using(using)
-        buried = letters.bury(
-            retry.group.topic_id, retry.group_id, retry.partition_id, verdict
-        ) or letters.filter(pk__in=[retry.dead_letter_id]).reopen(verdict)
+        origin = letters.filter(pk=retry.dead_letter_id or 0)
+        place = retry.group.topic_id, retry.group_id, retry.partition_id
+        buried = (
+            origin.edited().reopen(verdict)  # the log does not have what was edited
+            or letters.bury(*place, verdict)
+            or origin.reopen(verdict)
+        )
         rows.filter(pk=retry.pk).delete()
         _note_in_the_log(retry, bool(buried))
     return True
@@ -44,7 +51,7 @@ def _note_in_the_log(retry: RetryMessage, buried: bool) -> None:
 def redrive(letter: DeadMessage) -> bool:
     """Give the message to its group again, from the first attempt; False if it was redriven before.
 
-    The body is read from the dead letter if the message itself has been purged meanwhile.
+    The group gets the copy of the dead letter: the message itself may have been purged.
     """
     using = letter._state.db or database()
     return retrying(_redrive, using, letter, using)
@@ -56,8 +63,38 @@ def _redrive(letter: DeadMessage, using: str) -> bool:
         letters = DeadMessage.objects.using(using).waiting().filter(pk=letter.pk)
         if not letters.update(redriven_at=UtcNow()):
             return False
-        rows = RetryMessage.objects.using(using)
-        rows.schedule(letter.group_id, letter.partition_id, [Again(letter.offset, 1)])
-        place = {"group": letter.group_id, "partition": letter.partition_id}
-        rows.filter(**place, offset=letter.offset).update(dead_letter=letter.pk)
+        hand_over(letter, using)
     return True
+
+
+def redrive_each(
+    ids: Sequence[int], using: str, spacing: timedelta, first: timedelta = timedelta(0)
+) -> int:
+    """Redrive these letters in the caller's transaction, the first due after ``first``, and each
+    other one ``spacing`` after the one before; return how many still waited.
+    """
+    letters = DeadMessage.objects.using(using)
+    waiting = letters.waiting().filter(pk__in=ids).order_by("pk").select_for_update()
+    rows = list(waiting.values_list("pk", "group", "partition", "offset"))
+    letters.filter(pk__in=[row[0] for row in rows]).update(redriven_at=UtcNow())
+    places: dict[tuple[int, int], dict[int, tuple[int, timedelta]]] = {}
+    for number, (pk, group, partition, offset) in enumerate(rows):
+        places.setdefault((group, partition), {})[offset] = pk, first + number * spacing
+    retries = RetryMessage.objects.using(using)
+    for (group, partition), of_place in sorted(places.items()):
+        again = [Again(offset, 1, delay) for offset, (_pk, delay) in sorted(of_place.items())]
+        retries.schedule(group, partition, again)
+        named = Case(*(When(offset=offset, then=pk) for offset, (pk, _delay) in of_place.items()))
+        here = retries.filter(group=group, partition=partition, offset__in=list(of_place))
+        here.update(dead_letter=named)
+    return len(rows)
+
+
+def hand_over(letter: DeadMessage, using: str) -> None:
+    """Let the group see the letter's copy of the message, in the transaction that marks it as
+    redriven.
+    """
+    rows = RetryMessage.objects.using(using)
+    rows.schedule(letter.group_id, letter.partition_id, [Again(letter.offset, 1)])
+    place = {"group": letter.group_id, "partition": letter.partition_id}
+    rows.filter(**place, offset=letter.offset).update(dead_letter=letter.pk)

@@ -276,10 +276,14 @@ def wait_for_retry(delivery: Delivery, rows: Sequence[Again]) -> None:
 
 def _bury(delivery: Delivery, verdict: Verdict) -> bool:
     letters = DeadMessage.objects.using(delivery.using)
+    redriven = _own_retry(delivery).exclude(dead_letter=None).values_list("dead_letter", flat=True)
+    # The log does not have what was handled if that was edited. Where `again` is set, somebody has
+    # named another letter since this delivery has read its own.
+    edited = list(redriven.filter(again=False)) if delivery.kind == Kind.RETRY else []
+    if edited and letters.filter(pk__in=edited).edited().reopen(verdict):
+        return True
     if letters.bury(delivery.group.topic_id, delivery.group_id, delivery.partition_id, verdict):
         return True
     # The message has been purged meanwhile. If it was redriven, its dead letter still has the
     # body, and waits for an operator again.
-    redriven = _own_retry(delivery).exclude(dead_letter=None)
-    origins = list(redriven.values_list("dead_letter", flat=True))
-    return bool(letters.filter(pk__in=origins).reopen(verdict))
+    return bool(letters.filter(pk__in=list(redriven)).reopen(verdict))

@@ -40,8 +40,11 @@ BODIES_ON_PRIMARY = {
     vendor: BODIES[vendor] + (" FOR UPDATE" if vendor == MYSQL else "") for vendor in BODIES
 }
 
-# Reads the body of a redriven message that has been purged meanwhile: the dead letter's own copy.
+# Reads the dead letter's own copy of a redriven message. When it was sequenced only the log knows,
+# if it has not been purged. Index: ems_msg_log.
 BODY_OF_DEAD = (
-    "SELECT `offset`, `message_id`, `key`, `tag`, `headers`, `size`, `size`, `producer`, `sent_at`,"
-    " NULL, `body_type`, `body` FROM `ems_dead_msg` WHERE `id` = %s"
+    "SELECT d.`offset`, d.`message_id`, d.`key`, d.`tag`, d.`headers`, d.`size`, d.`size`,"
+    " d.`producer`, d.`sent_at`, m.`sequenced_at`, d.`body_type`, d.`body` FROM `ems_dead_msg` d"
+    " LEFT JOIN `ems_msg` m ON m.`partition_id` = d.`partition_id` AND m.`offset` = d.`offset`"
+    " WHERE d.`id` = %s"
 )

@@ -1,11 +1,13 @@
-"""Defines ems_dead, which lists, shows, redrives, discards and exports dead letters."""
+"""Defines ems_dead, which lists, shows, edits, redrives, discards and exports dead letters."""
 
 from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -29,8 +31,12 @@ from streams.management.base import (
     number,
     portable,
     positive,
+    printable,
 )
-from streams.models import ConsumerGroup, DeadMessage, Partition
+from streams.models import BodyType, ConsumerGroup, DeadMessage, Partition, Redrive
+from streams.models.redrive import valid_rate
+from streams.operate.edited_letter import Content, difference, edit_and_redrive
+from streams.operate.redrives import begin
 
 PAGE = 500
 # The most letters of each group that a list by class of error reads, since no index has the class.
@@ -38,11 +44,13 @@ SEARCHED = 10_000
 
 
 class Command(StreamsCommand):
-    help = "The dead letters: list, show, redrive, discard and export them."
+    help = "The dead letters: list, show, redrive, edit, discard and export them."
     verbs = {
         "list": gettext_lazy("the newest dead letters"),
         "show": gettext_lazy("one dead letter with its body and traceback"),
         "redrive": gettext_lazy("give the messages to their groups again"),
+        "redrives": gettext_lazy("what is redriven at a rate; stop it, or go on"),
+        "edit": gettext_lazy("change one, and give it to its group again"),
         "discard": gettext_lazy("delete them for good"),
         "export": gettext_lazy("write them as JSON lines"),
     }
@@ -61,14 +69,37 @@ class Command(StreamsCommand):
         parser.add_argument("id", type=positive)
 
     def add_redrive_arguments(self, parser: ArgumentParser) -> None:
+        self.add_choice_arguments(parser)
+        text = _("at most this many a second; consumers or Celery beat carry it out")
+        parser.add_argument("--rate", type=float, metavar="N", help=text)
+
+    def add_choice_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", type=positive, nargs="*", help=_("ids; or use --all"))
         parser.add_argument("--all", action="store_true", help=_("all that match the filters"))
         self.add_filter_arguments(parser)
         add_limit(parser)
         add_dry_run(parser)
 
+    def add_redrives_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--stop", type=positive, metavar="ID", help=_("stop this one"))
+        parser.add_argument("--resume", type=positive, metavar="ID", help=_("go on with this one"))
+        add_limit(parser, 20)
+        add_watch(parser)
+
+    def add_edit_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("id", type=positive)
+        parser.add_argument("--body", help=_("the new body; @FILE reads it from a file"))
+        parser.add_argument(
+            "--body-type", choices=BodyType.values, help=_("its type; else as before")
+        )
+        parser.add_argument("--key", help=_("the new key; empty: none"))
+        parser.add_argument("--tag", help=_("the new tag; empty: none"))
+        parser.add_argument("--headers", help=_("a JSON object with all headers; empty: none"))
+        add_dry_run(parser)
+        add_yes(parser)
+
     def add_discard_arguments(self, parser: ArgumentParser) -> None:
-        self.add_redrive_arguments(parser)
+        self.add_choice_arguments(parser)
         add_yes(parser)
 
     def add_export_arguments(self, parser: ArgumentParser) -> None:
@@ -110,10 +141,7 @@ class Command(StreamsCommand):
         )
 
     def do_show(self, *, id: int, **options: Any) -> None:  # noqa: A002 - as the argument is named
-        letters = DeadMessage.objects.using(self.using).select_related("group__topic")
-        letter = own_rows(letters, self.using).filter(pk=id).first()
-        if letter is None:
-            raise CommandError(_("There is no dead letter %d.") % id)
+        letter = self._letter(id)
         values = _exported(letter, letter.group, self._numbers([letter]))
         traceback = letter.traceback or f"{letter.error_class}: {letter.error}"
         if not self.as_json:
@@ -121,8 +149,117 @@ class Command(StreamsCommand):
         preview = bodies.preview(letter.body, letter.body_type, letter.size)
         self.show_one(values, preview, traceback)
 
-    def do_redrive(self, **options: Any) -> None:
-        self._each(redrive, "redriven", **options)
+    def do_redrive(self, *, rate: float | None, **options: Any) -> None:
+        if rate is None:
+            self._each(redrive, "redriven", **options)
+        else:
+            self._begin(rate, **options)
+
+    def _begin(
+        self,
+        rate: float,
+        *,
+        id: list[int],  # noqa: A002 - as the argument is named
+        all: bool,  # noqa: A002 - as the option is named
+        limit: int | None,
+        dry_run: bool,
+        error_class: str | None,
+        **options: Any,
+    ) -> None:
+        """Begin to redrive at a rate; a step carries it out."""
+        if bool(id) == all:
+            raise CommandError(_("Give ids, or --all with or without filters."))
+        if limit is not None:
+            raise CommandError(_("With --rate, --limit has no meaning: stop the redrive instead."))
+        valid_rate(rate)
+        groups = self._groups(**options)
+        ids = None
+        if id:
+            found = self._letters(sorted(set(id)), error_class).waiting().filter(group__in=groups)
+            ids = list(found.values_list("pk", flat=True))
+        if dry_run:
+            self.tell(_("would be begun"), dry_run=True, rate=rate, ids=ids)
+            return
+        row = begin(
+            groups.values(),
+            self.using,
+            rate=rate,
+            who=self.who,
+            error_class=error_class or "",
+            ids=ids,
+        )
+        text = _("begun: redrive %(row)s; see ems_dead redrives") % {"row": row}
+        self.tell(text, redrive=row.pk, rate=rate)
+
+    def do_redrives(
+        self, *, stop: int | None, resume: int | None, limit: int, **options: Any
+    ) -> None:
+        rows = Redrive.objects.using(self.using).defer("ids")
+        for pk, verb, refusal in (
+            (stop, Redrive.stop, _("Redrive %d does not run.")),
+            (resume, Redrive.resume, _("Redrive %d is not stopped.")),
+        ):
+            if pk is not None:
+                row = rows.filter(pk=pk).first()
+                if row is None or not verb(row):
+                    raise CommandError(refusal % pk)
+        columns = ("id", "about", "state", "rate", "redriven", "left out", "total", "begun", "by")
+        self.show(
+            columns,
+            (
+                (
+                    *(row.pk, row.about, row.state, row.rate, row.done, row.skipped),
+                    *(row.total, row.created_at, row.who),
+                )
+                for row in rows.order_by("-pk")[:limit]
+            ),
+        )
+
+    def do_edit(
+        self,
+        *,
+        id: int,  # noqa: A002 - as the argument is named
+        dry_run: bool,
+        yes: bool,
+        **options: Any,
+    ) -> None:
+        letter = self._letter(id)
+        before = Content.of(letter)
+        names = ("body", "body_type", "key", "tag", "headers")
+        given = {name: options[name] for name in names if options[name] is not None}
+        if not given:
+            raise CommandError(_("Say what is to be changed: --body, --key, --tag or --headers."))
+        if given.get("body", "").startswith("@"):
+            given["body"] = self._read(given["body"][1:])
+        content = replace(before, **given)
+        lines = list(difference(before, Content.of(content.checked(letter))))
+        if not lines:
+            raise CommandError(_("Nothing is changed. To hand it over as it is, redrive it."))
+        if not self.as_json:
+            self.stdout.write(printable("\n".join(lines)))
+        if not dry_run:
+            self.confirm(_("Give it to %s like this?") % letter.group, yes=yes)
+            if not edit_and_redrive(letter, content, self.who):
+                raise CommandError(
+                    _("Nothing was done: it was redriven, edited or deleted meanwhile.")
+                )
+        text = _("would be edited: dead letter %d") if dry_run else _("edited: dead letter %d")
+        self.tell(text % id, id=id, dry_run=dry_run, difference=lines)
+
+    def _read(self, path: str) -> str:
+        try:
+            return Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeError) as error:
+            raise CommandError(
+                _("%(path)s cannot be read: %(why)s") % {"path": path, "why": error}
+            ) from error
+
+    def _letter(self, pk: int) -> DeadMessage:
+        letters = DeadMessage.objects.using(self.using).select_related("group__topic")
+        letter = own_rows(letters, self.using).filter(pk=pk).first()
+        if letter is None:
+            raise CommandError(_("There is no dead letter %d.") % pk)
+        return letter
 
     def do_discard(self, **options: Any) -> None:
         self._each(DeadMessage.discard, "discarded", asks=options["all"], **options)
@@ -165,7 +302,7 @@ class Command(StreamsCommand):
                 self._letters(page, error_class)
                 .waiting()
                 .filter(group__in=groups)
-                .only("group", "partition", "offset", "attempts")
+                .only("group", "partition", "offset", "attempts", "edited_at")
                 for page in pages
             )
             return islice(letters, limit)
@@ -240,12 +377,12 @@ def _exported(
     letter: DeadMessage, group: ConsumerGroup, numbers: Mapping[int, int]
 ) -> dict[str, Any]:
     names = ("offset", "message_id", "key", "tag", "headers", "producer", "sent_at", "body_type")
-    more = ("size", "attempts", "error_class", "error", "died_at", "redriven_at", "traceback")
+    more = ("size", "attempts", "error_class", "error", "died_at", "redriven_at", "edited_at")
     return {
         "id": letter.pk,
         "topic": group.topic.name,
         "group": group.name,
         "partition": numbers.get(letter.partition_id),
-        **{name: getattr(letter, name) for name in (*names, *more)},
+        **{name: getattr(letter, name) for name in (*names, *more, "traceback")},
         "body": portable(letter),
     }

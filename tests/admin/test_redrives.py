@@ -1,0 +1,89 @@
+"""Redrive at a rate from the admin: begun on the preview, seen, stopped, gone on with."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.urls import reverse
+
+from streams.models import DeadMessage, Redrive, RedriveState, RetryMessage
+from streams.steps.redrives import step_redrives
+from tests.admin.conftest import action
+from tests.admin.test_actions import LETTERS, confirm, letters, messages, preview
+from tests.admin.world import snapshot
+
+pytestmark = pytest.mark.django_db
+
+REDRIVES = reverse("admin:ems_redrive_changelist")
+
+
+@pytest.fixture
+def nothing_yet(world):
+    Redrive.objects.all().delete()
+    return world
+
+
+def test_a_rate_makes_a_redrive_that_needs_no_page(nothing_yet, as_role):
+    client = as_role("operator")
+    shown = preview(client, "redrive", letters()[0], select_across="1")
+    response = confirm(client, shown, rate="0,5")
+    assert response.url == REDRIVES
+    assert "Redriven at 0.5 a second, 3 of them" in messages(client, response)[0]
+    assert DeadMessage.objects.waiting().count() == 3  # the step has not run yet
+    row = Redrive.objects.get()
+    assert (row.rate, row.total, row.who, row.ids) == (0.5, 3, "operator", None)
+    assert LogEntry.objects.get().object_id == str(row.pk)
+    assert f"Redrive {row.pk} at 0.5 a second, Running" in client.get(LETTERS).text
+    Redrive.objects.update(stepped_at=row.created_at.replace(year=2020))
+    step_redrives([row.pk], "default")
+    assert RetryMessage.objects.exclude(dead_letter=None).count() == 3
+    assert "3 of 3" in client.get(REDRIVES).text
+
+
+def test_only_what_was_selected_or_found_is_redriven(nothing_yet, as_role):
+    client = as_role("operator")
+    confirm(client, preview(client, "redrive", *letters()[:2]), rate="10")
+    assert Redrive.objects.get().ids == letters()[:2]
+    Redrive.objects.all().delete()
+    url = f"{LETTERS}?q=key-1"
+    confirm(client, preview(client, "redrive", 0, url=url, select_across="1"), rate="10")
+    assert Redrive.objects.get().ids == [letters()[1]]
+    Redrive.objects.all().delete()
+    url = f"{LETTERS}?group={nothing_yet.billing.pk}"
+    confirm(client, preview(client, "redrive", 0, url=url, select_across="1"), rate="10")
+    assert Redrive.objects.get().groups == [nothing_yet.billing.pk]
+
+
+@pytest.mark.parametrize(("rate", "told"), [("fast", "is no number"), ("0", "A rate is from 0.01")])
+def test_a_wrong_rate_is_said_at_its_field(nothing_yet, as_role, rate, told):
+    client = as_role("operator")
+    shown = preview(client, "redrive", *letters())
+    before = snapshot()
+    again = confirm(client, shown, rate=rate)
+    assert told in again.text
+    assert 'id="ems-rate-error"' in again.text
+    assert snapshot() == before
+
+
+def test_a_redrive_is_stopped_and_gone_on_with_and_logged(nothing_yet, as_role):
+    client = as_role("operator")
+    confirm(client, preview(client, "redrive", *letters()), rate="1")
+    row = Redrive.objects.get()
+    page = reverse("admin:ems_redrive_change", args=[row.pk])
+    assert [name for name, _ in client.get(page).context["verbs"]] == ["stop"]
+    response = client.post(REDRIVES, action("stop", row.pk))
+    assert messages(client, response) == ["Stopped: 1."]
+    row.refresh_from_db()
+    assert row.state == RedriveState.STOPPED
+    assert [name for name, _ in client.get(page).context["verbs"]] == ["resume"]
+    response = client.post(REDRIVES, action("resume", row.pk))
+    assert messages(client, response) == ["Goes on: 1."]
+    entries = LogEntry.objects.order_by("pk").values_list("change_message", flat=True)
+    assert list(entries)[1:] == ["Stopped", "Goes on"]
+
+
+@pytest.mark.parametrize("name", ["stop", "resume"])
+def test_it_needs_the_permission_to_redrive(world, as_role, name):
+    before = snapshot()
+    as_role("viewer").post(REDRIVES, action(name, Redrive.objects.get().pk))
+    assert snapshot() == before
