@@ -89,6 +89,7 @@ class Settings:
     MIDDLEWARE: Sequence[str] = ()
     PARTITIONER: str | None = None
     METRICS_TOKEN: str | None = None
+    SHADOW_REPLAY: bool = False
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
@@ -112,6 +113,8 @@ class Settings:
         token: Any = self.METRICS_TOKEN
         if token is not None and (not isinstance(token, str) or not token.strip()):
             raise ConfigurationError(_("EMS['METRICS_TOKEN'] must be a text, or None."))
+        if not isinstance(self.SHADOW_REPLAY, bool):
+            raise ConfigurationError(_("EMS['SHADOW_REPLAY'] must be True or False."))
         state_dir: Any = self.STATE_DIR
         if not isinstance(state_dir, str | Path) or not str(state_dir):
             raise ConfigurationError(_("EMS['STATE_DIR'] must be the path of a folder."))

@@ -12,6 +12,7 @@ from streams.models.key import KeyEntry
 from streams.models.message import IMMEDIATE, BodyType, Message
 from streams.models.partition import Partition
 from streams.models.retry import Again, RetryMessage
+from streams.models.shadow import ShadowCall, ShadowRun
 from streams.models.step import Step
 from streams.models.topic import Access, Topic
 
@@ -32,6 +33,8 @@ __all__ = [
     "Mode",
     "Partition",
     "RetryMessage",
+    "ShadowCall",
+    "ShadowRun",
     "Start",
     "State",
     "Step",
