@@ -801,11 +801,12 @@ SEAMS = [
         "tests/guarantees/test_damaged_partitions.py::test_the_other_partitions_are_sequenced",
     ),
     Mutant(
-        "shadow-call-committed",
+        "shadow-creates-topics-for-good",
         "streams/operate/shadow/undone.py",
-        "            stack.callback(transaction.set_rollback, True, alias)\n",
+        "            block._from_testcase = True\n",
         "",
         f"{SHADOWS}::test_a_topic_that_is_missing_and_a_dedup_key_remain_nowhere",
+        "mysql",
     ),
     Mutant(
         "shadow-keeps-what-the-handler-undoes",
