@@ -95,6 +95,7 @@ class Settings:
     METRICS_TOKEN: str | None = None
     TRACING: bool | None = None
     TRACE_PARENT: str = LINK
+    SHADOW_REPLAY: bool = False
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
@@ -126,6 +127,8 @@ class Settings:
             )
         if self.TRACE_PARENT not in (LINK, PARENT):
             raise ConfigurationError(_("EMS['TRACE_PARENT'] must be “link” or “parent”."))
+        if not isinstance(self.SHADOW_REPLAY, bool):
+            raise ConfigurationError(_("EMS['SHADOW_REPLAY'] must be True or False."))
         state_dir: Any = self.STATE_DIR
         if not isinstance(state_dir, str | Path) or not str(state_dir):
             raise ConfigurationError(_("EMS['STATE_DIR'] must be the path of a folder."))

@@ -1,43 +1,74 @@
-"""Serves the admin, in which a user can see what the demo has done."""
+"""Serves the admin, in which a user sees what the demo has done, while flights go on departing."""
 
 from __future__ import annotations
 
 import secrets
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from django.contrib.auth import get_user_model
+from django.urls import reverse
 from rich.console import Console
 
+from emsproject.demo.departures import Cancelled, depart, timetable
 from emsproject.demo.interruption import Interruption
+from emsproject.demo.models import Flight
 from emsproject.demo.processes import running
+from monitoring.sample.take import sample
+from streams.conf import database
 
 HOST = "127.0.0.1"
 FAVOURITE_PORT = 8000
 USER = "admin"
 LOOK_SECONDS = 0.1
+DEPARTURE_SECONDS = 1.0
 
 
 def serve(folder: Path, console: Console, interruption: Interruption) -> None:
-    """Serve the admin until a signal comes; raises Interrupted then."""
+    """Serve the admin until a signal comes; raises Interrupted then.
+
+    Meanwhile a flight departs every second, and one process consumes for all groups: the pages
+    show a system that is at work.
+    """
     password = secrets.token_urlsafe(12)
     get_user_model().objects.create_superuser(USER, password=password)
     port = _free_port()
     # --insecure serves static files without DEBUG; the server is for this machine only.
     words = ["runserver", "--insecure", "--noreload", f"{HOST}:{port}"]
-    with running({"admin": words}, folder, interruption) as (server,):
+    with running({"admin": words, "groups": ["ems_consume"]}, folder, interruption) as children:
+
+        def look() -> None:
+            interruption.check()
+            for child in children:
+                child.check()
+            time.sleep(LOOK_SECONDS)
+
         while not _answers(port):
-            interruption.check()
-            server.check()
-            time.sleep(LOOK_SECONDS)
-        console.print(f"\nThe admin is at [bold]http://{HOST}:{port}/admin/[/]")
+            look()
+        sample(database())
+        overview = reverse("admin:ems_monitoring_overview_changelist")
+        console.print(
+            f"\nThe Overview is at [bold]http://{HOST}:{port}{overview}[/]", soft_wrap=True
+        )
         console.print(f"Log in as [bold]{USER}[/] with the password [bold]{password}[/]")
+        console.print("A flight departs every second while you look.")
         console.print("Ctrl-C ends it, and removes the demo's database.")
-        while True:
-            interruption.check()
-            server.check()
-            time.sleep(LOOK_SECONDS)
+        due = time.monotonic()
+        for flight in _departures():
+            while time.monotonic() < due:
+                look()
+            due = time.monotonic() + DEPARTURE_SECONDS
+            with suppress(Cancelled):
+                depart(flight)
+
+
+def _departures() -> Iterator[Flight]:
+    """Yield the flights of the timetable, again and again."""
+    while True:
+        yield from timetable()
 
 
 def _free_port() -> int:

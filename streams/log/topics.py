@@ -76,7 +76,7 @@ def _resolve_in_transaction(
             return _remember(using, now)
         if info == stale:
             _remember(using, info)
-        elif supports_other_connections(using):
+        elif supports_other_connections(using) and not in_test_case(using):
             elsewhere(using, lambda: resolve(name, using, create=False))
         return info
     if in_test_case(using):

@@ -14,6 +14,7 @@ from streams.models.message import IMMEDIATE, BodyType, Message
 from streams.models.partition import Partition
 from streams.models.redrive import Redrive, RedriveState
 from streams.models.retry import Again, RetryMessage
+from streams.models.shadow import ShadowCall, ShadowRun
 from streams.models.step import Step
 from streams.models.topic import Access, Topic
 
@@ -37,6 +38,8 @@ __all__ = [
     "Redrive",
     "RedriveState",
     "RetryMessage",
+    "ShadowCall",
+    "ShadowRun",
     "Start",
     "State",
     "Step",

@@ -1,4 +1,4 @@
-"""Deletes old rows beside the messages: deliveries, dead letters, dedup keys, ended replays.
+"""Deletes old rows beside the messages, such as deliveries, dead letters and dedup keys.
 
 Each step deletes one small batch after the other and yields the number of rows of each, so it can
 be stopped after any batch and begun again. Rows that others have locked are left for another night.
@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce
 
 from streams import runtime_settings
 from streams.database import batches
-from streams.database.batches import delete_rows, in_batches
+from streams.database.batches import delete_all, delete_rows, in_batches
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.models import (
@@ -28,6 +28,8 @@ from streams.models import (
     Kind,
     LetterEdit,
     RetryMessage,
+    ShadowCall,
+    ShadowRun,
     State,
     UtcNow,
 )
@@ -74,6 +76,16 @@ def replays(using: str) -> Iterator[int]:
     )
     ended = Cursor.objects.using(using).ended().filter(~Exists(in_hand))
     yield from _batches(ended, "pk", using)
+
+
+def shadows(using: str) -> Iterator[int]:
+    """Delete shadow replays that began more than deliveryRetentionDays ago."""
+    days = runtime_settings.system("deliveryRetentionDays", using)
+    if days:
+        old = ShadowRun.objects.using(using).filter(started_at__lt=UtcNow(-timedelta(days=days)))
+        ids = retrying(list, using, old.values_list("pk", flat=True))
+        yield from delete_all(ShadowCall.objects.using(using).filter(run__in=ids), using)
+        yield from _batches(old, "started_at", using)
 
 
 def _batches(rows: QuerySet[Any], order: str, using: str) -> Iterator[int]:
@@ -165,6 +177,7 @@ OLD_ROWS: dict[str, Callable[[str], Iterator[int]]] = {
     "edits of dead letters": edits,
     "deliveries": deliveries,
     "replays": replays,
+    "shadow replays": shadows,
     "dedup keys": dedup_keys,
 }
 

@@ -9,7 +9,15 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
-from streams.models import ConsumerGroup, DeadMessage, KeyEntry, SystemConfig, Topic
+from streams.models import (
+    ConsumerGroup,
+    DeadMessage,
+    KeyEntry,
+    ShadowCall,
+    ShadowRun,
+    SystemConfig,
+    Topic,
+)
 from tests.admin.conftest import ROLES, action
 from tests.admin.world import World, snapshot
 
@@ -92,8 +100,11 @@ def expected(role: str, model: Any, page: str, method: str) -> int:
 def test_every_table_has_a_page():
     from django.apps import apps
 
-    # The index of keys has none: the list of messages searches in it.
-    assert {*REGISTERED, KeyEntry} == set(apps.get_app_config("ems").get_models())
+    # The index of keys has none: the list of messages searches in it. Shadow replays are shown by
+    # commands.
+    assert {*REGISTERED, KeyEntry, ShadowCall, ShadowRun} == set(
+        apps.get_app_config("ems").get_models()
+    )
 
 
 @pytest.mark.parametrize("role", ROLES)

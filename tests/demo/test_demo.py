@@ -8,10 +8,12 @@ import http.cookiejar
 import os
 import re
 import signal
+import sqlite3
 import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -139,14 +141,24 @@ def test_a_demo_that_is_killed_outright_takes_its_processes_along(
     wait_for(lambda: not processes_of(tmp_path), lambda: processes_of(tmp_path))
 
 
-def test_on_a_terminal_the_admin_is_served_until_ctrl_c(terminal: Terminal, tmp_path: Path) -> None:
-    address = terminal.expect(r"http://127\.0\.0\.1:\d+/admin/")[0]
+def test_on_a_terminal_the_overview_is_served_until_ctrl_c(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    address, overview = terminal.expect(
+        r"The Overview is at (http://127\.0\.0\.1:\d+/admin/)(\S+)\s"
+    ).groups()
     password = terminal.expect(r"as admin with the password (\S+)\s")[1]
     terminal.expect("Ctrl-C")
     assert "0 lost, 0 duplicated" in terminal.text
-    page = log_in(address, password)
-    assert "Log out" in page
-    assert "Flights" in page
+    index, page = log_in(address, password, overview)
+    assert "Log out" in index
+    assert "Flights" in index
+    assert "Overview" in page
+    (database,) = (tmp_path / "stage").glob("*/ems.sqlite3")
+    assert count(database, "ems_monitoring_sample")
+    seen = count(database, "ems_demo_handled")
+    # The encore has two groups; the flight that departs now is for three.
+    wait_for(lambda: count(database, "ems_demo_handled") >= seen + 3)
     terminal.press_ctrl_c()
     assert terminal.wait() == 0
     assert processes_of(tmp_path) == []
@@ -154,7 +166,25 @@ def test_on_a_terminal_the_admin_is_served_until_ctrl_c(terminal: Terminal, tmp_
     assert terminal.text.count(password) == 1
 
 
-def log_in(address: str, password: str) -> str:
+def test_without_a_terminal_serve_keeps_it_up_and_otherwise_it_says_how(
+    run: Callable[..., Child], tmp_path: Path
+) -> None:
+    demo = run(*DEMO, "--flights", "3", "--serve")
+    assert "/admin/ems_monitoring/overview/" in demo.expect("The Overview is at", DEMO_SECONDS)
+    demo.expect("Ctrl-C")
+    demo.send_signal(signal.SIGTERM)
+    assert demo.wait() == 0
+    assert processes_of(tmp_path) == []
+    assert run(*DEMO, "--flights", "3").succeed(DEMO_SECONDS).endswith("make demo ARGS=--serve\n")
+
+
+def count(database: Path, table: str) -> int:
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        return int(connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
+
+
+def log_in(address: str, password: str, more: str) -> tuple[str, str]:
+    """Log in, and return the index of the admin and one more page."""
     cookies = http.cookiejar.CookieJar()
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(cookies))
     with browser.open(address, timeout=20):
@@ -163,4 +193,6 @@ def log_in(address: str, password: str) -> str:
     form = {"username": "admin", "password": password, "csrfmiddlewaretoken": token}
     data = urllib.parse.urlencode(form).encode()
     with browser.open(f"{address}login/?next=/admin/", data, timeout=20) as response:
-        return str(response.read().decode())
+        index = str(response.read().decode())
+    with browser.open(address + more, timeout=20) as response:
+        return index, str(response.read().decode())

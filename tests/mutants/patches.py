@@ -14,6 +14,7 @@ ACKNOWLEDGING = "tests/guarantees/test_acknowledging.py"
 LOCKS = "tests/concurrency/test_locks.py"
 ORDER = "tests/guarantees/test_order.py"
 SEQUENCING = "tests/guarantees/test_sequencing.py"
+SHADOWS = "tests/guarantees/test_shadow_replays.py"
 CORE = "tests/streams/test_core.py"
 TOPICS = "tests/streams/test_topics.py"
 
@@ -822,6 +823,29 @@ SEAMS = [
         "    except DAMAGES as error:",
         "    except ZeroDivisionError as error:",
         "tests/guarantees/test_damaged_partitions.py::test_the_other_partitions_are_sequenced",
+    ),
+    Mutant(
+        "shadow-creates-topics-for-good",
+        "streams/operate/shadow/undone.py",
+        "            block._from_testcase = True\n",
+        "",
+        f"{SHADOWS}::test_a_topic_that_is_missing_and_a_dedup_key_remain_nowhere",
+        "mysql",
+    ),
+    Mutant(
+        "shadow-keeps-what-the-handler-undoes",
+        "streams/operate/shadow/collector.py",
+        "            self._done[mark:] = kept\n",
+        "            pass\n",
+        f"{SHADOWS}::test_a_block_that_the_handler_rolls_back_is_not_written",
+    ),
+    Mutant(
+        "shadow-lets-a-commit-pass",
+        "streams/operate/shadow/collector.py",
+        '            commits = commits or (verb in COMMITS and second != "TEMPORARY")\n',
+        "",
+        f"{SHADOWS}::test_a_statement_that_commits_is_refused_before_it_runs",
+        "mysql",
     ),
     Mutant(
         "checks-not-registered",

@@ -39,6 +39,8 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
         "reset": gettext_lazy("go on from another place in the log, or undo the last reset"),
         "replay": gettext_lazy("deliver a part of the log, or one message, again"),
         "replays": gettext_lazy("how far replays are"),
+        "shadows": gettext_lazy("shadow replays: what a handler would do, kept under a name"),
+        "diff": gettext_lazy("where two shadow replays differ; exit status 1 if they do"),
         "delete": gettext_lazy("delete a group with its position, retries and dead letters"),
     }
 

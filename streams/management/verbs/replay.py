@@ -10,14 +10,15 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.errors import InvalidTarget
-from streams.management.base import StreamsCommand, add_dry_run, add_watch, positive
+from streams.management.base import add_dry_run, add_watch, positive
 from streams.management.base import number as count
+from streams.management.verbs.shadow import ShadowVerbs
 from streams.models import ConsumerGroup
 from streams.operate.replay import Span, cancel, replays, span_of, spans, start
 from streams.operate.target import Target
 
 
-class ReplayVerbs(StreamsCommand):
+class ReplayVerbs(ShadowVerbs):
     """Starts replays to one group, shows them and cancels them."""
 
     def add_replay_arguments(self, parser: ArgumentParser) -> None:
@@ -29,6 +30,11 @@ class ReplayVerbs(StreamsCommand):
         )
         parser.add_argument("--to", metavar="WHERE", help=_("the same; it is not included itself"))
         parser.add_argument("--message", type=positive, metavar="ID", help=_("this one message"))
+        parser.add_argument(
+            "--shadow",
+            metavar="NAME",
+            help=_("only call the handler, undo what it writes, and keep that under this name"),
+        )
         add_dry_run(parser)
 
     def add_replays_arguments(self, parser: ArgumentParser) -> None:
@@ -37,9 +43,20 @@ class ReplayVerbs(StreamsCommand):
         parser.add_argument("--cancel", type=int, metavar="NUMBER", help=_("end this replay"))
         add_watch(parser)
 
-    def do_replay(self, *, group: str, topic: str | None, dry_run: bool, **options: Any) -> None:
+    def do_replay(
+        self,
+        *,
+        group: str,
+        topic: str | None,
+        shadow: str | None,
+        dry_run: bool,
+        **options: Any,
+    ) -> None:
         row = self.group(group, topic)
         found = self._spans(row, **options)
+        if shadow is not None and not dry_run:
+            self.run_shadow(row, found, shadow)
+            return
         number = None if dry_run else start(row, found, self.using)
         messages = sum(map(len, found))
         values = {"spans": ", ".join(map(str, found)), "group": row.name, "count": count(messages)}

@@ -23,6 +23,7 @@ from emsproject.demo.screen import introduce
 from emsproject.demo.serving import serve
 
 INTERRUPTED = 130
+OVERVIEW = "To see all this in the Overview of the admin: make demo ARGS=--serve"
 
 
 class Command(BaseCommand):
@@ -30,8 +31,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--flights", type=int, help="only the first FLIGHTS of the timetable")
-        parser.add_argument(
+        end = parser.add_mutually_exclusive_group()
+        end.add_argument(
             "--exit", action="store_true", help="exit after the audit, also on a terminal"
+        )
+        end.add_argument(
+            "--serve", action="store_true", help="serve the Overview, also without a terminal"
         )
         parser.add_argument("--folder", type=Path, help="the demo passes this to itself")
 
@@ -47,11 +52,14 @@ class Command(BaseCommand):
         interruption.install()
         console = Console(highlight=False)
         interactive = sys.stdin.isatty() and console.is_terminal and not options["exit"]
+        serves = interactive or options["serve"]
         try:
             with stage.folder_of_its_own(folder):
                 self._play(folder, options["flights"], console, interruption)
-                if interactive:
+                if serves:
                     self._serve(folder, console, interruption)
+                else:
+                    console.print(OVERVIEW, soft_wrap=True)
         except Interrupted:
             self.stderr.write("Interrupted: all processes of the demo have ended.")
             sys.exit(INTERRUPTED)
