@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from streams.consume.calling import Calls
 from streams.consume.event_loop import with_event_loop
 from streams.consume.limits import limits
 from streams.consume.outcome.failure import Failure
-from streams.consume.reading import chosen
+from streams.consume.reading import chosen, in_calls
 from streams.consume.registry import Registration
 from streams.database.retrying import retrying
 from streams.database.transactions import committing, own_transaction
@@ -130,7 +130,7 @@ class _Shadow:
         self._save("finished_at")
         return run
 
-    def _stretches(self) -> Iterator[tuple[Span, list[ReceivedMessage]]]:
+    def _stretches(self) -> Iterator[tuple[Span, Iterable[list[ReceivedMessage]]]]:
         """Read the spans: as a consumer claims them, but always from the same offsets."""
         for span in self._spans:
             partition, first = span.partition, span.first
@@ -141,10 +141,12 @@ class _Shadow:
                 rows = stored_messages(partition.pk, first, end, self._using)
                 self._run.missing += end - first - len(rows)
                 self._stretch = _Stretch(first, end - 1)
-                yield span, chosen(rows, self._registration, partition.number, 1)[0]
+                wanted, _passed = chosen(rows, self._registration.tags)
+                size = self._batch or 1
+                yield span, in_calls(wanted, size, self._registration, partition.number, 1)
                 first = end
 
-    def _handle(self, span: Span, messages: list[ReceivedMessage]) -> None:
+    def _handle(self, span: Span, messages: Iterable[list[ReceivedMessage]]) -> None:
         self._place = str(Span(span.partition, self._stretch.progress, self._stretch.progress + 1))
         self._span = span
         calls = Calls(
