@@ -52,7 +52,8 @@ def test_a_consumer_waits_until_there_is_a_connection_for_it(full, number):
     send_many([Outgoing("orders", 1)])
     process.poller.step()
     refused = full(number, times=3)
-    assert process.worker.step() == 0.0
+    pauses = [process.worker.step() for _try in range(4)]
+    assert pauses == [1.0, 2.0, 4.0, 0.0]
     assert len(refused) == 3
     assert seen == [1]
     assert not process.lifecycle.stopping
@@ -146,8 +147,8 @@ def test_with_a_backlog_and_all_workers_busy_the_poller_slows_down_to_the_settin
 def test_with_a_backlog_and_an_idle_worker_the_poller_hurries(process, in_thread):
     for _turn in range(9):
         process.poller.step()
-    process.feed.wait(0)  # the wake-up that is left over
-    idle = in_thread(process.feed.wait, 30)
-    wait_for(lambda: process.feed._idle)
+    process.forget_wake_up()  # the wake-up that is left over
+    idle = in_thread(process.pool.wait, 30)
+    wait_for(lambda: process.pool._idle)
     assert pause_after_a_look(process) == QUICK_SECONDS
     idle.result(30)
