@@ -64,6 +64,7 @@ DEFAULTS: dict[str, Any] = {
     "msgMaxSizeInBytes": 4210688,
     "consumerBatchSize": 10,
     "consumerThreads": 5,
+    "processThreads": 8,
     # 0: a claim is one batch.
     "consumerClaimSeconds": 0.25,
     "consumerRetryMaxTimes": 16,

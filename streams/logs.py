@@ -23,6 +23,8 @@ SPAN = {
     "ems_trace_id": "trace_id",
     "ems_span_id": "span_id",
 }
+# The name of a process that is not one of several.
+ONLY_PROCESS = "MainProcess"
 
 STYLES = {
     logging.DEBUG: make_style(fg="cyan"),
@@ -47,6 +49,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if record.processName not in (None, ONLY_PROCESS):
+            row["process"] = record.processName
         for name, value in vars(record).items():
             if name in SPAN:
                 if value != "0":
@@ -59,7 +63,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Writes a record as a line with time and level, in colours if ``colored``."""
+    """Writes a record as a line with time and level, in colours if ``colored``.
+
+    A process that is one of several is named, too.
+    """
 
     def __init__(self, *, colored: bool = False) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S")
@@ -69,3 +76,8 @@ class ConsoleFormatter(logging.Formatter):
         text = super().format(record)
         style = STYLES.get(record.levelno) if self._colored else None
         return style(text) if style else text
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of logging
+        if record.processName not in (None, ONLY_PROCESS):
+            record.message = f"{record.processName}: {record.message}"
+        return super().formatMessage(record)

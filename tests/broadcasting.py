@@ -11,15 +11,15 @@ from streams.consume.registry import registrations
 from streams.log.sequencer import sequence
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.broadcast.running_group import RunningBroadcastGroup
-from streams.process.broadcast.turn import BroadcastTurn
 from streams.process.heartbeat import Heartbeat
 from streams.process.poller import Poller
+from streams.process.pool import Pool
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
 from streams.process.shared.in_flight import InFlight
+from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
-from streams.process.worker import Worker
-from tests.consuming import NONE
+from tests.consuming import NONE, SteppedWorker
 
 
 class BroadcastProcess:
@@ -36,24 +36,26 @@ class BroadcastProcess:
         self.client = Client([self.feed.group.pk], using)
         self.client.register()
         self.heartbeat = Heartbeat(self.client, self.held, self.lifecycle, [self.feed])
-        self.poller = Poller([self.feed], self.held, self.lifecycle, using, drain=drain)
-        self.worker = Worker(
-            self.feed,
+        self.pool = Pool([self.feed])
+        self.poller = Poller(self.pool, self.held, self.lifecycle, using, drain=drain)
+        self.worker = SteppedWorker(
+            self.pool,
             0,
-            kind=BroadcastTurn,
             client=self.client,
             held=self.held,
             lifecycle=self.lifecycle,
             idle_limit=IdleLimit(using, [self.feed.consume_timeout()]),
+            shortage=Shortage(using),
             using=using,
         )
 
     @property
-    def turn(self) -> BroadcastTurn:
-        """The turns that its worker takes in the group."""
-        turn = self.worker.turn
-        assert isinstance(turn, BroadcastTurn)
-        return turn
+    def woken(self) -> bool:
+        """Tell whether somebody is to look into the group."""
+        return self.pool._shares[self.feed].woken
+
+    def forget_wake_up(self) -> None:
+        self.pool._shares[self.feed].woken = False
 
     def run_until_idle(self) -> None:
         """Sequence, read and handle until there is nothing to read, or the process is stopping."""

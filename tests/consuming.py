@@ -15,10 +15,12 @@ from streams.models import Cursor, Delivery, RetryMessage, Start
 from streams.models.consumer import LEASE
 from streams.process.heartbeat import Heartbeat
 from streams.process.poller import Poller
+from streams.process.pool import LOOK_SECONDS, Pool
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
 from streams.process.shared.in_flight import InFlight
+from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
 from streams.process.turn import Turn
 from streams.process.worker import Worker
@@ -46,6 +48,24 @@ def given_back() -> list[tuple[int, int]]:
     return [(row.first_offset, row.last_offset) for row in rows]
 
 
+class SteppedWorker(Worker):
+    """Looks into its only group at each step, whether it was woken or not."""
+
+    def step(self) -> float:
+        (feed,) = self._pool.feeds
+        self._pool.wake(feed)
+        self._found = False
+        delay = super().step()
+        if delay == 0.0 and not self._found:
+            return LOOK_SECONDS
+        return LOOK_SECONDS if delay is None else delay
+
+    def _serve(self, turn: Turn, feed: RunningGroup) -> tuple[bool, float]:
+        served = super()._serve(turn, feed)
+        self._found = served[0]
+        return served
+
+
 class Process:
     """Has what ``ems_consume`` runs for one registered group, without its threads.
 
@@ -65,30 +85,33 @@ class Process:
         self.using = using
         self.lifecycle = Stopping()
         self.held = InFlight()
+        self.shortage = Shortage(using)
         # What a test sends first is no history, unless its consumer says so.
         begin = registration.start or Start.EARLIEST
         self.feed = RunningGroup(registration, using, replace(overrides, start=begin))
         self.client = Client([self.feed.group.pk], using)
         self.client.register()
         self.heartbeat = Heartbeat(self.client, self.held, self.lifecycle, [self.feed])
-        self.poller = Poller([self.feed], self.held, self.lifecycle, using, drain=drain)
+        self.pool = Pool([self.feed])
+        self.poller = Poller(self.pool, self.held, self.lifecycle, using, drain=drain)
         self.worker = self.new_worker()
 
-    def new_worker(self, number: int = 0) -> Worker:
-        return Worker(
-            self.feed,
+    def new_worker(self, number: int = 0) -> SteppedWorker:
+        return SteppedWorker(
+            self.pool,
             number,
             client=self.client,
             held=self.held,
             lifecycle=self.lifecycle,
             idle_limit=IdleLimit(self.using, [self.feed.consume_timeout()]),
+            shortage=self.shortage,
             using=self.using,
         )
 
     @property
     def turn(self) -> Turn:
-        """The turns that its worker takes in the group."""
-        return self.worker.turn
+        """What its worker keeps between its turns in the group."""
+        return self.worker.turn_in(self.feed)
 
     def claim(self, batch: int = 10, timeout: timedelta = MINUTE) -> Delivery:
         """Claim new messages, and do nothing with them."""
@@ -101,6 +124,14 @@ class Process:
         claimed = self.turn._claimer.claim_retry(timeout)
         assert claimed is not None
         return claimed
+
+    @property
+    def woken(self) -> bool:
+        """Tell whether somebody is to look into the group."""
+        return self.pool._shares[self.feed].woken
+
+    def forget_wake_up(self) -> None:
+        self.pool._shares[self.feed].woken = False
 
     def run_until_idle(self) -> None:
         """Sequence, claim, handle, settle, until nothing is due."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -29,7 +30,7 @@ logger = logging.getLogger("streams.retries")
 class Overrides:
     """Holds what the command line says; None leaves a value to the decorator."""
 
-    threads: int | None = None
+    threads: int | None = None  # of the process
     batch: int | None = None
     claim_seconds: float | None = None
     start: str | datetime | None = None  # of groups that are new
@@ -119,16 +120,26 @@ def delay_after_expiry(group: ConsumerGroup, attempt: int) -> timedelta | None:
     return delay_after(policy, attempt, ProcessDied())
 
 
-def threads(registration: Registration, using: str, overrides: Overrides) -> int:
+def threads(registration: Registration, using: str, overrides: Overrides = Overrides()) -> int:
+    """Return how many threads of a process may handle messages of the group at once.
+
+    ``overrides`` count for the only group of a process: to others its threads belong, too.
+    """
     if registration.mode == Mode.BROADCAST:
         return 1  # a second thread would break the order of a partition
     return int(
         _first(
-            overrides.threads,
             registration.threads,
+            overrides.threads,
             runtime_settings.system("consumerThreads", using),
         )
     )
+
+
+def pool_size(of_groups: Iterable[int], using: str, overrides: Overrides = Overrides()) -> int:
+    """Return how many worker threads a process has: no more than its groups may have together."""
+    most = _first(overrides.threads, runtime_settings.system("processThreads", using))
+    return min(int(most), sum(of_groups))
 
 
 def _first(*values: Any) -> Any:

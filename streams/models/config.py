@@ -17,6 +17,7 @@ AT_MOST = {
     "consumerBatchSize": MAX_BATCH,
     "consumerThreads": 1000,
     "consumerClaimSeconds": 10,
+    "processThreads": 1000,
     "msgMaxSizeInBytes": 2**30,  # max_allowed_packet has no higher value
     "messageRetentionDays": 36525,
     "deliveryRetentionDays": 36525,

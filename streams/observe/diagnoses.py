@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.conf import KEEPER_CONNECTIONS, settings
-from streams.consume.limits import Overrides, threads
+from streams.consume.limits import pool_size, threads
 from streams.consume.registry import autodiscover, registrations
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import NOW, fetch
@@ -369,9 +369,8 @@ def _binary_log(server: Server) -> Diagnosis:
 
 def _connections(server: Server) -> Diagnosis:
     autodiscover()
-    budget = KEEPER_CONNECTIONS + sum(
-        threads(registration, server.alias, Overrides()) for registration in registrations()
-    )
+    of_groups = [threads(registration, server.alias) for registration in registrations()]
+    budget = pool_size(of_groups, server.alias) + KEEPER_CONNECTIONS
     limit, used = int(server.variable("max_connections")), server.status("Threads_connected") or 0
     text = _(
         "A consumer of all groups uses up to %(budget)d connections;"

@@ -42,7 +42,10 @@ MEANINGS = {
     "consumerClaimSeconds": _(
         "seconds of handler calls that one claim may cover; 0: each claim is one batch"
     ),
-    "consumerThreads": _("worker threads of each group in each process; read when it starts"),
+    "consumerThreads": _(
+        "how many threads of a process a group may have at once; read when it starts"
+    ),
+    "processThreads": _("worker threads of a process, for all its groups; read when it starts"),
     "consumerRetryMaxTimes": _("attempts after the first one; then the message is a dead letter"),
     "consumeTimeoutSeconds": _("how long one handler call may take, in seconds"),
     "messageRetentionDays": _(

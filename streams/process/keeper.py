@@ -13,6 +13,7 @@ from streams.database.retrying import transient
 from streams.logs import event
 from streams.process.shared.connections import KEEPER_IDLE_SECONDS, KEEPER_PREFIX
 from streams.process.shared.database_work import DatabaseWork
+from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
 
 logger = logging.getLogger("streams.keeper")
@@ -28,11 +29,14 @@ class Keeper(threading.Thread):
         name: str,
         step: Callable[[], float],
         lifecycle: Stopping,
+        shortage: Shortage,
         using: str = DEFAULT_DB_ALIAS,
     ) -> None:
         super().__init__(name=f"{KEEPER_PREFIX}{name}", daemon=True)
         self._step = step
         self._lifecycle = lifecycle
+        self._shortage = shortage
+        self._using = using
         self._condition = threading.Condition()
         self._woken = False
         self._ended = False
@@ -82,14 +86,17 @@ class Keeper(threading.Thread):
         reset_queries()
         try:
             with self._work.under_way():
+                connections[self._using].ensure_connection()
+                self._shortage.over()
                 return self._step()
         except Error as error:
             if not transient(error):
                 raise
-            logger.warning(
-                "%s: the database is unavailable: %s",
-                *(self.name, error),
-                extra=event("database.away", thread=self.name),
-            )
+            if not self._shortage.note(error):
+                logger.warning(
+                    "%s: the database is unavailable: %s",
+                    *(self.name, error),
+                    extra=event("database.away", thread=self.name),
+                )
             connections.close_all()
             return AFTER_ERROR_SECONDS

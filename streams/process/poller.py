@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from streams.conf import FRESH_SECONDS, settings
 from streams.log.sequencer import Pass, sequence
 from streams.process.due import Due, Places, partitions, what_is_due
+from streams.process.pool import Pool
 from streams.process.running_group import RunningGroup
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.stopping import Stopping
@@ -34,21 +34,21 @@ class Poller:
 
     def __init__(
         self,
-        feeds: Sequence[RunningGroup],
+        pool: Pool,
         held: InFlight,
         lifecycle: Stopping,
         using: str,
         *,
         drain: bool,
     ) -> None:
-        self._feeds = feeds
+        self._pool = pool
         self._held = held
         self._lifecycle = lifecycle
         self._using = using
         self._drain = drain
         self._pause = QUICK_SECONDS
         self._note_at = 0.0
-        self._places = Places([feed.group.pk for feed in feeds], [])
+        self._places = Places([feed.group.pk for feed in pool.feeds], [])
         self._refreshed = -FRESH_SECONDS
         self._woken = False
 
@@ -64,9 +64,9 @@ class Poller:
         done = sequence(self._using, outlook.inbox, until=started + SEQUENCE_SECONDS)
         self._note(started)
         ready = self._ready(outlook, done)
-        # Busy workers look by themselves when they are done. Only for idle ones is the next look
-        # made sooner.
-        woken = [feed for feed in ready if feed.wake()]
+        # Busy workers look by themselves when they are done. Only when an idle one is woken is the
+        # next look made sooner.
+        woken = [feed for feed in ready if self._pool.wake(feed)]
         if done.more:
             return 0.0
         if done.busy:
@@ -100,7 +100,7 @@ class Poller:
         }
         return [
             feed
-            for feed in self._feeds
+            for feed in self._pool.feeds
             if (
                 feed.group.topic_id in grown
                 or feed.group.pk in outlook.groups

@@ -1,4 +1,4 @@
-"""Defines the feed: one registered consumer in this process, and its workers' wake-ups."""
+"""Defines the feed: one registered consumer in this process."""
 
 from __future__ import annotations
 
@@ -71,10 +71,6 @@ class RunningGroup:
         self.gate = Gate()
         self._using = using
         self._overrides = overrides
-        self._condition = threading.Condition()
-        self._woken = True  # the first look needs no wake-up
-        self._stopping = False
-        self._idle = 0
         self._fresh_until = 0.0
         self._limits: Limits | None = None
         self._counting = threading.Lock()
@@ -115,27 +111,8 @@ class RunningGroup:
         processes = max(1, retrying(live.count, self._using))
         return replace(self._in_force(group), workers=processes * self.threads)
 
-    def wake(self) -> bool:
-        """Wake one worker, because there is something to claim; it wakes the next one.
-
-        Returns whether a worker was idle: busy ones look by themselves when they are done.
-        """
-        with self._condition:
-            self._woken = True
-            self._condition.notify()
-            return self._idle > 0
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until woken or stopped, at most ``seconds``; return whether it was."""
-        with self._condition:
-            self._idle += 1
-            woken = self._condition.wait_for(lambda: self._woken or self._stopping, seconds)
-            self._idle -= 1
-            self._woken = False
-        return woken
-
     def describe(self) -> str:
-        return f"{self.name}: {self.registration.name}, {self.threads} threads"
+        return f"{self.name}: {self.registration.name}, up to {self.threads} threads"
 
     def add(self, outcome: Outcome) -> None:
         """Count what a worker has done with one delivery."""
@@ -159,9 +136,3 @@ class RunningGroup:
             f" ({totals.dead:,} dead), {totals.missing:,} missing,"
             f" {totals.passed:,} without its tags"
         )
-
-    def stop(self) -> None:
-        with self._condition:
-            self._stopping = True
-            self._condition.notify_all()
-        self.gate.end()

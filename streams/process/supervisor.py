@@ -5,32 +5,33 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from threading import Thread
 
 from django.db import connections
 from django.utils.translation import gettext as _
 
 from streams.conf import KEEPER_CONNECTIONS, settings
-from streams.consume.limits import Overrides
+from streams.consume.limits import Overrides, pool_size
 from streams.consume.registry import Registration
 from streams.errors import ConfigurationError, StreamsError
 from streams.logs import event
 from streams.models import Mode
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.broadcast.running_group import RunningBroadcastGroup
-from streams.process.broadcast.turn import BroadcastTurn
 from streams.process.heartbeat import Heartbeat
 from streams.process.keeper import Keeper
 from streams.process.poller import Poller
+from streams.process.pool import Pool
 from streams.process.progress import Progress
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.connections import KEEPER_PREFIX, IdleLimit
 from streams.process.shared.in_flight import InFlight
+from streams.process.shared.shortage import Shortage
 from streams.process.shared.signals import Signals
 from streams.process.shared.stopping import Stopping
-from streams.process.turn import Turn
 from streams.process.worker import Worker
 from streams.steps.nightly_purge import purge_if_due
 from streams.steps.of_apps import run_steps_of_apps
@@ -64,12 +65,13 @@ class Supervisor:
         overrides: Overrides = Overrides(),  # noqa: B008 - immutable
         drain: bool = False,
         client: str = DEFAULT_NAME,
+        signals: Signals | None = None,
     ) -> None:
         if not registrations:
             raise ConfigurationError("There is no consumer to run.")
         self._using = using
         self._lifecycle = Stopping()
-        self._signals = Signals()
+        self._signals = signals or Signals()
         self._idle_limit = IdleLimit(using)
         # Before the feeds are made: they create groups, which would never be committed if the
         # project has AUTOCOMMIT off.
@@ -77,17 +79,20 @@ class Supervisor:
         self._feeds = _feeds(registrations, using, overrides, client)
         for feed in self._feeds:
             self._idle_limit.allow(feed.consume_timeout())
+        self._threads = pool_size([feed.threads for feed in self._feeds], using, overrides)
         self._progress = Progress(self._feeds)
         self._client = Client([feed.group.pk for feed in self._feeds], using)
         self._held = InFlight()
+        self._shortage = Shortage(using)
         heartbeat = Heartbeat(self._client, self._held, self._lifecycle, self._feeds)
-        poller = Poller(self._feeds, self._held, self._lifecycle, using, drain=drain)
-        self._poller = Keeper("poller", poller.step, self._lifecycle, using)
-        self._heartbeat = Keeper("heartbeat", heartbeat.step, self._lifecycle, using)
+        self._pool = Pool(self._feeds)
+        poller = Poller(self._pool, self._held, self._lifecycle, using, drain=drain)
+        self._poller = self._keeper("poller", poller.step)
+        self._heartbeat = self._keeper("heartbeat", heartbeat.step)
         self._keepers = [
             self._poller,
             self._heartbeat,
-            Keeper("maintenance", self._maintain, self._lifecycle, using),
+            self._keeper("maintenance", self._maintain),
         ]
 
         def wake() -> None:
@@ -120,7 +125,10 @@ class Supervisor:
 
     def budget(self) -> int:
         """Return how many database connections this process uses at most."""
-        return sum(feed.threads for feed in self._feeds) + KEEPER_CONNECTIONS
+        return self._threads + KEEPER_CONNECTIONS
+
+    def _keeper(self, name: str, step: Callable[[], float]) -> Keeper:
+        return Keeper(name, step, self._lifecycle, self._shortage, self._using)
 
     def work(self) -> Iterator[tuple[str, str, int, int]]:
         """Yield the topic and name of each group, its threads, and its deliveries in hand."""
@@ -159,24 +167,31 @@ class Supervisor:
 
     def _start(self) -> None:
         for feed in self._feeds:
-            self._lifecycle.on_stop(feed.stop)
-            for number in range(feed.threads):
-                worker = Worker(
-                    feed,
-                    number,
-                    kind=BroadcastTurn if isinstance(feed, RunningBroadcastGroup) else Turn,
-                    client=self._client,
-                    held=self._held,
-                    lifecycle=self._lifecycle,
-                    idle_limit=self._idle_limit,
-                    using=self._using,
-                )
-                self._workers.append(worker)
+            self._lifecycle.on_stop(feed.gate.end)
+        self._lifecycle.on_stop(self._pool.stop)
+        self._workers = [
+            Worker(
+                self._pool,
+                number,
+                client=self._client,
+                held=self._held,
+                lifecycle=self._lifecycle,
+                idle_limit=self._idle_limit,
+                shortage=self._shortage,
+                using=self._using,
+            )
+            for number in range(self._threads)
+        ]
         self._progress.say_start()
         logger.info(
-            "Consumer %s: up to %d database connections.",
-            *(self._client.client_id, self.budget()),
-            extra=event("consumer.started", **self._who(), connections=self.budget()),
+            "Consumer %s: %d threads, up to %d database connections.",
+            *(self._client.client_id, self._threads, self.budget()),
+            extra=event(
+                "consumer.started",
+                **self._who(),
+                threads=self._threads,
+                connections=self.budget(),
+            ),
         )
         for thread in (*self._keepers, *self._workers):
             thread.start()
@@ -277,6 +292,8 @@ def _feeds(
 
     If all fail, the error of the only one or ConfigurationError is raised.
     """
+    if len(registrations) > 1:
+        overrides = replace(overrides, threads=None)  # they are shared
     feeds: list[RunningGroup] = []
     try:
         for registration in registrations:

@@ -10,6 +10,7 @@ from streams.consume.claim import Claimer
 from streams.consume.handling import Handling
 from streams.consume.limits import Limits
 from streams.models import Delivery, RetryMessage
+from streams.process.pool import Pool
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
@@ -25,6 +26,7 @@ class Turn:
         feed: RunningGroup,
         thread: str,
         *,
+        pool: Pool,
         client: Client,
         held: InFlight,
         lifecycle: Stopping,
@@ -32,6 +34,7 @@ class Turn:
         using: str,
     ) -> None:
         self._feed = feed
+        self._pool = pool
         self._client = client
         self._held = held
         self._lifecycle = lifecycle
@@ -66,7 +69,7 @@ class Turn:
         claimed = self._claim(limits)
         if claimed is None:
             return False
-        self._feed.wake()
+        self._pool.wake(self._feed)
         self._hand_over(*claimed, limits)
         return True
 

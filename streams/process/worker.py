@@ -1,9 +1,10 @@
-"""Defines the worker thread, which takes one turn in its group after the other."""
+"""Defines a worker thread: it serves a group for one turn, and then the next group."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from typing import Any
 
 from django.db import Error, close_old_connections, connections, reset_queries
 
@@ -11,70 +12,70 @@ from streams.consume.event_loop import with_event_loop
 from streams.database.retrying import transient
 from streams.errors import LeaseLost
 from streams.logs import event
+from streams.process.broadcast.running_group import RunningBroadcastGroup
+from streams.process.broadcast.turn import BroadcastTurn
+from streams.process.pool import LOOK_SECONDS, Pool
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
 from streams.process.shared.database_work import DatabaseWork
 from streams.process.shared.in_flight import InFlight
+from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
 from streams.process.turn import Turn
 from streams.telemetry import count
 
 logger = logging.getLogger("streams.worker")
 
-# Seconds after which an idle worker looks by itself. The poller wakes it when there is something;
-# more frequent looks of many idle threads would cost the database too much.
-LOOK_SECONDS = 300.0
 NOT_ALIVE_SECONDS = 0.2
 AFTER_ERROR_SECONDS = 1.0
+# Between two tries to get a connection when the server has none left; the pause doubles up to this.
+LONGEST_PAUSE_SECONDS = 30.0
 
 
 class Worker(threading.Thread):
-    """Takes turns in one feed, and rests between them while there is nothing to do."""
+    """Takes turns in the groups of the pool, and rests while none of them has something."""
 
     def __init__(
         self,
-        feed: RunningGroup,
+        pool: Pool,
         number: int,
         *,
-        kind: type[Turn] = Turn,
         client: Client,
         held: InFlight,
         lifecycle: Stopping,
         idle_limit: IdleLimit,
+        shortage: Shortage,
         using: str,
     ) -> None:
-        super().__init__(name=f"{feed.registration.group}-{number}", daemon=True)
-        self._feed = feed
+        super().__init__(name=f"worker-{number}", daemon=True)
+        self._pool = pool
         self._client = client
         self._held = held
         self._lifecycle = lifecycle
         self._idle_limit = idle_limit
+        self._shortage = shortage
         self._using = using
-        self.turn = kind(
-            feed,
-            self.name,
-            client=client,
-            held=held,
-            lifecycle=lifecycle,
-            idle_limit=idle_limit,
-            using=using,
-        )
+        self._turns: dict[RunningGroup, Turn] = {}
+        self._turn: Turn | None = None  # the one that is under way
+        self._pause = AFTER_ERROR_SECONDS
         self._database_work = DatabaseWork(using)
 
     @property
     def statements(self) -> int | None:
         """Return how many statements it has made; None while it waits or the handler runs."""
-        return None if self.turn.calling else self._database_work.count
+        turn = self._turn
+        return None if turn is not None and turn.calling else self._database_work.count
 
     @property
     def hangs(self) -> bool:
         """Tell whether the thread is in a call that is overdue by the grace."""
-        return self.turn.hangs
+        turn = self._turn
+        return turn is not None and turn.hangs
 
     def run(self) -> None:
         try:
-            if self._feed.registration.asynchronous:
+            if any(feed.registration.asynchronous for feed in self._pool.feeds):
                 with_event_loop(self._work)
             else:
                 self._work()
@@ -91,53 +92,101 @@ class Worker(threading.Thread):
     def _work(self) -> None:
         while not self._lifecycle.stopping:
             delay = self.step()
-            if delay:
-                self._rest(delay)
+            if delay is None:
+                self._rest()
+            elif delay:
+                self._lifecycle.wait(delay)
 
-    def _rest(self, seconds: float) -> None:
+    def _rest(self) -> None:
         """Wait for a wake-up; without one, close the connections before the server does.
 
         The server counts what it closes itself as an aborted client.
         """
-        patience = self._idle_limit.patience
-        if not self._feed.wait(min(seconds, patience)) and seconds > patience:
+        self._shortage.over()
+        if not self._pool.wait(self._idle_limit.patience):
             connections.close_all()
-            self._feed.wait(seconds - patience)
+            self._pool.wait(LOOK_SECONDS)
 
-    def step(self) -> float:
-        """Claim and handle one delivery; return how many seconds to wait for a wake-up after it."""
+    def step(self) -> float | None:
+        """Serve a group for one turn; return how many seconds to pause after it.
+
+        None: no group has something to do.
+        """
+        feed = self._pool.take()
+        if feed is None:
+            return None
+        self._turn = self.turn_in(feed)
+        found, delay = True, 0.0
+        try:
+            found, delay = self._serve(self._turn, feed)
+        finally:
+            self._turn = None
+            self._pool.give_back(feed, again=found)
+        if delay:
+            self._pool.wake(feed)  # for another thread
+        return delay
+
+    def turn_in(self, feed: RunningGroup) -> Turn:
+        """Return what this thread keeps between its turns in the group."""
+        if feed not in self._turns:
+            kind = BroadcastTurn if isinstance(feed, RunningBroadcastGroup) else Turn
+            self._turns[feed] = kind(
+                feed,
+                self.name,
+                pool=self._pool,
+                client=self._client,
+                held=self._held,
+                lifecycle=self._lifecycle,
+                idle_limit=self._idle_limit,
+                using=self._using,
+            )
+        return self._turns[feed]
+
+    def _serve(self, turn: Turn, feed: RunningGroup) -> tuple[bool, float]:
+        """Take the turn; return whether the group may have more, and how many seconds to pause."""
         close_old_connections()
         reset_queries()
         if not self._client.alive:
-            return NOT_ALIVE_SECONDS
+            return True, NOT_ALIVE_SECONDS
+        if self._shortage.of_keepers:
+            connections[self._using].close()
+            return True, AFTER_ERROR_SECONDS
         try:
             with self._held.busy(), self._database_work.under_way():
-                return 0.0 if self.turn.take() else LOOK_SECONDS
+                connections[self._using].ensure_connection()
+                self._shortage.over()
+                self._pause = AFTER_ERROR_SECONDS
+                return turn.take(), 0.0
         except LeaseLost:
             count("ems_leases_lost_total", self._who()["topic"], self._who()["group"])
             logger.warning(
                 "%s lost a lease: its outcome is not recorded",
                 self.name,
-                extra=event("lease.lost", **self._who()),
+                extra=event("lease.lost", **self._who(feed)),
             )
-            return 0.0
+            return True, 0.0
         except Error as error:
             if not transient(error):
                 raise
-            logger.warning(
-                "%s: the database is unavailable: %s",
-                *(self.name, error),
-                extra=event("database.away", **self._who(), database=self._using),
-            )
-            connections[self._using].close()
-            return AFTER_ERROR_SECONDS
+            return True, self._without_database(error, feed)
 
-    def _who(self) -> dict[str, str]:
+    def _without_database(self, error: Error, feed: RunningGroup) -> float:
+        """Say why the thread cannot work; return after how many seconds to try again."""
+        connections[self._using].close()
+        if self._shortage.note(error):
+            pause = self._pause
+            self._pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            return pause
+        logger.warning(
+            "%s: the database is unavailable: %s",
+            *(self.name, error),
+            extra=event("database.away", **self._who(feed), database=self._using),
+        )
+        return AFTER_ERROR_SECONDS
+
+    def _who(self, feed: RunningGroup | None = None) -> dict[str, Any]:
         """Return what the log records of this worker have in common."""
-        registration = self._feed.registration
-        return {
-            "topic": registration.topic,
-            "group": registration.group,
-            "client": self._client.client_id,
-            "thread": self.name,
-        }
+        who = {"client": self._client.client_id, "thread": self.name}
+        if feed:
+            who |= {"topic": feed.registration.topic, "group": feed.registration.group}
+        return who

@@ -81,10 +81,11 @@ def test_the_documented_one_of_four_settings_holds() -> None:
         SystemConfig.objects.create(name=name, value=11)
     SystemConfig.objects.create(name="consumerThreads", value=11)
     assert in_force(Overrides()) == (11, 11, 11, 11)
+    assert in_force(Overrides(threads=33)) == (11, 11, 11, 33)
     consumer("orders", group="mail", batch=22, max_retries=22, consume_timeout=22, threads=22)(
         handler
     )
     assert in_force(Overrides()) == (22, 22, 22, 22)
-    assert in_force(Overrides(threads=33, batch=33)) == (33, 22, 22, 33)
+    assert in_force(Overrides(threads=33, batch=33)) == (33, 22, 22, 22)
     ConsumerGroup.objects.update(batch=44, max_retries=44, consume_timeout=44)
-    assert in_force(Overrides(threads=33, batch=33)) == (44, 44, 44, 33)
+    assert in_force(Overrides(threads=33, batch=33)) == (44, 44, 44, 22)

@@ -120,7 +120,7 @@ def simplified(text: str) -> str:
     # Alarms are evaluated every 15 s, whichever command runs then.
     text = re.sub(r"^.* Alarm .* (fires:.*|is resolved)\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"[\w.:]+@\d+@\w+", "CLIENT", text)
-    text = re.sub(r"\b(mail|warehouse)-\d\b", r"\1-N", text)
+    text = re.sub(r"\bworker-\d\b", "worker-N", text)
     text = re.sub(r"\d+:\d\d:\d\d", "TIME", text)
     text = re.sub(r"\d{4}-\d\d-\d\d", "DAY", text)
     text = re.sub(r"\b[\d.]+ s\b", "SECONDS", text)

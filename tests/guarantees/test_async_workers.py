@@ -68,8 +68,8 @@ def test_each_worker_has_one_loop_and_its_orm_the_connection_of_the_worker(spawn
     spawn(CONSUMER + MANY + RUN, "--drain", "--threads", "3", "--batch", "1").succeed()
     assert handled("loop") == 60
     assert 1 <= len(values("loop")) <= 3
-    # One session for each thread, and its name is that of the worker: mail-0 and so on.
-    assert {value[:5] for value in values("session")} == {"mail-"}
+    # One session for each thread, and its name is that of the worker: worker-0 and so on.
+    assert {value[:7] for value in values("session")} == {"worker-"}
     assert len({value.split()[0] for value in values("session")}) == len(values("session"))
     assert not any(audit("default"))
 

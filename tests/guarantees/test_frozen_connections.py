@@ -64,7 +64,7 @@ def test_a_worker_whose_connection_is_frozen_ends_its_process(
     send("orders", "quick")
     proxied.freeze_at(b"SET `progress`")  # the settlement
     child = spawn(CONSUMER.replace("ATOMIC", str(atomic)).replace("SLEEP", "1"))
-    child.expect("has not answered the thread mail-")
+    child.expect("has not answered the thread worker-")
     assert child.wait() == 1
     assert proxied.fired
     assert not Consumer.objects.exists()

@@ -62,7 +62,7 @@ def test_a_delivery_that_somebody_holds_does_not_end_the_other_leases(
     deadlines = Delivery.objects.filter(deadline__gt=UtcNow(SOON * 2))
     other_is_extended = deadlines.filter(pk=other.delivery.pk)
 
-    beats = Keeper("heartbeat", process.heartbeat.step, process.lifecycle)
+    beats = Keeper("heartbeat", process.heartbeat.step, process.lifecycle, process.shortage)
     with second_connection().active(), transaction.atomic():
         list(Delivery.objects.select_for_update().filter(pk=held.delivery.pk))
         beats.start()

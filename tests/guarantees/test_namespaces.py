@@ -51,8 +51,8 @@ pytestmark = [
 WORKING = """
 import sys
 from streams import consumer
-from streams.process import poller, worker
-poller.QUICK_SECONDS = worker.LOOK_SECONDS = float(sys.argv[1])
+from streams.process import poller, pool
+poller.QUICK_SECONDS = pool.LOOK_SECONDS = float(sys.argv[1])
 
 @consumer("orders", group="mail")
 def handle(message):

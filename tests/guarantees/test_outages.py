@@ -317,7 +317,8 @@ def test_a_connection_may_be_lost_at_any_statement(second_connection, atomic, do
             sequence("default")
             while process.worker.step() in (0.0, AFTER_ERROR_SECONDS):
                 pass
-            Keeper("heartbeat", process.heartbeat.step, process.lifecycle)._guarded_step()
+            lifecycle, shortage = process.lifecycle, process.shortage
+            Keeper("heartbeat", process.heartbeat.step, lifecycle, shortage)._guarded_step()
         process.client.deregister()
         consume_the_rest(name)
         group = {"group__name": name}
@@ -492,9 +493,9 @@ def test_a_consumer_whose_connections_are_swallowed_ends_so_that_a_fresh_one_wor
 
 # Without a wake-up it looks every 30 s; without QUICK_SECONDS also from the start.
 SLEEPY = """
-from streams.process import poller, worker
+from streams.process import poller, pool
 poller.QUICK_SECONDS = 30
-worker.LOOK_SECONDS = 30
+pool.LOOK_SECONDS = 30
 """
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from django.db import OperationalError, connection
 
@@ -10,6 +12,7 @@ from streams.database.retrying import connection_lost, retrying, transient
 from streams.database.transactions import own_transaction
 from streams.models import Delivery, Partition
 from streams.process.poller import QUICK_SECONDS
+from streams.process.shared.connections import KEEPER_PREFIX
 from tests.concurrency.locks import wait_until_one_waits
 from tests.consuming import Process
 from tests.processes import wait_for
@@ -52,7 +55,8 @@ def test_a_consumer_waits_until_there_is_a_connection_for_it(full, number):
     send_many([Outgoing("orders", 1)])
     process.poller.step()
     refused = full(number, times=3)
-    assert process.worker.step() == 0.0
+    pauses = [process.worker.step() for _try in range(4)]
+    assert pauses == [1.0, 2.0, 4.0, 0.0]
     assert len(refused) == 3
     assert seen == [1]
     assert not process.lifecycle.stopping
@@ -71,6 +75,24 @@ def test_a_worker_that_gets_none_for_long_pauses_and_does_not_end(full, number, 
     process.feed._fresh_until = 0.0
     full(number, times=2)
     assert process.worker.step() > 0.0  # not raised, which would end the process
+
+
+def test_a_worker_gives_its_connection_to_a_keeper_that_has_none(in_thread):
+    consumer("orders", group="mail")(print)
+    process = Process("mail")
+    send_many([Outgoing("orders", 1)])
+    process.poller.step()
+
+    def heartbeat(work):
+        threading.current_thread().name = f"{KEEPER_PREFIX}heartbeat"
+        work()
+
+    in_thread(heartbeat, lambda: process.shortage.note(OperationalError(1040, ""))).result(10)
+    assert process.worker.step() > 0.0
+    assert connection.vendor == "sqlite" or connection.connection is None
+    assert not Delivery.objects.exists()
+    in_thread(heartbeat, process.shortage.over).result(10)
+    assert process.worker.step() == 0.0
 
 
 # Too slow to be read or written, read-only after a failover, a host that is not known for a while,
@@ -146,8 +168,8 @@ def test_with_a_backlog_and_all_workers_busy_the_poller_slows_down_to_the_settin
 def test_with_a_backlog_and_an_idle_worker_the_poller_hurries(process, in_thread):
     for _turn in range(9):
         process.poller.step()
-    process.feed.wait(0)  # the wake-up that is left over
-    idle = in_thread(process.feed.wait, 30)
-    wait_for(lambda: process.feed._idle)
+    process.forget_wake_up()  # the wake-up that is left over
+    idle = in_thread(process.pool.wait, 30)
+    wait_for(lambda: process.pool._idle)
     assert pause_after_a_look(process) == QUICK_SECONDS
     idle.result(30)

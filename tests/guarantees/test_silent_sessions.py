@@ -12,6 +12,7 @@ from streams import consumer, send
 from streams.log.sequencer import sequence
 from streams.process.keeper import Keeper
 from streams.process.shared.connections import IdleLimit
+from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
 from tests.consuming import Process
 
@@ -52,7 +53,7 @@ def test_keepers_may_be_silent_for_20_seconds_however_long_calls_may_take(idle_l
         seen.put(session())
         return HOUR
 
-    keeper = Keeper("poller", look, Stopping())
+    keeper = Keeper("poller", look, Stopping(), Shortage("default"))
     keeper.start()
     try:
         assert seen.get(timeout=30) == (20, 2)
@@ -79,7 +80,7 @@ def test_workers_may_be_silent_for_the_longest_call_and_10_seconds(idle_limit):
         assert seen.get(timeout=30) == HOUR + 10
     finally:
         process.lifecycle.stop()
-        process.feed.stop()
+        process.pool.stop()
         worker.join(30)
 
 

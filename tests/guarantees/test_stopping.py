@@ -252,7 +252,7 @@ def test_a_hung_handler_ends_its_process_and_its_neighbours_finish(spawn, ems_se
     ems_settings(DRAIN_SECONDS=3, POLL_SECONDS=0.05)
     send("orders", "hangs")
     send("payments", "slow")
-    child = spawn(CONSUMER + HUNG + RUN, "--threads", "1")
+    child = spawn(CONSUMER + HUNG + RUN, "--threads", "2")
     wait_for(lambda: begun().count() == 2)
     assert "hangs" in child.expect("failed:")
     let_go()

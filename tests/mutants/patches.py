@@ -392,6 +392,54 @@ LEASES = [
         "mysql",
     ),
     Mutant(
+        "slow-group-takes-the-last-thread",
+        "streams/process/pool.py",
+        "1 if share.busy and len(self._order) > 1 else 0",
+        "0",
+        "tests/runtime/test_pool.py::test_the_last_free_thread_is_left_for_a_group_that_has_none",
+    ),
+    Mutant(
+        "group-takes-more-than-its-threads",
+        "streams/process/pool.py",
+        "if share.busy >= share.feed.threads:",
+        "if False:",
+        "tests/runtime/test_pool.py::test_a_group_never_has_more_than_its_threads",
+    ),
+    Mutant(
+        "first-group-served-first",
+        "streams/process/pool.py",
+        """\
+            self._order.remove(share)
+            self._order.append(share)
+""",
+        "",
+        "tests/runtime/test_pool.py"
+        "::test_groups_that_are_far_behind_are_served_in_turn_and_one_that_is_woken_comes_next",
+    ),
+    Mutant(
+        "orphans-go-on",
+        "streams/process/shared/signals.py",
+        "2 if END in said else 1",
+        "2 if END in said else len(said)",
+        "tests/runtime/test_signals.py::test_the_death_of_the_parent_is_a_request_to_stop",
+    ),
+    Mutant(
+        "signal-to-all-counts-twice",
+        "streams/process/shared/signals.py",
+        "max(self._signals, self._requests) > self._told",
+        "self._signals + self._requests > self._told",
+        "tests/runtime/test_signals.py"
+        "::test_the_request_of_the_parent_and_the_first_signal_are_one",
+    ),
+    Mutant(
+        "workers-keep-what-the-keepers-lack",
+        "streams/process/worker.py",
+        "if self._shortage.of_keepers:",
+        "if False:",
+        "tests/guarantees/test_peaks.py"
+        "::test_a_worker_gives_its_connection_to_a_keeper_that_has_none",
+    ),
+    Mutant(
         "killer-runs-beside-others",
         "streams/process/turn.py",
         "beside=gate.alone if alone else gate.together",

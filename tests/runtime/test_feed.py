@@ -1,8 +1,7 @@
-"""A feed: the limits in force, and who is woken."""
+"""A feed: the limits in force."""
 
 from __future__ import annotations
 
-import threading
 import time
 from datetime import timedelta
 from typing import Any
@@ -16,7 +15,6 @@ from streams.process import running_group as feeds
 from streams.process.running_group import RunningGroup
 from streams.testing import advance
 from tests.consuming import Process, registered
-from tests.processes import wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -35,9 +33,6 @@ def make_feed(overrides=NONE, **options):
 @pytest.fixture
 def always_fresh(monkeypatch):
     monkeypatch.setattr(feeds, "FRESH_SECONDS", 0)
-
-
-# -- limits ------------------------------------------------------------------------------------
 
 
 def test_an_admins_change_holds_as_soon_as_it_is_read(always_fresh):
@@ -132,53 +127,3 @@ def test_run_time_settings_hold_where_nobody_said_otherwise(always_fresh):
     runtime_settings.forget()
     assert feed.limits().batch == 77
     assert make_feed(Overrides(batch=5)).limits().batch == 5
-
-
-# -- wake-ups ----------------------------------------------------------------------------------
-
-
-def waiting(feed, seconds=60.0):
-    thread = threading.Thread(target=feed.wait, args=(seconds,), daemon=True)
-    thread.start()
-    return thread
-
-
-def test_the_first_look_needs_no_wake_up():
-    feed = make_feed()
-    started = time.monotonic()
-    feed.wait(60)
-    assert time.monotonic() - started < 10
-
-
-def test_a_wake_up_wakes_one_worker():
-    feed = make_feed()
-    feed.wait(0)
-    workers = [waiting(feed), waiting(feed)]
-    feed.wake()
-    wait_for(lambda: not all(worker.is_alive() for worker in workers), "one is woken")
-    workers[0].join(0.05)
-    workers[1].join(0.05)
-    assert sum(w.is_alive() for w in workers) == 1
-    feed.wake()
-    for worker in workers:
-        worker.join(10)
-    assert not any(w.is_alive() for w in workers)
-
-
-def test_a_wake_up_before_the_wait_is_not_lost():
-    feed = make_feed()
-    feed.wait(0)
-    feed.wake()
-    worker = waiting(feed)
-    worker.join(10)
-    assert not worker.is_alive()
-
-
-def test_stopping_wakes_all():
-    feed = make_feed()
-    feed.wait(0)
-    workers = [waiting(feed) for _ in range(3)]
-    feed.stop()
-    for worker in workers:
-        worker.join(10)
-    assert not any(w.is_alive() for w in workers)

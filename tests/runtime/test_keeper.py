@@ -12,6 +12,7 @@ from django.db import InterfaceError, OperationalError, ProgrammingError
 
 from streams.process import keeper
 from streams.process.keeper import Keeper
+from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -24,7 +25,7 @@ def keep(monkeypatch):
     keepers = []
 
     def start(step):
-        keepers.append(Keeper("test", step, Stopping()))
+        keepers.append(Keeper("test", step, Stopping(), Shortage("default")))
         keepers[-1].start()
         return keepers[-1]
 

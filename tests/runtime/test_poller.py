@@ -27,7 +27,7 @@ pytestmark = [
 def process():
     consumer("orders", group="mail")(lambda message: None)
     process = Process("mail", drain=True)
-    process.feed.wait(0)  # the first look is over
+    process.forget_wake_up()  # the first look is over
     return process
 
 
@@ -35,7 +35,7 @@ def test_a_look_sequences_and_wakes_the_group(process):
     send("orders", 1)
     process.poller.step()
     assert not Message.objects.inbox().exists()
-    assert process.feed._woken
+    assert process.woken
     assert not process.lifecycle.stopping
 
 
@@ -44,12 +44,12 @@ def test_a_retry_that_is_due_wakes_its_group(process):
     process.poller.step()
     delivery = process.claim(1, timedelta(seconds=60))
     settle(delivery, 1, [Failure(0, Retry(delay=3600))], max_retries=16)
-    process.feed.wait(0)
+    process.forget_wake_up()
     process.poller.step()
-    assert not process.feed._woken
+    assert not process.woken
     advance(timedelta(hours=2))
     process.poller.step()
-    assert process.feed._woken
+    assert process.woken
 
 
 def test_what_was_given_back_wakes_its_group_and_keeps_a_drain_from_ending():
@@ -58,9 +58,9 @@ def test_what_was_given_back_wakes_its_group_and_keeps_a_drain_from_ending():
     send("orders", 1)
     process.poller.step()
     release(process.claim(1, timedelta(seconds=60)))
-    process.feed.wait(0)
+    process.forget_wake_up()
     process.poller.step()
-    assert process.feed._woken
+    assert process.woken
     assert not process.lifecycle.stopping
     process.worker.step()
     process.poller.step()
@@ -71,7 +71,7 @@ def test_a_paused_group_is_not_woken(process):
     ConsumerGroup.objects.update(paused=True)
     send("orders", 1)
     process.poller.step()
-    assert not process.feed._woken
+    assert not process.woken
 
 
 def test_idle_polling_slows_down_to_the_setting_and_work_makes_it_quick_again(
@@ -96,7 +96,7 @@ def test_while_another_process_holds_a_partition_it_looks_again_very_soon(
         with second_connection().active():
             assert process.poller.step() == BUSY_SECONDS
     assert process.poller.step() >= QUICK_SECONDS
-    assert process.feed._woken
+    assert process.woken
 
 
 def test_with_drain_it_stops_when_nothing_is_left(process):

@@ -15,6 +15,7 @@ from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, Kind, RetryMessage, State
 from streams.models.retry import Again
 from streams.process import worker as workers
+from streams.process.pool import LOOK_SECONDS
 from tests.consuming import MINUTE, Process
 from tests.faults import Once, statements
 from tests.processes import wait_for
@@ -37,7 +38,7 @@ def process(calls):
 
 
 def test_a_step_that_found_nothing_asks_to_wait(process):
-    assert process.worker.step() == workers.LOOK_SECONDS
+    assert process.worker.step() == LOOK_SECONDS
 
 
 def test_a_step_that_found_something_asks_for_the_next_one(process, calls):
@@ -54,15 +55,15 @@ def test_a_step_claims_for_the_client_as_it_is_now(process):
     sequence("default")
     process.worker.step()
     assert Delivery.objects.get().client_id == process.client.client_id
-    assert Delivery.objects.get().thread == "mail-0"
+    assert Delivery.objects.get().thread == "worker-0"
 
 
 def test_a_claim_wakes_the_next_worker(process):
-    process.feed.wait(0)
+    process.forget_wake_up()
     send("orders", 1)
     sequence("default")
     process.worker.step()
-    assert process.feed._woken
+    assert process.woken
 
 
 def test_a_worker_that_stops_claims_nothing(process):
@@ -122,7 +123,7 @@ def test_a_worker_thread_that_fails_stops_the_process(process):
     with statements(Once("`ems_cursor`", fail)):
         process.worker.start()
         process.worker.join(30)
-    assert "mail-0" in process.lifecycle.failure
+    assert "worker-0" in process.lifecycle.failure
 
 
 def wait_until_wanted_alone(process):

@@ -95,7 +95,7 @@ def test_the_consume_timeout_by_precedence(admin, decorator, system, expected):
 
 @pytest.mark.parametrize(
     ("command", "decorator", "system", "expected"),
-    [(3, 4, 5, 3), (None, 4, 5, 4), (None, None, 6, 6), (None, None, None, 5)],
+    [(3, 4, 5, 4), (3, None, 5, 3), (None, 4, 5, 4), (None, None, 6, 6), (None, None, None, 5)],
 )
 def test_threads_by_precedence(command, decorator, system, expected):
     if system:

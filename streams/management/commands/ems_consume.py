@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
+import traceback
 from argparse import ArgumentParser, ArgumentTypeError
 from datetime import datetime
 from typing import Any
@@ -28,6 +28,8 @@ from streams.models.config import problem
 from streams.names import MAX_NAME, validated_name
 from streams.operate.target import Target
 from streams.process.broadcast.file import DEFAULT_NAME
+from streams.process.processes import CONFIGURATION_STATUS, Processes
+from streams.process.shared.signals import Signals
 from streams.process.supervisor import Supervisor
 
 logger = logging.getLogger("streams.supervisor")
@@ -69,6 +71,23 @@ def claim_seconds(text: str) -> float:
     return float(text)
 
 
+def client_of(number: int, name: str) -> str:
+    """Return the name of the process ``number`` as a client of broadcast groups.
+
+    The first one keeps ``name``, and with it the positions of a single process.
+    """
+    return name if number == 1 else f"{name}-{number}"
+
+
+def of_one(number: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the process ``number`` of several: a name and a port of its own."""
+    mine = {**options, "name": client_of(number, options["name"])}
+    if options["metrics"]:
+        host, port = options["metrics"]
+        mine["metrics"] = host, port + number - 1
+    return mine
+
+
 class Command(BaseCommand):
     help = "Consume messages with the project's consumers until stopped by SIGTERM."
 
@@ -79,7 +98,14 @@ class Command(BaseCommand):
         parser.add_argument(
             "--topic", action="append", default=[], help=_("only this topic (repeatable)")
         )
-        parser.add_argument("--threads", type=count, help=_("worker threads of each group"))
+        parser.add_argument(
+            "--threads", type=count, help=_("worker threads of a process, for all its groups")
+        )
+        parser.add_argument(
+            "--processes",
+            type=count,
+            help=_("fork this many processes, and start those again that end"),
+        )
         parser.add_argument("--batch", type=count, help=_("messages of one call, or claim"))
         parser.add_argument(
             "--claim-seconds",
@@ -119,21 +145,22 @@ class Command(BaseCommand):
         parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
 
     def execute(self, *args: Any, **options: Any) -> Any:
-        if options["reload"]:
-            # The checks load consumers.py, so only a process that is reloaded may run them.
+        if options["reload"] or options["processes"]:
+            # The checks load consumers.py, and may open connections. So only a process that is
+            # reloaded, or forked, may run them.
             options["checked"] = options["skip_checks"]
             options["skip_checks"] = True
         return super().execute(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["processes"]:
+            self._refuse_processes(**options)
         if options["reload"]:
             run_reloading(self._talk, self._say, **options)
         else:
             self._talk(**options)
 
     def _talk(self, **options: Any) -> None:
-        if not options.get("checked", True):
-            self.check()
         verbosity, colored = options["verbosity"], None
         if options["no_color"] or options["force_color"]:
             colored = options["force_color"]
@@ -141,9 +168,39 @@ class Command(BaseCommand):
         with console(stream, options["log"], verbosity=verbosity, colored=colored) as shown:
             if not shown and not logger.isEnabledFor(logging.INFO):
                 self._say(_("LOGGING shows only warnings of EMS: see the logger “streams”."))
-            self._consume(**options)
+            if options["processes"]:
+                self._fork(**options)
+            else:
+                self._consume(Signals(), **options)
 
-    def _consume(self, **options: Any) -> None:
+    def _refuse_processes(self, **options: Any) -> None:
+        if options["reload"]:
+            raise CommandError(_("--reload runs one process: leave out --processes."))
+        if not hasattr(os, "fork"):
+            raise CommandError(_("--processes needs a system that can fork."))
+        try:
+            validated_name(client_of(options["processes"], options["name"]), "name", MAX_NAME)
+        except StreamsError as error:
+            raise CommandError(str(error)) from error
+
+    def _fork(self, **options: Any) -> None:
+        def work(number: int, parent: int) -> int:
+            try:
+                self._consume(Signals(parent), **of_one(number, options))
+            except CommandError as error:
+                self.stderr.write(f"{type(error).__name__}: {error}")
+                return CONFIGURATION_STATUS
+            except BaseException:  # noqa: BLE001 - the process ends with it
+                traceback.print_exc()
+                return 1
+            return 0
+
+        if status := Processes(options["processes"], work, drain=options["drain"]).run():
+            sys.exit(status)
+
+    def _consume(self, signals: Signals, **options: Any) -> None:
+        if not options.get("checked", True):
+            self.check()
         autodiscover()
         chosen = list(registrations(options["topic"], options["group"]))
         if not chosen:
@@ -154,7 +211,8 @@ class Command(BaseCommand):
         try:
             if options["metrics"]:
                 need_client()
-            self._wait_for(using)
+            if not self._wait_for(using, signals):
+                return
             supervisor = Supervisor(
                 chosen,
                 using,
@@ -166,6 +224,7 @@ class Command(BaseCommand):
                 ),
                 drain=options["drain"],
                 client=options["name"],
+                signals=signals,
             )
             if options["metrics"]:
                 show_consumer(options["metrics"], supervisor)
@@ -182,8 +241,8 @@ class Command(BaseCommand):
             sys.stderr.flush()
             os._exit(status)
 
-    def _wait_for(self, using: str) -> None:
-        """Wait until the database answers.
+    def _wait_for(self, using: str, signals: Signals) -> bool:
+        """Wait until the database answers; return False if the process is to stop meanwhile.
 
         A process manager gives up on a program that exits several times within seconds, as this one
         would while its server restarts.
@@ -200,10 +259,11 @@ class Command(BaseCommand):
                     *(error, pause),
                     extra=event("database.away", database=using),
                 )
-                time.sleep(pause)
+                if signals.wait(pause):
+                    return False
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
-                return
+                return True
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)

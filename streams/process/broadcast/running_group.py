@@ -26,6 +26,7 @@ class RunningBroadcastGroup(RunningGroup):
     ) -> None:
         super().__init__(registration, using, overrides)
         self.client = client
+        self.ahead = 0  # how many messages to read at once for a quick handler
         # Another namespace in this database has positions of its own.
         database = str(connections[using].settings_dict["NAME"]) + name_prefix()
         place = Place(database, registration.topic, registration.group, client)

@@ -14,10 +14,9 @@ READ_AHEAD = 500
 
 
 class BroadcastTurn(Turn):
-    """Serves one broadcast consumer; a second thread for it would break the order."""
+    """Serves one broadcast consumer, which has one thread at a time: two would break the order."""
 
     _feed: RunningBroadcastGroup
-    _ahead = 0
 
     def _take(self, limits: Limits) -> bool:
         stretch = self._feed.reader.take(self._size(limits))
@@ -29,7 +28,7 @@ class BroadcastTurn(Turn):
     def _size(self, limits: Limits) -> int:
         # A batch handler gets at most the batch that it asked for. For any other handler the size
         # only changes the speed.
-        ahead = self._ahead if self._feed.registration.batch is None else 0
+        ahead = self._feed.ahead if self._feed.registration.batch is None else 0
         return max(limits.batch, ahead)
 
     def _deliver(self, stretch: Stretch, limits: Limits) -> None:
@@ -44,6 +43,6 @@ class BroadcastTurn(Turn):
             with self._holding(handling):
                 outcome = handling.run()
             # Messages of a stretch that was released were read for nothing: read less next time.
-            self._ahead = 0 if outcome.released else min(READ_AHEAD, 2 * self._size(limits))
+            self._feed.ahead = 0 if outcome.released else min(READ_AHEAD, 2 * self._size(limits))
         finally:
             self._feed.add(handling.outcome)

@@ -326,11 +326,11 @@ def test_slow_handlers_are_not_read_for_in_vain_and_let_others_have_their_turn(s
     seen: list[Any] = []
     listen(seen.append)
     client = start()
-    client.turn._ahead = 40
+    client.feed.ahead = 40
     monkeypatch.setattr(stretches, "TURN_SECONDS", 0.0)
     send_prices(*range(5))
     client.worker.step()
-    assert ([m.body for m in seen], offsets(), client.turn._ahead) == ([0], {0: 1}, 0)
+    assert ([m.body for m in seen], offsets(), client.feed.ahead) == ([0], {0: 1}, 0)
     client.run_until_idle()
     assert [m.body for m in seen] == list(range(5))
 

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from streams import consumer, send
 from streams.models import ConsumerGroup, Message, Partition, Topic
-from streams.process.worker import LOOK_SECONDS
+from streams.process.pool import LOOK_SECONDS, Pool
 from tests.consuming import Process
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("prices")]
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 @pytest.fixture
 def client(start):
     client = start(drain=True)
-    client.feed.wait(0)  # the first look is over
+    client.forget_wake_up()  # the first look is over
     return client
 
 
@@ -25,7 +25,7 @@ def test_a_look_sequences_and_wakes_the_client(client):
     send("prices", 1)
     client.poller.step()
     assert not Message.objects.inbox().exists()
-    assert client.feed._woken
+    assert client.woken
 
 
 def test_a_client_that_has_read_all_is_not_woken(client):
@@ -33,25 +33,25 @@ def test_a_client_that_has_read_all_is_not_woken(client):
     client.poller.step()
     assert client.worker.step() == 0.0
     assert client.worker.step() == LOOK_SECONDS
-    client.feed.wait(0)
+    client.forget_wake_up()
     client.poller.step()
-    assert not client.feed._woken
+    assert not client.woken
 
 
 def test_a_message_in_a_partition_that_is_new_wakes_the_client(client):
     Partition.objects.create(topic=Topic.objects.get(), number=1)
     client.poller.step()
-    assert client.feed._woken
+    assert client.woken
     client.worker.step()
-    client.feed.wait(0)
+    client.forget_wake_up()
     client.poller.step()
-    assert not client.feed._woken
+    assert not client.woken
 
 
 def test_a_message_to_another_topic_does_not_wake_the_client(client):
     send("orders", 1)
     client.poller.step()
-    assert not client.feed._woken
+    assert not client.woken
 
 
 def test_a_paused_group_is_not_woken(client):
@@ -59,7 +59,7 @@ def test_a_paused_group_is_not_woken(client):
     client.feed._fresh_until = 0
     send("prices", 1)
     client.poller.step()
-    assert not client.feed._woken
+    assert not client.woken
 
 
 def test_with_drain_it_stops_when_all_is_read(client):
@@ -81,7 +81,8 @@ def test_a_look_for_many_broadcast_groups_costs_what_one_costs(client, start):
     alone = cost()
     for number in range(5):
         consumer(f"topic-{number}", group=f"group-{number}", mode="broadcast")(print)
-        client.poller._feeds.append(start(f"group-{number}").feed)
+        more = start(f"group-{number}").feed
+        client.poller._pool = Pool([*client.poller._pool.feeds, more])
     assert cost() == alone
 
 

@@ -1,0 +1,127 @@
+"""Shares the worker threads of a process among its groups."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streams.process.running_group import RunningGroup
+
+# Seconds after which an idle thread looks into a group by itself. The poller wakes the group when
+# there is something; more frequent looks of many processes would cost the database too much.
+LOOK_SECONDS = 300.0
+
+
+@dataclass(eq=False)
+class Share:
+    """Holds what the pool knows of one group."""
+
+    feed: RunningGroup
+    woken: bool = True  # the first look needs no wake-up
+    look_at: float = math.inf  # without a wake-up
+    busy: int = 0  # how many threads serve it now
+
+
+class Pool:
+    """Tells each worker thread which group to serve: the one that was served the longest ago.
+
+    Only a group that has been woken is served, by at most its ``threads`` at once. A group that has
+    a thread does not get the last idle one, unless it is the only group: whatever its handlers wait
+    for, there is a thread for the others.
+    """
+
+    def __init__(self, feeds: Sequence[RunningGroup]) -> None:
+        self.feeds = feeds
+        self._shares = {feed: Share(feed) for feed in feeds}
+        self._order = deque(self._shares.values())
+        self._condition = threading.Condition()
+        self._idle = 0
+        self._stopping = False
+
+    def take(self) -> RunningGroup | None:
+        """Return the group that the calling thread is to serve now; None if there is none.
+
+        What is returned is to be given back, by ``give_back``.
+        """
+        with self._condition:
+            self._idle += 1
+            share = self._next()
+            self._idle -= 1
+            if share is None:
+                return None
+            share.woken = False
+            share.look_at = time.monotonic() + LOOK_SECONDS
+            share.busy += 1
+            self._order.remove(share)
+            self._order.append(share)
+            if self._idle and self._next():
+                self._condition.notify()
+            return share.feed
+
+    def give_back(self, feed: RunningGroup, *, again: bool) -> None:
+        """End the turn of the calling thread, which asks for the next one or calls ``wake``.
+
+        ``again``: whether the group may have more.
+        """
+        with self._condition:
+            share = self._shares[feed]
+            share.busy -= 1
+            share.woken = share.woken or again
+
+    def wake(self, feed: RunningGroup) -> bool:
+        """Note that a group has something to claim; return whether an idle thread is woken for it.
+
+        Busy threads look by themselves when they are done.
+        """
+        with self._condition:
+            share = self._shares[feed]
+            share.woken = True
+            may = self._may_have_one(share)
+            if may:
+                self._condition.notify()
+            return may
+
+    def wait(self, seconds: float) -> bool:
+        """Rest until there is a group to serve, at most ``seconds``; return whether there is one.
+
+        It is also True when the process stops.
+        """
+        until = time.monotonic() + seconds
+        with self._condition:
+            self._idle += 1
+            try:
+                while not (self._stopping or self._next()):
+                    left = self._until_next_look(until) - time.monotonic()
+                    if left <= 0:
+                        return False
+                    self._condition.wait(left)
+                return True
+            finally:
+                self._idle -= 1
+
+    def stop(self) -> None:
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+
+    def _next(self) -> Share | None:
+        now = time.monotonic()
+        for share in self._order:
+            if (share.woken or share.look_at <= now) and self._may_have_one(share):
+                return share
+        return None
+
+    def _may_have_one(self, share: Share) -> bool:
+        """Tell whether one of the idle threads may serve the group."""
+        if share.busy >= share.feed.threads:
+            return False
+        left_for_others = 1 if share.busy and len(self._order) > 1 else 0
+        return self._idle > left_for_others
+
+    def _until_next_look(self, until: float) -> float:
+        now = time.monotonic()
+        return min([until, *(one.look_at for one in self._order if one.look_at > now)])

@@ -1,0 +1,188 @@
+"""Runs several consumer processes under one parent, which starts those again that end."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from django.db import connections
+
+from streams.conf import settings
+from streams.logs import event
+from streams.process.shared.signals import END, STOP_REQUEST, Signals
+
+logger = logging.getLogger("streams.supervisor")
+
+# The exit status of a process that would fail again in the same way: its configuration is wrong.
+CONFIGURATION_STATUS = 78
+LOOK_SECONDS = 0.2
+# Before a process that has ended is started again; doubled up to the longest, and short again for
+# one that has lived for LONG_LIFE_SECONDS.
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+LONG_LIFE_SECONDS = 60.0
+# Beyond DRAIN_SECONDS, after which a process that was asked to end is killed.
+KILL_GRACE_SECONDS = 15.0
+
+
+@dataclass
+class Place:
+    """Holds what the parent knows of one of its processes."""
+
+    number: int  # from 1
+    pid: int = 0  # while it runs
+    pipe: int = -1  # what the parent writes to; the process ends when it is closed
+    started_at: float = 0.0
+    start_at: float = 0.0
+    pause: float = FIRST_PAUSE_SECONDS
+    done: bool = False
+
+
+class Processes:
+    """Forks ``count`` processes that call ``work(number, parent)``, and exit with what it returns.
+
+    ``parent`` is a pipe for Signals: it tells the process to stop, also when the parent was killed.
+    The parent has no connection and makes no thread, so a fork copies neither. With ``drain`` a
+    process that ends is not started again.
+    """
+
+    def __init__(self, count: int, work: Callable[[int, int], int], *, drain: bool) -> None:
+        self._work = work
+        self._drain = drain
+        self._places = [Place(number + 1) for number in range(count)]
+        self._signals = Signals()
+        self._status = 0
+        self._stopping = False
+        self._kill_at = 0.0
+
+    def run(self) -> int:
+        """Run until stopped, or until all have ended; return the exit status.
+
+        It is 1 if a process has failed that is not started again, or one did not end as it should.
+        """
+        self._signals.install()
+        connections.close_all()  # the system checks may have opened some
+        try:
+            while not self._stopping and not all(place.done for place in self._places):
+                self._start_due()
+                if self._signals.wait(LOOK_SECONDS):
+                    logger.info(
+                        "Stopping %d processes: they finish what runs.",
+                        len(self._running()),
+                        extra=event("processes.stopping", count=len(self._running())),
+                    )
+                    self._stop()
+                self._look()
+            self._wait()
+            return self._status
+        finally:
+            self._signals.restore()
+
+    def _running(self) -> list[Place]:
+        return [place for place in self._places if place.pid]
+
+    def _start_due(self) -> None:
+        for place in self._places:
+            if not place.pid and not place.done and time.monotonic() >= place.start_at:
+                self._start(place)
+
+    def _start(self, place: Place) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(writer)
+            self._be(place.number, reader)
+        os.close(reader)
+        place.pid, place.pipe, place.started_at = pid, writer, time.monotonic()
+        logger.info(
+            "Process %d is %d.",
+            *(place.number, pid),
+            extra=event("process.started", process=place.number, pid=pid),
+        )
+
+    def _be(self, number: int, parent: int) -> NoReturn:
+        """Be the process ``number``, to its end."""
+        status = 1
+        try:
+            for place in self._running():
+                # While this process had them, the others would not notice the parent's death.
+                os.close(place.pipe)
+            multiprocessing.current_process().name = f"process-{number}"
+            status = self._work(number, parent)
+        finally:
+            atexit._run_exitfuncs()  # such as the last export of a telemetry client
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _look(self) -> None:
+        """Take note of the processes that have ended."""
+        for place in self._running():
+            pid, status = os.waitpid(place.pid, os.WNOHANG)
+            if pid:
+                self._note_end(place, os.waitstatus_to_exitcode(status))
+
+    def _note_end(self, place: Place, status: int) -> None:
+        pid, place.pid = place.pid, 0
+        os.close(place.pipe)
+        if self._stopping or (self._drain and not status):
+            place.done = True
+            self._status = self._status or int(status != 0)
+            return
+        if self._drain or status == CONFIGURATION_STATUS:
+            place.done, self._status = True, 1
+            logger.error(
+                "Process %d (%d) has failed for good: %s",
+                *(place.number, pid, _meaning(status)),
+                extra=event("process.failed", process=place.number, pid=pid, status=status),
+            )
+            if not self._drain:
+                self._stop()
+            return
+        if time.monotonic() - place.started_at >= LONG_LIFE_SECONDS:
+            place.pause = FIRST_PAUSE_SECONDS
+        logger.warning(
+            "Process %d (%d) has ended: %s. It is started again in %d s.",
+            *(place.number, pid, _meaning(status), place.pause),
+            extra=event("process.ended", process=place.number, pid=pid, status=status),
+        )
+        place.start_at = time.monotonic() + place.pause
+        place.pause = min(2 * place.pause, LONGEST_PAUSE_SECONDS)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._kill_at = time.monotonic() + settings().DRAIN_SECONDS + KILL_GRACE_SECONDS
+        self._tell(STOP_REQUEST)
+
+    def _tell(self, what: bytes) -> None:
+        for place in self._running():
+            with suppress(BrokenPipeError):  # it has just ended
+                os.write(place.pipe, what)
+
+    def _wait(self) -> None:
+        """Wait until all have ended; kill those that do not."""
+        while self._running():
+            if self._signals.wait(LOOK_SECONDS):
+                self._tell(END)
+            self._look()
+            if time.monotonic() >= self._kill_at:
+                for place in self._running():
+                    os.kill(place.pid, signal.SIGKILL)
+                self._kill_at = float("inf")
+
+
+def _meaning(status: int) -> str:
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    return f"exit status {status}"
