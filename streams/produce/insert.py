@@ -77,11 +77,21 @@ def insert_chunk(alias: str, chunk: list[Placed]) -> list[int]:
         first = cursor.lastrowid
         if len(chunk) == 1:
             return [first]
-        # On MySQL the ids of one multi-row VALUES are contiguous, in steps of this increment: 1,
-        # or in a cluster the number of its primaries.
-        cursor.execute("SELECT @@SESSION.auto_increment_increment")
-        (step,) = cursor.fetchone()
+        step = _step(connection, cursor)
         return list(range(first, first + step * len(chunk), step))
+
+
+def _step(connection: Any, cursor: Any) -> int:
+    """Return how far the ids of the rows of one INSERT are apart: MySQL gives them in equal steps.
+
+    1, or in a cluster the number of its primaries. A session keeps what it began with, so it is
+    asked once.
+    """
+    known = connection.__dict__.get("_ems_step")
+    if known is None or known[0] is not connection.connection:
+        cursor.execute("SELECT @@SESSION.auto_increment_increment")
+        known = connection._ems_step = (connection.connection, *cursor.fetchone())
+    return int(known[1])
 
 
 def kept_cursor(connection: Any) -> Any:
