@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 WIDTH, LEFT = 380, 8
-TITLE, LEGEND, LABEL, BAR = 26, 20, 18, 13  # heights
+TITLE, LEGEND, LABEL, BAR = 26, 20, 18, 14  # heights
 ROOM = 92  # right of the longest bar, for its value
-PLOT, AXIS = 190, 34  # height of the plot of lines, and what is left of it
+PLOT, AXIS = 190, 48  # height of the plot of lines, and what is left of it
 STYLE = """<style>
 svg { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; font-size: 12.5px; }
 .page { fill: #ffffff; } text { fill: #1f2328; } .quiet { fill: #59636e; font-size: 12px; }

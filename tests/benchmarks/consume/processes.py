@@ -130,5 +130,7 @@ class Consumers:
         raise AssertionError("the consumers are always in a transaction")
 
     def _used(self) -> tuple[float, float]:
+        for child in self._children:
+            assert child.process.poll() is None, f"a consumer has ended:\n{child.text()}"
         clients = sum(processor_seconds(child.pid) for child in self._children)
         return clients, processor_seconds(self._server) if self._server else 0.0
