@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from monitoring.pages.alarms import AlarmsPage
 from monitoring.pages.base import Page
 from monitoring.pages.components import ComponentsPage
 from monitoring.pages.overview import OverviewPage
 
 PAGES: tuple[type[Page], ...] = (
     OverviewPage,
+    AlarmsPage,
     ComponentsPage,
 )
