@@ -1,6 +1,8 @@
-"""Registers the lists of the roll-ups, one model in each file; all of them are read-only."""
+"""Registers the pages of the monitoring, one model in each file; the roll-ups are read-only."""
 
 from monitoring.admin import (
+    alarm_channel,
+    alarm_rule,
     archive,
     backlog,
     consumption,
@@ -14,6 +16,8 @@ from monitoring.admin import (
 )
 
 __all__ = [
+    "alarm_channel",
+    "alarm_rule",
     "archive",
     "backlog",
     "consumption",

@@ -16,7 +16,7 @@ def figure(value: float, metric: str) -> str:
     """Return a value of the metric as people read it, in its unit."""
     unit = METRICS[metric].unit if metric in METRICS else COUNT
     if unit == SECONDS:
-        return brief(timedelta(seconds=value))
+        return span(timedelta(seconds=value))
     if unit == SHARE:
         return f"{100 * value:.0f} %"
     if unit == PERIODS:
@@ -24,6 +24,16 @@ def figure(value: float, metric: str) -> str:
     if unit == BYTES:
         return _("%s GiB") % number_format(round(value / 2**30, 1))
     return str(number_format(int(value), force_grouping=True))
+
+
+def span(value: timedelta) -> str:
+    """Return a duration, without the second unit if it is zero: “10 min”."""
+    units = ((86400, _("%d d")), (3600, _("%d h")), (60, _("%d min")))
+    seconds = int(value.total_seconds())
+    for length, text in units:
+        if seconds >= length:
+            return brief(value) if seconds % length else text % (seconds // length)
+    return brief(value)
 
 
 def summary(alarm: Alarm) -> str:

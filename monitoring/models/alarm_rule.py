@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.core.exceptions import ValidationError
-from django.core.validators import MinValueValidator
+from django.core.validators import MinValueValidator, URLValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -18,16 +18,16 @@ class Metric(models.TextChoices):
     EXPIRED = "expired", _("Calls that ended by timeout or death, in 5 minutes")
     SLOW_CALL = "slow_call", _("Longest running call, as a share of its timeout")
     LAG = "lag", _("Messages that a group is behind")
-    LAG_AGE = "lag_age", _("Age of the oldest message that a group has not claimed, in seconds")
+    LAG_AGE = "lag_age", _("Age of the oldest message that a group has not claimed")
     DEAD_NEW = "dead_new", _("New dead letters of a group, in 5 minutes")
     NO_CONSUMER = "no_consumer", _("Messages that wait for a group without a live consumer")
-    NOT_SEQUENCED = "not_sequenced", _("Age of the oldest message without an offset, in seconds")
-    STEP_LATE = "step_late", _("Time since a step ran, in its periods")
-    PURGE_LATE = "purge_late", _("Time since the purge ended, in its periods")
-    ROLLUP_LATE = "rollup_late", _("Time since a roll-up ended, in its periods")
+    NOT_SEQUENCED = "not_sequenced", _("Age of the oldest message without an offset")
+    STEP_LATE = "step_late", _("Time since a step ran")
+    PURGE_LATE = "purge_late", _("Time since the purge ended")
+    ROLLUP_LATE = "rollup_late", _("Time since a roll-up ended")
     MISSING = "missing", _("Messages that were gone when they were to be read, in an hour")
     AUDIT_FINDING = "audit_finding", _("Findings of the continuous audit, in a day")
-    DISK = "disk", _("Size of a table, in bytes")
+    DISK = "disk", _("Size of a table")
 
 
 class Operator(models.TextChoices):
@@ -56,7 +56,12 @@ class AlarmRule(models.Model):
     operator = models.CharField(
         _("operator"), max_length=1, choices=Operator.choices, default=Operator.ABOVE
     )
-    threshold = models.FloatField(_("threshold"), null=True, blank=True)
+    threshold = models.FloatField(
+        _("threshold"),
+        null=True,
+        blank=True,
+        help_text=_("Ages in seconds, sizes in bytes, shares of 1, times of steps in periods."),
+    )
     for_seconds = models.PositiveIntegerField(
         _("for seconds"),
         null=True,
@@ -81,7 +86,14 @@ class AlarmRule(models.Model):
         help_text=_("Tell the channels again while it fires and nobody has acknowledged it."),
     )
     muted_until = UtcDateTimeField(_("muted until"), null=True, blank=True)
-    runbook = models.URLField(_("runbook"), max_length=MAX_TEXT, default="", blank=True)
+    runbook = models.CharField(
+        _("runbook"),
+        max_length=MAX_TEXT,
+        default="",
+        blank=True,
+        validators=[URLValidator(schemes=["http", "https"])],
+        help_text=_("The URL of what to do."),
+    )
 
     objects = OwnManager["AlarmRule"]()
 

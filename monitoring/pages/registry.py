@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from monitoring.pages.alarms import AlarmsPage
 from monitoring.pages.base import Page
 from monitoring.pages.components import ComponentsPage
 from monitoring.pages.group import GroupPage
@@ -12,6 +13,7 @@ from monitoring.pages.topics import TopicsPage
 
 PAGES: tuple[type[Page], ...] = (
     OverviewPage,
+    AlarmsPage,
     TopicsPage,
     TopicPage,
     GroupsPage,

@@ -18,6 +18,7 @@ from monitoring.alarms.evaluation import evaluate
 from monitoring.alarms.measured import Subject
 from monitoring.alarms.metrics import METRICS, measure
 from monitoring.alarms.old_alarms import old_alarms
+from monitoring.alarms.texts import span
 from monitoring.models import (
     Alarm,
     AlarmChannel,
@@ -423,3 +424,11 @@ def test_old_alarms_notifications_and_findings_are_deleted() -> None:
     assert Alarm.objects.filter(pk=old.pk).exists()
     models: tuple[Any, ...] = (AlarmNotification, AuditFinding, AuditPlace)
     assert [model.objects.count() for model in models] == [1, 1, 1]
+
+
+def test_a_duration_has_no_second_unit_that_is_zero() -> None:
+    texts = [span(timedelta(seconds=n)) for n in (0, 59, 60, 61, 600, 3600, 11_700, 86_400, 90_000)]
+    assert texts == [
+        *("0 s", "59 s", "1 min", "1 min 1 s", "10 min"),
+        *("1 h", "3 h 15 min", "1 d", "1 d 1 h"),
+    ]

@@ -1,0 +1,73 @@
+"""Defines the page of the channels of alarms. What is secret is written, and never shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from monitoring.models import AlarmChannel
+from streams.admin.base import StreamsAdmin, StreamsForm
+from streams.admin.parts.columns import at, short
+
+SECRETS = ("url", "secret")
+
+
+class ChannelForm(StreamsForm):
+    """Keeps what is secret where it is left empty."""
+
+    class Meta:
+        model = AlarmChannel
+        fields = "__all__"
+        widgets = {
+            name: forms.PasswordInput(render_value=False, attrs={"autocomplete": "off"})
+            for name in SECRETS
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in SECRETS:
+            self.initial[name] = ""  # an empty field is no change
+            if name in self.fields and self.instance.pk:
+                self.fields[name].help_text = _("It is not shown. Empty: as it was.")
+
+    def clean(self) -> Any:
+        cleaned: dict[str, Any] = super().clean() or {}
+        for name in SECRETS:
+            cleaned[name] = cleaned.get(name) or getattr(self.instance, name)
+        return cleaned
+
+
+@admin.register(AlarmChannel)
+class AlarmChannelAdmin(StreamsAdmin):
+    form = ChannelForm
+    list_display = (
+        *("name", "kind", "enabled", "target"),
+        at("last_sent_at", _("last sent")),
+        at("last_failed_at", _("last failed")),
+        short("last_error", _("error")),
+    )
+    ordering = ("name",)
+    fields = (
+        ("name", "kind"),
+        "enabled",
+        "recipients",
+        *SECRETS,
+        "allow_private",
+    )
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        # Who may only look sees the fields as texts, and a text would show what is secret.
+        if obj is None or self.has_change_permission(request, obj):
+            return self.fields
+        return [name for name in self.fields if name not in SECRETS] + ["target"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("target",)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        # Rules that have chosen it are only told of no more.
+        return [str(row) for row in objs], {}, set(), []
