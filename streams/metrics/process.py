@@ -12,8 +12,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from streams import telemetry
 from streams.errors import SendOutcomeUnknown, StreamsError
-from streams.metrics.catalogue import COUNTER, HISTOGRAM, PROCESS
+from streams.metrics.catalogue import COUNTER, HISTOGRAM, PROCESS, Metric
 from streams.metrics.clock import DatabaseClock
+from streams.metrics.histogram import QuickHistogram
 from streams.models import Delivery
 from streams.telemetry import CLAIM, RELEASE, SEND, SEQUENCE, SETTLE, End, Handler
 
@@ -23,15 +24,22 @@ REGISTRY = CollectorRegistry(support_collectors_without_names=True)
 # caller has given could be as many as there are calls.
 UNKNOWN = ""
 
-_metrics: dict[str, Any] = {
-    metric.name: Counter(metric.name, metric.help, metric.labels, registry=REGISTRY)
-    if metric.kind == COUNTER
-    else Histogram(
-        metric.name, metric.help, metric.labels, registry=REGISTRY, buckets=metric.buckets
-    )
-    for metric in PROCESS.values()
-    if metric.kind in (COUNTER, HISTOGRAM)
-}
+# Observed for each message, so they must be quick.
+OF_EACH_MESSAGE = {"ems_handler_seconds", "ems_delivery_seconds"}
+
+
+def _made(metric: Metric) -> Any:
+    if metric.name in OF_EACH_MESSAGE:
+        quick = QuickHistogram(metric)
+        REGISTRY.register(quick)
+        return quick
+    options: dict[str, Any] = {"registry": REGISTRY}
+    if metric.kind == COUNTER:
+        return Counter(metric.name, metric.help, metric.labels, **options)
+    return Histogram(metric.name, metric.help, metric.labels, buckets=metric.buckets, **options)
+
+
+_metrics = {m.name: _made(m) for m in PROCESS.values() if m.kind in (COUNTER, HISTOGRAM)}
 
 
 class ProcessMetrics(telemetry.Observer):

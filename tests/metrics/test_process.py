@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import OperationalError, transaction
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from streams import Outgoing, Reject, SendOutcomeUnknown, consumer, send, send_many, telemetry
 from streams.consume import registry
@@ -16,6 +18,7 @@ from streams.errors import LeaseLost, StreamsError
 from streams.log.sequencer import sequence
 from streams.metrics import REGISTRY, process
 from streams.metrics.catalogue import PROCESS
+from streams.metrics.histogram import QuickHistogram
 from streams.models import Delivery, Message, SystemConfig, UtcNow
 from tests.consuming import Process
 from tests.metrics.scraped import collected, value
@@ -222,3 +225,37 @@ def test_a_claim_whose_lease_has_ended_is_no_claim(
     monkeypatch.setattr("streams.consume.claim.Claimer._adopting", lost)
     running.worker.step()
     assert change("ems_claims_total", **group(), kind="new") == 0
+
+
+def test_the_quick_histogram_counts_as_that_of_the_client() -> None:
+    metric = PROCESS["ems_handler_seconds"]
+    quick, registry = QuickHistogram(metric), CollectorRegistry()
+    options: dict[str, Any] = {"buckets": metric.buckets, "registry": registry}
+    general = Histogram(metric.name, metric.help, metric.labels, **options)
+    for seconds in (-1.0, 0.0, 0.001, 0.0011, 0.5, 60.0, 61.0, 1e9):
+        quick.labels("orders", "mail").observe(seconds)
+        general.labels("orders", "mail").observe(seconds)
+
+    def lines(*collectors: Any) -> list[str]:
+        made = CollectorRegistry(support_collectors_without_names=True)
+        made.register(*collectors)
+        text = generate_latest(made).decode().splitlines()
+        return [line for line in text if "_created" not in line]
+
+    assert lines(quick) == lines(registry)
+
+
+def test_threads_that_observe_at_once_lose_nothing() -> None:
+    one = QuickHistogram(PROCESS["ems_handler_seconds"]).labels("orders", "mail")
+
+    def observe() -> None:
+        for _ in range(5_000):
+            one.observe(0.25)
+
+    threads = [threading.Thread(target=observe) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    buckets, total = one.read()
+    assert (buckets[-1], total) == (("+Inf", 20_000), 5_000)
