@@ -7,10 +7,13 @@ import os
 import select
 import signal
 import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 from monitoring import java
@@ -55,6 +58,29 @@ def run(
     if status == -signal.SIGALRM:
         say(_("%(job)s took longer than %(seconds)d s and was ended.") % locals())
     return status
+
+
+def start(job: str, using: str, *, seconds: int) -> int:
+    """Start ``ems_spark JOB`` as a process that outlives this one; return its process id.
+
+    What comes of it is in the table of runs.
+    """
+    words = ["-m", "django", "ems_spark", job, "--database", using, "--seconds", str(seconds)]
+    process = subprocess.Popen(  # noqa: S603 - our own command, and words without a shell
+        [sys.executable, *words],
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": str(settings.SETTINGS_MODULE),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    # Nobody waits for it here, but its end must be taken note of, or it stays as a zombie.
+    threading.Thread(target=process.wait, name="ems-job", daemon=True).start()
+    return process.pid
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:

@@ -50,6 +50,7 @@ class Run(models.Model):
         verbose_name = _("run")
         verbose_name_plural = _("runs")
         default_permissions = ("view",)
+        permissions = (("start_run", _("Can start Spark jobs")),)
         indexes = (models.Index(fields=["job", "state", "id"], name="ems_run_job"),)
 
     def __str__(self) -> str:

@@ -8,6 +8,8 @@ from monitoring.pages.components import ComponentsPage
 from monitoring.pages.group import GroupPage
 from monitoring.pages.groups import GroupsPage
 from monitoring.pages.overview import OverviewPage
+from monitoring.pages.pipeline import PipelinePage
+from monitoring.pages.search import SearchPage
 from monitoring.pages.topic import TopicPage
 from monitoring.pages.topics import TopicsPage
 
@@ -18,5 +20,7 @@ PAGES: tuple[type[Page], ...] = (
     TopicPage,
     GroupsPage,
     GroupPage,
+    SearchPage,
+    PipelinePage,
     ComponentsPage,
 )

@@ -1,0 +1,126 @@
+"""Shows the runs of the Spark jobs: how far they are, how fast, how they failed; starts them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, Max, Q, QuerySet, Sum
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from monitoring import java, jobs
+from monitoring.models import Run, RunState
+from monitoring.pages.base import Page
+from streams.admin.parts import journal
+from streams.conf import database
+
+START = "ems_monitoring.start_run"
+DAY = timedelta(days=1)
+JOBS = ("traffic", "consumption", "backlog")
+# Runs, failures, and characters of the end of an error that the page shows.
+RUNS, FAILURES, ERROR_END = 30, 5, 2000
+# What the buttons do: seconds after which the job ends. It goes on where the last one has ended.
+LIMITS = {"run": 3600, "catch_up": 24 * 3600}
+# Whether there is Java does not change often, and a look starts a process.
+LOOK_SECONDS = 60
+
+_looked: list[tuple[float, str]] = []
+
+
+@dataclass(frozen=True)
+class Job:
+    """Holds how one job does: the last 24 hours, and how far it is."""
+
+    name: str
+    windows: int
+    failed: int
+    running: int
+    rows_per_second: float | None
+    seconds: float | None
+    until: datetime | None
+    owed: timedelta | None  # from the end of the last window that is done, until now
+
+
+class PipelinePage(Page):
+    name = "pipeline"
+    route = "pipeline/"
+    title = _("Pipeline")
+    template_name = "ems_monitoring/pipeline.html"
+    tab: ClassVar[str] = "pipeline"
+    permissions = ("ems_monitoring.view_run",)
+    http_method_names = ["get", "head", "options", "post"]
+
+    def figures(self, **arguments: Any) -> Mapping[str, Any]:
+        rows = Run.objects.using(self.using)
+        failed = rows.filter(state=RunState.FAILED).order_by("-pk")[:FAILURES]
+        failures = [
+            {"id": run.pk, "job": run.job, "at": run.started_at, "error": run.error[-ERROR_END:]}
+            for run in failed
+        ]
+        names = ("id", "job", "state", "since", "until", "read", "rows", "seconds", "started_at")
+        return {
+            "lacking": lacking(),
+            "jobs": self._jobs(rows),
+            "runs": list(rows.order_by("-pk").values(*names)[:RUNS]),
+            "failures": failures,
+            "may_start": self.request.user.has_perm(START),
+        }
+
+    def _jobs(self, rows: QuerySet[Run]) -> list[Job]:
+        recent = rows.filter(started_at__gte=self.now - DAY).order_by()
+        done = Q(state=RunState.DONE)
+        counted = recent.values("job").annotate(
+            windows=Count("pk", filter=done),
+            failed=Count("pk", filter=Q(state=RunState.FAILED)),
+            running=Count("pk", filter=Q(state=RunState.RUNNING)),
+            rows_read=Sum("read", filter=done),
+            took=Sum("seconds", filter=done),
+        )
+        found = {row["job"]: row for row in counted}
+        ends = rows.filter(done, job__in=JOBS).order_by().values("job").annotate(end=Max("until"))
+        until = {row["job"]: row["end"] for row in ends}
+        return [self._job(name, found.get(name, {}), until.get(name)) for name in JOBS]
+
+    def _job(self, name: str, row: Mapping[str, Any], until: datetime | None) -> Job:
+        took, windows = row.get("took"), row.get("windows", 0)
+        return Job(
+            name,
+            windows,
+            row.get("failed", 0),
+            row.get("running", 0),
+            (row.get("rows_read") or 0) / took if took else None,
+            took / windows if took and windows else None,
+            until,
+            self.now - until if until else None,
+        )
+
+    def post(self, request: HttpRequest, **arguments: Any) -> HttpResponse:
+        """Start the roll-ups in a process of their own, which outlives the request."""
+        if not request.user.has_perm(START):
+            raise PermissionDenied
+        verb = request.POST.get("verb", "")
+        if verb in LIMITS:
+            if text := lacking():
+                self.admin.message_user(request, text, messages.ERROR)
+            else:
+                jobs.start("rollup", database(), seconds=LIMITS[verb])
+                begun = gettext("The roll-ups have been started; their runs appear below.")
+                about = gettext("roll-ups, for at most %d s") % LIMITS[verb]
+                journal.note_bulk(request, Run, about, begun)
+                self.admin.message_user(request, begun, messages.SUCCESS)
+        return HttpResponseRedirect(request.get_full_path())
+
+
+def lacking() -> str:
+    """Return what this host lacks for Spark jobs, as ``java.missing``; looked at once a minute."""
+    now = time.monotonic()
+    if not _looked or now - _looked[-1][0] > LOOK_SECONDS:
+        _looked[:] = [(now, java.missing())]
+    return _looked[-1][1]

@@ -1,0 +1,119 @@
+"""Finds messages by one box: an id, a place in the log, a key or a tag, and a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from django.db.models import Q
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from monitoring.pages.base import Page
+from streams.admin.parts.columns import span, url
+from streams.admin.parts.search import Search
+from streams.errors import InvalidTarget
+from streams.log.foreign import own_rows
+from streams.log.search import SEARCHED, Criteria, parse_position, position_text, search
+from streams.models import Message, Partition
+from streams.models.namespaces import own
+
+TAG = "tag:"
+# In messages.
+SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Holds one message that was found."""
+
+    id: int
+    place: str
+    key: str | None
+    tag: str
+    size: int
+    created_at: datetime
+    sequenced_at: datetime | None
+    url: str
+
+    @classmethod
+    def of(cls, row: Message) -> Hit:
+        place = str(row.partition) if row.offset is None else span(row)
+        about = row.key, row.tag, row.size, row.created_at, row.sequenced_at
+        return cls(row.pk, place, *about, url(row))
+
+
+class SearchPage(Page):
+    name = "search"
+    route = "search/"
+    title = _("Search")
+    template_name = "ems_monitoring/search.html"
+    tab: ClassVar[str] = "search"
+    permissions = ("ems.view_message",)
+
+    def figures(self, **arguments: Any) -> Mapping[str, Any]:
+        query = self.request.GET
+        text = query.get("q", "").strip()
+        times, error = self._times()
+        found: dict[str, Any] = {"hits": [], "then": "", "searched": ""}
+        if not error and (text or any(times.values())):
+            try:
+                found = self._found(text, times, query.get("then", ""))
+            except InvalidTarget as refused:
+                error = str(refused)
+        typed = {name: query.get(name, "") for name in ("q", "since", "until")}
+        return {**found, "typed": typed, "error": error}
+
+    def _found(self, text: str, times: dict[str, datetime | None], then: str) -> dict[str, Any]:
+        """Look an id or a place up by itself; search the rest, a bounded number of messages."""
+        look = Search.parse(text)
+        if look.place is not None:
+            rows = self._rows(look.place.messages).order_by("offset")[:SHOWN]
+            return self._exactly(rows, gettext("a place in the log"))
+        tag = text[len(TAG) :].strip() if text.startswith(TAG) else None
+        if look.pk is not None and not then and not any(times.values()):
+            rows = self._rows(Q(pk=look.pk))[:1]
+            if found := list(rows):
+                return self._exactly(found, gettext("an id"))
+        criteria = Criteria(
+            times["since"], times["until"], tag, (text or None) if tag is None else None
+        )
+        start = parse_position(then) if then else None
+        partitions = Partition.objects.using(self.using).filter(own("topic__name"))
+        every = {row.pk: row for row in partitions.select_related("topic")}
+        result = search(every.values(), criteria, SHOWN, self.using, start)
+        for row in result.messages:
+            row.partition = every[row.partition_id]
+        kind = gettext("a tag") if tag is not None else gettext("a whole key") if text else ""
+        hits = [Hit.of(row) for row in result.messages]
+        return {"hits": hits, "then": position_text(result.then), "searched": kind}
+
+    def _exactly(self, rows: Any, kind: str) -> dict[str, Any]:
+        return {"hits": [Hit.of(row) for row in rows], "then": "", "searched": kind}
+
+    def _rows(self, condition: Q) -> Any:
+        rows = Message.objects.using(self.using).filter(condition).defer("body", "headers")
+        return own_rows(rows, self.using).prefetch_related("partition__topic")
+
+    def _times(self) -> tuple[dict[str, datetime | None], str]:
+        """Return the times of the URL, in UTC where no zone is said, and what is wrong with one."""
+        times: dict[str, datetime | None] = {}
+        for name in ("since", "until"):
+            text = self.request.GET.get(name, "").strip()
+            try:
+                at = parse_datetime(text)
+            except ValueError:
+                at = None
+            if text and at is None:
+                return {"since": None, "until": None}, gettext("%r is no time.") % text
+            times[name] = at.replace(tzinfo=UTC) if at and at.tzinfo is None else at
+        return times, ""
+
+    def render(self, request: Any, figures: Mapping[str, Any]) -> Any:
+        asked = request.GET.copy()
+        asked["then"] = figures["then"]
+        older = f"?{asked.urlencode()}" if figures["then"] else ""
+        return super().render(request, {**figures, "older": older, "at_most": SEARCHED})
