@@ -126,13 +126,14 @@ def _grace(using: str) -> None:
     The database was unavailable, not the clients. So they get one lease of time to renew before
     anything expires.
     """
-    logger.warning(
-        "First sweep after an outage: all leases are extended by %d s",
-        LEASE_SECONDS,
-        extra=event("sweep.after_outage", database=using),
-    )
     Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))
-    Delivery.objects.using(using).held().update(deadline=Greatest(F("deadline"), UtcNow(LEASE)))
+    held = Delivery.objects.using(using).held()
+    if held.update(deadline=Greatest(F("deadline"), UtcNow(LEASE))):
+        logger.warning(
+            "First sweep after an outage: all leases are extended by %d s",
+            LEASE_SECONDS,
+            extra=event("sweep.after_outage", database=using),
+        )
 
 
 def _forget_dead_clients(using: str) -> None:
