@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from streams.models import Step
-from streams.models.step import PURGE, RETRIES, SEQUENCE, SWEEP
+from streams.models.step import PURGE, SEQUENCE, SWEEP
 from streams.observe.diagnoses import NOT_PURGED, SILENT
 
-# Of the steps that every installation needs. Steps of other apps are shown, and not judged.
+# Of the steps that every installation runs. Others are shown, and not judged: `retries` is run by
+# beat alone, since consumers look for their retries themselves.
 OVERDUE_AFTER = {
     SEQUENCE: SILENT,
     SWEEP: SILENT,
-    RETRIES: SILENT,
     PURGE: NOT_PURGED,
     "sample": timedelta(minutes=3),
 }

@@ -154,6 +154,9 @@ def test_on_a_terminal_the_overview_is_served_until_ctrl_c(
     assert "Log out" in index
     assert "Flights" in index
     assert "Overview" in page
+    for name in ("board", "billing", "customs", "flights"):
+        assert f">{name}</a>" in page
+    assert "Nobody runs these steps" not in page
     (database,) = (tmp_path / "stage").glob("*/ems.sqlite3")
     assert count(database, "ems_monitoring_sample")
     seen = count(database, "ems_demo_handled")
