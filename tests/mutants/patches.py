@@ -212,7 +212,23 @@ CLAIM = [
         "streams/database/sql/claim.py",
         'for_each_vendor(_CURSOR + " {skip_locked}")',
         "for_each_vendor(_CURSOR)",
+        f"{LOCKS}::test_what_one_claims_from_several_cursors_no_other_claims",
+        "mysql",
+    ),
+    Mutant(
+        "only-cursor-not-locked",
+        "streams/database/sql/claim.py",
+        'for_each_vendor(_CURSOR + " {lock}")',
+        "for_each_vendor(_CURSOR)",
         f"{LOCKS}::test_a_claim_waits_its_turn_when_every_cursor_is_held",
+        "mysql",
+    ),
+    Mutant(
+        "end-from-before-the-wait",
+        "streams/consume/claim.py",
+        "            if locked.end - locked.start < batch:\n",
+        "            if False:\n",
+        f"{LOCKS}::test_a_claim_that_has_waited_sees_what_came_meanwhile",
         "mysql",
     ),
     Mutant(
