@@ -208,7 +208,7 @@ def test_a_claim_waits_its_turn_when_every_cursor_is_held(
 def test_a_claim_that_has_waited_sees_what_came_meanwhile(
     stream: Stream, in_thread: Threads
 ) -> None:
-    """The statement that waits for the cursor reads the end of the partition before it waits."""
+    """The statement that waits for the cursor also reads the end of the partition."""
     stream.fill(5)
     with held_before(in_thread, END_OF_CLAIM, stream.claim):
         second = in_thread(stream.claim, "second")

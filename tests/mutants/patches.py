@@ -224,14 +224,6 @@ CLAIM = [
         "mysql",
     ),
     Mutant(
-        "end-from-before-the-wait",
-        "streams/consume/claim.py",
-        "            if locked.end - locked.start < batch:\n",
-        "            if False:\n",
-        f"{LOCKS}::test_a_claim_that_has_waited_sees_what_came_meanwhile",
-        "mysql",
-    ),
-    Mutant(
         "cursor-moved-before-its-delivery",
         "streams/consume/claim.py",
         "        execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])\n",
