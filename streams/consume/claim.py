@@ -183,8 +183,8 @@ class Claimer:
                 return None
             locked = Locked(*rows[0])
             if locked.end - locked.start < batch:
-                # The end was read before the wait for the lock, and others have claimed up to it;
-                # messages may have come since.
+                # Others may have claimed up to this end, and messages come after it, while the lock
+                # was waited for. No server promises to have read it after the wait.
                 ((end,),) = fetch(self.using, sql.PARTITION_END, [partition_id])
                 locked = locked._replace(end=end)
             return self._take(turns[0], locked, batch, timeout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from concurrent.futures import wait
 from typing import Any
 
 import pytest
@@ -177,6 +178,19 @@ def test_a_claim_leaves_a_cursor_that_is_being_claimed_from(
     assert places == [(free, 0), (free, 5), (held, 0)]
 
 
+def test_what_one_claims_from_several_cursors_no_other_claims(
+    stream: Stream, in_thread: Threads
+) -> None:
+    stream.fill(10)
+    second = Partition.objects.create(topic=stream.topic, number=1, next_offset=10)
+    Cursor.objects.create(group=stream.group, partition=second)
+    with held_before(in_thread, END_OF_CLAIM, stream.claim) as first:
+        others = in_thread(lambda: [stream.claim(), stream.claim()])
+        wait([others], timeout=10)
+    taken = [first.result(), *others.result(60)]
+    assert len({(d.partition_id, d.first_offset) for d in taken if d}) == 3
+
+
 def test_a_claim_waits_its_turn_when_every_cursor_is_held(
     stream: Stream, in_thread: Threads
 ) -> None:
@@ -189,6 +203,20 @@ def test_a_claim_waits_its_turn_when_every_cursor_is_held(
     assert [(d.first_offset, d.last_offset) for d in taken] == [(0, 4), (5, 9)]
     assert stream.claim().last_offset == 11  # type: ignore[union-attr]
     assert stream.claim() is None
+
+
+def test_a_claim_that_has_waited_sees_what_came_meanwhile(
+    stream: Stream, in_thread: Threads
+) -> None:
+    """The statement that waits for the cursor also reads the end of the partition."""
+    stream.fill(5)
+    with held_before(in_thread, END_OF_CLAIM, stream.claim):
+        second = in_thread(stream.claim, "second")
+        wait_until_one_waits(connection.settings_dict["NAME"])
+        stream.fill(5)
+    claimed = second.result(60)
+    assert claimed
+    assert (claimed.first_offset, claimed.last_offset) == (5, 9)
 
 
 def test_groups_do_not_wait_for_each_other(stream: Stream, in_thread: Threads) -> None:
