@@ -119,7 +119,11 @@ def logged(work: Callable[[], object], database: str = "") -> dict[int, list[str
     statements: dict[int, list[str]] = {}
     for thread, argument in rows:
         if thread in ours:
-            text = argument.decode() if isinstance(argument, bytes) else argument
+            text = (
+                argument.decode(errors="backslashreplace")
+                if isinstance(argument, bytes)
+                else argument
+            )
             statements.setdefault(thread, []).append(text)
     return statements
 

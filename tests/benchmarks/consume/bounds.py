@@ -13,6 +13,6 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "batch": Bound(statements=15.5, flushes=2.1),
-    "defaults": Bound(statements=165, flushes=21),
+    "batch": Bound(statements=2.5, flushes=0.5),
+    "defaults": Bound(statements=12, flushes=2.5),
 }
