@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -116,4 +116,6 @@ class SearchPage(Page):
         asked = request.GET.copy()
         asked["then"] = figures["then"]
         older = f"?{asked.urlencode()}" if figures["then"] else ""
-        return super().render(request, {**figures, "older": older, "at_most": SEARCHED})
+        # A refresh would search again, and overwrite what somebody is typing.
+        still = {"asked": replace(self.asked, refresh="off")}
+        return super().render(request, {**figures, **still, "older": older, "at_most": SEARCHED})

@@ -94,7 +94,7 @@ def make_world() -> World:
     SystemConfig.objects.create(name="consumerBatchSize", value=20)
     letter = DeadMessage.objects.order_by("pk")[0]
     LetterEdit.objects.create(
-        letter=letter, group=letter.group, who="ann", body=SECRET.encode(), size=len(SECRET)
+        letter=letter, group=letter.group, who="ann", body=SECRET.encode(), body_type="text", size=9
     )
     row = begin([groups["billing"]], "default", rate=1, who="ann")
     assert row.stop()

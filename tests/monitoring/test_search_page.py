@@ -77,6 +77,7 @@ def test_a_search_that_stops_says_so_and_goes_on(orders, monkeypatch):
     assert first["then"]
     text = orders.get(SearchPage.url(), {"q": "tag:shop"}).text
     assert "older ones are not searched yet" in text
+    assert 'data-refresh="off"' in text  # it would overwrite what somebody is typing
     assert f"compares {log.SEARCHED:,} messages at most" in text.replace(
         '<span class="ems-number">100,000</span>', "100,000"
     )
