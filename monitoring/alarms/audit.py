@@ -15,11 +15,12 @@ from datetime import timedelta
 from django.db.models import Max, Min
 
 from monitoring.alarms.log import MISSING
+from monitoring.alarms.turns import is_turn
 from monitoring.models import AuditFinding, AuditPlace
 from monitoring.models.alarm_audit import MAX_DETAIL, MAX_PLACE, namespace
 from streams.database.retrying import retrying
 from streams.log.foreign import own_rows
-from streams.models import ConsumerGroup, Cursor, Delivery, Partition, Step, UtcNow
+from streams.models import ConsumerGroup, Cursor, Delivery, Partition, UtcNow
 from streams.observe.audit.finding import AuditPosition, Finding, joined
 from streams.observe.audit.walk import WINDOW, look
 
@@ -32,7 +33,7 @@ LOG, GROUPS, OPEN, DELIVERIES = "log", "groups", "open", "deliveries"
 
 def audit_if_due(using: str) -> None:
     """Audit what is new, unless any process has in the last EVERY."""
-    if retrying(Step.objects.using(using).win, using, STEP, EVERY):
+    if is_turn(STEP, EVERY, using):
         audit_newest(using)
 
 

@@ -21,6 +21,7 @@ from monitoring import signals
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.alarms.metrics import measure
 from monitoring.alarms.rules import Rule, channels_of, rules
+from monitoring.alarms.turns import is_turn
 from monitoring.models import (
     Alarm,
     AlarmChannel,
@@ -33,7 +34,7 @@ from monitoring.models.alarm import MAX_SUBJECT, MAX_TEXT
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.logs import event
-from streams.models import Step, UtcNow
+from streams.models import UtcNow
 
 logger = logging.getLogger("streams.alarms")
 
@@ -52,7 +53,7 @@ Key = tuple[str, str]
 
 def evaluate_if_due(using: str) -> None:
     """Evaluate all rules, unless any process has in the last EVERY."""
-    if retrying(Step.objects.using(using).win, using, STEP, EVERY):
+    if is_turn(STEP, EVERY, using):
         evaluate(using)
 
 

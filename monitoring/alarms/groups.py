@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import timedelta
 
 from django.db import connections
@@ -63,7 +63,7 @@ def lag_age(using: str) -> Values:
     )
     rest = given_back.annotate(at=Subquery(first.values("sequenced_at")), now=UtcNow())
     ages += list(rest.values_list("group", "now", "at"))
-    groups = names(using)
+    groups = names(using) if ages else {}
     found: dict[Subject, Value] = {}
     for pk, now, at in ages:
         if pk not in groups:
@@ -117,7 +117,7 @@ def expired(using: str) -> Values:
     # A delivery expires after its deadline, or before it with its client.
     rows = fetch(using, sql.EXPIRED[vendor], [later(vendor, -2 * RECENTLY), AT_MOST, recently])
     about = Delivery.objects.using(using).in_bulk({last for _group, _n, last in rows})
-    groups = names(using)
+    groups = names(using) if rows else {}
     return {
         groups[group]: Value(float(n), _call(about[last]) if last in about else "")
         for group, n, last in rows
@@ -129,8 +129,8 @@ def _cursors(using: str) -> CursorQuerySet:
     return Cursor.objects.using(using).filter(replay=0).exclude(group__mode=Mode.BROADCAST)
 
 
-def _counted(using: str, rows: Iterable[tuple[int, str, int]]) -> Values:
-    groups = names(using)
+def _counted(using: str, rows: Sequence[tuple[int, str, int]]) -> Values:
+    groups = names(using) if rows else {}
     counts: dict[int, dict[str, int]] = {}
     for group, error, n in rows:
         counts.setdefault(group, {})[error] = int(n)

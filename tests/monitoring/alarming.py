@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.alarms import metrics
+from monitoring.alarms import metrics, turns
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.models import Alarm, AlarmChannel, AlarmNotification, AlarmRule, AuditFinding
 from streams.models import Step, UtcNow
@@ -24,6 +24,7 @@ class Dial:
     """Sets what the metric ``lag`` measures, the only one of the rules of a test."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        turns.forget()
         self.values: Values | None = {}
         measured = metrics.Measure(lambda using: self.values, metrics.COUNT, 10)
         patch.setattr(metrics, "METRICS", only := {"lag": measured})
@@ -49,6 +50,7 @@ def events() -> list[str]:
 
 def pass_time(seconds: float) -> None:
     """Let the alarms be older: all their instants move back."""
+    turns.forget()
     back = timedelta(seconds=seconds)
     of_alarm = ("since", "fired_at", "told_at", "acknowledged_at", "resolved_at")
     fields: dict[Any, tuple[str, ...]] = {

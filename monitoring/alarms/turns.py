@@ -1,0 +1,30 @@
+"""Tells whether it is this process' turn to run a step, and seldom asks the database."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from streams.database.retrying import retrying
+from streams.models import Step
+
+# By alias and step: before this time, of the monotonic clock, the step is not asked for.
+_ask_at: dict[tuple[str, str], float] = {}
+
+
+def is_turn(name: str, every: timedelta, using: str) -> bool:
+    """Win the step, unless this process has, in the last ``every``, or any other process.
+
+    A process that has not won asks again after half of ``every``: an idle consumer costs little.
+    """
+    now = time.monotonic()
+    if now < _ask_at.get((using, name), 0.0):
+        return False
+    won = bool(retrying(Step.objects.using(using).win, using, name, every))
+    _ask_at[using, name] = now + (every if won else every / 2).total_seconds()
+    return won
+
+
+def forget() -> None:
+    """Ask the database the next time, as a new process does."""
+    _ask_at.clear()
