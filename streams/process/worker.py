@@ -158,7 +158,7 @@ class Worker(threading.Thread):
                 self._pause = AFTER_ERROR_SECONDS
                 return turn.take(), 0.0
         except LeaseLost:
-            count("ems_leases_lost_total", self._who()["topic"], self._who()["group"])
+            count("ems_leases_lost_total", feed.registration.topic, feed.registration.group)
             logger.warning(
                 "%s lost a lease: its outcome is not recorded",
                 self.name,
