@@ -12,6 +12,8 @@ from streams.log.lag import GroupState, Lag
 
 # A group whose oldest unfinished message is younger than this keeps up, whatever its rates are.
 OLD = timedelta(minutes=10)
+# It is stuck if it finishes at most this share of what comes in.
+STUCK = 0.01
 
 
 class Condition(TextChoices):
@@ -40,13 +42,15 @@ LEVELS = {
 ORDER = list(Condition)
 
 
-def condition(lag: Lag, clearing: Clearing, consumed: float | None) -> Condition:
+def condition(
+    lag: Lag, clearing: Clearing, published: float | None, consumed: float | None
+) -> Condition:
     """Return the condition of a group; without samples it is the state alone."""
     if lag.state != GroupState.RUNNING:
         return Condition[lag.state.name]
     if not lag.behind or lag.age is None or lag.age <= OLD:
         return Condition.RUNNING
-    if consumed == 0:
+    if consumed is not None and consumed <= STUCK * (published or 0):
         return Condition.STUCK
     if clearing.trend == "falls":
         return Condition.CATCHING_UP

@@ -72,7 +72,7 @@ def _of(lag: Lag, site: Site) -> GroupFigures:
         topic=group.topic.name,
         topic_pk=group.topic_id,
         kind=group.kind,
-        condition=condition(lag, future, out),
+        condition=condition(lag, future, into, out),
         behind=lag.behind,
         open=lag.open,
         waiting=lag.waiting,

@@ -106,6 +106,7 @@ class Page(View):
             "query": self.asked.query(),
             "may_see_groups": request.user.has_perm("ems.view_consumergroup"),
             "may_see_topics": request.user.has_perm("ems.view_topic"),
+            "may_see_letters": request.user.has_perm("ems.view_deadmessage"),
         }
         frame |= self.more(request, figures)
         return TemplateResponse(request, self.template_name, {**frame, **figures})

@@ -20,8 +20,9 @@ from monitoring.live.inbox import PartitionState
 from monitoring.live.pipeline import percentiles
 from monitoring.pages.base import Page
 from monitoring.sample.periods import total
+from streams.admin.parts.columns import list_url
 from streams.log.lag import CursorPlace
-from streams.models import ConsumerGroup
+from streams.models import ConsumerGroup, DeadMessage
 
 # In partitions: those that are furthest behind.
 SHOWN = 50
@@ -79,13 +80,18 @@ class GroupPage(Page):
         return str(self.group)
 
     def more(self, request: HttpRequest, figures: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the verbs of the list of groups that this user may carry out on this one."""
+        """Return what this user may do with the group, and where its dead letters are."""
         registered: Any = admin.site._registry.get(ConsumerGroup)
         if registered is None:
             return {}
         allowed = registered.get_actions(request)
         possible = registered.possible_verbs(self.group)
-        return {"verbs": [(name, text) for name, text in possible.items() if name in allowed]}
+        may_see = request.user.has_perm("ems.view_deadmessage")
+        letters = list_url(DeadMessage, group=self.group.pk, state="waiting") if may_see else ""
+        return {
+            "verbs": [(name, text) for name, text in possible.items() if name in allowed],
+            "letters_url": letters,
+        }
 
     def places(
         self, cursors: Sequence[CursorPlace], partitions: Sequence[PartitionState]

@@ -11,7 +11,7 @@ from typing import Any
 
 from django import template
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 
 from monitoring.charts import svg, text
@@ -121,12 +121,32 @@ def ems_chart(chart: Chart) -> dict[str, Any]:
         "drawing": svg.lines(chart),
         "marks": [highest, highest / 2, 0],
         "form": "j M" if long else "H:i",
+        "rows": _rows(chart),
         "data": {
             "unit": chart.unit,
             "times": [int(at.timestamp()) for at in chart.times],
             "lines": [{"label": str(one.label), "values": one.values} for one in chart.lines],
         },
     }
+
+
+def _rows(chart: Chart) -> str:
+    """Return the rows of the table of figures, in one go: a chart of a day has hundreds."""
+    utc = timezone.get_fixed_timezone(0)
+    return format_html_join(
+        "",
+        '<tr><th scope="row"><time class="ems-time" datetime="{}" data-form="Y-m-d H:i">{}</time>'
+        "</th>{}</tr>",
+        (
+            (at.isoformat(), f"{at.astimezone(utc):%Y-%m-%d %H:%M}", _cells(values, chart.unit))
+            for at, values in chart.rows
+        ),
+    )
+
+
+def _cells(values: Sequence[float | None], unit: str) -> str:
+    shown = ((ems_value(value, unit),) for value in values)
+    return format_html_join("", '<td class="ems-right">{}</td>', shown)
 
 
 @register.inclusion_tag("ems_monitoring/includes/empty.html")

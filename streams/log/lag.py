@@ -215,7 +215,9 @@ def _cursors(groups: list[int], using: str) -> Iterator[CursorPlace]:
     rows = Cursor.objects.using(using).filter(replay=0, group__in=groups)
     of_cursor = ("group", "partition", "next_offset", "partition__next_offset")
     of_state = ("attempt", "reset_at", "blocked_until")
-    first = Subquery(retries.order_by("offset").values("offset")[:1])
+    # By the whole index: MySQL sorts what a correlated subquery fixes, and would read all retries.
+    in_order = retries.order_by("group", "partition", "offset")
+    first = Subquery(in_order.values("offset")[:1])
     return (CursorPlace(*row) for row in rows.values_list(*of_cursor, *of_state, first))
 
 

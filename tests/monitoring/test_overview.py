@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from monitoring.clock import clock
-from monitoring.models import GroupSample, PartitionSample
+from monitoring.models import Alarm, GroupSample, PartitionSample
 from monitoring.sample import take
 from streams.models import (
     Consumer,
@@ -117,7 +117,7 @@ def conditions(browser: Client) -> dict[str, str]:
 def test_two_million_behind_one_group_stuck_and_5800_dead_are_on_the_first_page(browser) -> None:
     stuck = make("orders", "billing", behind=2_000_000, end=5_000_000)
     message(stuck, 3_000_000, 2 * HOUR)
-    sampled(stuck, 3_000_000, 4_990_000, timedelta(minutes=5))
+    sampled(stuck, 2_999_990, 4_990_000, timedelta(minutes=5))  # ten of ten thousand
     letters(make("payments", "ledger"), 5800)
     make("mails", "smtp")
     found = figures(browser, "changelist")
@@ -276,7 +276,7 @@ def crowd(count: int) -> None:
 
 @pytest.mark.parametrize("name", ["changelist", "topics", "groups", "topic", "group"])
 @pytest.mark.parametrize("asked", ["1h", "7d"])
-def test_a_page_takes_at_most_twelve_statements_however_many_groups(browser, name, asked) -> None:
+def test_a_page_takes_a_dozen_statements_however_many_groups(browser, name, asked) -> None:
     crowd(2)
 
     def statements() -> int:
@@ -289,7 +289,8 @@ def test_a_page_takes_at_most_twelve_statements_however_many_groups(browser, nam
     few = statements()
     crowd(9)
     assert statements() == few
-    assert few <= BUDGET
+    # Of a longer range, the overview also reads where the logs were at its beginning.
+    assert few <= BUDGET + (name == "changelist" and asked != "1h")
 
 
 def test_figures_are_those_of_the_sample_that_is_taken_at_the_same_time(browser) -> None:
@@ -299,3 +300,18 @@ def test_figures_are_those_of_the_sample_that_is_taken_at_the_same_time(browser)
     row = GroupSample.objects.get()
     (shown,) = figures(browser, "groups")["groups"]
     assert (row.behind, row.dead, row.waiting) == (shown["behind"], shown["dead"], shown["waiting"])
+
+
+def test_alarms_that_fire_come_first(browser) -> None:
+    make("orders", "mail")
+    common = {"value": 700, "threshold": 600, "subject": "mail on orders"}
+    Alarm.objects.create(
+        rule="lag_age", metric="lag_age", severity="warning", state="firing", **common
+    )
+    Alarm.objects.create(rule="lag", metric="lag", severity="critical", state="firing", **common)
+    Alarm.objects.create(rule="soon", metric="lag", severity="critical", state="pending", **common)
+    found = figures(browser, "changelist")["alarms"]
+    assert [one["rule"] for one in found] == ["lag", "lag_age"]
+    html = browser.get(page("changelist")).text
+    assert html.index("lag_age") < html.index("ems-figure-row")
+    assert "soon" not in html

@@ -146,4 +146,9 @@ def test_tabs_are_those_that_the_user_may_see(user_with):
 def test_the_index_of_the_admin_leads_to_the_overview(user_with):
     client = user_with(VIEW)
     assert f'href="{reverse(OVERVIEW)}"' in client.get(reverse("admin:index")).text
-    assert client.get(reverse("admin:app_list", args=["ems_monitoring"])).status_code == 200
+    for app in ("ems", "ems_monitoring"):
+        client = user_with(VIEW, "ems.view_topic")
+        link = f'class="ems-overview" href="{reverse(OVERVIEW)}"'
+        assert link in client.get(reverse("admin:app_list", args=[app])).text
+    other = user_with("ems.view_topic").get(reverse("admin:app_list", args=["ems"])).text
+    assert "ems-overview" not in other

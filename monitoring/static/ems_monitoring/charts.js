@@ -1,0 +1,106 @@
+// Draws the charts with uPlot, over the drawing of the server: hover for values, drag to zoom.
+"use strict";
+(function () {
+    const DASHES = [[], [6, 3], [2, 3], [10, 4], [8, 3, 2, 3], [4, 2]];
+    const DURATIONS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000];
+    const HEIGHT = 200;
+    const zooms = {}; // of each chart, by its id: it survives a refresh
+    let drawn = [];
+
+    function variable(name) {
+        return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    }
+
+    function number(value) {
+        const digits = Number.isInteger(value) || Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 1 ? 1 : 2;
+        return value.toLocaleString(document.documentElement.lang || "en", { maximumFractionDigits: digits });
+    }
+
+    function duration(value) {
+        const seconds = Math.floor(value), minutes = Math.floor(seconds / 60), hours = Math.floor(minutes / 60);
+        if (hours >= 24) {
+            return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+        }
+        if (hours) {
+            return `${hours} h ${minutes % 60} min`;
+        }
+        return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+    }
+
+    function shown(value, unit) {
+        if (value === null || value === undefined) {
+            return "–";
+        }
+        return unit === "duration" ? duration(value) : number(value) + unit;
+    }
+
+    function draw(figure) {
+        const source = figure.querySelector("script[type='application/json']");
+        const axes = figure.querySelector(".ems-axes");
+        if (!source || !axes) {
+            return;
+        }
+        const chart = JSON.parse(source.textContent);
+        const isLocal = document.getElementById("ems-live").dataset.zone === "browser";
+        const axis = { stroke: variable("--body-quiet-color"), grid: { stroke: variable("--hairline-color"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
+        const series = chart.lines.map((line, n) => ({
+            label: line.label,
+            stroke: variable(`--ems-line-${n % 6}`),
+            width: 2,
+            dash: DASHES[n % 6],
+            spanGaps: false,
+            points: { show: false },
+            value: (_plot, value) => shown(value, chart.unit),
+        }));
+        const plot = new uPlot(
+            {
+                width: axes.clientWidth,
+                height: HEIGHT,
+                tzDate: isLocal ? undefined : (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+                cursor: { drag: { x: true, y: false }, sync: { key: "ems" } },
+                scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.05 : 1] } },
+                series: [{ value: isLocal ? "{YYYY}-{MM}-{DD} {HH}:{mm}" : "{YYYY}-{MM}-{DD} {HH}:{mm} UTC" }, ...series],
+                axes: [
+                    { ...axis, values: [[86400, "{D} {MMM}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+                    { ...axis, size: 76, ...(chart.unit === "duration" ? { incrs: DURATIONS } : {}), values: (_plot, values) => values.map((value) => shown(value, chart.unit)) },
+                ],
+                hooks: {
+                    setScale: [
+                        (self, key) => {
+                            if (key !== "x" || !self.data[0].length) {
+                                return;
+                            }
+                            const { min, max } = self.scales.x;
+                            const isWhole = min <= self.data[0][0] && max >= self.data[0][self.data[0].length - 1];
+                            zooms[figure.id] = isWhole ? undefined : { min, max };
+                        },
+                    ],
+                },
+            },
+            [chart.times, ...chart.lines.map((line) => line.values)],
+            figure.querySelector(".ems-plot-place"),
+        );
+        if (zooms[figure.id]) {
+            plot.setScale("x", zooms[figure.id]);
+        }
+        figure.classList.add("ems-drawn");
+        drawn.push([plot, figure]);
+    }
+
+    function show() {
+        drawn.forEach(([plot]) => plot.destroy());
+        drawn = [];
+        document.querySelectorAll(".ems-chart").forEach(draw);
+    }
+
+    function fit() {
+        for (const [plot, figure] of drawn) {
+            plot.setSize({ width: figure.querySelector(".ems-plot-place").clientWidth, height: HEIGHT });
+        }
+    }
+
+    document.addEventListener("ems:shown", show);
+    window.addEventListener("resize", fit);
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+    new MutationObserver(show).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+})();
