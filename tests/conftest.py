@@ -77,6 +77,14 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
                 SystemConfig.objects.using(alias).all().delete()
 
 
+@pytest.fixture(autouse=True)
+def _steps_are_asked() -> None:
+    """Let each test ask the database whether a step is due, as a new process does."""
+    from streams.steps import turns
+
+    turns.forget()
+
+
 @pytest.fixture(scope="session")
 def vendor() -> str:
     """Return the database of this run: ``sqlite``, ``mariadb`` or ``mysql``."""

@@ -15,7 +15,6 @@ from datetime import timedelta
 from django.db.models import Max, Min
 
 from monitoring.alarms.log import MISSING
-from monitoring.alarms.turns import is_turn
 from monitoring.models import AuditFinding, AuditPlace
 from monitoring.models.alarm_audit import MAX_DETAIL, MAX_PLACE, namespace
 from streams.database.retrying import retrying
@@ -23,6 +22,7 @@ from streams.log.foreign import own_rows
 from streams.models import ConsumerGroup, Cursor, Delivery, Partition, UtcNow
 from streams.observe.audit.finding import AuditPosition, Finding, joined
 from streams.observe.audit.walk import WINDOW, look
+from streams.steps.turns import is_turn
 
 STEP = "audit"
 EVERY = timedelta(minutes=1)

@@ -12,11 +12,11 @@ from datetime import timedelta
 
 from monitoring.alarms.outgoing import SendingFailed
 from monitoring.alarms.sending import SECONDS, send_one
-from monitoring.alarms.turns import is_turn
 from monitoring.models import AlarmChannel, AlarmNotification, Event
 from streams.database.retrying import retrying
 from streams.logs import event
 from streams.models import UtcNow
+from streams.steps.turns import is_turn
 
 logger = logging.getLogger("streams.alarms")
 

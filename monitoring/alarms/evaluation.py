@@ -21,7 +21,6 @@ from monitoring import signals
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.alarms.metrics import measure
 from monitoring.alarms.rules import Rule, channels_of, rules
-from monitoring.alarms.turns import is_turn
 from monitoring.models import (
     Alarm,
     AlarmChannel,
@@ -35,6 +34,7 @@ from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.logs import event
 from streams.models import UtcNow
+from streams.steps.turns import is_turn
 
 logger = logging.getLogger("streams.alarms")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from monitoring.clock import clock
 from monitoring.live.inbox import partition_states
@@ -13,20 +13,26 @@ from streams.database.snapshot import snapshot
 from streams.log.counting import count_each
 from streams.log.lag import countable, lags
 from streams.models import ConsumerGroup, Step
+from streams.steps.turns import may_ask, rest
 
 NAME = "sample"
+MINUTE = timedelta(minutes=1)
 CHUNK = 500
 
 
 def sample(using: str) -> bool:
     """Take a sample if none has been taken in this minute; tell whether it was."""
+    if not may_ask(NAME, using):
+        return False
     now = clock(using)
     minute = floor(now, 1)
     steps = Step.objects.using(using)
     before = steps.filter(name=NAME).values_list("last_run_at", flat=True).first()
     # Not "a minute after the last one": the steps run every few seconds, so the minutes would
     # shift, and one in twenty would have no sample.
-    if not steps.win(NAME, now - minute):
+    won = steps.win(NAME, now - minute)
+    rest(NAME, using, MINUTE - (now - minute))
+    if not won:
         return False
     take(using, minute, grain(minute, before))
     return True

@@ -16,8 +16,9 @@ from streams.database.sql import settle as sql
 from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
 from streams.logs import event
-from streams.models import DeadMessage, Redrive, RedriveState, Step, UtcNow
+from streams.models import DeadMessage, Redrive, RedriveState, UtcNow
 from streams.models.step import REDRIVES
+from streams.steps.turns import is_turn
 
 logger = logging.getLogger("streams.maintenance")
 
@@ -37,7 +38,7 @@ def step_redrives_if_due(using: str) -> int:
     """
     running = Redrive.objects.using(using).running().order_by("pk")
     ids = retrying(list, using, running.values_list("pk", flat=True))
-    if not ids or not retrying(Step.objects.using(using).win, using, REDRIVES, REDRIVES_EVERY):
+    if not ids or not is_turn(REDRIVES, REDRIVES_EVERY, using):
         return 0
     return step_redrives(ids, using)
 

@@ -22,7 +22,7 @@ from streams.models import Message
 from tests.celery_.app import configured
 from tests.processes import Child
 
-TASKS = ("sequence", "sweep", "retries", "purge")
+TASKS = ("sequence", "sweep", "retries", "purge", "steps")
 
 
 @pytest.mark.redis

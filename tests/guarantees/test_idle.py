@@ -12,6 +12,7 @@ from django.db import connection
 
 from streams.models import Consumer, Step, UtcNow
 from streams.models.step import PURGE, RETRIES, SEQUENCE, SWEEP
+from streams.steps.of_apps import steps_of_apps
 from tests.processes import Spawn
 from tests.proxy import Proxy
 
@@ -42,7 +43,7 @@ QUIET_SECONDS, MEASURED_SECONDS = 5.0, 15.0
 def steps_run_elsewhere(transactional_db: None) -> Iterator[None]:
     """Celery beat and its worker run every step, as the rows say. To be named before ``proxied``:
     what they ask is theirs."""
-    for name in (PURGE, RETRIES, SEQUENCE, SWEEP):
+    for name in (PURGE, RETRIES, SEQUENCE, SWEEP, *steps_of_apps()):
         Step.objects.create(name=name, last_run_at=UtcNow())
     beat = MySQLdb.connect(**connection.get_connection_params())
     beat.autocommit(True)

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from monitoring.alarms import metrics, turns
+from monitoring.alarms import metrics
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.models import Alarm, AlarmChannel, AlarmNotification, AlarmRule, AuditFinding
 from streams.models import Step, UtcNow
+from streams.steps import turns
 
 MAIL = Subject("orders", "mail")
 

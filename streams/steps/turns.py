@@ -1,4 +1,4 @@
-"""Tells whether it is this process' turn to run a step, and seldom asks the database."""
+"""Tells whether it is the turn of this process to run a step, and seldom asks the database."""
 
 from __future__ import annotations
 
@@ -17,12 +17,21 @@ def is_turn(name: str, every: timedelta, using: str) -> bool:
 
     A process that has not won asks again after half of ``every``: an idle consumer costs little.
     """
-    now = time.monotonic()
-    if now < _ask_at.get((using, name), 0.0):
+    if not may_ask(name, using):
         return False
     won = bool(retrying(Step.objects.using(using).win, using, name, every))
-    _ask_at[using, name] = now + (every if won else every / 2).total_seconds()
+    rest(name, using, every if won else every / 2)
     return won
+
+
+def may_ask(name: str, using: str) -> bool:
+    """Tell whether this process has not said that the step rests."""
+    return time.monotonic() >= _ask_at.get((using, name), 0.0)
+
+
+def rest(name: str, using: str, duration: timedelta) -> None:
+    """Do not ask for the step for ``duration``: it is not due before."""
+    _ask_at[using, name] = time.monotonic() + duration.total_seconds()
 
 
 def forget() -> None:
