@@ -46,5 +46,6 @@ def purge(using: str | None = None) -> None:
 @shared_task(name="ems.steps", ignore_result=True, expires=EVERY["steps"])
 def steps(using: str | None = None) -> None:
     """Run the steps of other apps that are due, such as those of the monitoring."""
+    autodiscover()  # @consumer says after how long a call is slow
     with committing(database(using)) as alias:
         run_steps_of_apps(alias)

@@ -10,6 +10,7 @@ from typing import Any
 from monitoring.figures.condition import LEVELS, ORDER, Condition, condition
 from monitoring.figures.site import Site
 from monitoring.figures.speed import CLEAR_OVER, Clearing, clearing, speed
+from monitoring.live.limits import known_done
 from streams.log.lag import Lag
 
 
@@ -60,7 +61,8 @@ def group_figures(site: Site) -> list[GroupFigures]:
 def _of(lag: Lag, site: Site) -> GroupFigures:
     group: Any = lag.group
     series = site.readers.get(group.pk)
-    done = None if lag.done is None else (site.now, lag.done)
+    finished = known_done(lag)
+    done = None if finished is None else (site.now, finished)
     readings = series.recent_since(lag.reset_at) if series else []
     # The topic's rate and the group's over the same time, for the time to clear.
     into = _into(site, group.topic_id, CLEAR_OVER)

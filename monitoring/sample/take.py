@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django.db.models import Max
+
 from monitoring.clock import clock
 from monitoring.live.inbox import partition_states
-from monitoring.live.limits import COUNT_AT_MOST
+from monitoring.live.limits import COUNT_AT_MOST, known_done
 from monitoring.models import GroupSample, PartitionSample
-from monitoring.sample.grain import floor, grain
+from monitoring.sample.grain import GRAINS, floor, grain
 from streams.database.snapshot import snapshot
+from streams.database.transactions import own_transaction
 from streams.log.counting import count_each
 from streams.log.lag import countable, lags
 from streams.models import ConsumerGroup, Step
@@ -27,15 +30,21 @@ def sample(using: str) -> bool:
     now = clock(using)
     minute = floor(now, 1)
     steps = Step.objects.using(using)
-    before = steps.filter(name=NAME).values_list("last_run_at", flat=True).first()
     # Not "a minute after the last one": the steps run every few seconds, so the minutes would
     # shift, and one in twenty would have no sample.
     won = steps.win(NAME, now - minute)
     rest(NAME, using, MINUTE - (now - minute))
     if not won:
         return False
-    take(using, minute, grain(minute, before))
+    take(using, minute, grain(minute, newest(using)))
     return True
+
+
+def newest(using: str) -> datetime | None:
+    """Return the newest minute that has a sample: the step may have died before it wrote one."""
+    rows = PartitionSample.objects.using(using)
+    found = [rows.filter(grain=one).aggregate(newest=Max("minute"))["newest"] for one in GRAINS]
+    return max((minute for minute in found if minute), default=None)
 
 
 def take(using: str, minute: datetime, of_grain: int) -> None:
@@ -66,7 +75,7 @@ def take(using: str, minute: datetime, of_grain: int) -> None:
             open=one.open,
             waiting=one.waiting,
             dead=one.dead,
-            done=one.done,
+            done=known_done(one),
             consumers=one.consumers,
             blocked=one.blocked,
             age_seconds=None if one.age is None else one.age.total_seconds(),
@@ -74,5 +83,6 @@ def take(using: str, minute: datetime, of_grain: int) -> None:
         )
         for one in found
     ]
-    PartitionSample.objects.using(using).bulk_create(logs, CHUNK, ignore_conflicts=True)
-    GroupSample.objects.using(using).bulk_create(readers, CHUNK, ignore_conflicts=True)
+    with own_transaction(using):
+        PartitionSample.objects.using(using).bulk_create(logs, CHUNK, ignore_conflicts=True)
+        GroupSample.objects.using(using).bulk_create(readers, CHUNK, ignore_conflicts=True)

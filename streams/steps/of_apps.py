@@ -16,17 +16,18 @@ logger = logging.getLogger("streams.maintenance")
 def run_steps_of_apps(using: str) -> None:
     """Run each step that is due. A step tells by its row of ``ems_step`` whether it is due.
 
-    A database error of one ends neither the others nor the caller: it is logged, and the step is
-    tried again when it is due the next time.
+    An error of one ends neither the others nor the caller: it is logged, and the step is tried
+    again when it is due the next time.
     """
     for name, step in steps_of_apps().items():
         try:
             step(using)
-        except Error as error:
+        except Exception as error:
             connections[using].close_if_unusable_or_obsolete()
             logger.warning(
                 "The step %s failed: %s",
                 *(name, error),
+                exc_info=not isinstance(error, Error),
                 extra=event("step.failed", step=name, database=using, error=type(error).__name__),
             )
 

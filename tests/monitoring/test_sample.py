@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.apps import apps
+from django.db import OperationalError
 
 from monitoring.clock import clock
+from monitoring.live import limits
 from monitoring.live.inbox import partition_states
 from monitoring.models import GroupSample, PartitionSample
 from monitoring.sample import take
@@ -63,6 +66,37 @@ def test_the_next_minute_has_a_sample_though_less_than_a_minute_has_passed() -> 
     PartitionSample.objects.all().delete()
     turns.forget()
     assert sample("default")
+
+
+def test_a_minute_whose_sample_failed_leaves_its_periods_to_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise a chart of days would have a hole of six hours."""
+    orders()
+    with monkeypatch.context() as broken, pytest.raises(OperationalError):
+        broken.setattr(take, "lags", Mock(side_effect=OperationalError(1205, "Lock wait")))
+        sample("default")
+    assert Step.objects.filter(name=take.NAME).exists()  # it was this process's turn
+    Step.objects.filter(name=take.NAME).update(last_run_at=UtcNow(-2 * MINUTE))
+    turns.forget()
+    assert sample("default")
+    assert PartitionSample.objects.get().grain == GroupSample.objects.get().grain == 360
+
+
+def test_what_is_done_is_unknown_where_a_count_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not counted as waiting would look as if it were done."""
+    monkeypatch.setattr(limits, "COUNT_AT_MOST", 2)
+    monkeypatch.setattr(take, "COUNT_AT_MOST", 2)
+
+    @consumer("orders", group="mail")
+    def mail(message: Any) -> None:
+        raise ValueError
+
+    send_many([Outgoing("orders", n) for n in range(3)])
+    drain()
+    sample("default")
+    row = GroupSample.objects.get()
+    assert (row.waiting, row.done) == (2, None)
 
 
 def test_of_two_samples_of_a_minute_the_first_one_stays() -> None:

@@ -12,13 +12,13 @@ from streams.process.supervisor import Supervisor
 from streams.steps.of_apps import run_steps_of_apps
 
 
-@pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+@pytest.fixture(params=[OperationalError(1205, "Lock wait timeout exceeded"), RuntimeError("no")])
+def ran(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def broken(using: str) -> None:
         found.append(f"broken on {using}")
-        raise OperationalError(1205, "Lock wait timeout exceeded")
+        raise request.param
 
     def right(using: str) -> None:
         found.append(f"right on {using}")
