@@ -85,21 +85,21 @@ def active() -> tuple[Observer, ...]:
     if now >= _look_at:
         _look_at = now + LOOK_SECONDS
         if _look:
-            _safely(_look)
+            safely(_look)
     return observers
 
 
 def run(what: str, work: Callable[[], T], *args: Any) -> T:
     """Do ``work`` and return its result; tell the observers when it begins and ends."""
-    ends = [end for one in observers if (end := _safely(one.begin, what, *args))]
+    ends = [end for one in observers if (end := safely(one.begin, what, *args))]
     try:
         result = work()
     except BaseException as error:
         for end in reversed(ends):
-            _safely(end, None, error)
+            safely(end, None, error)
         raise
     for end in reversed(ends):
-        _safely(end, result, None)
+        safely(end, result, None)
     return result
 
 
@@ -121,23 +121,23 @@ def observed(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 def around(handler: Handler, registration: Any, stretch: Any, using: str) -> Handler:
     """Return ``handler`` inside what the observers put around it."""
     for one in active():
-        handler = _safely(one.around, handler, registration, stretch, using) or handler
+        handler = safely(one.around, handler, registration, stretch, using) or handler
     return handler
 
 
 def handled(registration: Any, outcome: Any) -> None:
     """Tell the observers of the outcome of one delivery or stretch."""
     for one in observers:
-        _safely(one.handled, registration, outcome)
+        safely(one.handled, registration, outcome)
 
 
 def count(name: str, *labels: str) -> None:
     """Let the observers add one to the counter ``name``."""
     for one in observers:
-        _safely(one.count, name, labels)
+        safely(one.count, name, labels)
 
 
-def _safely(work: Callable[..., T], *args: Any) -> T | None:
+def safely(work: Callable[..., T], *args: Any) -> T | None:
     """Return what ``work`` returns; None if it fails: no error of an observer changes a result."""
     global _failed_at
     try:

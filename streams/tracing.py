@@ -18,7 +18,7 @@ from django.db import connections
 
 from streams import telemetry
 from streams.conf import PARENT, database, settings
-from streams.telemetry import RELEASE, SEND, SETTLE, End, Handler
+from streams.telemetry import RELEASE, SEND, SETTLE, End, Handler, safely
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -126,7 +126,7 @@ class Tracing(telemetry.Observer):
             common["ems.delivery.id"] = delivery
         kind = self._trace.SpanKind.CONSUMER
 
-        def observed(argument: Any) -> Any:
+        def begin(argument: Any) -> tuple[Any, Any]:
             messages = argument if batch else (argument,)
             attributes = {**common, **_of_messages(messages, batch)}
             within = None
@@ -135,7 +135,21 @@ class Tracing(telemetry.Observer):
                 within, links = self._continued(argument.headers, links)
             topics = {registration.topic}
             span = self._start("process", "process", topics, using, kind, attributes, links, within)
-            token = self._context.attach(self._trace.set_span_in_context(span, within))
+            return span, self._context.attach(self._trace.set_span_in_context(span, within))
+
+        def end(span: Any, token: Any, failed: dict[int, BaseException]) -> None:
+            self._context.detach(token)
+            for error in {id(one): one for one in failed.values()}.values():
+                _fail(span, error)
+            if failed:
+                known = stretch.__dict__.setdefault(FAILED, {})
+                known.update(dict.fromkeys(failed, span.get_span_context()))
+            span.end()
+
+        def observed(argument: Any) -> Any:
+            begun = safely(begin, argument)
+            if begun is None:
+                return handler(argument)
             failed: dict[int, BaseException] = {}
             try:
                 returned = handler(argument)
@@ -143,16 +157,11 @@ class Tracing(telemetry.Observer):
                     failed = {getattr(m, "offset", -1): one for m, one in returned.items()}
                 return returned
             except BaseException as raised:
+                messages = argument if batch else (argument,)
                 failed = {message.offset: raised for message in messages}
                 raise
             finally:
-                self._context.detach(token)
-                for error in {id(one): one for one in failed.values()}.values():
-                    _fail(span, error)
-                if failed:
-                    known = stretch.__dict__.setdefault(FAILED, {})
-                    known.update(dict.fromkeys(failed, span.get_span_context()))
-                span.end()
+                safely(end, *begun, failed)
 
         return observed
 

@@ -107,7 +107,9 @@ class Handling:
 
     def renew(self, left: timedelta) -> None:
         """Extend the lease of the delivery by ``left``, or note that it is lost."""
-        self.lost = not self.delivery.extend_unless_locked(left)
+        # Once lost, always lost: until the sweep has run, the row looks as if it were still held.
+        if not self.delivery.extend_unless_locked(left):
+            self.lost = True
 
     def run(self) -> Outcome:
         """Read the messages, call the handler and settle; return the outcome. Raises LeaseLost."""

@@ -25,6 +25,8 @@ logger = logging.getLogger("streams.supervisor")
 # The exit status of a process that would fail again in the same way: its configuration is wrong.
 CONFIGURATION_STATUS = 78
 LOOK_SECONDS = 0.2
+# The statuses of a process that a request to stop has ended before it listened.
+ENDED_BY_REQUEST = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 # Before a process that has ended is started again; doubled up to the longest, and short again for
 # one that has lived for LONG_LIFE_SECONDS.
 FIRST_PAUSE_SECONDS = 1.0
@@ -138,7 +140,8 @@ class Processes:
         os.close(place.pipe)
         if self._stopping or (self._drain and not status):
             place.done = True
-            self._status = self._status or int(status != 0)
+            # A signal to all of them ends one that has not begun to listen: it has nothing to do.
+            self._status = self._status or int(status not in (0, *ENDED_BY_REQUEST))
             return
         if self._drain or status == CONFIGURATION_STATUS:
             place.done, self._status = True, 1

@@ -41,6 +41,7 @@ class Turn:
         self._idle_limit = idle_limit
         self._claimer = Claimer(feed.group, client.client_id, thread, using)
         self._last_was_retry = False
+        self._retries_until = 0.0  # of the monotonic clock
         self._handling: Held | None = None
 
     @property
@@ -74,11 +75,17 @@ class Turn:
         return True
 
     def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
-        """Claim a due retry or new messages, by turns while there are both."""
+        """Claim due retries or new messages, by turns while there are both.
+
+        A turn of retries takes as long as a claim of new messages, and one retry at least.
+        """
         self._claimer.client_id = self._client.client_id
-        self._claimer.pace.seconds = limits.claim_seconds
+        # Whoever dies spends an attempt of each message that it has claimed: where there is no
+        # second one, that is one batch.
+        self._claimer.pace.seconds = limits.claim_seconds if limits.max_retries else 0.0
         self._claimer.pace.workers = limits.workers
-        retry_first = not self._last_was_retry and self._claimer.retries_unknown
+        turn_of_retries = not self._last_was_retry or time.monotonic() < self._retries_until
+        retry_first = turn_of_retries and self._claimer.retries_unknown
         if retry_first and (retry := self._claim_retry(limits)):
             return retry
         if new := self._claimer.claim(limits.batch, limits.consume_timeout):
@@ -88,6 +95,8 @@ class Turn:
 
     def _claim_retry(self, limits: Limits) -> tuple[Delivery, RetryMessage] | None:
         retry = self._claimer.claim_retry(limits.consume_timeout)
+        if retry and not self._last_was_retry:
+            self._retries_until = time.monotonic() + limits.claim_seconds
         self._last_was_retry = retry is not None
         return retry
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Any
 
 from django.db import Error, close_old_connections, connections, reset_queries
@@ -29,6 +30,8 @@ logger = logging.getLogger("streams.worker")
 
 NOT_ALIVE_SECONDS = 0.2
 AFTER_ERROR_SECONDS = 1.0
+# A resting thread looks this often whether a keeper lacks a connection.
+SLICE_SECONDS = 1.0
 # Between two tries to get a connection when the server has none left; the pause doubles up to this.
 LONGEST_PAUSE_SECONDS = 30.0
 
@@ -100,12 +103,16 @@ class Worker(threading.Thread):
     def _rest(self) -> None:
         """Wait for a wake-up; without one, close the connections before the server does.
 
-        The server counts what it closes itself as an aborted client.
+        The server counts what it closes itself as an aborted client. A keeper that lacks a
+        connection gets this one at once.
         """
         self._shortage.over()
-        if not self._pool.wait(self._idle_limit.patience):
-            connections.close_all()
-            self._pool.wait(LOOK_SECONDS)
+        until = time.monotonic() + self._idle_limit.patience
+        while not self._shortage.of_keepers and (left := until - time.monotonic()) > 0:
+            if self._pool.wait(min(left, SLICE_SECONDS)):
+                return
+        connections.close_all()
+        self._pool.wait(LOOK_SECONDS)
 
     def step(self) -> float | None:
         """Serve a group for one turn; return how many seconds to pause after it.

@@ -18,11 +18,13 @@ from streams.database.transactions import own_transaction
 from streams.logs import event
 from streams.models import DeadMessage, Redrive, RedriveState, UtcNow
 from streams.models.step import REDRIVES
-from streams.steps.turns import is_turn
+from streams.steps.turns import is_turn, may_ask, rest
 
 logger = logging.getLogger("streams.maintenance")
 
 REDRIVES_EVERY = timedelta(seconds=5)
+# How long a process rests that has found none: a redrive that somebody begins waits for that long.
+LOOK_EVERY = timedelta(seconds=15)
 # The thread that sweeps runs this step, too. What is left then stays due.
 STEP_SECONDS = 2.0
 # Letters of one transaction.
@@ -36,9 +38,14 @@ def step_redrives_if_due(using: str) -> int:
 
     Returns the number of letters.
     """
+    if not may_ask(REDRIVES, using):
+        return 0
     running = Redrive.objects.using(using).running().order_by("pk")
     ids = retrying(list, using, running.values_list("pk", flat=True))
-    if not ids or not is_turn(REDRIVES, REDRIVES_EVERY, using):
+    if not ids:
+        rest(REDRIVES, using, LOOK_EVERY)
+        return 0
+    if not is_turn(REDRIVES, REDRIVES_EVERY, using):
         return 0
     return step_redrives(ids, using)
 

@@ -71,7 +71,7 @@ def statements_a_second(proxied: Proxy, spawn: Spawn) -> float:
     return (proxied.statements - before) / MEASURED_SECONDS
 
 
-def test_with_redis_and_beat_an_idle_process_asks_twice_a_second_at_most(
+def test_with_redis_and_beat_an_idle_process_asks_five_times_in_two_seconds_at_most(
     ems_settings: Callable[..., None],
     tmp_path: Path,
     steps_run_elsewhere: None,
@@ -79,11 +79,12 @@ def test_with_redis_and_beat_an_idle_process_asks_twice_a_second_at_most(
     spawn: Spawn,
 ) -> None:
     ems_settings(REDIS="redis", STATE_DIR=str(tmp_path))
-    assert statements_a_second(proxied, spawn) <= 2.0
+    assert statements_a_second(proxied, spawn) <= 2.5
 
 
-def test_alone_an_idle_process_asks_four_times_a_second_at_most(
+def test_alone_an_idle_process_asks_seven_times_a_second_at_most(
     ems_settings: Callable[..., None], tmp_path: Path, proxied: Proxy, spawn: Spawn
 ) -> None:
     ems_settings(STATE_DIR=str(tmp_path))
-    assert statements_a_second(proxied, spawn) <= 4.0
+    # Four for the stream; in the others it evaluates the alarms, audits, and takes the sample.
+    assert statements_a_second(proxied, spawn) <= 7.0

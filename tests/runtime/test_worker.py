@@ -16,6 +16,7 @@ from streams.models import Consumer, Delivery, Kind, RetryMessage, State
 from streams.models.retry import Again
 from streams.process import worker as workers
 from streams.process.pool import LOOK_SECONDS
+from streams.process.shared.connections import KEEPER_PREFIX
 from tests.consuming import MINUTE, Process
 from tests.faults import Once, statements
 from tests.processes import wait_for
@@ -334,3 +335,67 @@ def test_retries_are_looked_for_once_in_a_while_and_when_nothing_is_new(process)
     assert looks(process.worker.step, RETRY_LOOK) == 1
     assert process.worker.step() > 0
     assert looks(process.worker.step, RETRY_LOOK) == 1
+
+
+def test_where_there_are_no_retries_a_claim_is_one_batch():
+    """Whoever dies spends an attempt of each message that it has claimed."""
+
+    @consumer("orders", group="mail", max_retries=0)
+    def mail(message):
+        pass
+
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(100)])
+    sequence("default")
+    process.worker.step()
+    process.turn._claimer.pace.each = 1e-6
+    process.worker.step()
+    assert [len(row.offsets) for row in Delivery.objects.order_by("pk")] == [10, 10]
+
+
+def test_a_turn_of_retries_takes_as_long_as_a_claim_of_new_messages(monkeypatch):
+    tried = []
+
+    @consumer("orders", group="mail", retry=[1e-6])
+    def mail(message):
+        tried.append(message.attempt)
+        if message.attempt == 1 and message.offset < 5:
+            raise ValueError
+
+    process = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(100)])
+    sequence("default")
+    process.worker.step()
+    assert tried == [1] * 10
+    process.turn._claimer._retries_at = 0.0
+    for _ in range(6):
+        process.worker.step()
+    # Five retries, though each one was followed by a look for new messages before.
+    assert tried[10:] == [2] * 5 + [1] * (len(tried) - 15)
+
+
+def test_a_resting_worker_gives_its_connection_to_a_keeper_that_has_none(process, in_thread):
+    connection.ensure_connection()
+
+    def heartbeat():
+        threading.current_thread().name = f"{KEEPER_PREFIX}heartbeat"
+        process.shortage.note(OperationalError(1040, "Too many connections"))
+
+    in_thread(heartbeat).result(10)
+    waited = []
+    process.worker._pool.wait = lambda seconds: waited.append(seconds)
+    process.worker._rest()
+    assert connection.vendor == "sqlite" or connection.connection is None
+    assert waited == [LOOK_SECONDS]
+
+
+def test_a_lease_that_is_lost_stays_lost_until_the_sweep_has_run(process, monkeypatch):
+    """A late heartbeat has a new client id: the next one finds the row as it was."""
+    send("orders", 1)
+    sequence("default")
+    handling = Handling(process.claim(), process.feed.registration, process.feed.limits())
+    replies = iter([False, True])
+    monkeypatch.setattr(handling.delivery, "extend_unless_locked", lambda left: next(replies))
+    handling.renew(MINUTE)
+    handling.renew(MINUTE)
+    assert handling.lost

@@ -72,7 +72,7 @@ def migrated_again() -> str:
     SystemConfig.objects.all().delete()
     call_command("migrate", "ems", before.key[1], verbosity=0)
     output = StringIO()
-    call_command("migrate", "ems", verbosity=1, stdout=output)
+    call_command("migrate", verbosity=1, stdout=output)  # of the monitoring, too, which needs them
     return output.getvalue()
 
 

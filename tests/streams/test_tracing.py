@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.db import transaction
@@ -154,6 +155,18 @@ def test_an_async_handler_runs_in_its_span(exporter: InMemorySpanExporter) -> No
     send("orders", 1)
     drain()
     assert seen == [span_id(only(exporter, "process orders"))]
+
+
+@pytest.mark.parametrize("part", ["_start", "_continued"])
+def test_tracing_that_fails_changes_no_outcome(
+    exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    seen: list[Any] = []
+    consumer("orders", group="mail")(lambda message: seen.append(message.body))
+    monkeypatch.setattr(tracing.Tracing, part, Mock(side_effect=RuntimeError))
+    send("orders", 1)
+    assert drain().done == 1
+    assert seen == [1]
 
 
 def test_many_messages_are_one_span_with_one_context(exporter: InMemorySpanExporter) -> None:

@@ -104,7 +104,9 @@ class Reader:
 
     def place(self) -> tuple[dict[int, int], int]:
         """Return the next offsets by partition number, and how many messages come after them."""
-        offsets = {number: position.offset for number, position in self._positions.known.items()}
+        offsets = {
+            number: position.offset for number, position in list(self._positions.known.items())
+        }
         rows = retrying(self._log.partitions, self.using)
         ends = {row.number: row.next_offset for row in rows}
         return offsets, sum(max(0, ends.get(n, 0) - offset) for n, offset in offsets.items())
