@@ -10,12 +10,13 @@ from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.models import Run, RunState
 from streams.durations import brief
 from streams.models import Step, UtcNow
-from streams.models.step import PURGE, RETRIES, SEQUENCE, SWEEP
+from streams.models.step import PURGE, SEQUENCE, SWEEP
 
-# The period of each step. A step that is due each second is late when it has not run for as long as
-# one that is due each five: a busy server may take a second.
+# The period of each step that every installation runs; "retries" is none, since consumers look for
+# their retries themselves. A step that is due each second is late when it has not run for as long
+# as one that is due each five: a busy server may take a second.
 SHORTEST = timedelta(seconds=5)
-STEPS = {SEQUENCE: SHORTEST, RETRIES: SHORTEST, SWEEP: SHORTEST}
+STEPS = {SEQUENCE: SHORTEST, SWEEP: SHORTEST}
 NIGHTLY = timedelta(days=1)
 ROLLUP = timedelta(minutes=1)
 

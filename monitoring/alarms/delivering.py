@@ -20,7 +20,7 @@ from streams.steps.turns import is_turn
 
 logger = logging.getLogger("streams.alarms")
 
-STEP = "alarm notifications"
+STEP = "notifications"
 EVERY = timedelta(seconds=5)
 # Seconds that one run may take: it shares a thread with the sweep, which ends leases after 15 s.
 RUN_SECONDS = 5.0

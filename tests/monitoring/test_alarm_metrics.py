@@ -222,6 +222,14 @@ def test_steps_are_late_after_three_periods_and_unknown_before_the_first() -> No
     assert {row.subject for row in Alarm.objects.all()} == {"sweep", "purge", "traffic"}
 
 
+def test_the_step_that_only_beat_runs_is_not_judged() -> None:
+    """Consumers look for their retries themselves: without beat nobody runs this step."""
+    Step.objects.create(name="retries", last_run_at=UtcNow(-timedelta(days=1)))
+    alarm(rule="step_late", metric="step_late", subject="retries")  # of an earlier version
+    evaluate("default")
+    assert firing("default") == []
+
+
 def test_the_size_of_tables_is_unknown_on_sqlite_only() -> None:
     values = measure("disk", "default")
     if connection.vendor == "sqlite":

@@ -287,3 +287,20 @@ def test_a_default_rule_is_changed_by_a_form_that_is_filled_in(
     delete = reverse("admin:ems_monitoring_alarmrule_delete", args=[row.pk])
     client.post(delete, {"post": "yes"})
     assert find_rule("lag_age", "default").threshold == 600
+
+
+def test_the_channels_of_a_rule_that_is_there_are_changed_by_its_form(
+    browser: Callable[..., Client],
+) -> None:
+    names = ("change", "view")
+    client = browser(*(f"ems_monitoring.{name}_alarmrule" for name in names))
+    where = channel("http://127.0.0.1:1/")
+    row = AlarmRule.objects.create(name="lag", metric="lag", threshold=5)
+    change = reverse("admin:ems_monitoring_alarmrule_change", args=[row.pk])
+    data = {"name": "lag", "metric": "lag", "enabled": "unknown", "operator": ">"}
+    for threshold, chosen in (("5", [where.pk]), ("6", []), ("7", [where.pk])):
+        sent = {**data, "threshold": threshold, "channels": chosen}
+        assert client.post(change, sent).status_code == 302
+        row.refresh_from_db()
+        found = [one.pk for one in row.channels.all()]
+        assert (str(int(row.threshold)), found) == (threshold, chosen)
