@@ -400,6 +400,6 @@ def test_clients_that_are_dead_for_a_lease_are_forgotten() -> None:
 def test_the_name_of_each_step_fits_into_the_table_with_the_longest_namespace(ems_settings):
     ems_settings(NAMESPACE="n" * 16)
     names = [PURGE, REDRIVES, RETRIES, SEQUENCE, SWEEP, *steps_of_apps()]
-    field = Step._meta.get_field("name")
+    field: Any = Step._meta.get_field("name")
     stored = [field.get_prep_value(name) for name in names]
     assert [text for text in stored if len(text) > field.max_length] == []
