@@ -10,11 +10,14 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from monitoring.alarms.rules import told_by_these_alone
 from monitoring.models import AlarmChannel
 from streams.admin.base import StreamsAdmin, StreamsForm
 from streams.admin.parts.columns import at, short
+from streams.conf import database
 
 SECRETS = ("url", "secret")
+TELLS_NO_OTHER = _("The rule %s tells no other channel: choose one for it first.")
 
 
 class ChannelForm(StreamsForm):
@@ -75,8 +78,8 @@ class AlarmChannelAdmin(StreamsAdmin):
         return ("target",) if _is_root(request) else ("target", "allow_private")
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        # Rules that have chosen it are only told of no more.
-        return [str(row) for row in objs], {}, set(), []
+        rules = told_by_these_alone(objs, database())
+        return [str(row) for row in objs], {}, set(), [TELLS_NO_OTHER % name for name in rules]
 
 
 def _is_root(request: HttpRequest) -> bool:

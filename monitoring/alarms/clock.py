@@ -19,6 +19,8 @@ SHORTEST = timedelta(seconds=5)
 STEPS = {SEQUENCE: SHORTEST, SWEEP: SHORTEST}
 NIGHTLY = timedelta(days=1)
 ROLLUP = timedelta(minutes=1)
+# Where no roll-up has ended for so long, nobody uses Spark any more, or somebody has only tried it.
+USED_FOR = timedelta(days=1)
 
 
 def step_late(using: str) -> Values:
@@ -32,11 +34,11 @@ def purge_late(using: str) -> Values:
 
 
 def rollup_late(using: str) -> Values:
-    """Return the same of the roll-ups; unknown where there never was one."""
+    """Return the same of the roll-ups; nothing where there was none for USED_FOR."""
     done = Run.objects.using(using).filter(job="traffic", state=RunState.DONE).order_by("-pk")
     row = done.annotate(now=UtcNow()).values_list("now", "finished_at").first()
-    if row is None or row[1] is None:
-        return {Subject(name="traffic"): Value(None)}
+    if row is None or row[1] is None or row[0] - row[1] > USED_FOR:
+        return {}
     return {Subject(name="traffic"): _periods(row[0], row[1], ROLLUP)}
 
 

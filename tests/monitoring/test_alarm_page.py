@@ -313,6 +313,24 @@ def test_only_a_superuser_lets_a_channel_reach_private_addresses(
     assert row.url == "http://10.0.0.1/"
 
 
+def test_the_last_channel_of_a_rule_is_not_deleted(browser: Callable[..., Client]) -> None:
+    """Without one, the rule would tell all channels."""
+    names = ("delete", "view")
+    client = browser(*(f"ems_monitoring.{name}_alarmchannel" for name in names))
+    one, two, free = (channel("http://127.0.0.1:1/", name=name) for name in ("a", "b", "c"))
+    AlarmRule.objects.create(name="quiet-rule", metric="lag").channels.set([one, two])
+    rows = reverse("admin:ems_monitoring_alarmchannel_changelist")
+    every = {"action": "delete_selected", "post": "yes", "_selected_action": [one.pk, two.pk]}
+    assert "quiet-rule" in client.post(rows, every).text
+    assert AlarmChannel.objects.count() == 3
+    for row in (one, free):
+        delete = reverse("admin:ems_monitoring_alarmchannel_delete", args=[row.pk])
+        assert client.post(delete, {"post": "yes"}).status_code == 302
+    delete = reverse("admin:ems_monitoring_alarmchannel_delete", args=[two.pk])
+    assert "quiet-rule" in client.post(delete, {"post": "yes"}).text
+    assert AlarmChannel.objects.get() == two
+
+
 def test_a_default_rule_is_changed_by_a_form_that_is_filled_in(
     browser: Callable[..., Client],
 ) -> None:
