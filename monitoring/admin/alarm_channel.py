@@ -6,14 +6,18 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from monitoring.alarms.rules import told_by_these_alone
 from monitoring.models import AlarmChannel
 from streams.admin.base import StreamsAdmin, StreamsForm
 from streams.admin.parts.columns import at, short
+from streams.conf import database
 
 SECRETS = ("url", "secret")
+TELLS_NO_OTHER = _("The rule %s tells no other channel: choose one for it first.")
 
 
 class ChannelForm(StreamsForm):
@@ -59,6 +63,11 @@ class AlarmChannelAdmin(StreamsAdmin):
         "allow_private",
     )
 
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        # With another address, a channel that allows private ones would reach what it must not.
+        is_open = isinstance(obj, AlarmChannel) and obj.allow_private
+        return super().has_change_permission(request, obj) and (not is_open or _is_root(request))
+
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         # Who may only look sees the fields as texts, and a text would show what is secret.
         if obj is None or self.has_change_permission(request, obj):
@@ -66,8 +75,13 @@ class AlarmChannelAdmin(StreamsAdmin):
         return [name for name in self.fields if name not in SECRETS] + ["target"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return ("target",)
+        return ("target",) if _is_root(request) else ("target", "allow_private")
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        # Rules that have chosen it are only told of no more.
-        return [str(row) for row in objs], {}, set(), []
+        rules = told_by_these_alone(objs, database())
+        return [str(row) for row in objs], {}, set(), [TELLS_NO_OTHER % name for name in rules]
+
+
+def _is_root(request: HttpRequest) -> bool:
+    """Tell whether the user may let a channel reach private addresses."""
+    return bool(getattr(request.user, "is_superuser", False))

@@ -10,14 +10,17 @@ from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.models import Run, RunState
 from streams.durations import brief
 from streams.models import Step, UtcNow
-from streams.models.step import PURGE, RETRIES, SEQUENCE, SWEEP
+from streams.models.step import PURGE, SEQUENCE, SWEEP
 
-# The period of each step. A step that is due each second is late when it has not run for as long as
-# one that is due each five: a busy server may take a second.
+# The period of each step that every installation runs; "retries" is none, since consumers look for
+# their retries themselves. A step that is due each second is late when it has not run for as long
+# as one that is due each five: a busy server may take a second.
 SHORTEST = timedelta(seconds=5)
-STEPS = {SEQUENCE: SHORTEST, RETRIES: SHORTEST, SWEEP: SHORTEST}
+STEPS = {SEQUENCE: SHORTEST, SWEEP: SHORTEST}
 NIGHTLY = timedelta(days=1)
 ROLLUP = timedelta(minutes=1)
+# Where no roll-up has ended for so long, nobody uses Spark any more, or somebody has only tried it.
+USED_FOR = timedelta(days=1)
 
 
 def step_late(using: str) -> Values:
@@ -31,11 +34,11 @@ def purge_late(using: str) -> Values:
 
 
 def rollup_late(using: str) -> Values:
-    """Return the same of the roll-ups; unknown where there never was one."""
+    """Return the same of the roll-ups; nothing where there was none for USED_FOR."""
     done = Run.objects.using(using).filter(job="traffic", state=RunState.DONE).order_by("-pk")
     row = done.annotate(now=UtcNow()).values_list("now", "finished_at").first()
-    if row is None or row[1] is None:
-        return {Subject(name="traffic"): Value(None)}
+    if row is None or row[1] is None or row[0] - row[1] > USED_FOR:
+        return {}
     return {Subject(name="traffic"): _periods(row[0], row[1], ROLLUP)}
 
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 from monitoring.alarms.outgoing import SendingFailed
 from monitoring.alarms.sending import SECONDS, send_one
 from monitoring.models import AlarmChannel, AlarmNotification, Event
+from monitoring.models.alarm_notification import NotificationState
 from streams.database.retrying import retrying
 from streams.logs import event
 from streams.models import UtcNow
@@ -20,7 +21,7 @@ from streams.steps.turns import is_turn
 
 logger = logging.getLogger("streams.alarms")
 
-STEP = "alarm notifications"
+STEP = "notifications"
 EVERY = timedelta(seconds=5)
 # Seconds that one run may take: it shares a thread with the sweep, which ends leases after 15 s.
 RUN_SECONDS = 5.0
@@ -32,6 +33,8 @@ BATCH = 50
 # Seconds from the end of an attempt to the next one; the last delay repeats for three days.
 LADDER = (10, 30, 60, 120, 300, 600, 1800, 3600)
 ATTEMPTS = len(LADDER) + 72
+# What was written before is given up: the ladder has ended, or its channel was off.
+OLDEST = timedelta(days=4)
 # How long the other notifications of a channel wait at most, when one of them could not be sent.
 OTHERS_WAIT = timedelta(seconds=60)
 
@@ -50,6 +53,7 @@ def deliver(using: str, seconds: float = RUN_SECONDS) -> int:
     After a failure of a channel its other notifications wait as long as the one that has failed.
     """
     limit = time.monotonic() + seconds
+    retrying(_give_up_old, using, using)
     # Those with the fewest attempts first: one that its channel always refuses holds up no other.
     due = AlarmNotification.objects.using(using).due().select_related("alarm", "channel")
     rows = retrying(list, using, due.order_by("attempts", "pk")[:BATCH])
@@ -66,6 +70,14 @@ def deliver(using: str, seconds: float = RUN_SECONDS) -> int:
         else:
             sent += 1
     return sent
+
+
+def _give_up_old(using: str) -> None:
+    waiting = AlarmNotification.objects.using(using).waiting()
+    ids = list(waiting.filter(created_at__lt=UtcNow(-OLDEST)).values_list("pk", flat=True)[:1000])
+    if ids:
+        rows = AlarmNotification._base_manager.using(using).filter(pk__in=ids)
+        rows.filter(state=NotificationState.WAITING).update(state=NotificationState.GIVEN_UP)
 
 
 def attempt(

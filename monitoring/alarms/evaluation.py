@@ -47,6 +47,11 @@ LEVELS = {
     Severity.INFO: logging.INFO,
 }
 
+# What an alarm that goes on takes from its rule and from the new value. A detail alone, such as an
+# age, is not worth a write.
+COMPARED = ("value", "severity", "threshold", "runbook")
+NOTED = (*COMPARED, "detail")
+
 # The rule and the subject of an alarm: at most one unresolved row has them.
 Key = tuple[str, str]
 
@@ -125,11 +130,14 @@ class Look:
     def would_change(self, alarm: Alarm) -> bool:
         if self.has_ended(alarm) or alarm.state != AlarmState.ACKNOWLEDGED:
             return True
-        return self.is_new_value(alarm)
+        return self.is_noted_otherwise(alarm)
 
-    def is_new_value(self, alarm: Alarm) -> bool:
-        found = self.broken.get(_key(alarm))
-        return found is not None and found[1].number != alarm.value
+    def is_noted_otherwise(self, alarm: Alarm) -> bool:
+        """Tell whether the value is a new one, or the rule was changed since."""
+        if _key(alarm) not in self.broken:
+            return False
+        seen = self.alarm(_key(alarm))
+        return any(getattr(seen, name) != getattr(alarm, name) for name in COMPARED)
 
 
 def _insert(alarms: list[Alarm], using: str) -> None:
@@ -150,7 +158,7 @@ def _change(look: Look, using: str) -> tuple[list[Alarm], list[Alarm]]:
             Alarm.objects.using(using).filter(pk__in=pending).delete()
         _update(fired, using, state=AlarmState.FIRING, fired_at=UtcNow())
         _update(resolved, using, state=AlarmState.RESOLVED, resolved_at=UtcNow(), slot=None)
-        _note_values([alarm for alarm in held if look.is_new_value(alarm)], look, using)
+        _note([alarm for alarm in held if look.is_noted_otherwise(alarm)], look, using)
         _notify(look, fired, held, resolved, using)
     return fired, resolved
 
@@ -166,12 +174,13 @@ def _update(alarms: list[Alarm], using: str, **changes: object) -> None:
         Alarm.objects.using(using).filter(pk__in=ids).update(**changes)
 
 
-def _note_values(alarms: list[Alarm], look: Look, using: str) -> None:
+def _note(alarms: list[Alarm], look: Look, using: str) -> None:
     for alarm in alarms:
-        value = look.broken[_key(alarm)][1]
-        alarm.value, alarm.detail = value.number or 0.0, value.detail[:MAX_TEXT]
+        seen = look.alarm(_key(alarm))
+        for name in NOTED:
+            setattr(alarm, name, getattr(seen, name))
     if alarms:
-        Alarm.objects.using(using).bulk_update(alarms, ["value", "detail"])
+        Alarm.objects.using(using).bulk_update(alarms, NOTED)
 
 
 def _notify(

@@ -9,8 +9,9 @@ from django.db.models import Count, Max, Sum
 
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.models import AuditFinding
+from monitoring.models.alarm_audit import MAX_PLACE
 from streams.database.sql.dialect import fetch
-from streams.models import UtcNow
+from streams.models import ConsumerGroup, UtcNow
 from streams.observe.inbox import waiting
 from streams.observe.mysql_server import models
 
@@ -34,8 +35,16 @@ def missing(using: str) -> Values:
     rows = AuditFinding.objects.using(using).filter(
         kind=MISSING, found_at__gt=UtcNow(-MISSING_FOR), seen_at__gt=UtcNow(-MISSING_FOR)
     )
-    counts = rows.values_list("place").annotate(n=Sum("count"))
-    return {Subject(name=place): Value(float(n)) for place, n in counts}
+    counts = dict(rows.values_list("place").annotate(n=Sum("count")))
+    groups = _groups(using) if counts else {}
+    return {groups.get(place, Subject(name=place)): Value(float(n)) for place, n in counts.items()}
+
+
+def _groups(using: str) -> dict[str, Subject]:
+    """Return the groups by the text that a finding has of them."""
+    names = ConsumerGroup.objects.using(using).values_list("topic__name", "name")
+    subjects = (Subject(topic, group) for topic, group in names)
+    return {str(subject)[:MAX_PLACE]: subject for subject in subjects}
 
 
 def audit_finding(using: str) -> Values:

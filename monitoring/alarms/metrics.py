@@ -43,7 +43,7 @@ METRICS: dict[str, Measure] = {
     Metric.NOT_SEQUENCED: Measure(log.not_sequenced, SECONDS, 30, 15, Severity.CRITICAL),
     Metric.STEP_LATE: Measure(clock.step_late, PERIODS, 3, 15, Severity.CRITICAL),
     Metric.PURGE_LATE: Measure(clock.purge_late, PERIODS, 3),
-    Metric.ROLLUP_LATE: Measure(clock.rollup_late, PERIODS, 3),
+    Metric.ROLLUP_LATE: Measure(clock.rollup_late, PERIODS, 15),
     Metric.MISSING: Measure(log.missing, COUNT, 0, 0, Severity.CRITICAL),
     Metric.AUDIT_FINDING: Measure(log.audit_finding, COUNT, 0, 0, Severity.CRITICAL),
     Metric.DISK: Measure(log.disk, BYTES, 50 * 2**30, enabled=False),

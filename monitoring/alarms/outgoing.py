@@ -11,6 +11,8 @@ import http.client
 import ipaddress
 import socket
 import ssl
+import threading
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from monitoring.alarms.payloads import Post
@@ -22,6 +24,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Of IPv6 addresses with an IPv4 address inside: what they lead to is that one.
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# All others that hosts of the Internet have. What else an address may have inside does not matter.
+GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 
 
 class SendingFailed(Exception):
@@ -31,12 +35,12 @@ class SendingFailed(Exception):
 def send(post: Post, *, allow_private: bool, seconds: float) -> bytes:
     """Send the request and return the answer, at most MOST bytes; raises SendingFailed.
 
-    ``seconds`` is the limit of each wait for the network.
+    ``seconds`` is the limit of the connecting, and then of all the rest.
     """
     parts = urlsplit(post.url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    connection: http.client.HTTPConnection
+    connection: _Plain
     try:
         address = _address(host, port, allow_private=allow_private)
         if parts.scheme == "https":
@@ -48,10 +52,13 @@ def send(post: Post, *, allow_private: bool, seconds: float) -> bytes:
             response = connection.getresponse()
             answer = response.read(MOST)
         finally:
+            connection.limit.cancel()
             connection.close()
     except (OSError, http.client.HTTPException, UnicodeError) as error:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise SendingFailed(text) from error
+    if connection.was_cut:  # what was read may be a part of the answer
+        raise SendingFailed(f"no answer within {seconds:g} s")
     if 300 <= response.status < 400:
         raise SendingFailed(f"HTTP {response.status}: redirects are not followed")
     if not 200 <= response.status < 300:
@@ -76,18 +83,33 @@ def is_public(address: Address) -> bool:
             inside = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inside:
             return is_public(inside)
+        if address not in GLOBAL_UNICAST:
+            return False
     return address.is_global and not address.is_multicast
 
 
 class _Plain(http.client.HTTPConnection):
-    """Connects to ``address``, whatever the name of the host means by now."""
+    """Connects to ``address``, whatever the name of the host means by now.
+
+    ``limit`` ends the connection after ``seconds``: bytes that drip end each wait for the next one.
+    """
 
     def __init__(self, host: str, port: int, address: str, seconds: float) -> None:
         super().__init__(host, port, timeout=seconds)
         self._address = address
+        self.limit = threading.Timer(seconds, self._cut)
+        self.limit.daemon = True
+        self.was_cut = False
 
     def connect(self) -> None:
         self.sock = socket.create_connection((self._address, self.port), self.timeout)
+        self._open = self.sock
+        self.limit.start()
+
+    def _cut(self) -> None:
+        self.was_cut = True
+        with suppress(OSError):  # closed already
+            socket.socket.shutdown(self._open, socket.SHUT_RDWR)
 
 
 class _Tls(_Plain):
@@ -98,4 +120,7 @@ class _Tls(_Plain):
     def connect(self) -> None:
         super().connect()
         context = ssl.create_default_context()
-        self.sock = context.wrap_socket(self.sock, server_hostname=self.host)
+        self.sock = self._open = context.wrap_socket(
+            self.sock, server_hostname=self.host, do_handshake_on_connect=False
+        )
+        self.sock.do_handshake()

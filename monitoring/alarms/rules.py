@@ -6,7 +6,7 @@ row of AlarmRule with its name overrides the fields that are filled in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -79,6 +79,16 @@ def channels_of(one: Rule, channels: list[AlarmChannel]) -> Iterator[AlarmChanne
     for channel in channels:
         if channel.enabled and (one.channels is None or channel.pk in one.channels):
             yield channel
+
+
+def told_by_these_alone(channels: Iterable[AlarmChannel], using: str) -> list[str]:
+    """Return the names of the rules for which only channels of these were chosen.
+
+    Without them such a rule would tell all channels.
+    """
+    ids = {channel.pk for channel in channels}
+    chosen = {rule.name: rule.channels for rule in rules(using) if rule.channels}
+    return [name for name, those in chosen.items() if those <= ids]
 
 
 def mute(name: str, time: timedelta | None, using: str) -> None:

@@ -30,6 +30,16 @@ class Metric(models.TextChoices):
     DISK = "disk", _("Size of a table")
 
 
+# What is measured by group, and by topic at least. The others know neither.
+OF_GROUPS = frozenset(
+    {
+        *(Metric.EXPIRED, Metric.SLOW_CALL, Metric.LAG, Metric.LAG_AGE),
+        *(Metric.DEAD_NEW, Metric.NO_CONSUMER, Metric.MISSING),
+    }
+)
+OF_TOPICS = OF_GROUPS | {Metric.NOT_SEQUENCED}
+
+
 class Operator(models.TextChoices):
     ABOVE = ">", _("above")
     BELOW = "<", _("below")
@@ -111,3 +121,7 @@ class AlarmRule(models.Model):
         if self.name in Metric.values and self.metric != self.name:
             text = _("The rule of this name has the metric “%s”: choose another name.")
             raise ValidationError({"name": text % self.name})
+        if self.group and self.metric not in OF_GROUPS:
+            raise ValidationError({"group": _("This metric is not measured by group.")})
+        if self.topic and self.metric not in OF_TOPICS:
+            raise ValidationError({"topic": _("This metric is not measured by topic.")})

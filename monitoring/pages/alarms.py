@@ -121,8 +121,8 @@ class AlarmsPage(Page):
             "firing": [row for row in shown if row.state == AlarmState.FIRING],
             "acknowledged": [row for row in shown if row.state == AlarmState.ACKNOWLEDGED],
             "resolved": [self._alarm(row, groups) for row in newest],
-            "channels": self._channels(),
-            "rules": [self._rule(one) for one in rules(self.using)],
+            "channels": self._channels() if self.may_view(AlarmChannel) else None,
+            "rules": self._rules() if self.may_view(AlarmRule) else None,
         }
 
     def render(self, request: HttpRequest, figures: Mapping[str, Any]) -> HttpResponse:
@@ -233,6 +233,9 @@ class AlarmsPage(Page):
             note=row.note,
             resolved_at=row.resolved_at,
         )
+
+    def _rules(self) -> list[RuleRow]:
+        return [self._rule(one) for one in rules(self.using)]
 
     def _rule(self, one: Rule) -> RuleRow:
         condition = f"{one.operator} {figure(one.threshold, one.metric)}"

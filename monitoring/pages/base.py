@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
+from django.contrib.auth import get_permission_codename
 from django.core.exceptions import PermissionDenied
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
@@ -71,8 +73,17 @@ class Page(View):
         """Tell whether the user may see this page."""
         return bool(user.has_perms((VIEW, *cls.permissions)))
 
+    def may_view(self, model: type[Model]) -> bool:
+        """Tell whether the user may view the rows of this table, as the admin does."""
+        user: Any = self.request.user
+        names = (get_permission_codename(verb, model._meta) for verb in ("view", "change"))
+        return any(user.has_perm(f"{model._meta.app_label}.{name}") for name in names)
+
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
-        """Return what the page shows: plain values, dataclasses and lists of them."""
+        """Return what the page shows: plain values, dataclasses and lists of them.
+
+        What is of a table that only some of its users may view is None for the others.
+        """
         raise NotImplementedError
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

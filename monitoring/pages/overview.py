@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from monitoring.figures.site import Site
 from monitoring.figures.topic import in_range, published, published_series, topic_figures
 from monitoring.live.pipeline import percentiles, pipeline, ranking
 from monitoring.live.steps import step_states
+from monitoring.models import Alarm, Run
 from monitoring.pages.base import Page
 from monitoring.sample.periods import Periods, total
 from monitoring.sample.series import starts
@@ -65,6 +66,8 @@ class OverviewPage(Page):
         is_hour = periods.starts == site.periods.starts
         topics = topic_figures(site, site.starts if is_hour else starts(using, periods))
         spark = pipeline(using, self.now)
+        if not self.may_view(Run):
+            spark = replace(spark, error="")
         times, counted = {}, {}
         steps = step_states(using, self.now)
         worst = groups[:SHOWN]
@@ -73,7 +76,7 @@ class OverviewPage(Page):
             counted = ranking(using, periods.first)
         inbox = [one for one in topics if one.inbox_age and one.inbox_age > NOT_SEQUENCED]
         return {
-            "alarms": firing(using),
+            "alarms": firing(using) if self.may_view(Alarm) else None,
             "headline": _headline(site, groups),
             "series": {
                 "published": published_series(site, site.partitions),

@@ -17,6 +17,7 @@ from monitoring.figures.speed import speed
 from monitoring.figures.topic import topic_figures
 from monitoring.live.inbox import PartitionState
 from monitoring.live.topic import hot_keys, mean_size
+from monitoring.models import HotKey
 from monitoring.pages.base import Page
 from monitoring.sample.periods import total
 from streams.admin.verbs.purge_preview import purge_preview
@@ -63,7 +64,8 @@ class TopicPage(Page):
         starts = site.starts
         (figures,) = topic_figures(site, starts)
         size = mean_size(using, site.partitions)
-        hour, keys = hot_keys(using, topic.pk, now)
+        seen = self.may_view(HotKey)
+        hour, keys = hot_keys(using, topic.pk, now) if seen else (None, None)
         return {
             "topic": figures,
             "access": topic.get_access_display(),

@@ -123,7 +123,9 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         # Only the fields that were changed here: a group paused meanwhile must stay paused.
-        fields = form.changed_data if change else None
+        # Links to many rows are no columns: save_related writes them.
+        columns = {field.name for field in obj._meta.concrete_fields}
+        fields = [name for name in form.changed_data if name in columns] if change else None
         obj.save(using=database(), update_fields=fields)
 
     def possible_verbs(self, row: Any) -> Mapping[str, Any]:

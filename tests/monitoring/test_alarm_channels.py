@@ -7,8 +7,10 @@ import hashlib
 import hmac
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -201,6 +203,50 @@ def test_a_channel_that_never_answers_does_not_hold_the_thread(
     assert row.error
 
 
+def _drip(server: socket.socket, first: bytes, seconds: float) -> None:
+    with server.accept()[0] as connection, suppress(OSError):
+        connection.sendall(first)
+        for _part in range(int(seconds / 0.05)):
+            connection.sendall(b"H")
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "first"),
+    # The second one is the head of a long record of a handshake.
+    [("http", b"HTTP/1.1 200 "), ("https", b"\x16\x03\x03\x40\x00")],
+)
+def test_bytes_that_drip_hold_no_thread_for_longer_than_its_seconds(
+    scheme: str, first: bytes
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dripping = threading.Thread(target=_drip, args=(server, first, 6))
+        dripping.start()
+        started = time.monotonic()
+        with pytest.raises(SendingFailed):
+            url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}/"
+            send(Post(url, b""), allow_private=True, seconds=0.5)
+        assert time.monotonic() - started < 4
+        dripping.join(10)
+
+
+def test_a_notification_that_waited_longer_than_the_ladder_is_given_up() -> None:
+    """Such as one of a channel that was off for weeks."""
+    with receiver() as server:
+        where = channel(server.url, enabled=False)
+        old = notification(where, alarm=alarm(subject="old"))
+        pass_time(delivering.OLDEST.total_seconds() + 1)
+        new = notification(where, alarm=alarm(subject="new"))
+        deliver_if_due("default")
+        AlarmChannel.objects.update(enabled=True)
+        deliver_if_due("default")
+        deliver_if_due("default")
+    assert [body["alarm"]["subject"] for body in server.bodies] == ["new"]
+    old.refresh_from_db()
+    new.refresh_from_db()
+    assert (old.state, new.state) == ("given up", "sent")
+
+
 def test_a_run_ends_after_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         where = channel("http://127.0.0.1:1/", name=f"c{number}")
@@ -277,6 +323,11 @@ def names(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
         "::ffff:10.0.0.1",
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
+        "64:ff9b:1::5db8:d822",
+        "::7f00:1",
+        "::5db8:d822",
+        "::ffff:0:7f00:1",
+        "fec0::1",
     ],
 )
 def test_private_addresses_are_refused(address: str) -> None:

@@ -121,6 +121,27 @@ def test_a_channel_is_made_with_secrets_of_the_environment_and_never_shows_them(
     assert [row.name for row in AlarmChannel.objects.all()] == ["mail"]
 
 
+def test_the_last_channel_of_a_rule_is_not_removed() -> None:
+    channel("http://127.0.0.1:1/")
+    run("set", "lag", "--channel", "ops")
+    with pytest.raises(CommandError, match="lag"):
+        run("remove", "ops")
+    run("set", "lag", "--channel", "any")
+    run("remove", "ops")
+    assert not AlarmChannel.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("metric", "scope"),
+    [("disk", "--topic"), ("step_late", "--group"), ("not_sequenced", "--group")],
+)
+def test_a_scope_in_which_a_metric_measures_nothing_is_refused(metric: str, scope: str) -> None:
+    with pytest.raises(CommandError, match="not measured"):
+        run("set", "mine", "--metric", metric, scope, "mail")
+    run("set", "mine", "--metric", "lag", scope, "mail")
+    assert AlarmRule.objects.get().metric == "lag"
+
+
 @pytest.mark.parametrize(
     "words",
     [

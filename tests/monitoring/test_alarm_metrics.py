@@ -213,13 +213,29 @@ def test_steps_are_late_after_three_periods_and_unknown_before_the_first() -> No
     assert value("rollup_late", Subject(name="traffic")) is None
     Step.objects.create(name="sweep", last_run_at=UtcNow(-timedelta(seconds=20)))
     Step.objects.create(name="purge", last_run_at=UtcNow(-timedelta(days=4)))
-    ended = UtcNow(-timedelta(minutes=5))
+    ended = UtcNow(-timedelta(minutes=20))
     Run.objects.create(job="traffic", state="done", finished_at=ended)
     assert 4 <= value("step_late", Subject(name="sweep")) < 6
     assert 4 <= value("purge_late", Subject(name="purge")) < 4.1
-    assert 5 <= value("rollup_late", Subject(name="traffic")) < 6
+    assert 20 <= value("rollup_late", Subject(name="traffic")) < 21
     evaluate("default")
     assert {row.subject for row in Alarm.objects.all()} == {"sweep", "purge", "traffic"}
+
+
+def test_roll_ups_are_late_after_a_quarter_of_an_hour_and_not_used_after_a_day() -> None:
+    for minutes, fires in ((14, 0), (16, 1), (25 * 60, 0)):
+        ended = UtcNow(-timedelta(minutes=minutes))
+        Run.objects.create(job="traffic", state="done", finished_at=ended)
+        evaluate("default")
+        assert len(firing("default")) == fires, minutes
+
+
+def test_the_step_that_only_beat_runs_is_not_judged() -> None:
+    """Consumers look for their retries themselves: without beat nobody runs this step."""
+    Step.objects.create(name="retries", last_run_at=UtcNow(-timedelta(days=1)))
+    alarm(rule="step_late", metric="step_late", subject="retries")  # of an earlier version
+    evaluate("default")
+    assert firing("default") == []
 
 
 def test_the_size_of_tables_is_unknown_on_sqlite_only() -> None:
@@ -345,6 +361,10 @@ def test_missing_messages_fire_with_their_number() -> None:
     found = measure("missing", "default")
     assert found is not None
     assert {str(subject): v.number for subject, v in found.items()} == {"mail on orders": 3}
+    scope = {"topic": "orders", "group": "mail"}
+    AlarmRule.objects.create(name="mine", metric="missing", **scope)
+    evaluate("default")
+    assert Alarm.objects.filter(rule="mine", **scope).exists()
 
 
 def test_the_audit_stops_after_its_seconds_and_goes_on_there(

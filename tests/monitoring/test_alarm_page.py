@@ -23,6 +23,7 @@ from tests.monitoring.alarming import alarm, channel, receiver
 pytestmark = pytest.mark.django_db
 
 VIEW = ("ems_monitoring.view_overview", "ems_monitoring.view_alarm")
+SEE = (*VIEW, "ems_monitoring.view_alarmrule", "ems_monitoring.view_alarmchannel")
 VERBS = {
     "acknowledge": "ems_monitoring.acknowledge_alarm",
     "mute": "ems_monitoring.mute_alarmrule",
@@ -127,12 +128,31 @@ def test_each_verb_needs_its_own_permission_and_leaves_an_entry(
 def test_who_may_not_do_it_is_not_offered_it(browser: Callable[..., Client]) -> None:
     alarm()
     channel("http://127.0.0.1:1/")
-    viewer = browser(*VIEW).get(url()).text
+    viewer = browser(*SEE).get(url()).text
 
     for verb, permission in VERBS.items():
         shown = f'name="verb" value="{verb}"'
         assert shown not in viewer
-        assert shown in browser(*VIEW, permission).get(url()).text
+        assert shown in browser(*SEE, permission).get(url()).text
+
+
+@pytest.mark.parametrize(
+    ("name", "permission"), [("channels", "alarmchannel"), ("rules", "alarmrule")]
+)
+def test_rules_and_channels_are_shown_to_who_may_view_their_table(
+    name: str, permission: str, browser: Callable[..., Client]
+) -> None:
+    channel("", kind="email", recipients="ann@example.com", last_error="550 ann")
+    AlarmRule.objects.create(name="my-rule", metric="lag")
+    marks = {"channels": ("ann@example.com", "550 ann"), "rules": ("my-rule", "lag_age")}
+    for query in ("", "?format=json"):
+        without = browser(*(one for one in SEE if not one.endswith(permission))).get(url() + query)
+        for verb in ("view", "change"):  # who may change rows may view them
+            allowed = browser(*VIEW, f"ems_monitoring.{verb}_{permission}").get(url() + query)
+            for text in marks[name]:
+                assert text in allowed.text
+                assert text not in without.text
+    assert without.json()[name] is None
 
 
 @pytest.mark.parametrize(
@@ -157,7 +177,7 @@ def test_what_is_not_there_changes_nothing(
 
 def test_a_mute_ends_and_an_acknowledgement_is_made_once(browser: Callable[..., Client]) -> None:
     row, where = alarm(), channel("http://127.0.0.1:1/")
-    client = browser(*VIEW, *VERBS.values())
+    client = browser(*SEE, *VERBS.values())
     client.post(url(), posts(row, where)["mute"])
     assert "muted until" in client.get(url()).text
     client.post(url(), {"verb": "mute", "rule": "lag_age", "hours": ""})
@@ -182,7 +202,7 @@ def test_it_shows_what_fires_what_was_and_where_it_leads(browser: Callable[..., 
         assert text in html
     assert reverse("admin:ems_consumergroup_change", args=[group.pk]) in html
     assert "later" not in html
-    figures = browser(*VIEW).get(url() + "?format=json").json()
+    figures = browser(*SEE).get(url() + "?format=json").json()
     names = ("firing", "acknowledged", "resolved", "rules")
     assert [len(figures[name]) for name in names] == [1, 1, 1, 13]
 
@@ -193,7 +213,7 @@ def test_a_runbook_is_a_link_only_if_it_is_one(browser: Callable[..., Client]) -
 
 
 def test_its_queries_do_not_grow_and_are_at_most_twelve(browser: Callable[..., Client]) -> None:
-    client = browser(*VIEW, *VERBS.values())
+    client = browser(*SEE, *VERBS.values())
     counts = []
     for number in (1, 40):
         for n in range(Alarm.objects.count(), number):
@@ -267,6 +287,50 @@ def test_a_secret_is_kept_where_it_is_left_empty_and_never_shown(
     assert "SECRET" not in str(LogEntry.objects.values_list("change_message", flat=True))
 
 
+def test_only_a_superuser_lets_a_channel_reach_private_addresses(
+    browser: Callable[..., Client],
+) -> None:
+    names = ("add", "change", "view")
+    editor = browser(*(f"ems_monitoring.{name}_alarmchannel" for name in names))
+    data = {"name": "ops", "kind": "webhook", "enabled": "on", "recipients": "", "secret": ""}
+    inside = {**data, "url": "http://10.0.0.1/", "allow_private": "on"}
+    add = reverse("admin:ems_monitoring_alarmchannel_add")
+    assert editor.post(add, inside).status_code == 302
+    row = AlarmChannel.objects.get()
+    change = reverse("admin:ems_monitoring_alarmchannel_change", args=[row.pk])
+    assert editor.post(change, {**inside, "name": "night"}).status_code == 302
+    row.refresh_from_db()
+    assert (row.name, row.allow_private) == ("night", False)
+    root = Client()
+    root.force_login(User.objects.create(username="root", is_staff=True, is_superuser=True))
+    assert root.post(change, inside).status_code == 302
+    row.refresh_from_db()
+    assert row.allow_private
+    # Of a channel that may already, another address would be as good as the permission.
+    assert editor.get(change).status_code == 200
+    assert editor.post(change, {**inside, "url": "http://10.0.0.2/"}).status_code == 403
+    row.refresh_from_db()
+    assert row.url == "http://10.0.0.1/"
+
+
+def test_the_last_channel_of_a_rule_is_not_deleted(browser: Callable[..., Client]) -> None:
+    """Without one, the rule would tell all channels."""
+    names = ("delete", "view")
+    client = browser(*(f"ems_monitoring.{name}_alarmchannel" for name in names))
+    one, two, free = (channel("http://127.0.0.1:1/", name=name) for name in ("a", "b", "c"))
+    AlarmRule.objects.create(name="quiet-rule", metric="lag").channels.set([one, two])
+    rows = reverse("admin:ems_monitoring_alarmchannel_changelist")
+    every = {"action": "delete_selected", "post": "yes", "_selected_action": [one.pk, two.pk]}
+    assert "quiet-rule" in client.post(rows, every).text
+    assert AlarmChannel.objects.count() == 3
+    for row in (one, free):
+        delete = reverse("admin:ems_monitoring_alarmchannel_delete", args=[row.pk])
+        assert client.post(delete, {"post": "yes"}).status_code == 302
+    delete = reverse("admin:ems_monitoring_alarmchannel_delete", args=[two.pk])
+    assert "quiet-rule" in client.post(delete, {"post": "yes"}).text
+    assert AlarmChannel.objects.get() == two
+
+
 def test_a_default_rule_is_changed_by_a_form_that_is_filled_in(
     browser: Callable[..., Client],
 ) -> None:
@@ -287,3 +351,20 @@ def test_a_default_rule_is_changed_by_a_form_that_is_filled_in(
     delete = reverse("admin:ems_monitoring_alarmrule_delete", args=[row.pk])
     client.post(delete, {"post": "yes"})
     assert find_rule("lag_age", "default").threshold == 600
+
+
+def test_the_channels_of_a_rule_that_is_there_are_changed_by_its_form(
+    browser: Callable[..., Client],
+) -> None:
+    names = ("change", "view")
+    client = browser(*(f"ems_monitoring.{name}_alarmrule" for name in names))
+    where = channel("http://127.0.0.1:1/")
+    row = AlarmRule.objects.create(name="lag", metric="lag", threshold=5)
+    change = reverse("admin:ems_monitoring_alarmrule_change", args=[row.pk])
+    data = {"name": "lag", "metric": "lag", "enabled": "unknown", "operator": ">"}
+    for threshold, chosen in ((5, [where.pk]), (6, []), (7, [where.pk])):
+        sent: dict[str, Any] = {**data, "threshold": threshold, "channels": chosen}
+        assert client.post(change, sent).status_code == 302
+        row.refresh_from_db()
+        found = [one.pk for one in row.channels.all()]
+        assert (row.threshold, found) == (threshold, chosen)

@@ -309,3 +309,16 @@ def test_the_statements_of_an_evaluation_do_not_grow_with_the_groups(dial: Dial)
             counts[-1].append(statements_of_an_evaluation())
     assert counts[0] == counts[1]
     assert states() == ["resolved"] * 300
+
+
+def test_an_alarm_that_fires_follows_its_rule(dial: Dial) -> None:
+    dial.show(11)
+    evaluate("default")
+    row = Alarm.objects.get()
+    assert (row.severity, row.threshold) == ("warning", 10)
+    row.acknowledge("ann", "")
+    rule = {"severity": "critical", "threshold": 5, "runbook": "https://wiki.example.com/"}
+    AlarmRule.objects.create(name="lag", metric="lag", **rule)
+    evaluate("default")
+    row.refresh_from_db()
+    assert {name: getattr(row, name) for name in rule} == rule

@@ -11,7 +11,9 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
+from monitoring.models import Alarm, HotKey, Run
 from monitoring.pages.asked import Asked
 from monitoring.pages.base import VIEW, Page
 from monitoring.pages.registry import PAGES
@@ -73,6 +75,39 @@ def test_a_page_is_for_who_has_all_of_its_permissions(page, query, world, user_w
         assert user_with(*some).get(url).status_code == 403, missing
     assert user_with(*needed).get(url).status_code == 200
     assert viewer.get(url).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "permission", "text"),
+    [
+        ("changelist", "ems_monitoring.view_alarm", "my-rule"),
+        ("changelist", "ems_monitoring.view_run", "NoSuchHost"),
+        ("topic", "ems_monitoring.view_hotkey", "ann@example.com"),
+    ],
+)
+@pytest.mark.parametrize("query", ["", "?format=json"])
+def test_a_figure_of_another_table_is_for_who_may_view_that_table(
+    name, permission, text, query, world, user_with
+):
+    Alarm.objects.create(
+        rule="my-rule", metric="lag", severity="warning", state="firing", value=2, threshold=1
+    )
+    Run.objects.create(job="traffic", state="failed", error="NoSuchHost: mysql")
+    HotKey.objects.create(
+        topic_id=world.billing.topic_id,
+        hour=timezone.now(),
+        place=1,
+        key="ann@example.com",
+        messages=3,
+        bytes=3,
+        share=0.5,
+    )
+    (page,) = (one for one in PAGES if one.name == name)
+    url, needed = url_of(page, world) + query, (VIEW, *page.permissions)
+    every = {"ems_monitoring.view_alarm", "ems_monitoring.view_run", "ems_monitoring.view_hotkey"}
+    others = (*needed, *(every - {permission}))
+    assert text not in user_with(*others).get(url).text
+    assert text in user_with(*needed, permission).get(url).text
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])

@@ -47,6 +47,23 @@ ALARMS = [
         "tests/monitoring/test_alarm_channels.py"
         "::test_a_name_that_changes_its_address_after_the_check_leads_nowhere_else",
     ),
+    # The waits for each byte are short, and there are many of them.
+    Mutant(
+        "dripping-bytes-hold-a-thread",
+        "monitoring/alarms/outgoing.py",
+        "        self.limit.start()",
+        "        pass",
+        "tests/monitoring/test_alarm_channels.py"
+        "::test_bytes_that_drip_hold_no_thread_for_longer_than_its_seconds",
+    ),
+    Mutant(
+        "stale-notifications-sent",
+        "monitoring/alarms/delivering.py",
+        "    retrying(_give_up_old, using, using)",
+        "    pass",
+        "tests/monitoring/test_alarm_channels.py"
+        "::test_a_notification_that_waited_longer_than_the_ladder_is_given_up",
+    ),
     Mutant(
         "notification-noted-by-whom-has-lost-it",
         "monitoring/models/alarm_notification.py",

@@ -32,10 +32,11 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.consumer import LEASE
-from streams.models.step import RETRIES, SEQUENCE, SWEEP
+from streams.models.step import PURGE, REDRIVES, RETRIES, SEQUENCE, SWEEP
 from streams.observe.diagnoses import silence
 from streams.steps import retries, sweep, time_limit
 from streams.steps import sequence as sequencing
+from streams.steps.of_apps import steps_of_apps
 from streams.steps.retries import step_retries, step_retries_if_due
 from streams.steps.sequence import sequence_all
 from streams.steps.sweep import sweep_if_due
@@ -394,3 +395,11 @@ def test_clients_that_are_dead_for_a_lease_are_forgotten() -> None:
         Consumer.objects.create(client_id=client, group=mail, lease_until=UtcNow(ended))
     sweep.sweep("default")
     assert set(Consumer.objects.values_list("client_id", flat=True)) == {"alive", "dead"}
+
+
+def test_the_name_of_each_step_fits_into_the_table_with_the_longest_namespace(ems_settings):
+    ems_settings(NAMESPACE="n" * 16)
+    names = [PURGE, REDRIVES, RETRIES, SEQUENCE, SWEEP, *steps_of_apps()]
+    field: Any = Step._meta.get_field("name")
+    stored = [field.get_prep_value(name) for name in names]
+    assert [text for text in stored if len(text) > field.max_length] == []

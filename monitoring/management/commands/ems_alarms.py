@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from monitoring.alarms import firing
 from monitoring.alarms.delivering import send_test
-from monitoring.alarms.rules import find_rule, mute, rules
+from monitoring.alarms.rules import find_rule, mute, rules, told_by_these_alone
 from monitoring.alarms.texts import figure
 from monitoring.models import (
     Alarm,
@@ -226,7 +226,11 @@ class Command(StreamsCommand):
         self.tell(_("set: %s") % channel, channel=channel)
 
     def do_remove(self, *, channel: str, **options: Any) -> None:
-        self._channel(channel).delete()
+        row = self._channel(channel)
+        if names := told_by_these_alone([row], self.using):
+            text = _("The rule %s tells no other channel: choose one for it first.")
+            raise CommandError(text % ", ".join(names))
+        row.delete()
         self.tell(_("removed: %s") % channel, channel=channel)
 
     def do_test(self, *, channel: str, **options: Any) -> None:
