@@ -44,7 +44,7 @@ REDRIVE = Bulk(
     verb=redrive,
     title=_("Redrive dead letters"),
     what=_("%s will be handed to their groups again, from the first attempt."),
-    skips=_("redriven already, or gone"),
+    skips=_("redriven already, gone, or behind an edited one"),
     done=_("Redriven"),
     rated=True,
 )
