@@ -144,6 +144,13 @@ def test_a_long_pause_of_all_processes_is_not_made_up_for(group):
     assert step(row).done == 5
 
 
+@pytest.mark.parametrize("rate", [0.013, 0.021, 0.09])
+def test_a_rate_whose_inverse_is_rounded_comes_to_its_turn(group, rate):
+    row = started(group, rate)
+    later(1000)
+    assert step(row).done == 1
+
+
 def test_a_slow_rate_comes_to_its_turn(group):
     row = started(group, 0.01)
     later(99)
@@ -281,6 +288,14 @@ def test_consumers_and_beat_run_the_step_and_one_wins(group):
     row.refresh_from_db()
     assert row.done == 3
     assert Step.objects.filter(name="redrives").exists()
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_of_many_that_begin_the_same_at_once_one_does(group, in_thread: Threads):
+    running = [in_thread(started, group, 1) for _ in range(6)]
+    begun = [one for one in running if one.exception(timeout=60) is None]
+    assert (len(begun), Redrive.objects.count()) == (1, 1)
 
 
 @pytest.mark.mysql
