@@ -16,10 +16,11 @@ from django.db.models import Max, Min
 
 from monitoring.alarms.log import MISSING
 from monitoring.models import AuditFinding, AuditPlace
-from monitoring.models.alarm_audit import MAX_DETAIL, MAX_PLACE, namespace
+from monitoring.models.alarm_audit import MAX_DETAIL, MAX_PLACE
 from streams.database.retrying import retrying
 from streams.log.foreign import own_rows
 from streams.models import ConsumerGroup, Cursor, Delivery, Partition, UtcNow
+from streams.models.namespaces import namespace
 from streams.observe.audit.finding import AuditPosition, Finding, joined
 from streams.observe.audit.walk import WINDOW, look
 from streams.steps.turns import is_turn

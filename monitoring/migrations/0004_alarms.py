@@ -2,9 +2,9 @@
 
 import django.core.validators
 import django.db.models.deletion
-import monitoring.models.alarm_audit
 import monitoring.models.alarm_notification
 import streams.models.fields
+import streams.models.namespaces
 from django.db import migrations, models
 
 
@@ -76,7 +76,7 @@ class Migration(migrations.Migration):
             name='AuditFinding',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('namespace', models.CharField(blank=True, default=monitoring.models.alarm_audit.namespace, max_length=16, verbose_name='namespace')),
+                ('namespace', models.CharField(blank=True, default=streams.models.namespaces.namespace, max_length=16, verbose_name='namespace')),
                 ('digest', streams.models.fields.HashField(verbose_name='digest')),
                 ('kind', models.CharField(max_length=32, verbose_name='kind')),
                 ('place', models.CharField(max_length=300, verbose_name='place')),
@@ -98,7 +98,7 @@ class Migration(migrations.Migration):
             name='AuditPlace',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('namespace', models.CharField(blank=True, default=monitoring.models.alarm_audit.namespace, max_length=16, verbose_name='namespace')),
+                ('namespace', models.CharField(blank=True, default=streams.models.namespaces.namespace, max_length=16, verbose_name='namespace')),
                 ('stage', models.CharField(max_length=16, verbose_name='stage')),
                 ('row', models.BigIntegerField(verbose_name='row')),
                 ('offset', models.BigIntegerField(default=0, verbose_name='offset')),

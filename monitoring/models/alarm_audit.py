@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.conf import settings
 from streams.models.fields import HashField, UtcDateTimeField, UtcNow
+from streams.models.namespaces import OfNamespace, namespace
 
 # In characters: what a finding keeps of its texts.
 MAX_PLACE, MAX_DETAIL = 300, 500
-
-
-def namespace() -> str:
-    return settings().NAMESPACE
-
-
-_M = TypeVar("_M", bound=models.Model)
-
-
-class OfNamespace(models.Manager[_M]):
-    """Gives the rows of this namespace."""
-
-    def get_queryset(self) -> models.QuerySet[_M]:
-        return super().get_queryset().filter(namespace=namespace())
 
 
 class AuditPlace(models.Model):

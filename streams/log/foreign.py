@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from django.db.models import QuerySet
 
 from streams.models import Topic
-from streams.models.namespaces import OwnManager, own, split
+from streams.models.namespaces import OfNamespace, OwnManager, own, split
 
 _Rows = TypeVar("_Rows", bound=QuerySet[Any])
 
@@ -25,7 +25,7 @@ def own_rows(rows: _Rows, using: str) -> _Rows:
     As a list of ids, and only if there are some: a join could begin with the small table, and sort
     the large one.
     """
-    if isinstance(rows.model._default_manager, OwnManager):
+    if isinstance(rows.model._default_manager, OfNamespace | OwnManager):
         return rows
     topics = foreign_topics(using)
     if not topics:

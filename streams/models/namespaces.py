@@ -1,7 +1,7 @@
 """Keeps the topics, groups and steps of other namespaces in the same tables out of sight.
 
 The managers of Topic, ConsumerGroup and Step give only those of EMS["NAMESPACE"]. Rows that refer
-to them are left out by log/foreign.py.
+to them are left out by log/foreign.py. OfNamespace is for models with a column of the namespace.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 from django.db import models
 from django.db.models import Q, QuerySet, Value
 
-from streams.conf import name_prefix
+from streams.conf import name_prefix, settings
 
 # Stored names of a namespace begin with a blank; other names begin with a character above it.
 MARK, ABOVE_MARK = " ", "!"
@@ -39,6 +39,18 @@ class OwnManager(models.Manager[_M]):
 
     def get_queryset(self) -> QuerySet[_M]:
         return super().get_queryset().filter(own("name"))
+
+
+def namespace() -> str:
+    """Return the namespace of this process; "" is none."""
+    return settings().NAMESPACE
+
+
+class OfNamespace(models.Manager[_M]):
+    """Gives the rows whose column ``namespace`` is this one. ``_base_manager`` gives all."""
+
+    def get_queryset(self) -> QuerySet[_M]:
+        return super().get_queryset().filter(namespace=namespace())
 
 
 def split(stored: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from streams.database.retrying import retrying
 from streams.errors import InvalidValue
 from streams.models.fields import UtcDateTimeField, UtcNow
+from streams.models.namespaces import OfNamespace, namespace
 
 # In messages a second.
 SLOWEST, FASTEST = 0.01, 1000.0
@@ -39,6 +40,7 @@ class Redrive(models.Model):
     redrives, so that each letter is counted once, whatever is killed.
     """
 
+    namespace = models.CharField(_("namespace"), max_length=16, default=namespace, blank=True)
     about = models.CharField(_("dead letters"), max_length=MAX_TEXT)
     groups = models.JSONField(_("groups"), default=list)
     error_class = models.CharField(_("error class"), max_length=MAX_TEXT, default="", blank=True)
@@ -57,7 +59,7 @@ class Redrive(models.Model):
     stepped_at = UtcDateTimeField(_("redriven until"), default=UtcNow)
     finished_at = UtcDateTimeField(_("finished at"), null=True, blank=True)
 
-    objects = RedriveQuerySet.as_manager()
+    objects = OfNamespace.from_queryset(RedriveQuerySet)()
 
     class Meta:
         db_table = "ems_redrive"

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from streams import body as bodies
 from streams.conf import database
-from streams.consume.outcome.dead_letter import hand_over
+from streams.consume.outcome.dead_letter import hand_over, is_redrivable
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import InvalidMessage
@@ -108,8 +108,9 @@ def edit_and_redrive(letter: DeadMessage, content: Content, who: str) -> bool:
     Only this group sees it, at the offset of the message. The log and other groups are not
     changed, also if the message is still there. What the letter was before is kept with ``who``.
 
-    Returns False if the letter was redriven, edited or deleted since ``letter`` was read. Raises
-    InvalidMessage or InvalidName before anything is written.
+    Returns False if the letter was redriven, edited or deleted since ``letter`` was read, or while
+    another edited letter of the same message is a retry. Raises InvalidMessage or InvalidName
+    before anything is written.
     """
     using = letter._state.db or database()
     row = content.checked(letter)
@@ -138,8 +139,10 @@ def version(letter: DeadMessage) -> tuple[datetime, datetime | None]:
 def _write(letter: DeadMessage, row: Row, who: str, using: str) -> bool:
     letters = DeadMessage.objects.using(using)
     with own_transaction(using):
-        now = letters.waiting().filter(pk=letter.pk).select_for_update().first()
-        if now is None or version(now) != version(letter):
+        if not is_redrivable(letter, using):
+            return False
+        now = letters.get(pk=letter.pk)
+        if version(now) != version(letter):
             return False
         kept = ("body", "body_type", "size", "key", "tag", "headers")
         LetterEdit.objects.using(using).create(

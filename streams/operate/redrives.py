@@ -8,6 +8,8 @@ from django.db.models import Max
 from django.utils.translation import gettext as _
 
 from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
+from streams.errors import InvalidValue
 from streams.models import ConsumerGroup, DeadMessage, Redrive
 from streams.models.redrive import MAX_TEXT, valid_rate
 
@@ -27,7 +29,7 @@ def begin(
 
     Only those of ``error_class`` if it is given, with ids up to ``upto``, by default all that wait
     now; or only ``ids``. ``total`` is how many they are, if somebody has counted them. Raises
-    InvalidValue.
+    InvalidValue, also if a redrive of the same letters runs.
     """
     valid_rate(rate)
     chosen = list(groups)
@@ -39,16 +41,31 @@ def begin(
     else:
         total = len(ids)
         about = _("%d dead letters, chosen one by one") % len(ids)
-    return retrying(
-        lambda: Redrive.objects.using(using).create(
-            about=about if len(about) <= MAX_TEXT else f"{about[: MAX_TEXT - 1]}…",
-            groups=[group.pk for group in chosen],
-            error_class=error_class,
-            ids=None if ids is None else sorted(ids),
-            upto=upto,
-            rate=rate,
-            total=total,
-            who=who[:MAX_TEXT],
-        ),
-        using,
+    row = Redrive(
+        about=about if len(about) <= MAX_TEXT else f"{about[: MAX_TEXT - 1]}…",
+        groups=sorted(group.pk for group in chosen),
+        error_class=error_class,
+        ids=None if ids is None else sorted(ids),
+        upto=upto,
+        rate=rate,
+        total=total,
+        who=who[:MAX_TEXT],
     )
+    return retrying(_begin, using, row, using)
+
+
+def _begin(row: Redrive, using: str) -> Redrive:
+    with own_transaction(using):
+        # Two that begin the same at once, as a form that is sent twice, take turns.
+        groups = ConsumerGroup.objects.using(using).filter(pk__in=row.groups).order_by("pk")
+        list(groups.select_for_update().values_list("pk", flat=True))
+        for other in Redrive.objects.using(using).running():
+            if _letters(other) == _letters(row):
+                text = _("Redrive %d is redriving these already.") % other.pk
+                raise InvalidValue(text)
+        row.save(using=using, force_insert=True)
+    return row
+
+
+def _letters(row: Redrive) -> object:
+    return (row.groups, row.error_class, row.upto) if row.ids is None else row.ids

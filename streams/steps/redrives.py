@@ -78,7 +78,8 @@ def _batch(pk: int, spread: float, using: str) -> tuple[int, float, bool]:
             return 0, 0.0, False
         now: datetime = plan.now  # type: ignore[attr-defined]  # annotated
         due = plan.due(now)
-        allowed = min(BATCH, int(due * plan.rate))
+        # (1 / rate) * rate may be a little less than 1.
+        allowed = min(BATCH, int(due * plan.rate + 1e-9))
         if allowed < 1:
             return 0, 0.0, False
         chosen, after = _next(plan, allowed, using)

@@ -6,7 +6,8 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
-from streams.models import DeadMessage, Redrive, RedriveState, RetryMessage
+from streams.consume.outcome.dead_letter import redrive
+from streams.models import ConsumerGroup, DeadMessage, Redrive, RedriveState, RetryMessage
 from streams.steps.redrives import step_redrives
 from tests.admin.conftest import action
 from tests.admin.test_actions import LETTERS, confirm, letters, messages, preview
@@ -52,6 +53,38 @@ def test_only_what_was_selected_or_found_is_redriven(nothing_yet, as_role):
     url = f"{LETTERS}?group={nothing_yet.billing.pk}"
     confirm(client, preview(client, "redrive", 0, url=url, select_across="1"), rate="10")
     assert Redrive.objects.get().groups == [nothing_yet.billing.pk]
+
+
+def test_a_letter_outside_the_list_is_not_redriven_although_its_id_was_posted(nothing_yet, as_role):
+    client = as_role("operator")
+    own, foreign = letters()[:2]
+    partition = DeadMessage.objects.get(pk=foreign).partition_id
+    other = ConsumerGroup.objects.create(topic=nothing_yet.billing.topic, name="other")
+    DeadMessage.objects.filter(pk=foreign).update(group=other, partition=partition)
+    url = f"{LETTERS}?group={nothing_yet.billing.pk}"
+    confirm(client, preview(client, "redrive", own, foreign, url=url), rate="10")
+    row = Redrive.objects.get()
+    assert (row.ids, row.total) == ([own], 1)
+    Redrive.objects.all().delete()
+    shown = preview(client, "redrive", own, foreign, url=url)
+    redrive(DeadMessage.objects.get(pk=own))
+    response = confirm(client, shown, rate="10")
+    assert "Nothing to do" in messages(client, response)[0]
+    assert not Redrive.objects.exists()
+
+
+@pytest.mark.parametrize("chosen", ["some", "all"])
+def test_a_preview_that_is_confirmed_twice_begins_one_redrive(nothing_yet, as_role, chosen):
+    client = as_role("operator")
+    options = {"select_across": "1"} if chosen == "all" else {}
+    shown = preview(client, "redrive", *letters()[:2], **options)
+    confirm(client, shown, rate="10")
+    row = Redrive.objects.get()
+    assert f"Redrive {row.pk} is redriving these already." in confirm(client, shown, rate="5").text
+    assert Redrive.objects.count() == 1
+    row.stop()  # one may stop it, and begin at another rate
+    confirm(client, shown, rate="5")
+    assert list(Redrive.objects.values_list("rate", flat=True).order_by("pk")) == [10, 5]
 
 
 @pytest.mark.parametrize(("rate", "told"), [("fast", "is no number"), ("0", "A rate is from 0.01")])

@@ -25,6 +25,7 @@ from streams.models import (
     DeadMessage,
     Delivery,
     Message,
+    Redrive,
     State,
     Step,
     SystemConfig,
@@ -36,6 +37,7 @@ from streams.observe.audit.walk import audit
 from streams.observe.diagnoses import OK, WARNING, namespaces
 from streams.operate.topics import create
 from streams.retain.purge import Purge
+from streams.steps.redrives import step_redrives_if_due
 from streams.steps.retries import step_retries
 from streams.steps.sweep import sweep, sweep_if_due
 from streams.testing import drain, sent
@@ -317,14 +319,36 @@ def test_pages_show_their_own_namespace(both, admin_client: Any) -> None:
     both("blue")
     for model in (
         *("topic", "consumergroup", "partition", "cursor", "message"),
-        *("deadmessage", "delivery", "retrymessage", "step"),
+        *("deadmessage", "delivery", "retrymessage", "step", "redrive"),
     ):
         url = reverse(f"admin:ems_{model}_changelist")
         text = admin_client.get(url).content.decode()
         assert "blue/" not in text, model
         assert "green" not in text, model
         assert "secret" not in text, model
-        assert "orders" in text or model in ("step", "retrymessage"), model
+        assert "orders" in text or model in ("step", "retrymessage", "redrive"), model
+
+
+def test_a_redrive_is_seen_stopped_and_carried_out_in_its_own_namespace_only(
+    both, admin_client: Any
+) -> None:
+    both("green")
+    commanded("ems_dead", "redrive", "--all", "--rate", "1000")
+    green = Redrive.objects.get()
+    green.created_at -= timedelta(seconds=10)
+    Redrive.objects.update(stepped_at=green.created_at)
+    both("blue")
+    assert "mail on orders" not in commanded("ems_dead", "redrives")
+    with pytest.raises(CommandError, match="does not run"):
+        commanded("ems_dead", "redrives", "--stop", str(green.pk))
+    for page in ("redrive", "deadmessage"):
+        text = admin_client.get(reverse(f"admin:ems_{page}_changelist")).content.decode()
+        assert "root@" not in text, page
+        assert "at 1000 a second" not in text, page
+    assert step_redrives_if_due("default") == 0
+    both("green")
+    assert "mail on orders" in commanded("ems_dead", "redrives")
+    assert step_redrives_if_due("default") == 1
 
 
 def test_a_topic_of_another_namespace_has_no_page(both, admin_client: Any) -> None:

@@ -581,6 +581,14 @@ MORE = [
         "tests/streams/test_letter_edit.py::test_what_it_was_is_kept_with_who_and_when",
     ),
     Mutant(
+        "edited-letter-replaced-by-another",
+        "streams/consume/outcome/dead_letter.py",
+        "if redriven is None and offset not in taken\n",
+        "if redriven is None\n",
+        "tests/streams/test_redrives.py"
+        "::test_no_letter_takes_the_place_of_an_edited_one_that_is_a_retry",
+    ),
+    Mutant(
         "redrive-of-two-processes-at-once",
         "streams/steps/redrives.py",
         "plan = rows.select_for_update(skip_locked=True).annotate",

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
 from streams import Outgoing, consumer, send_many
 from streams.conf import database
@@ -22,11 +23,13 @@ from streams.models import (
     UtcNow,
 )
 from streams.observe.audit.walk import audit
+from streams.operate.edited_letter import Content, edit_and_redrive
 from streams.operate.redrives import begin
 from streams.steps import redrives
 from streams.steps.of_apps import run_steps_of_apps
 from streams.steps.redrives import step_redrives
 from streams.testing import drain
+from tests.concurrency.locks import wait_until_one_waits
 from tests.sessions import Threads
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
@@ -141,6 +144,13 @@ def test_a_long_pause_of_all_processes_is_not_made_up_for(group):
     assert step(row).done == 5
 
 
+@pytest.mark.parametrize("rate", [0.013, 0.021, 0.09])
+def test_a_rate_whose_inverse_is_rounded_comes_to_its_turn(group, rate):
+    row = started(group, rate)
+    later(1000)
+    assert step(row).done == 1
+
+
 def test_a_slow_rate_comes_to_its_turn(group):
     row = started(group, 0.01)
     later(99)
@@ -177,6 +187,91 @@ def test_only_those_of_a_class_are_redriven(group, monkeypatch, compared):
     assert (row.done, len(waiting)) == (4, 8)
 
 
+def twin(letter: DeadMessage) -> DeadMessage:
+    """Return a second letter of the same message, as one that died again in a replay."""
+    return DeadMessage.objects.create(
+        **{
+            field.attname: getattr(letter, field.attname)
+            for field in DeadMessage._meta.concrete_fields
+            if field.attname not in ("id", "edited_at", "redriven_at")
+        }
+    )
+
+
+@pytest.fixture
+def edited(group: ConsumerGroup) -> DeadMessage:
+    """A letter that somebody has edited, and that has died again."""
+    letter = DeadMessage.objects.get(offset=5)
+    DeadMessage.objects.filter(pk=letter.pk).update(edited_at=UtcNow())
+    letter.refresh_from_db()
+    return letter
+
+
+def the_retry(offset: int = 5) -> int | None:
+    return RetryMessage.objects.get(offset=offset).dead_letter_id
+
+
+def is_waiting(letter: DeadMessage) -> bool:
+    return DeadMessage.objects.waiting().filter(pk=letter.pk).exists()
+
+
+def test_one_letter_of_each_message_is_redriven_in_a_batch(group, edited):
+    other = twin(edited)
+    row = started(group, 100)
+    later(5)
+    step(row)
+    assert (row.done, row.skipped) == (LETTERS, 1)
+    assert the_retry() == edited.pk
+    assert is_waiting(other)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_no_letter_takes_the_place_of_an_edited_one_that_is_a_retry(group, edited, by_hand):
+    other = twin(edited)
+    assert redrive(edited)
+    if by_hand:
+        assert not redrive(other)
+        assert not edit_and_redrive(other, Content.of(other), "ann")
+    else:
+        row = started(group, 100, ids=[other.pk])
+        later(5)
+        assert (step(row).done, row.skipped) == (0, 1)
+    assert the_retry() == edited.pk
+    assert is_waiting(other)
+    RetryMessage.objects.update(due_at=UtcNow())
+    drain()
+    assert redrive(other)  # the edited one was handled
+    assert the_retry() == other.pk
+
+
+def test_an_edited_letter_takes_the_place_of_one_that_is_not(group, edited):
+    other = twin(edited)
+    assert redrive(other)
+    assert redrive(edited)
+    assert the_retry() == edited.pk
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_letters_of_one_message_that_are_redriven_at_once_take_turns(
+    group, in_thread: Threads, second_connection
+):
+    first = DeadMessage.objects.get(offset=5)
+    DeadMessage.objects.filter(pk=first.pk).update(edited_at=UtcNow())
+    other = twin(first)
+    holder = second_connection()
+    with holder.active():
+        transaction.set_autocommit(False)
+        assert redrive(first)
+    running = in_thread(redrive, other)
+    wait_until_one_waits(connection.settings_dict["NAME"])
+    with holder.active():
+        transaction.commit()
+    assert running.result(timeout=60) is False
+    assert the_retry() == first.pk
+    assert is_waiting(other)
+
+
 @pytest.mark.parametrize("rate", [0, -1, 0.001, 1001, float("nan")])
 def test_a_rate_has_limits(group, rate):
     with pytest.raises(InvalidValue, match="rate"):
@@ -193,6 +288,14 @@ def test_consumers_and_beat_run_the_step_and_one_wins(group):
     row.refresh_from_db()
     assert row.done == 3
     assert Step.objects.filter(name="redrives").exists()
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_of_many_that_begin_the_same_at_once_one_does(group, in_thread: Threads):
+    running = [in_thread(started, group, 1) for _ in range(6)]
+    begun = [one for one in running if one.exception(timeout=60) is None]
+    assert (len(begun), Redrive.objects.count()) == (1, 1)
 
 
 @pytest.mark.mysql

@@ -44,7 +44,7 @@ REDRIVE = Bulk(
     verb=redrive,
     title=_("Redrive dead letters"),
     what=_("%s will be handed to their groups again, from the first attempt."),
-    skips=_("redriven already, or gone"),
+    skips=_("redriven already, gone, or behind an edited one"),
     done=_("Redriven"),
     rated=True,
 )
@@ -106,16 +106,17 @@ class DeadChangeList(StreamsChangeList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         self.redrives = list(Redrive.objects.using(database()).unfinished().defer("ids")[:20])
-        self.classes = [] if self.query else self._classes(number(request.GET.get("group")))
+        self.classes = [] if self.query else self._classes(request)
 
-    def _classes(self, group: int | None) -> list[dict[str, Any]]:
+    def _classes(self, request: HttpRequest) -> list[dict[str, Any]]:
         """Count the waiting letters by class, among those with the newest ids."""
-        rows = DeadMessage.objects.using(database())
-        newest: int = rows.aggregate(newest=Max("pk"))["newest"] or 0
+        rows = self.root_queryset.order_by().prefetch_related(None)  # of this namespace
+        newest: int = self.model_admin.newest(request)
         self.counted = min(newest, SUMMARISED)
+        group = number(request.GET.get("group"))
         of_group = {"group": group} if group else {}
-        rows = rows.waiting().filter(pk__gt=newest - self.counted, **of_group)
-        counted = rows.order_by().values("error_class")
+        rows = rows.filter(redriven_at=None, pk__gt=newest - self.counted, **of_group)
+        counted = rows.values("error_class")
         counted = counted.annotate(
             count=Count("pk"), first=Min("died_at"), last=Max("died_at"), sample=Max("pk")
         )

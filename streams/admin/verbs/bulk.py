@@ -64,10 +64,13 @@ class Bulk:
     ) -> HttpResponse:
         """Let a step carry the plan out at the rate that was typed in, also without this page."""
         typed = request.POST[RATE].strip().replace(",", ".")
-        ids = plan.ids
-        if ids is None and request.GET.get("q"):  # at most as many as the search has read
+        ids: tuple[int, ...] | None = None
+        # What was posted may be anything. A search finds at most as many as it has read.
+        if plan.ids is not None or request.GET.get("q"):
             left = plan.rows(matching).filter(redriven_at=None)
             ids = tuple(left.order_by("pk").values_list("pk", flat=True))
+            if not ids:
+                return self._preview(admin, request, plan.rows(matching), plan)
         group = number(request.GET.get("group"))
         groups = ConsumerGroup.objects.using(database()).select_related("topic")
         try:
@@ -85,7 +88,7 @@ class Bulk:
             return self._preview(admin, request, plan.rows(matching), plan, text, RATE)
         rate = _("Redriven at %(rate)g a second, %(total)d of them") % {
             "rate": row.rate,
-            "total": plan.total,
+            "total": row.total,
         }
         journal.note(request, [(row, rate)], flag=journal.ADDITION)
         admin.message_user(request, f"{row}: {rate}.", messages.SUCCESS)

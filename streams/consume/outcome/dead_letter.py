@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from django.db.models import Case, F, When
@@ -49,7 +49,8 @@ def _note_in_the_log(retry: RetryMessage, buried: bool) -> None:
 
 
 def redrive(letter: DeadMessage) -> bool:
-    """Give the message to its group again, from the first attempt; False if it was redriven before.
+    """Give the message to its group again, from the first attempt; False if it was redriven before,
+    or while an edited letter of the same message is a retry.
 
     The group gets the copy of the dead letter: the message itself may have been purged.
     """
@@ -60,9 +61,9 @@ def redrive(letter: DeadMessage) -> bool:
 def _redrive(letter: DeadMessage, using: str) -> bool:
     with own_transaction(using):
         # EMS locks the retry row last everywhere. Another order here could deadlock.
-        letters = DeadMessage.objects.using(using).waiting().filter(pk=letter.pk)
-        if not letters.update(redriven_at=UtcNow()):
+        if not is_redrivable(letter, using):
             return False
+        DeadMessage.objects.using(using).filter(pk=letter.pk).update(redriven_at=UtcNow())
         hand_over(letter, using)
     return True
 
@@ -71,23 +72,63 @@ def redrive_each(
     ids: Sequence[int], using: str, spacing: timedelta, first: timedelta = timedelta(0)
 ) -> int:
     """Redrive these letters in the caller's transaction, the first due after ``first``, and each
-    other one ``spacing`` after the one before; return how many still waited.
+    other one ``spacing`` after the one before; return how many.
+
+    Left out are those that wait no more, and all but one of each message: see _redrivable.
     """
     letters = DeadMessage.objects.using(using)
-    waiting = letters.waiting().filter(pk__in=ids).order_by("pk").select_for_update()
-    rows = list(waiting.values_list("pk", "group", "partition", "offset"))
-    letters.filter(pk__in=[row[0] for row in rows]).update(redriven_at=UtcNow())
-    places: dict[tuple[int, int], dict[int, tuple[int, timedelta]]] = {}
-    for number, (pk, group, partition, offset) in enumerate(rows):
-        places.setdefault((group, partition), {})[offset] = pk, first + number * spacing
+    waiting = letters.waiting().filter(pk__in=ids)
+    offsets: dict[tuple[int, int], set[int]] = {}
+    for group, partition, offset in waiting.values_list("group", "partition", "offset"):
+        offsets.setdefault((group, partition), set()).add(offset)
+    places: dict[tuple[int, int], dict[int, int]] = {}
+    for (group, partition), wanted in sorted(offsets.items()):
+        found = _redrivable(group, partition, wanted, using)
+        mine = sorted(set(found).intersection(ids), reverse=True)
+        places[group, partition] = {found[pk]: pk for pk in mine}  # the lowest id of each offset
+    chosen = sorted(pk for of_place in places.values() for pk in of_place.values())
+    letters.filter(pk__in=chosen).update(redriven_at=UtcNow())
+    delays = {pk: first + number * spacing for number, pk in enumerate(chosen)}
     retries = RetryMessage.objects.using(using)
-    for (group, partition), of_place in sorted(places.items()):
-        again = [Again(offset, 1, delay) for offset, (_pk, delay) in sorted(of_place.items())]
+    for (group, partition), of_place in places.items():
+        again = [Again(offset, 1, delays[pk]) for offset, pk in sorted(of_place.items())]
         retries.schedule(group, partition, again)
-        named = Case(*(When(offset=offset, then=pk) for offset, (pk, _delay) in of_place.items()))
-        here = retries.filter(group=group, partition=partition, offset__in=list(of_place))
-        here.update(dead_letter=named)
-    return len(rows)
+        if again:
+            named = Case(*(When(offset=offset, then=pk) for offset, pk in of_place.items()))
+            here = retries.filter(group=group, partition=partition, offset__in=list(of_place))
+            here.update(dead_letter=named)
+    return len(chosen)
+
+
+def is_redrivable(letter: DeadMessage, using: str) -> bool:
+    """Lock the letters of this message; tell whether this one may be redriven."""
+    found = _redrivable(letter.group_id, letter.partition_id, [letter.offset], using)
+    return letter.pk in found
+
+
+def _redrivable(group: int, partition: int, offsets: Iterable[int], using: str) -> dict[int, int]:
+    """Lock all letters at these offsets; return those that may be redriven: {id: offset}.
+
+    A message has several letters if it died again in a replay. Its retry names one of them. While
+    that one is edited, no other may take its place: nothing would hand out the edited copy.
+    """
+    letters = DeadMessage.objects.using(using).filter(
+        group=group, partition=partition, offset__in=sorted(offsets)
+    )
+    columns = ("pk", "offset", "redriven_at", "edited_at")
+    rows = list(letters.select_for_update().values_list(*columns))
+    edited = [pk for pk, _offset, redriven, edited in rows if redriven and edited]
+    taken: set[int] = set()
+    if edited:
+        retries = RetryMessage.objects.using(using).filter(
+            group=group, partition=partition, offset__in=sorted(offsets), dead_letter__in=edited
+        )
+        taken.update(retries.values_list("offset", flat=True))
+    return {
+        pk: offset
+        for pk, offset, redriven, _edited in rows
+        if redriven is None and offset not in taken
+    }
 
 
 def hand_over(letter: DeadMessage, using: str) -> None:

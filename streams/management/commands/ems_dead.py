@@ -327,7 +327,9 @@ class Command(StreamsCommand):
         text = _("would be %(done)s: %(count)s") if dry_run else "%(done)s: %(count)s"
         text %= {"done": done, "count": number(count)}
         if left:
-            text += _("; left out: %s (redriven already, or gone)") % number(left)
+            text += _("; left out: %s (redriven already, gone, or behind an edited one)") % number(
+                left
+            )
         self.tell(text, **{"dry_run": dry_run, done: count, "left_out": left})
 
     def _numbers(self, letters: Iterable[DeadMessage] | None = None) -> dict[int, int]:
