@@ -27,6 +27,8 @@ from streams.models import (
     Delivery,
     Kind,
     LetterEdit,
+    Redrive,
+    RedriveState,
     RetryMessage,
     ShadowCall,
     ShadowRun,
@@ -88,10 +90,20 @@ def shadows(using: str) -> Iterator[int]:
         yield from _batches(old, "started_at", using)
 
 
+def redrives(using: str) -> Iterator[int]:
+    """Delete redrives at a rate, of all namespaces, that ended deliveryRetentionDays ago."""
+    days = runtime_settings.system("deliveryRetentionDays", using)
+    if days:
+        old = Redrive._base_manager.using(using).filter(
+            state=RedriveState.DONE, finished_at__lt=UtcNow(-timedelta(days=days))
+        )
+        yield from _batches(old, "pk", using)
+
+
 def _batches(rows: QuerySet[Any], order: str, using: str) -> Iterator[int]:
     def delete(ids: list[int]) -> int:
         with own_transaction(using):
-            these = rows.model._default_manager.using(using).filter(pk__in=ids)
+            these = rows.model._base_manager.using(using).filter(pk__in=ids)
             locked = list(these.select_for_update(skip_locked=True).values_list("pk", flat=True))
             # Checked again under the lock: a letter may have been redriven meanwhile.
             still = list(rows.filter(pk__in=locked).values_list("pk", flat=True))
@@ -175,6 +187,7 @@ class _Log:
 OLD_ROWS: dict[str, Callable[[str], Iterator[int]]] = {
     "dead letters": dead_letters,
     "edits of dead letters": edits,
+    "redrives": redrives,
     "deliveries": deliveries,
     "replays": replays,
     "shadow replays": shadows,

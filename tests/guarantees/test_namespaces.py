@@ -26,6 +26,7 @@ from streams.models import (
     Delivery,
     Message,
     Redrive,
+    RedriveState,
     State,
     Step,
     SystemConfig,
@@ -349,6 +350,10 @@ def test_a_redrive_is_seen_stopped_and_carried_out_in_its_own_namespace_only(
     both("green")
     assert "mail on orders" in commanded("ems_dead", "redrives")
     assert step_redrives_if_due("default") == 1
+    Redrive.objects.update(state=RedriveState.DONE, finished_at=UtcNow(-timedelta(days=31)))
+    both("blue")  # whoever deletes old rows deletes those of all
+    assert Purge("default").delete_old_rows()["redrives"] == 1
+    assert not Redrive._base_manager.exists()
 
 
 def test_a_topic_of_another_namespace_has_no_page(both, admin_client: Any) -> None:

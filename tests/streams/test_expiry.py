@@ -23,6 +23,7 @@ from streams.models import (
     Delivery,
     Message,
     Partition,
+    Redrive,
     RetryMessage,
     State,
     SystemConfig,
@@ -256,6 +257,22 @@ def test_a_finished_replay_is_deleted_and_one_that_goes_on_is_not():
     Delivery.objects.filter(pk=delivery.pk).update(state=State.DONE)
     assert expire()["replays"] == 1
     assert sorted(Cursor.objects.values_list("replay", flat=True)) == [0, 2]
+
+
+def test_a_redrive_that_has_ended_is_deleted_with_the_deliveries_and_others_are_not():
+    rows = [
+        Redrive.objects.create(about=about, upto=1, rate=1, who="ann")
+        for about in ("old", "new", "stopped")
+    ]
+    done = Redrive.objects.exclude(about="stopped")
+    done.update(state="done", finished_at=UtcNow(-31 * DAY))
+    done.filter(about="new").update(finished_at=UtcNow(-29 * DAY))
+    Redrive.objects.filter(about="stopped").update(state="stopped", created_at=UtcNow(-31 * DAY))
+    setting("deliveryRetentionDays", 0)
+    assert expire()["redrives"] == 0
+    setting("deliveryRetentionDays", 30)
+    assert expire()["redrives"] == 1
+    assert list(Redrive.objects.order_by("pk")) == rows[1:]
 
 
 def test_expired_dedup_keys_are_deleted():
