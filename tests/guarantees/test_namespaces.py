@@ -38,6 +38,7 @@ from streams.observe.audit.walk import audit
 from streams.observe.diagnoses import OK, WARNING, namespaces
 from streams.operate.topics import create
 from streams.retain.purge import Purge
+from streams.steps import turns
 from streams.steps.redrives import step_redrives_if_due
 from streams.steps.retries import step_retries
 from streams.steps.sweep import sweep, sweep_if_due
@@ -349,6 +350,7 @@ def test_a_redrive_is_seen_stopped_and_carried_out_in_its_own_namespace_only(
     assert step_redrives_if_due("default") == 0
     both("green")
     assert "mail on orders" in commanded("ems_dead", "redrives")
+    turns.forget()  # as another process
     assert step_redrives_if_due("default") == 1
     Redrive.objects.update(state=RedriveState.DONE, finished_at=UtcNow(-timedelta(days=31)))
     both("blue")  # whoever deletes old rows deletes those of all
