@@ -56,7 +56,14 @@ ONE_IS_ENOUGH = {
     "spark/test_reconcile.py": ON_THE_IDLER_SERVER,
     "spark/test_flights.py": ON_A_SERVER,
     "spark/test_process.py": ON_A_SERVER,
-    "spark/test_stream.py": ON_A_SERVER,
+    "spark/test_stream.py": ON_THE_IDLER_SERVER,
+    # Pages and words over figures that have tests of their own, and plans on every server.
+    "monitoring/test_alarm_commands.py": ON_THE_IDLER_SERVER,
+    "monitoring/test_alarm_page.py": ON_THE_IDLER_SERVER,
+    "monitoring/test_overview.py": ON_THE_IDLER_SERVER,
+    "monitoring/test_pages.py": ON_THE_IDLER_SERVER,
+    "monitoring/test_pipeline.py": ON_THE_IDLER_SERVER,
+    "monitoring/test_search_page.py": ON_THE_IDLER_SERVER,
 }
 EVERYWHERE = {"plans", "concurrency", "guarantees"}
 
