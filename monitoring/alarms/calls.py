@@ -37,8 +37,9 @@ def slow_call(using: str) -> Values:
             continue
         timeout = limits(group, registration, using).consume_timeout
         left = row.deadline - row.now  # type: ignore[attr-defined]
-        share = 1 - left / timeout
-        if share > (found.get(subject, Value(None)).number or 0):
+        share = max(0.0, 1 - left / timeout)  # below 0 for a moment: instants are rounded
+        longest = found.get(subject, Value(None)).number
+        if longest is None or share > longest:
             text = _("%(handler)s at offset %(offset)d, client %(client)s, thread %(thread)s")
             values = {
                 "handler": registration.name if registration else group.name,
