@@ -41,8 +41,8 @@ ON_A_SERVER = ("mysql", "mariadb", "sqlite")
 ON_THE_IDLER_SERVER = ("mariadb", "mysql", "sqlite")  # MySQL's leg is the longest
 ON_ANY = ("sqlite", "mysql", "mariadb")
 
-# Folders and files that need one database, and why. Elsewhere this holds for the tests that are
-# rolled back: what one transaction sees is Django's ORM and plain SQL, which MySQL judges most
+# Folders, files and tests that need one database, and why. Elsewhere this holds for the tests that
+# are rolled back: what one transaction sees is Django's ORM and plain SQL, which MySQL judges most
 # strictly. Locks, crashes, plans, what two sessions see and what is raised stay on every database.
 ONE_IS_ENOUGH = {
     "admin": ON_THE_IDLER_SERVER,  # pages over the same verbs, which have tests of their own
@@ -57,6 +57,10 @@ ONE_IS_ENOUGH = {
     "spark/test_flights.py": ON_A_SERVER,
     "spark/test_process.py": ON_A_SERVER,
     "spark/test_stream.py": ON_THE_IDLER_SERVER,
+    # A minute of waiting for time limits, which all servers have.
+    "guarantees/test_stopping.py::test_the_server_has_to_cut_no_connection_of_a_consumer": (
+        ON_THE_IDLER_SERVER
+    ),
     # Pages and words over figures that have tests of their own, and plans on every server.
     "monitoring/test_alarm_commands.py": ON_THE_IDLER_SERVER,
     "monitoring/test_alarm_page.py": ON_THE_IDLER_SERVER,
@@ -106,7 +110,7 @@ def preferred_databases(item: pytest.Item, marks: set[str]) -> tuple[str, ...]:
         return ()
     path = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
     folder = path.parts[0]
-    for place in (folder, str(path)):
+    for place in (f"{path}::{item.name}", str(path), folder):
         if place in ONE_IS_ENOUGH:
             return ONE_IS_ENOUGH[place]
     how = _use_of_the_database(item)

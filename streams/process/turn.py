@@ -42,6 +42,7 @@ class Turn:
         self._claimer = Claimer(feed.group, client.client_id, thread, using)
         self._last_was_retry = False
         self._retries_until = 0.0  # of the monotonic clock
+        self._new_seconds = 0.0  # how long the last claim took, if it was more than one batch
         self._handling: Held | None = None
 
     @property
@@ -77,7 +78,7 @@ class Turn:
     def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
         """Claim due retries or new messages, by turns while there are both.
 
-        A turn of retries takes as long as a claim of new messages, and one retry at least.
+        A turn of retries is one of them, or takes as long as the last claim of several batches.
         """
         self._claimer.client_id = self._client.client_id
         # Whoever dies spends an attempt of each message that it has claimed: where there is no
@@ -96,7 +97,7 @@ class Turn:
     def _claim_retry(self, limits: Limits) -> tuple[Delivery, RetryMessage] | None:
         retry = self._claimer.claim_retry(limits.consume_timeout)
         if retry and not self._last_was_retry:
-            self._retries_until = time.monotonic() + limits.claim_seconds
+            self._retries_until = time.monotonic() + self._new_seconds
         self._last_was_retry = retry is not None
         return retry
 
@@ -120,7 +121,9 @@ class Turn:
             if retry is None:
                 outcome = handling.outcome
                 handled = outcome.done + outcome.passed
-                self._claimer.pace.learn(handled, time.monotonic() - began)
+                took = time.monotonic() - began
+                self._claimer.pace.learn(handled, took)
+                self._new_seconds = took if len(delivery.offsets) > limits.batch else 0.0
 
     @contextmanager
     def _holding(self, handling: Held) -> Iterator[None]:
