@@ -11,8 +11,8 @@ from django.db.models import F, FloatField, Max, Sum
 from django.db.models.functions import Cast
 from django.utils.translation import gettext as _
 
-from monitoring.clock import clock
 from monitoring.models import Backlog, ErrorClass, Latency, Leg, Run, RunState, Traffic
+from streams.database.clock import database_now
 from streams.models import ConsumerGroup
 from streams.models.namespaces import own
 
@@ -38,7 +38,7 @@ class Section:
 
 def sections(using: str) -> Iterator[Section]:
     """Yield the sections of the report, for periods that end now."""
-    now = clock(using)
+    now = database_now(using)
     yield topics(using, now)
     yield latencies(using, now)
     yield backlogs(using)

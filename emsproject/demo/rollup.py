@@ -15,9 +15,9 @@ from rich.table import Table
 from emsproject.demo.interruption import Interruption
 from emsproject.demo.processes import running
 from monitoring import java, report
-from monitoring.clock import clock
 from monitoring.models import Leg
 from streams.conf import database
+from streams.database.clock import database_now
 
 LOOK_SECONDS = 0.1
 PERIOD_MINUTES = 15
@@ -50,7 +50,7 @@ def roll_up(folder: Path, console: Console, interruption: Interruption) -> None:
 
 
 def _show(console: Console) -> None:
-    now = clock(database())
+    now = database_now(database())
     table = Table(box=box.SIMPLE)
     for heading in ("rank", "topic", "messages", "bytes", "rank by bytes"):
         table.add_column(heading, justify="left" if heading == "topic" else "right")

@@ -16,10 +16,10 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views import View
 
-from monitoring.clock import clock
 from monitoring.pages.asked import Asked
 from monitoring.pages.plain import PlainEncoder
 from streams.conf import database
+from streams.database.clock import database_now
 from streams.database.snapshot import snapshot
 
 # What every page asks of its user, beside its own permissions.
@@ -95,7 +95,7 @@ class Page(View):
         self.asked = Asked.of(request.GET)
         self.using = database()
         with snapshot(self.using):  # figures of one moment, whatever is written meanwhile
-            self.now = clock(self.using)
+            self.now = database_now(self.using)
             figures = self.figures(**arguments)
         if request.GET.get("format") == "json":
             about = {"as_of": self.now, "range": self.asked.range}

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from django.db.models import Max
 
-from monitoring.clock import clock
 from monitoring.live.inbox import partition_states
 from monitoring.live.limits import COUNT_AT_MOST, known_done
 from monitoring.models import GroupSample, PartitionSample
 from monitoring.sample.grain import GRAINS, floor, grain
+from streams.database.clock import database_now
 from streams.database.snapshot import snapshot
 from streams.database.transactions import own_transaction
 from streams.log.counting import count_each
@@ -27,7 +27,7 @@ def sample(using: str) -> bool:
     """Take a sample if none has been taken in this minute; tell whether it was."""
     if not may_ask(NAME, using):
         return False
-    now = clock(using)
+    now = database_now(using)
     minute = floor(now, 1)
     steps = Step.objects.using(using)
     # Not "a minute after the last one": the steps run every few seconds, so the minutes would
@@ -50,7 +50,7 @@ def newest(using: str) -> datetime | None:
 def take(using: str, minute: datetime, of_grain: int) -> None:
     """Write one row for each partition and each group. A minute that has a sample keeps it."""
     with snapshot(using):
-        now = clock(using)
+        now = database_now(using)
         partitions = partition_states(using, now)
         groups = list(ConsumerGroup.objects.using(using).select_related("topic"))
         counts = count_each(countable(groups, using), COUNT_AT_MOST, using)

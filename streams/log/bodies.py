@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import connections
 
 from streams.conf import CLAIM_BYTES
+from streams.database.clock import instant
 from streams.database.retrying import retrying
 from streams.database.sql import read as sql
 from streams.database.sql.dialect import fetch
@@ -82,14 +83,6 @@ def _read(statement: Mapping[str, str], place: tuple[int, ...], using: str) -> l
 def _read_on_primary(place: tuple[int, ...], using: str) -> list[StoredMessage]:
     with own_transaction(using):
         return _read(sql.BODIES_ON_PRIMARY, place, using)
-
-
-def instant(value: str | datetime) -> datetime:
-    """Return the instant in UTC that a driver has given as a text, or without a time zone."""
-    # A driver takes longer to make a datetime of each row than to hand over its text.
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
-    return value.replace(tzinfo=UTC)
 
 
 def bounded_in_bytes(partition_id: int, start: int, end: int, using: str) -> int:

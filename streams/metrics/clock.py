@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 
-from django.db import Error, connections
+from django.db import Error
 
-from streams.database.sql.dialect import NOW, fetch
+from streams.database.clock import database_now
 
 # The database is asked again after so many seconds.
 KNOWN_SECONDS = 60.0
@@ -31,10 +30,7 @@ class DatabaseClock:
     def _ask(self, using: str) -> float | None:
         began = time.time()
         try:
-            ((now,),) = fetch(using, f"SELECT {NOW[connections[using].vendor]}")
+            now = database_now(using)
         except Error:
             return None
-        middle = (began + time.time()) / 2
-        if isinstance(now, str):  # SQLite
-            now = datetime.fromisoformat(now)
-        return float(now.replace(tzinfo=UTC).timestamp() - middle)
+        return now.timestamp() - (began + time.time()) / 2

@@ -16,8 +16,9 @@ from django.utils.translation import ngettext
 from streams.conf import KEEPER_CONNECTIONS, settings
 from streams.consume.limits import pool_size, threads
 from streams.consume.registry import autodiscover, registrations
+from streams.database.clock import database_now
 from streams.database.sql import sequence as sql
-from streams.database.sql.dialect import NOW, fetch
+from streams.database.sql.dialect import fetch
 from streams.log.foreign import other_namespaces, own_rows, unread_here
 from streams.log.lag import lags
 from streams.models import (
@@ -319,11 +320,7 @@ def redis() -> Iterator[Diagnosis]:
 
 
 def clock(using: str) -> Diagnosis:
-    vendor = connections[using].vendor
-    ((now,),) = fetch(using, f"SELECT {NOW[vendor]}")
-    if isinstance(now, str):  # SQLite
-        now = datetime.fromisoformat(now)
-    skew = now.replace(tzinfo=UTC) - datetime.now(UTC)
+    skew = database_now(using) - datetime.now(UTC)
     text = _("The database's clock is %+.1f s from this host's.") % skew.total_seconds()
     if abs(skew) > SKEW:
         hint = _("EMS uses only the database's; run NTP on both, or times in logs mislead.")

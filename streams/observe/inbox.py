@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from django.db import connections
 
+from streams.database.clock import database_now, instant
 from streams.database.sql import sequence as sql
-from streams.database.sql.dialect import LIST, NOW, fetch
+from streams.database.sql.dialect import LIST, fetch
 from streams.models import Partition
 from streams.models.namespaces import own
 
@@ -29,16 +29,9 @@ def waiting(using: str) -> dict[tuple[str, int], timedelta]:
     due = [pk for pk, _at in fetch(using, sql.partitions_with_inbox(vendor, names))]
     if not due:
         return {}
-    since = {pk: _utc(at) for pk, at in fetch(using, sql.late(vendor, due))}
+    since = {pk: instant(at) for pk, at in fetch(using, sql.late(vendor, due))}
     for start in range(0, len(due), LIST):
         for pk, at in fetch(using, sql.first_immediate(vendor, due[start : start + LIST])):
-            since[pk] = min(_utc(at), since.get(pk, _utc(at)))
-    now = _utc(fetch(using, f"SELECT {NOW[vendor]}")[0][0])
+            since[pk] = min(instant(at), since.get(pk, instant(at)))
+    now = database_now(using)
     return {names[pk]: now - at for pk, at in since.items()}
-
-
-def _utc(value: Any) -> datetime:
-    """Return an instant as the driver gives it: SQLite's is a text."""
-    at = datetime.fromisoformat(value) if isinstance(value, str) else value
-    found: datetime = at.replace(tzinfo=UTC)
-    return found

@@ -12,9 +12,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from monitoring.clock import clock
 from monitoring.models import Alarm, GroupSample, PartitionSample
 from monitoring.sample import take
+from streams.database.clock import database_now
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -99,7 +99,7 @@ def letters(group: Any, count: int, age: timedelta = HOUR) -> None:
 
 def sampled(group: Any, done: int, end: int, ago: timedelta) -> None:
     """A sample of the group and its partition, so long ago."""
-    now = clock("default") - ago
+    now = database_now("default") - ago
     common = {"minute": now.replace(second=0, microsecond=0), "taken_at": now, "grain": 360}
     partition = group.topic.partitions.get()
     PartitionSample.objects.create(

@@ -10,7 +10,6 @@ import pytest
 from django.apps import apps
 from django.db import OperationalError
 
-from monitoring.clock import clock
 from monitoring.live import limits
 from monitoring.live.inbox import partition_states
 from monitoring.models import GroupSample, PartitionSample
@@ -21,6 +20,7 @@ from monitoring.sample.thinning import old_samples
 from streams import Outgoing, Reject, consumer, send, send_many
 from streams.consume import registry
 from streams.consume.subscription import subscribe
+from streams.database.clock import database_now
 from streams.log.lag import lags
 from streams.log.sequencer import sequence
 from streams.models import ConsumerGroup, Message, Step, Topic, UtcNow
@@ -60,7 +60,7 @@ def test_the_next_minute_has_a_sample_though_less_than_a_minute_has_passed() -> 
     """Taken at 12:00:59, the next one is due at 12:01:00."""
     orders()
     sample("default")
-    now = clock("default")
+    now = database_now("default")
     seconds = now - floor(now, 1)
     Step.objects.filter(name=take.NAME).update(last_run_at=UtcNow(-seconds - timedelta(seconds=1)))
     PartitionSample.objects.all().delete()
@@ -157,10 +157,10 @@ def test_what_a_broadcast_group_has_done_is_unknown() -> None:
 def test_delayed_messages_wait_from_their_time_on_and_not_before() -> None:
     orders(0)
     send("orders", 1, delay=timedelta(hours=1))
-    (before,) = partition_states("default", clock("default"))
+    (before,) = partition_states("default", database_now("default"))
     assert (before.inbox, before.inbox_age) == (0, None)
     Message.objects.update(created_at=UtcNow(-60 * MINUTE), due_at=UtcNow(-2 * MINUTE))
-    (now,) = partition_states("default", clock("default"))
+    (now,) = partition_states("default", database_now("default"))
     assert now.inbox == 1
     assert now.inbox_age is not None
     assert 2 * MINUTE <= now.inbox_age < 3 * MINUTE
@@ -169,7 +169,7 @@ def test_delayed_messages_wait_from_their_time_on_and_not_before() -> None:
 def test_a_large_inbox_is_counted_up_to_a_limit(monkeypatch) -> None:
     monkeypatch.setattr("monitoring.live.inbox.COUNT_AT_MOST", 4)
     orders(6)
-    (found,) = partition_states("default", clock("default"))
+    (found,) = partition_states("default", database_now("default"))
     assert found.inbox == 4
 
 
@@ -183,7 +183,7 @@ def test_the_first_sample_of_a_period_stands_for_it() -> None:
 
 
 def test_samples_are_thinned_to_hours_after_eight_days_and_deleted_after_ninety() -> None:
-    now = clock("default")
+    now = database_now("default")
     for days in (1, 9, 91):
         for of_grain in (1, 5, 60, 360):
             when = floor(now, 1) - timedelta(days=days, minutes=of_grain)

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from streams import ReceivedMessage, Reject, consumer, send
 from streams.consume import registry
+from streams.database.clock import instant
 from streams.log import bodies as log_bodies
 from streams.models import DeadMessage, Delivery, Message, RetryMessage, State
 from streams.testing import advance, drain, sent
@@ -47,7 +48,6 @@ def test_a_sent_message_is_handled_once():
 def test_a_message_makes_only_the_fields_that_a_handler_looks_at(monkeypatch):
     """A handler pays for no date and no header at which it does not look."""
     made = []
-    instant = log_bodies.instant
 
     def noted(value):
         made.append(value)

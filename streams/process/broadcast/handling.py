@@ -17,7 +17,8 @@ from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
 from streams.consume.reading import chosen, in_calls
 from streams.consume.registry import Registration
-from streams.log.bodies import StoredMessage, instant, stored_messages
+from streams.database.clock import instant
+from streams.log.bodies import StoredMessage, stored_messages
 from streams.process.broadcast.reader import Reader, Stretch
 
 logger = logging.getLogger("streams.broadcast")
