@@ -114,7 +114,8 @@ def edit_and_redrive(letter: DeadMessage, content: Content, who: str) -> bool:
     """
     using = letter._state.db or database()
     row = content.checked(letter)
-    if not retrying(_write, using, letter, row, who[:MAX_WHO], using):
+    edit = LetterEdit(letter_id=letter.pk, group_id=letter.group_id, who=who[:MAX_WHO])
+    if not retrying(_write, using, letter, row, edit, using):
         return False
     logger.info(
         "Dead letter %d of %s was edited by %s and redriven",
@@ -136,21 +137,21 @@ def version(letter: DeadMessage) -> tuple[datetime, datetime | None]:
     return letter.died_at, letter.edited_at
 
 
-def _write(letter: DeadMessage, row: Row, who: str, using: str) -> bool:
+def _write(letter: DeadMessage, row: Row, edit: LetterEdit, using: str) -> bool:
     letters = DeadMessage.objects.using(using)
     with own_transaction(using):
+        edits = LetterEdit.objects.using(using).filter(letter=letter.pk)
+        if edit.pk and edits.filter(pk=edit.pk).exists():
+            return True  # it was committed before, and the reply was lost
         if not is_redrivable(letter, using):
             return False
         now = letters.get(pk=letter.pk)
         if version(now) != version(letter):
             return False
-        kept = ("body", "body_type", "size", "key", "tag", "headers")
-        LetterEdit.objects.using(using).create(
-            letter_id=now.pk,
-            group_id=now.group_id,
-            who=who,
-            **{name: getattr(now, name) for name in kept},
-        )
+        for name in ("body", "body_type", "size", "key", "tag", "headers"):
+            setattr(edit, name, getattr(now, name))
+        edit.pk = None
+        edit.save(using=using, force_insert=True)
         letters.filter(pk=now.pk).update(
             body=row.body,
             body_type=row.body_type,

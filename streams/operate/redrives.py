@@ -60,6 +60,8 @@ def _begin(row: Redrive, using: str) -> Redrive:
         groups = ConsumerGroup.objects.using(using).filter(pk__in=row.groups).order_by("pk")
         list(groups.select_for_update().values_list("pk", flat=True))
         for other in Redrive.objects.using(using).running():
+            if other.pk == row.pk:
+                return row  # it was committed before, and the reply was lost
             if _letters(other) == _letters(row):
                 text = _("Redrive %d is redriving these already.") % other.pk
                 raise InvalidValue(text)
