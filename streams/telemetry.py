@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -56,6 +57,7 @@ observers: tuple[Observer, ...] = ()
 
 _look: Callable[[], object] | None = None
 _look_at = math.inf
+_looking = threading.Lock()
 _failed_at = -math.inf
 
 
@@ -81,11 +83,14 @@ def look_for(look: Callable[[], object] | None) -> None:
 def active() -> tuple[Observer, ...]:
     """Return the observers, after a look for one that is to come."""
     global _look_at
-    now = time.monotonic()
-    if now >= _look_at:
-        _look_at = now + LOOK_SECONDS
-        if _look:
-            safely(_look)
+    # Two looks at once would both find the same, and each would be observed by its own.
+    if time.monotonic() >= _look_at and _looking.acquire(blocking=False):
+        try:
+            _look_at = time.monotonic() + LOOK_SECONDS
+            if _look:
+                safely(_look)
+        finally:
+            _looking.release()
     return observers
 
 
