@@ -19,6 +19,8 @@ DATA = ROOT / "docs" / "about" / "benchmarks" / "data"
 # Of the last run on this machine: section → seconds.
 LAST = ROOT / ".pytest_cache" / "benchmarks.json"
 PACKAGES = ("Django", "mysqlclient")
+# What is measured, and what measures. A run writes figures and pages, which change neither.
+CODE = ("streams", "monitoring", "sparkjobs", "emsproject", "tests", "pyproject.toml")
 
 
 def keep(section: str, found: dict[str, Any], **about: Any) -> Path:
@@ -62,8 +64,10 @@ def note_seconds(section: str, seconds: float) -> None:
 
 
 def _commit() -> str:
-    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(words, capture_output=True, text=True).stdout.strip() or "unknown"
+    git = ["git", "-C", str(ROOT)]
+    said = [*git, "rev-parse", "--short", "HEAD"], [*git, "status", "--porcelain", "--", *CODE]
+    commit, changes = (subprocess.run(words, capture_output=True, text=True).stdout for words in said)
+    return f"{commit.strip() or 'unknown'}{'-dirty' if changes else ''}"
 
 
 def _processor() -> str:
