@@ -65,8 +65,8 @@ def note_seconds(section: str, seconds: float) -> None:
 
 def _commit() -> str:
     git = ["git", "-C", str(ROOT)]
-    said = [*git, "rev-parse", "--short", "HEAD"], [*git, "status", "--porcelain", "--", *CODE]
-    commit, changes = (subprocess.run(words, capture_output=True, text=True).stdout for words in said)
+    asked = [*git, "rev-parse", "--short", "HEAD"], [*git, "status", "--porcelain", "--", *CODE]
+    commit, changes = (subprocess.run(one, capture_output=True, text=True).stdout for one in asked)
     return f"{commit.strip() or 'unknown'}{'-dirty' if changes else ''}"
 
 
