@@ -10,7 +10,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -55,6 +57,7 @@ class Observer:
 
 observers: tuple[Observer, ...] = ()
 
+_silent: ContextVar[bool] = ContextVar("ems_telemetry_is_silent", default=False)
 _look: Callable[[], object] | None = None
 _look_at = math.inf
 _looking = threading.Lock()
@@ -91,7 +94,21 @@ def active() -> tuple[Observer, ...]:
                 safely(_look)
         finally:
             _looking.release()
-    return observers
+    return _told()
+
+
+def _told() -> tuple[Observer, ...]:
+    return () if observers and _silent.get() else observers
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Tell no observer of what is done in the block: a shadow replay is not the work it repeats."""
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
 
 
 def run(what: str, work: Callable[[], T], *args: Any) -> T:
@@ -114,7 +131,7 @@ def observed(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            if not observers:
+            if not observers or _silent.get():
                 return function(*args, **kwargs)
             return run(what, lambda: function(*args, **kwargs), *args)
 
@@ -132,13 +149,13 @@ def around(handler: Handler, registration: Any, stretch: Any, using: str) -> Han
 
 def handled(registration: Any, outcome: Any) -> None:
     """Tell the observers of the outcome of one delivery or stretch."""
-    for one in observers:
+    for one in _told():
         safely(one.handled, registration, outcome)
 
 
 def count(name: str, *labels: str) -> None:
     """Let the observers add one to the counter ``name``."""
-    for one in observers:
+    for one in _told():
         safely(one.count, name, labels)
 
 

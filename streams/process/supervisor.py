@@ -216,13 +216,20 @@ class Supervisor:
         return {"client": self._client.client_id, "database": self._using}
 
     def _maintain(self) -> float:
+        """Sweep, and do what else is due, in less than a lease from one sweep to the next.
+
+        Each part has a limit of some seconds: the sweep, a slice of the purge, a step. So steps
+        begin only until the next sweep is due.
+        """
+        began, every = time.monotonic(), SWEEP_EVERY.total_seconds()
         self._progress.step()
         sweep_if_due(self._using)
-        run_steps_of_apps(self._using)
-        if time.monotonic() >= self._purge_at:
+        swept = time.monotonic()  # a moment sooner the next sweep would not be due yet
+        if swept >= self._purge_at:
             more = purge_if_due(self._using, PURGE_SECONDS)
             self._purge_at = time.monotonic() + (0.0 if more else PURGE_LOOK_SECONDS)
-        return SWEEP_EVERY.total_seconds()
+        run_steps_of_apps(self._using, began + every)
+        return max(0.0, swept + every - time.monotonic())
 
     def _drain(self) -> bool:
         """Wait for the workers, but not for one that hangs; return whether all have ended.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streams import Reject, consumer, send
+from streams.consume.outcome.dead_letter import redrive
 from streams.models import ConsumerGroup, DeadMessage, LetterEdit, Redrive, RetryMessage
 from streams.operate.edited_letter import Content, edit_and_redrive
 from streams.operate.redrives import begin
@@ -44,6 +45,16 @@ def test_an_edit_whose_commit_was_not_confirmed_is_done_once_and_said_to_be_done
     assert RetryMessage.objects.get().dead_letter_id == letter.pk
     assert bytes(DeadMessage.objects.get().body) == b'{"n":2}'
     assert not edit_and_redrive(letter, content, "bob")
+
+
+def test_a_single_redrive_whose_commit_was_not_confirmed_is_done_once_and_said_to_be_done(
+    letter: DeadMessage, proxied: Proxy
+) -> None:
+    proxied.lose_reply_to(b"COMMIT")
+    assert redrive(letter)
+    assert proxied.fired == [b"COMMIT"]
+    assert RetryMessage.objects.get().dead_letter_id == letter.pk
+    assert not redrive(letter)
 
 
 def test_a_redrive_whose_commit_was_not_confirmed_begins_once(

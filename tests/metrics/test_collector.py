@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import pytest
 from django.db import transaction
 from prometheus_client import CollectorRegistry, generate_latest
@@ -33,7 +36,8 @@ def test_scrapers_in_five_seconds_share_one_reading(monkeypatch: pytest.MonkeyPa
     send("orders", 1)
     assert value(collected(one), "ems_inbox_messages", topic="orders") is None
     monkeypatch.setattr(collector, "CACHE_SECONDS", 0)
-    one._fresh_until = 0
+    assert one._reading is not None
+    one._reading._old_at = 0
     assert value(collected(one), "ems_inbox_messages", topic="orders") == 1
 
 
@@ -53,3 +57,32 @@ def test_a_scrape_leaves_the_transaction_of_its_caller_alone() -> None:
         send("orders", 1)
         assert not value(collected(EmsCollector()), "ems_inbox_messages", topic="orders")
     assert value(collected(EmsCollector()), "ems_inbox_messages", topic="orders") == 1
+
+
+def test_a_database_that_hangs_holds_no_scrape_and_gets_one_reading_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers, begun = threading.Event(), threading.Semaphore(0)
+
+    class Hangs:
+        def __init__(self, using: str) -> None: ...
+
+        def samples(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+            begun.release()
+            assert answers.wait(30)
+            yield "ems_up", (), 1
+
+    monkeypatch.setattr(collector, "Reading", Hangs)
+    monkeypatch.setattr(collector, "WAIT_SECONDS", 0.05)
+    one = EmsCollector()
+    down = {"ems_up": [({"database": "default"}, 0)]}
+    assert [collected(one), collected(one)] == [down, down]
+    assert begun.acquire(timeout=10)
+    assert not begun.acquire(blocking=False), "a second reading has begun"
+    monkeypatch.setattr(one._reading, "_old_at", 0)  # it has hung for a minute
+    assert collected(one) == down
+    assert begun.acquire(timeout=10)
+    answers.set()
+    assert one._reading is not None
+    assert one._reading._ended.wait(10)
+    assert value(collected(one), "ems_up") == 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import Case, F, When
 
 from streams.conf import database
+from streams.database.clock import database_now
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.models import Again, DeadMessage, Delivery, RetryMessage, UtcNow, Verdict
@@ -55,15 +56,21 @@ def redrive(letter: DeadMessage) -> bool:
     The group gets the copy of the dead letter: the message itself may have been purged.
     """
     using = letter._state.db or database()
-    return retrying(_redrive, using, letter, using)
+    marks: list[datetime] = []
+    return retrying(_redrive, using, letter, marks, using)
 
 
-def _redrive(letter: DeadMessage, using: str) -> bool:
+def _redrive(letter: DeadMessage, marks: list[datetime], using: str) -> bool:
+    """Redrive the letter; ``marks`` are the instants that earlier attempts of this call wrote."""
+    row = DeadMessage.objects.using(using).filter(pk=letter.pk)
     with own_transaction(using):
         # EMS locks the retry row last everywhere. Another order here could deadlock.
         if not is_redrivable(letter, using):
-            return False
-        DeadMessage.objects.using(using).filter(pk=letter.pk).update(redriven_at=UtcNow())
+            # With a mark it was committed before, and the reply was lost. Nobody else has the same
+            # one: the clock is read under the lock of the letter.
+            return row.filter(redriven_at__in=marks).exists()
+        marks.append(database_now(using))
+        row.update(redriven_at=marks[-1])
         hand_over(letter, using)
     return True
 
