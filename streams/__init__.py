@@ -8,16 +8,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streams.api import Outgoing, ReceivedMessage, SendResult
+    from streams.api import Decision, Outgoing, PreparedMessage, ReceivedMessage, SendResult
     from streams.consume.outcome.backoff import Exponential
     from streams.consume.registry import consumer
     from streams.errors import Reject, Retry, SendOutcomeUnknown, StreamsError
     from streams.produce.cancel import cancel
     from streams.produce.send import asend, send, send_many
+    from streams.two_phase.handle import Prepared
+    from streams.two_phase.prepare import prepare, prepared
+    from streams.two_phase.registry import checkback
 
 _HOME = {
+    "Decision": "streams.api",
     "Exponential": "streams.consume.outcome.backoff",
     "Outgoing": "streams.api",
+    "Prepared": "streams.two_phase.handle",
+    "PreparedMessage": "streams.api",
     "ReceivedMessage": "streams.api",
     "Reject": "streams.errors",
     "Retry": "streams.errors",
@@ -26,14 +32,20 @@ _HOME = {
     "StreamsError": "streams.errors",
     "asend": "streams.produce.send",
     "cancel": "streams.produce.cancel",
+    "checkback": "streams.two_phase.registry",
     "consumer": "streams.consume.registry",
+    "prepare": "streams.two_phase.prepare",
+    "prepared": "streams.two_phase.prepare",
     "send": "streams.produce.send",
     "send_many": "streams.produce.send",
 }
 
 __all__ = [
+    "Decision",
     "Exponential",
     "Outgoing",
+    "Prepared",
+    "PreparedMessage",
     "ReceivedMessage",
     "Reject",
     "Retry",
@@ -42,7 +54,10 @@ __all__ = [
     "StreamsError",
     "asend",
     "cancel",
+    "checkback",
     "consumer",
+    "prepare",
+    "prepared",
     "send",
     "send_many",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
@@ -94,3 +95,30 @@ class ReceivedMessage:
 
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.offset))
+
+
+class Decision(enum.Enum):
+    """Says what became of the work for which a message was prepared."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class PreparedMessage:
+    """Holds what a check-back is asked about. ``checks`` is the number of this check, from 1."""
+
+    biz: str
+    biz_key: str
+    topic: str
+    checks: int
+    context: Any
+    created_at: datetime
+    body_type: str
+    raw_body: bytes = field(repr=False)
+
+    @cached_property
+    def body(self) -> Any:
+        """Return the value that was prepared."""
+        return bodies.decode(self.raw_body, self.body_type)

@@ -20,9 +20,10 @@ class StreamsConfig(AppConfig):
 
     def ems_steps(self) -> dict[str, Callable[[str], object]]:
         """Return the steps that run every 5 s, as those of other apps do."""
+        from streams.steps.prepared import check_prepared_if_due
         from streams.steps.redrives import step_redrives_if_due
 
-        return {"redrives": step_redrives_if_due}
+        return {"redrives": step_redrives_if_due, "prepared": check_prepared_if_due}
 
     def ready(self) -> None:
         from streams import (

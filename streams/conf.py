@@ -70,6 +70,13 @@ DEFAULTS: dict[str, Any] = {
     "consumerRetryMaxTimes": 16,
     "consumeTimeoutSeconds": 60,
     "dedupWindowSeconds": 600,
+    # Of prepared messages: check n + 1 comes n + 1 steps after check n, as with TrustMessage.
+    "verifyFirstSeconds": 60,
+    "verifyStepSeconds": 60,
+    "verifyMaxTimes": 15,
+    "verifyTimeoutSeconds": 5,
+    "sendMaxTimes": 15,
+    "preparedRetentionDays": 7,
     # 0 says for ever. The first migrate of a new installation writes a row with 7. Without that
     # row, nobody has agreed to a deletion: the tables are older, or not migrated yet.
     "messageRetentionDays": 0,
@@ -97,6 +104,7 @@ class Settings:
     TRACING: bool | None = None
     TRACE_PARENT: str = LINK
     SHADOW_REPLAY: bool = False
+    TWO_PHASE_TOPIC: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
@@ -130,6 +138,9 @@ class Settings:
             raise ConfigurationError(_("EMS['TRACE_PARENT'] must be “link” or “parent”."))
         if not isinstance(self.SHADOW_REPLAY, bool):
             raise ConfigurationError(_("EMS['SHADOW_REPLAY'] must be True or False."))
+        topic: Any = self.TWO_PHASE_TOPIC
+        if topic is not None and (not isinstance(topic, str) or not topic.strip()):
+            raise ConfigurationError(_("EMS['TWO_PHASE_TOPIC'] must be a topic, or None."))
         state_dir: Any = self.STATE_DIR
         if not isinstance(state_dir, str | Path) or not str(state_dir):
             raise ConfigurationError(_("EMS['STATE_DIR'] must be the path of a folder."))

@@ -102,6 +102,33 @@ class SendOutcomeUnknown(StreamsError):
     """
 
 
+class UnknownPrepared(StreamsError):
+    """There is no prepared message of this business and key.
+
+    It was never prepared, or was purged, or the database lost it in a failover: prepare it again.
+    """
+
+
+class PreparedConflict(StreamsError):
+    """A message with other content is prepared under this business and key."""
+
+
+class AlreadyDecided(StreamsError):
+    """The opposite was decided about this prepared message."""
+
+
+class UnknownChecker(StreamsError):
+    """Nobody of this name can be asked what became of a prepared message."""
+
+
+class CheckFailed(StreamsError):
+    """The checker gave no answer that can be used."""
+
+
+class Unreachable(CheckFailed):
+    """The endpoint cannot be reached, or is out of order."""
+
+
 class InvalidConsumer(StreamsError, TypeError):
     """The consumer cannot be registered like this."""
 

@@ -13,6 +13,8 @@ from streams.errors import InvalidName
 
 # In characters: the lengths of the columns that hold these names.
 MAX_NAME, MAX_KEY, MAX_TAG, MAX_PRODUCER = 127, 255, 64, 190
+# Of prepared messages: the business, and who is asked what became of one.
+MAX_BIZ, MAX_CHECKER = 64, 127
 
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 

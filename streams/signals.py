@@ -29,3 +29,14 @@ group_paused = Signal()
 
 # A topic was created, by a send, a command or the admin. Arguments: topic, using.
 topic_created = Signal()
+
+# Nobody has said what became of a prepared message: a person must decide. Arguments: biz, biz_key,
+# topic, using. The sender of this and of the next two is the class PreparedRow.
+prepared_manual = Signal()
+
+# A committed message cannot be sent: its topic refuses it. Arguments: biz, biz_key, topic, using.
+prepared_unsent = Signal()
+
+# A check has rolled back what its caller came to commit later. Arguments: biz, biz_key, topic,
+# using.
+prepared_disputed = Signal()

@@ -33,6 +33,7 @@ from streams.consume.subscription import subscribe
 from streams.log.sequencer import sequence
 from streams.models import (
     IMMEDIATE,
+    CheckEndpoint,
     Consumer,
     ConsumerGroup,
     Cursor,
@@ -40,6 +41,7 @@ from streams.models import (
     Message,
     Mode,
     Partition,
+    PreparedRow,
     RetryMessage,
     Start,
 )
@@ -47,6 +49,7 @@ from streams.names import text_of_key
 from streams.process.broadcast.handling import BroadcastHandling
 from streams.process.broadcast.position import Position, Positions
 from streams.process.broadcast.reader import Reader
+from streams.two_phase.checking import CheckResult, check_due
 
 
 @dataclass
@@ -105,7 +108,8 @@ def _drain(chosen: list[Registration], alias: str) -> DrainResult:
 def advance(by: timedelta, *, using: str | None = None) -> None:
     """Let ``by`` pass: all that waits for a time becomes due earlier by it.
 
-    It changes delayed messages, retries, leases and deadlines in the rows, and not the clock.
+    It changes delayed messages, retries, leases, deadlines and checks of prepared messages in the
+    rows, and not the clock.
     """
     alias = database(using)
     Message.objects.using(alias).filter(offset=None, due_at__gt=IMMEDIATE).update(
@@ -117,6 +121,19 @@ def advance(by: timedelta, *, using: str | None = None) -> None:
     Cursor.objects.using(alias).exclude(blocked_until=None).update(
         blocked_until=F("blocked_until") - by
     )
+    held = PreparedRow.objects.using(alias)
+    held.exclude(next_at=None).update(next_at=F("next_at") - by)
+    held.update(created_at=F("created_at") - by)
+    CheckEndpoint.objects.using(alias).update(paused_until=F("paused_until") - by)
+
+
+def checkback(biz: str | None = None, *, using: str | None = None) -> CheckResult:
+    """Check the prepared messages that are due, of ``biz`` or all; returns what came of it.
+
+    The first check is due a minute after ``prepare()``: see :func:`advance`. What a check commits
+    is delivered by :func:`drain`.
+    """
+    return check_due(database(using), biz=biz)
 
 
 def sent(topic: str, *, using: str | None = None, **filters: Any) -> list[Outgoing]:

@@ -107,10 +107,12 @@ def ems_settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Callabl
 
 @pytest.fixture
 def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unregister all consumers, so that there are only those of this test."""
+    """Unregister all consumers and check-backs, so that there are only those of this test."""
     from streams.consume import registry
+    from streams.two_phase import registry as checkbacks
 
     monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(checkbacks, "_registered", {})
 
 
 @pytest.fixture

@@ -18,18 +18,19 @@ PACKAGES = ("streams", "monitoring", "sparkjobs")
 # From the ground up. A module may import from the floors below its own, and from its own room.
 FLOORS: dict[str, list[set[str]]] = {
     "streams": [
-        {"errors", "logs", "signals", "unserializable"},
+        {"errors", "logs", "signals", "unserializable", "outgoing"},
         {"telemetry"},
         {"database", "conf", "names", "body", "durations"},
         {"models", "api", "tracing"},
         {"runtime_settings"},
         {"log", "wakeup"},
         {"produce", "consume", "retain"},
+        {"two_phase"},
         {"operate", "steps", "observe"},
         {"process", "admin", "schedule", "metrics"},
-        {"management", "testing", "checks"},
+        {"management", "testing", "checks", "forwarding"},
         # Where Django, Celery and hosts look.
-        {"apps", "tasks", "routers", "templatetags", "migrations", "__init__"},
+        {"apps", "tasks", "consumers", "routers", "templatetags", "migrations", "__init__"},
     ],
     "monitoring": [
         {"models", "java", "options", "clock", "signals"},

@@ -10,13 +10,13 @@ import logging
 import time
 from datetime import timedelta
 
-from monitoring.alarms.outgoing import SendingFailed
 from monitoring.alarms.sending import SECONDS, send_one
 from monitoring.models import AlarmChannel, AlarmNotification, Event
 from monitoring.models.alarm_notification import NotificationState
 from streams.database.retrying import retrying
 from streams.logs import event
 from streams.models import UtcNow
+from streams.outgoing import SendingFailed
 from streams.steps.turns import is_turn
 
 logger = logging.getLogger("streams.alarms")

@@ -7,37 +7,20 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from monitoring.alarms.texts import lines, title
 from monitoring.models import Alarm, AlarmChannel, AlarmNotification, ChannelKind
-
-SIGNATURE = "Ems-Signature"
-
-
-@dataclass(frozen=True)
-class Post:
-    """Holds an HTTP request to send by POST."""
-
-    url: str
-    body: bytes
-    headers: dict[str, str] = field(default_factory=dict)
+from streams.outgoing import SIGNATURE, Request, signature
 
 
-def post(channel: AlarmChannel, notification: AlarmNotification, now: float) -> Post:
+def post(channel: AlarmChannel, notification: AlarmNotification, now: float) -> Request:
     """Return the request that tells the channel; ``now`` is in seconds since 1970."""
     made = _MAKERS[ChannelKind(channel.kind)](channel, notification, int(now))
     headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "ems-alarms"}
-    return Post(made.url, made.body, headers | made.headers)
-
-
-def signature(secret: str, at: int, body: bytes) -> str:
-    """Return the value of Ems-Signature: the HMAC-SHA256 of ``at``, a dot and the body."""
-    digest = hmac.new(secret.encode(), b"%d." % at + body, hashlib.sha256).hexdigest()
-    return f"t={at},v1={digest}"
+    return Request(made.url, made.body, headers | made.headers)
 
 
 def refusal(kind: str, answer: bytes) -> str:
@@ -53,7 +36,7 @@ def refusal(kind: str, answer: bytes) -> str:
     return "" if code == 0 else f"{name} {code}: {found.get('errmsg') or found.get('msg') or ''}"
 
 
-def _webhook(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Post:
+def _webhook(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Request:
     alarm = notification.alarm
     body = _json(
         {
@@ -65,7 +48,7 @@ def _webhook(channel: AlarmChannel, notification: AlarmNotification, now: int) -
         }
     )
     signed = {SIGNATURE: signature(channel.secret, now, body)} if channel.secret else {}
-    return Post(channel.url, body, signed)
+    return Request(channel.url, body, signed)
 
 
 def _facts(alarm: Alarm) -> dict[str, Any]:
@@ -83,16 +66,16 @@ def _instant(value: datetime | None) -> str | None:
     return value.isoformat() if value else None
 
 
-def _slack(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Post:
+def _slack(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Request:
     head, *rest = (_slack_text(line) for line in _all_lines(notification))
-    return Post(channel.url, _json({"text": "\n".join([f"*{head}*", *rest])}))
+    return Request(channel.url, _json({"text": "\n".join([f"*{head}*", *rest])}))
 
 
 def _slack_text(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _teams(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Post:
+def _teams(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Request:
     head, *rest = _all_lines(notification)
     blocks = [{"type": "TextBlock", "text": head, "weight": "Bolder", "wrap": True}]
     blocks += [{"type": "TextBlock", "text": line, "wrap": True} for line in rest]
@@ -104,27 +87,27 @@ def _teams(channel: AlarmChannel, notification: AlarmNotification, now: int) -> 
     }
     kind = "application/vnd.microsoft.card.adaptive"
     attachments = [{"contentType": kind, "content": card}]
-    return Post(channel.url, _json({"type": "message", "attachments": attachments}))
+    return Request(channel.url, _json({"type": "message", "attachments": attachments}))
 
 
-def _dingtalk(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Post:
+def _dingtalk(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Request:
     text = {"content": "\n".join(_all_lines(notification))}
     url = channel.url
     if channel.secret:
         at = now * 1000
         sign = _sign(channel.secret.encode(), f"{at}\n{channel.secret}".encode())
         url += ("&" if "?" in url else "?") + urlencode({"timestamp": at, "sign": sign})
-    return Post(url, _json({"msgtype": "text", "text": text}))
+    return Request(url, _json({"msgtype": "text", "text": text}))
 
 
-def _feishu(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Post:
+def _feishu(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Request:
     text = {"text": "\n".join(_all_lines(notification))}
     body: dict[str, Any] = {"msg_type": "text", "content": text}
     if channel.secret:
         # The text is the key, and what it signs is empty.
         sign = _sign(f"{now}\n{channel.secret}".encode(), b"")
         body |= {"timestamp": str(now), "sign": sign}
-    return Post(channel.url, _json(body))
+    return Request(channel.url, _json(body))
 
 
 def _sign(key: bytes, text: bytes) -> str:
@@ -139,7 +122,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-_MAKERS: dict[ChannelKind, Callable[[AlarmChannel, AlarmNotification, int], Post]] = {
+_MAKERS: dict[ChannelKind, Callable[[AlarmChannel, AlarmNotification, int], Request]] = {
     ChannelKind.WEBHOOK: _webhook,
     ChannelKind.SLACK: _slack,
     ChannelKind.TEAMS: _teams,

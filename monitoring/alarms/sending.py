@@ -8,10 +8,10 @@ from threading import Thread
 
 from django.core.mail import send_mail
 
-from monitoring.alarms.outgoing import SendingFailed, send
 from monitoring.alarms.payloads import post, refusal
 from monitoring.alarms.texts import lines, title
 from monitoring.models import AlarmChannel, AlarmNotification, ChannelKind
+from streams.outgoing import SendingFailed, send
 
 # Seconds that one attempt may take.
 SECONDS = 5.0

@@ -6,7 +6,6 @@ many.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from streams.conf import name_prefix
 from streams.database.sql import metrics as sql
 from streams.database.sql.dialect import fetch
 from streams.models import Mode
-from streams.models.namespaces import ABOVE_END, ABOVE_MARK, END
+from streams.models.namespaces import own_range
 from streams.observe.mysql_server import Server
 
 Labels = tuple[str, ...]
@@ -57,9 +56,7 @@ class Reading:
         self._connection: Any = connections[using]
         self._vendor = self._connection.vendor
         self._prefix = name_prefix()
-        low = self._prefix or ABOVE_MARK
-        high = self._prefix.removesuffix(END) + ABOVE_END if self._prefix else chr(sys.maxunicode)
-        self._own = (low, high)
+        self._own = own_range()
 
     def samples(self) -> Iterator[Sample]:
         """Yield all samples; raises a DatabaseError if the tables cannot be read."""

@@ -6,12 +6,14 @@ from streams.models.cursor import Cursor
 from streams.models.dead import DeadMessage, Verdict
 from streams.models.dedup import DedupKey
 from streams.models.delivery import Delivery, Kind, State
+from streams.models.endpoint import CheckEndpoint, Dialect
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.group import ConsumerGroup, Mode, Start
 from streams.models.key import KeyEntry
 from streams.models.letter_edit import LetterEdit
 from streams.models.message import IMMEDIATE, BodyType, Message
 from streams.models.partition import Partition
+from streams.models.prepared import PreparedRow, PreparedState
 from streams.models.redrive import Redrive, RedriveState
 from streams.models.retry import Again, RetryMessage
 from streams.models.shadow import ShadowCall, ShadowRun
@@ -23,18 +25,22 @@ __all__ = [
     "Access",
     "Again",
     "BodyType",
+    "CheckEndpoint",
     "Consumer",
     "ConsumerGroup",
     "Cursor",
     "DeadMessage",
     "DedupKey",
     "Delivery",
+    "Dialect",
     "KeyEntry",
     "Kind",
     "LetterEdit",
     "Message",
     "Mode",
     "Partition",
+    "PreparedRow",
+    "PreparedState",
     "Redrive",
     "RedriveState",
     "RetryMessage",

@@ -23,6 +23,12 @@ AT_MOST = {
     "deliveryRetentionDays": 36525,
     "deadRetentionDays": 36525,
     "figureRetentionDays": 36525,
+    "preparedRetentionDays": 36525,
+    "verifyFirstSeconds": 86400,
+    "verifyStepSeconds": 86400,
+    "verifyMaxTimes": 1000,
+    "verifyTimeoutSeconds": 60,
+    "sendMaxTimes": 1000,
 }
 MOST = 2**31 - 1  # of the settings without another limit
 MAY_BE_ZERO = {

@@ -38,7 +38,7 @@ class Message(models.Model):
         _("due at"),
         null=True,
         default=IMMEDIATE,
-        help_text=_("1970: at once. Empty: prepared, not to be sequenced yet."),
+        help_text=_("1970: at once."),
     )
     key = NameField(_("key"), max_length=MAX_KEY, null=True, blank=True)
     tag = NameField(_("tag"), max_length=MAX_TAG, default="", blank=True)

@@ -6,6 +6,7 @@ to them are left out by log/foreign.py. OfNamespace is for models with a column 
 
 from __future__ import annotations
 
+import sys
 from typing import TypeVar
 
 from django.db import models
@@ -29,6 +30,14 @@ def own(path: str) -> Q:
         return Q(**{f"{path}__gte": Value(ABOVE_MARK)})
     above = prefix.removesuffix(END) + ABOVE_END
     return Q(**{f"{path}__gte": Value(prefix), f"{path}__lt": Value(above)})
+
+
+def own_range() -> tuple[str, str]:
+    """Return the same range for a raw statement: from the first text, and below the second."""
+    prefix = name_prefix()
+    if not prefix:
+        return ABOVE_MARK, chr(sys.maxunicode)
+    return prefix, prefix.removesuffix(END) + ABOVE_END
 
 
 _M = TypeVar("_M", bound=models.Model)

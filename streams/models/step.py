@@ -13,7 +13,7 @@ from streams.models.namespaces import OwnManager
 
 # The names of the steps.
 SEQUENCE, SWEEP, RETRIES, PURGE = "sequence", "sweep", "retries", "purge"
-REDRIVES = "redrives"
+REDRIVES, PREPARED = "redrives", "prepared"
 
 
 class StepQuerySet(models.QuerySet["Step"]):

@@ -39,6 +39,7 @@ from streams.observe.topics import damaged, unread
 from streams.retain.abandoned_groups import abandoned
 from streams.retain.held_back import held_back
 from streams.retain.rule import WITHOUT_OWN_RULE, default_rule
+from streams.two_phase.pausing import may_check
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
@@ -367,7 +368,7 @@ def _binary_log(server: Server) -> Diagnosis:
 def _connections(server: Server) -> Diagnosis:
     autodiscover()
     of_groups = [threads(registration, server.alias) for registration in registrations()]
-    budget = pool_size(of_groups, server.alias) + KEEPER_CONNECTIONS
+    budget = pool_size(of_groups, server.alias) + KEEPER_CONNECTIONS + may_check(server.alias)
     limit, used = int(server.variable("max_connections")), server.status("Threads_connected") or 0
     text = _(
         "A consumer of all groups uses up to %(budget)d connections;"

@@ -36,6 +36,7 @@ from streams.process.worker import Worker
 from streams.steps.nightly_purge import purge_if_due
 from streams.steps.of_apps import run_steps_of_apps
 from streams.steps.sweep import SWEEP_EVERY, sweep_if_due
+from streams.two_phase.pausing import may_check
 from streams.wakeup import Listener
 
 logger = logging.getLogger("streams.supervisor")
@@ -79,6 +80,8 @@ class Supervisor:
         self._feeds = _feeds(registrations, using, overrides, client)
         for feed in self._feeds:
             self._idle_limit.allow(feed.consume_timeout())
+        # The thread of the checks needs one, while there is something to check.
+        self._checker_connections = int(may_check(using))
         self._threads = pool_size([feed.threads for feed in self._feeds], using, overrides)
         self._progress = Progress(self._feeds)
         self._client = Client([feed.group.pk for feed in self._feeds], using)
@@ -125,7 +128,7 @@ class Supervisor:
 
     def budget(self) -> int:
         """Return how many database connections this process uses at most."""
-        return self._threads + KEEPER_CONNECTIONS
+        return self._threads + KEEPER_CONNECTIONS + self._checker_connections
 
     def _keeper(self, name: str, step: Callable[[], float]) -> Keeper:
         return Keeper(name, step, self._lifecycle, self._shortage, self._using)

@@ -19,10 +19,15 @@ def producer() -> tuple[str, tuple[str, ...]]:
     try:
         return _identity.sql  # type: ignore[no-any-return]
     except AttributeError:
-        text = f"{host()}@{os.getpid()}@{threading.current_thread().name}"[:MAX_PRODUCER]
+        text = producer_name()
         plain = re.fullmatch(r"[\w.:@ ()-]*", text, re.ASCII)
         _identity.sql = (f"'{text}'", ()) if plain else ("%s", (text,))
         return producer()
+
+
+def producer_name() -> str:
+    """Return the name of this thread as a text."""
+    return f"{host()}@{os.getpid()}@{threading.current_thread().name}"[:MAX_PRODUCER]
 
 
 _host: str | None = None

@@ -37,9 +37,16 @@ class Row(NamedTuple):
         return len(self.body) + len(self.headers or "")
 
     def values(
-        self, vendor: str, partition_id: int, due_at: timedelta | datetime | None
+        self,
+        vendor: str,
+        partition_id: int,
+        due_at: timedelta | datetime | None,
+        sent_by: str | None = None,
     ) -> tuple[str, tuple[Any, ...]]:
-        """Return one row of INSERT_MESSAGES, and its parameters."""
+        """Return one row of INSERT_MESSAGES, and its parameters.
+
+        ``sent_by`` is the producer, if it is not this thread.
+        """
         key, tag, headers, body, body_type = self
         due_sql, parameters = _due_sql(vendor, due_at)
         named = key is not None or tag != "" or headers is not None
@@ -47,7 +54,7 @@ class Row(NamedTuple):
             parameters += key, tag, headers
         if len(body) > sql.HEX_BYTES:
             parameters += (body,)
-        sender, its_parameter = producer()
+        sender, its_parameter = producer() if sent_by is None else ("%s", (sent_by,))
         values = sql.message_values(
             vendor, partition_id, due_sql, body, body_type, sender, named=named
         )

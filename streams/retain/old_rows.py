@@ -27,6 +27,8 @@ from streams.models import (
     Delivery,
     Kind,
     LetterEdit,
+    PreparedRow,
+    PreparedState,
     Redrive,
     RedriveState,
     RetryMessage,
@@ -98,6 +100,18 @@ def redrives(using: str) -> Iterator[int]:
             state=RedriveState.DONE, finished_at__lt=UtcNow(-timedelta(days=days))
         )
         yield from _batches(old, "pk", using)
+
+
+def prepared_messages(using: str) -> Iterator[int]:
+    """Delete prepared messages decided more than preparedRetentionDays ago, sent or rolled back.
+
+    What a person must look at is never deleted.
+    """
+    days = runtime_settings.system("preparedRetentionDays", using)
+    ended = [PreparedState.SENT, PreparedState.ROLLED_BACK]
+    rows = PreparedRow._base_manager.using(using).filter(state__in=ended, disputed_at=None)
+    old = rows.filter(decided_at__lt=UtcNow(-timedelta(days=days)))
+    yield from _batches(old, "decided_at", using)
 
 
 def _batches(rows: QuerySet[Any], order: str, using: str) -> Iterator[int]:
@@ -192,6 +206,7 @@ OLD_ROWS: dict[str, Callable[[str], Iterator[int]]] = {
     "replays": replays,
     "shadow replays": shadows,
     "dedup keys": dedup_keys,
+    "prepared messages": prepared_messages,
 }
 
 

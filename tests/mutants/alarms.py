@@ -41,7 +41,7 @@ ALARMS = [
     # A name that leads to a public address when it is checked, and to this host afterwards.
     Mutant(
         "name-resolved-twice",
-        "monitoring/alarms/outgoing.py",
+        "streams/outgoing.py",
         "socket.create_connection((self._address, self.port), self.timeout)",
         "socket.create_connection((_address(self.host, self.port, allow_private=True), self.port))",
         "tests/monitoring/test_alarm_channels.py"
@@ -50,7 +50,7 @@ ALARMS = [
     # The waits for each byte are short, and there are many of them.
     Mutant(
         "dripping-bytes-hold-a-thread",
-        "monitoring/alarms/outgoing.py",
+        "streams/outgoing.py",
         "        self.limit.start()",
         "        pass",
         "tests/monitoring/test_alarm_channels.py"

@@ -20,8 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_public_names_are_these():
     assert streams.__all__ == [
+        "Decision",
         "Exponential",
         "Outgoing",
+        "Prepared",
+        "PreparedMessage",
         "ReceivedMessage",
         "Reject",
         "Retry",
@@ -30,7 +33,10 @@ def test_the_public_names_are_these():
         "StreamsError",
         "asend",
         "cancel",
+        "checkback",
         "consumer",
+        "prepare",
+        "prepared",
         "send",
         "send_many",
     ]
@@ -64,6 +70,11 @@ def test_the_signatures_are_these():
         "(messages: 'Iterable[Outgoing]', *, using: 'str | None' = None)"
     )
     assert inspect.iscoroutinefunction(streams.asend)
+    assert list(inspect.signature(streams.prepare).parameters) == [
+        *("topic", "body", "biz", "biz_key", "checker", "key", "tag", "headers"),
+        *("partition", "context", "check_after", "using"),
+    ]
+    assert parameters(streams.checkback) == "(name: 'str')"
     names = list(inspect.signature(streams.consumer).parameters)
     assert names == [
         "topic",

@@ -1,22 +1,25 @@
 """Sends an HTTP request to an address of the operator's, and to no other.
 
-Somebody who may edit channels must not reach by them what only this host can reach. So the name is
-resolved once, each of its addresses is checked, and the connection goes to one of these: a name
-that changes its address in between (DNS rebinding) has no effect. Redirects are not followed.
+Somebody who may edit an alarm channel or a check endpoint must not reach by it what only this host
+can reach. So the name is resolved once, each of its addresses is checked, and the connection goes
+to one of these: a name that changes its address in between (DNS rebinding) has no effect. Redirects
+are not followed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import http.client
 import ipaddress
 import socket
 import ssl
 import threading
 from contextlib import suppress
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from monitoring.alarms.payloads import Post
-
+SIGNATURE = "Ems-Signature"
 # The most of an answer that is read.
 MOST = 64 * 1024
 
@@ -29,15 +32,35 @@ GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 
 
 class SendingFailed(Exception):
-    """A notification could not be sent."""
+    """The request was not answered with 2xx; ``status`` is that of the answer, None without one."""
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
 
 
-def send(post: Post, *, allow_private: bool, seconds: float) -> bytes:
+@dataclass(frozen=True)
+class Request:
+    """Holds an HTTP request; the one of a notification is sent by POST."""
+
+    url: str
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    method: str = "POST"
+
+
+def signature(secret: str, at: int, body: bytes) -> str:
+    """Return the value of Ems-Signature: the HMAC-SHA256 of ``at``, a dot and the body."""
+    digest = hmac.new(secret.encode(), b"%d." % at + body, hashlib.sha256).hexdigest()
+    return f"t={at},v1={digest}"
+
+
+def send(request: Request, *, allow_private: bool, seconds: float) -> bytes:
     """Send the request and return the answer, at most MOST bytes; raises SendingFailed.
 
     ``seconds`` is the limit of the connecting, and then of all the rest.
     """
-    parts = urlsplit(post.url)
+    parts = urlsplit(request.url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     connection: _Plain
@@ -48,7 +71,7 @@ def send(post: Post, *, allow_private: bool, seconds: float) -> bytes:
         else:
             connection = _Plain(host, port, address, seconds)
         try:
-            connection.request("POST", path, post.body, post.headers)
+            connection.request(request.method, path, request.body or None, request.headers)
             response = connection.getresponse()
             answer = response.read(MOST)
         finally:
@@ -60,9 +83,9 @@ def send(post: Post, *, allow_private: bool, seconds: float) -> bytes:
     if connection.was_cut:  # what was read may be a part of the answer
         raise SendingFailed(f"no answer within {seconds:g} s")
     if 300 <= response.status < 400:
-        raise SendingFailed(f"HTTP {response.status}: redirects are not followed")
+        raise SendingFailed(f"HTTP {response.status}: redirects are not followed", response.status)
     if not 200 <= response.status < 300:
-        raise SendingFailed(f"HTTP {response.status} {response.reason}")
+        raise SendingFailed(f"HTTP {response.status} {response.reason}", response.status)
     return answer
 
 
@@ -71,7 +94,7 @@ def _address(host: str, port: int, *, allow_private: bool) -> str:
     found = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     for text in found:
         if not allow_private and not is_public(ipaddress.ip_address(text.partition("%")[0])):
-            raise SendingFailed(f"{text} is a private address, and the channel does not allow it")
+            raise SendingFailed(f"{text} is a private address, which is not allowed here")
     return found[0]
 
 

@@ -1,0 +1,43 @@
+"""Hands messages on to another system over HTTP, as the handler of a consumer group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from streams import body as bodies
+from streams.api import ReceivedMessage
+from streams.outgoing import SIGNATURE, Request, send, signature
+
+TYPES = {
+    bodies.JSON: "application/json",
+    bodies.TEXT: "text/plain; charset=utf-8",
+    bodies.BYTES: "application/octet-stream",
+}
+
+
+def webhook(
+    url: str, secret: str = "", *, allow_private: bool = False, seconds: float = 5.0
+) -> Callable[[ReceivedMessage], None]:
+    """Return a handler that sends each message to ``url`` by POST.
+
+    The group's retries and dead letters are its tries: any answer but 2xx within ``seconds``
+    fails. ``Ems-Id`` is the same in each attempt, so a receiver can tell a repetition. With a
+    ``secret`` the request is signed. Addresses of private networks are refused unless
+    ``allow_private``.
+    """
+
+    def forward(message: ReceivedMessage) -> None:
+        headers = {
+            "Content-Type": TYPES[message.body_type],
+            "User-Agent": "ems-webhook",
+            "Ems-Id": f"{message.topic}/{message.partition}@{message.offset}",
+        }
+        if message.key is not None:
+            headers["Ems-Key"] = message.key.encode("unicode_escape").decode()
+        if secret:
+            headers[SIGNATURE] = signature(secret, int(time.time()), message.raw_body)
+        request = Request(url, message.raw_body, headers)
+        send(request, allow_private=allow_private, seconds=seconds)
+
+    return forward

@@ -1,0 +1,229 @@
+"""Defines ems_prepared: prepared messages and check endpoints."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from streams import body as bodies
+from streams.database.clock import database_now
+from streams.management.base import StreamsCommand, add_dry_run, add_limit, add_yes
+from streams.models import CheckEndpoint, Dialect, PreparedRow, PreparedState
+from streams.models.prepared import of_key
+from streams.two_phase.asking import ask_about_nothing
+from streams.two_phase.decide import OPERATOR, commit, roll_back
+from streams.two_phase.operator import check_now, send_again, send_anyway
+
+FROM_ENVIRONMENT = "env:"
+STATES = [state.lower() for state in PreparedState.values]
+
+
+class Command(StreamsCommand):
+    help = "Prepared messages: list them, decide about one, and who is asked over HTTP."
+    verbs = {
+        "list": gettext_lazy("prepared messages, the oldest first"),
+        "show": gettext_lazy("one of them with its body"),
+        "check": gettext_lazy("ask about it at the next step"),
+        "commit": gettext_lazy("send it"),
+        "rollback": gettext_lazy("drop it"),
+        "resend": gettext_lazy("send what could not be sent, or anyway what was rolled back"),
+        "endpoints": gettext_lazy("the check endpoints"),
+        "endpoint": gettext_lazy("change a check endpoint, or make one"),
+        "remove": gettext_lazy("delete a check endpoint"),
+        "test": gettext_lazy("ask an endpoint about a key that cannot be"),
+    }
+
+    def add_list_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--state", choices=STATES, help=_("only in this state"))
+        parser.add_argument("--biz", help=_("only of this business"))
+        parser.add_argument("--checker", help=_("only of this checker"))
+        add_limit(parser, 100)
+
+    def add_show_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("biz", help=_("the business"))
+        parser.add_argument("key", help=_("its key"))
+
+    def add_check_arguments(self, parser: ArgumentParser) -> None:
+        self.add_show_arguments(parser)
+        add_dry_run(parser)
+
+    def add_commit_arguments(self, parser: ArgumentParser) -> None:
+        self.add_check_arguments(parser)
+        add_yes(parser)
+
+    add_rollback_arguments = add_resend_arguments = add_commit_arguments
+
+    def add_endpoint_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("endpoint", help=_("name of the endpoint"))
+        parser.add_argument("--url", help=_("where to; env:NAME takes it from the environment"))
+        parser.add_argument("--dialect", choices=Dialect.values, help=_("how it is asked"))
+        parser.add_argument("--secret", help=_("signs; env:NAME takes it from the environment"))
+        parser.add_argument("--timeout", type=int, metavar="SECONDS", help=_("for an answer"))
+        parser.add_argument(
+            "--allow-private", action="store_true", help=_("also http and private addresses")
+        )
+        state = parser.add_mutually_exclusive_group()
+        state.add_argument("--on", action="store_true", help=_("ask it"))
+        state.add_argument("--off", action="store_true", help=_("do not ask it"))
+
+    def add_remove_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("endpoint", help=_("name of the endpoint"))
+
+    add_test_arguments = add_remove_arguments
+
+    def do_list(
+        self, *, state: str | None, biz: str | None, checker: str | None, limit: int, **options: Any
+    ) -> None:
+        rows = PreparedRow.objects.using(self.using).defer("body", "headers", "context")
+        if state:
+            rows = rows.filter(state=state.upper())
+        if biz:
+            rows = rows.filter(biz=biz)
+        if checker:
+            rows = rows.filter(checker=checker)
+        columns = ("biz", "biz_key", "state", "topic", "checker", "created_at", "checks")
+        more = ("next_at", "last_answer", "decided_by", "message_id")
+        self.show(
+            (*columns, *more),
+            (
+                (*(getattr(row, name) for name in columns), *(_or_none(row, n) for n in more))
+                for row in rows.order_by("pk")[:limit]
+            ),
+        )
+
+    def do_show(self, *, biz: str, key: str, **options: Any) -> None:
+        row = self._row(biz, key)
+        names = (
+            *("biz", "biz_key", "state", "topic", "partition", "key", "tag", "headers", "producer"),
+            *("checker", "context", "checks", "sends", "created_at", "next_at", "checked_at"),
+            *("last_answer", "last_error", "decided_at", "decided_by", "disputed_at"),
+            *("message_id", "sent_partition", "sent_at", "body_type", "size"),
+        )
+        body = bytes(row.body)
+        values = {name: _or_none(row, name) for name in names}
+        if self.as_json:
+            values["body"] = bodies.preview(body, row.body_type, len(body), len(body)) or None
+        self.show_one(values, bodies.preview(body, row.body_type, len(body)) if body else "")
+
+    def do_check(self, *, biz: str, key: str, dry_run: bool, **options: Any) -> None:
+        row = self._row(biz, key)
+        if not row.is_undecided:
+            raise CommandError(_("%s is decided already.") % row)
+        if not dry_run:
+            check_now(row, self.using)
+        self.tell(_("asked about at the next step: %s") % row, **self._about(row, dry_run))
+
+    def do_commit(self, *, biz: str, key: str, dry_run: bool, yes: bool, **options: Any) -> None:
+        row = self._row(biz, key)
+        if not dry_run:
+            self.confirm(
+                _("Commit %(row)s to %(topic)s?") % {"row": row, "topic": row.topic}, yes=yes
+            )
+            row = commit(row.biz, row.biz_key, by=OPERATOR + self.who, using=self.using)
+        self.tell(_("committed: %s") % row, **self._about(row, dry_run))
+
+    def do_rollback(self, *, biz: str, key: str, dry_run: bool, yes: bool, **options: Any) -> None:
+        row = self._row(biz, key)
+        if not dry_run:
+            self.confirm(_("Roll back %s?") % row, yes=yes)
+            row = roll_back(row.biz, row.biz_key, by=OPERATOR + self.who, using=self.using)
+        self.tell(_("rolled back: %s") % row, **self._about(row, dry_run))
+
+    def do_resend(self, *, biz: str, key: str, dry_run: bool, yes: bool, **options: Any) -> None:
+        row = self._row(biz, key)
+        is_unsent = row.state == PreparedState.UNSENT
+        is_dropped = row.state == PreparedState.ROLLED_BACK and row.message_id is None
+        if not (is_unsent or is_dropped):
+            raise CommandError(_("%s is neither unsent nor rolled back.") % row)
+        if not dry_run:
+            self.confirm(
+                _("Send %(row)s to %(topic)s?") % {"row": row, "topic": row.topic}, yes=yes
+            )
+            if is_unsent:
+                done = send_again(row, self.using)
+            else:
+                done = send_anyway(row, OPERATOR + self.who, self.using)
+            row = self._row(biz, key)
+            if not done:
+                raise CommandError(
+                    _("%(row)s is not sent: %(why)s") % {"row": row, "why": row.last_error}
+                )
+        self.tell(_("sent: %s") % row, **self._about(row, dry_run))
+
+    def do_endpoints(self, **options: Any) -> None:
+        columns = ("endpoint", "to", "dialect", "enabled", "failures", "paused_until", "error")
+        rows = CheckEndpoint.objects.using(self.using).order_by("name")
+        self.show(
+            columns,
+            (
+                (
+                    *(row.name, row.target, row.dialect, row.enabled),
+                    *(row.failures, row.paused_until, row.last_error or None),
+                )
+                for row in rows
+            ),
+        )
+
+    def do_endpoint(self, *, endpoint: str, **options: Any) -> None:
+        row = CheckEndpoint.objects.using(self.using).filter(name=endpoint).first()
+        row = row or CheckEndpoint(name=endpoint)
+        for option in ("url", "secret"):
+            if options[option] is not None:
+                setattr(row, option, _from_environment(options[option]))
+        row.dialect = options["dialect"] or row.dialect
+        row.timeout_seconds = options["timeout"] or row.timeout_seconds
+        row.allow_private = options["allow_private"] or row.allow_private
+        if options["on"] or options["off"]:
+            row.enabled = options["on"]
+        row._state.db = self.using
+        try:
+            row.full_clean()
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
+        row.save(using=self.using)
+        self.tell(_("set: %s") % endpoint, endpoint=endpoint)
+
+    def do_remove(self, *, endpoint: str, **options: Any) -> None:
+        self._endpoint(endpoint).delete()
+        self.tell(_("removed: %s") % endpoint, endpoint=endpoint)
+
+    def do_test(self, *, endpoint: str, **options: Any) -> None:
+        found = self._endpoint(endpoint)
+        answer = ask_about_nothing(found, database_now(self.using), self.using)
+        self.tell(_("it answers: %s") % answer.value, endpoint=endpoint, answer=answer.value)
+
+    def _row(self, biz: str, key: str) -> PreparedRow:
+        row = PreparedRow.objects.using(self.using).filter(of_key(biz, key)).first()
+        if row is None:
+            raise CommandError(_("There is no prepared message %s:%s.") % (biz, key))
+        return row
+
+    def _endpoint(self, name: str) -> CheckEndpoint:
+        found = CheckEndpoint.objects.using(self.using).filter(name=name).first()
+        if found is None:
+            raise CommandError(_("There is no check endpoint %r.") % name)
+        return found
+
+    def _about(self, row: PreparedRow, dry_run: bool) -> dict[str, Any]:
+        about = {"biz": row.biz, "biz_key": row.biz_key, "state": row.state, "dry_run": dry_run}
+        return {**about, "message_id": row.message_id}
+
+
+def _or_none(row: PreparedRow, name: str) -> Any:
+    value = getattr(row, name)
+    return None if value == "" else value
+
+
+def _from_environment(text: str) -> str:
+    if not text.startswith(FROM_ENVIRONMENT):
+        return text
+    name = text.removeprefix(FROM_ENVIRONMENT)
+    if name not in os.environ:
+        raise CommandError(_("There is no %s in the environment.") % name)
+    return os.environ[name]

@@ -1,0 +1,131 @@
+"""Checks what is to be prepared, and makes its columns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from streams import runtime_settings
+from streams.api import Outgoing
+from streams.conf import longest_name
+from streams.errors import InvalidMessage, MessageTooLarge, UnknownChecker
+from streams.models import CheckEndpoint
+from streams.models.prepared import MAX_CONTEXT
+from streams.names import MAX_BIZ, MAX_KEY, text_of_key, valid_new_name, validated_name
+from streams.produce.access import all_writable
+from streams.produce.outgoing import checked_row
+from streams.two_phase.registry import is_registered
+
+# The headers by which a receiver finds the business again.
+BIZ, BIZ_KEY = "ems-biz", "ems-biz-key"
+
+# A check that would come later than a person is asked anyway is no check.
+LATEST_CHECK = timedelta(hours=24)
+
+
+@dataclass(frozen=True)
+class Content:
+    """Holds the checked columns of a prepared message, and when its first check is due."""
+
+    biz: str
+    biz_key: str
+    columns: dict[str, Any]
+    first_check: timedelta
+
+
+def checked_content(
+    message: Outgoing,
+    *,
+    biz: Any,
+    biz_key: Any,
+    checker: Any,
+    context: Any = None,
+    check_after: Any = None,
+    using: str,
+) -> Content:
+    """Check everything, also that the topic takes messages; a missing topic is created.
+
+    ``delay``, ``deliver_at`` and the dedup key of ``message`` are not used. Raises InvalidName,
+    InvalidMessage, NotSerializable, MessageTooLarge, UnknownChecker, UnknownTopic, TopicDenied,
+    UnknownPartition.
+    """
+    biz, biz_key = checked_names(biz, biz_key)
+    given = message.headers
+    headers = given
+    if given is None or isinstance(given, Mapping):
+        headers = {**(given or {}), BIZ: biz, BIZ_KEY: biz_key}
+    row = checked_row(using, message.topic, message.body, message.key, message.tag, headers)
+    extra = _checked_context(context)
+    first_check = _checked_first(check_after, using)
+    _check_checker(checker, using)
+    all_writable([Outgoing(message.topic, partition=message.partition)], using)
+    stored = json.loads(row.headers or "{}")
+    parts = [message.topic, message.partition, row.key, row.tag, row.body_type]
+    named = json.dumps([*parts, sorted(stored.items())]).encode()
+    columns = {
+        "topic": message.topic,
+        "partition": message.partition,
+        "key": row.key,
+        "tag": row.tag,
+        "headers": stored,
+        "body": row.body,
+        "body_type": row.body_type,
+        "size": row.size,
+        "digest": hashlib.sha256(named + b"\0" + row.body).digest(),
+        "checker": checker,
+        "context": extra,
+    }
+    return Content(biz, biz_key, columns, first_check)
+
+
+def checked_names(biz: Any, biz_key: Any) -> tuple[str, str]:
+    """Return the business and its key as texts; raises InvalidName."""
+    name = valid_new_name(text_of_key(biz), "business", longest_name(MAX_BIZ))
+    return name, validated_name(text_of_key(biz_key), "key of the business", MAX_KEY)
+
+
+def _checked_context(context: Any) -> Any:
+    if context is None:
+        return None
+    try:
+        text = json.dumps(context, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidMessage(_("The context cannot be written as JSON: %s") % error) from error
+    if len(text.encode()) > MAX_CONTEXT:
+        raise MessageTooLarge(
+            _("The context has %(size)d bytes; at most %(limit)d are kept.")
+            % {"size": len(text.encode()), "limit": MAX_CONTEXT}
+        )
+    return context
+
+
+def _checked_first(check_after: Any, using: str) -> timedelta:
+    if check_after is None:
+        return timedelta(seconds=runtime_settings.system("verifyFirstSeconds", using))
+    after = check_after
+    if isinstance(after, int | float) and not isinstance(after, bool):
+        try:
+            after = timedelta(seconds=after)
+        except (OverflowError, ValueError):
+            after = None
+    if not isinstance(after, timedelta) or not timedelta(0) <= after <= LATEST_CHECK:
+        text = _("check_after must be a timedelta or seconds, at most a day, not %r.")
+        raise InvalidMessage(text % (check_after,))
+    return after
+
+
+def _check_checker(checker: Any, using: str) -> None:
+    if isinstance(checker, str) and (
+        is_registered(checker) or CheckEndpoint.objects.using(using).filter(name=checker).exists()
+    ):
+        return
+    raise UnknownChecker(
+        _("There is no @checkback(%(name)r) in a consumers.py, and no check endpoint %(name)r.")
+        % {"name": checker}
+    )

@@ -1,0 +1,164 @@
+"""Defines prepare() and prepared(): a message is kept, and sent once somebody says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import Error, IntegrityError
+from django.utils.translation import gettext as _
+
+from streams import conf
+from streams.api import Outgoing
+from streams.database.elsewhere import elsewhere
+from streams.database.retrying import retrying, tables_missing
+from streams.database.transactions import (
+    in_test_case,
+    in_transaction,
+    own_transaction,
+    supports_other_connections,
+)
+from streams.errors import (
+    InvalidMessage,
+    NotMigrated,
+    PreparedConflict,
+    UnknownPrepared,
+)
+from streams.models import PreparedRow, UtcNow
+from streams.models.prepared import of_key
+from streams.produce.asynchronous import refuse_async
+from streams.produce.identity import producer_name
+from streams.two_phase.content import Content, checked_content, checked_names
+from streams.two_phase.handle import Prepared, handle
+
+
+def prepare(
+    topic: str,
+    body: Any = None,
+    *,
+    biz: str | int | UUID,
+    biz_key: str | int | UUID,
+    checker: str,
+    key: str | int | UUID | None = None,
+    tag: str = "",
+    headers: Mapping[str, str] | None = None,
+    partition: int | None = None,
+    context: Any = None,
+    check_after: timedelta | float | None = None,
+    using: str | None = None,
+) -> Prepared:
+    """Keep one message until ``commit()`` sends it or ``rollback()`` drops it.
+
+    Call it before the work. It is committed when this returns, whatever transaction is open. If
+    nobody commits or rolls back, ``checker`` is asked: the name of a ``@checkback``, or of a check
+    endpoint. It is first asked after ``check_after`` (a timedelta, or seconds; verifyFirstSeconds
+    by default) and gets ``context``, at most 2,000 bytes as JSON.
+
+    ``biz`` (at most 64 characters) and ``biz_key`` (255) name the work: a second call with the
+    same content returns what is there, with ``created=False``, so a call whose answer was lost may
+    be repeated. The other arguments are those of :func:`streams.send`. The message also has the
+    headers ``ems-biz`` and ``ems-biz-key``.
+
+    Returns a :class:`Prepared`. Raises a :class:`StreamsError` before anything is written: those
+    of ``send()``, PreparedConflict if other content is prepared under this key, UnknownChecker, and
+    on SQLite InvalidMessage inside a transaction. Where the data is in the database of EMS,
+    ``send()`` in the transaction is simpler and better.
+    """
+    refuse_async("prepare", "sync_to_async(prepare)(…)")
+    alias = conf.database(using)
+    message = Outgoing(topic, body, key, tag, headers, partition=partition)
+
+    def work() -> Prepared:
+        content = checked_content(
+            message,
+            biz=biz,
+            biz_key=biz_key,
+            checker=checker,
+            context=context,
+            check_after=check_after,
+            using=alias,
+        )
+        return keep(content, producer_name(), alias)
+
+    try:
+        return retrying(work, alias)
+    except Error as error:
+        if tables_missing(error):
+            raise NotMigrated.on(alias) from error
+        raise
+
+
+def prepared(
+    biz: str | int | UUID, biz_key: str | int | UUID, *, using: str | None = None
+) -> Prepared:
+    """Return what is prepared under this business and key; raises UnknownPrepared."""
+    refuse_async("prepared", "sync_to_async(prepared)(…)")
+    alias = conf.database(using)
+    rows = PreparedRow.objects.using(alias).filter(of_key(*checked_names(biz, biz_key)))
+    row = retrying(rows.defer("body").first, alias)
+    if row is None:
+        raise UnknownPrepared
+    return handle(row, alias)
+
+
+def listed(
+    using: str,
+    *,
+    state: str | None = None,
+    biz: str | None = None,
+    after: int = 0,
+    limit: int = 100,
+) -> list[PreparedRow]:
+    """Return the rows with ids above ``after``, without their bodies, at most ``limit``.
+
+    ``state`` is one of PreparedState. For lists that programs read page by page.
+    """
+    rows = PreparedRow.objects.using(using).filter(pk__gt=after)
+    if state is not None:
+        rows = rows.filter(state=state)
+    if biz is not None:
+        rows = rows.filter(biz=biz)
+    return list(rows.defer("body").order_by("pk")[:limit])
+
+
+def keep(content: Content, producer: str, using: str) -> Prepared:
+    """Write the row, committed when this returns; raises PreparedConflict."""
+    if not in_transaction(using) or in_test_case(using):
+        return retrying(keep_joined, using, content, producer, using)
+    if not supports_other_connections(using):
+        raise InvalidMessage(
+            _("On this database, call prepare() before the transaction: it has only one writer.")
+        )
+    return elsewhere(using, lambda: retrying(keep_joined, using, content, producer, using))
+
+
+def keep_joined(content: Content, producer: str, using: str) -> Prepared:
+    """Write the row as a part of the open transaction, if there is one; raises PreparedConflict."""
+    rows = PreparedRow.objects.using(using)
+    while True:
+        try:
+            with own_transaction(using):
+                row = rows.create(
+                    biz=content.biz,
+                    biz_key=content.biz_key,
+                    producer=producer,
+                    next_at=UtcNow(content.first_check),
+                    **content.columns,
+                )
+        except IntegrityError:
+            # Locking, so that it sees what was committed since the snapshot of the caller.
+            with own_transaction(using):
+                same_key = rows.select_for_update().filter(of_key(content.biz, content.biz_key))
+                found = same_key.defer("body").first()
+            if found is None:  # purged meanwhile
+                continue
+            if bytes(found.digest) != content.columns["digest"]:
+                raise PreparedConflict(
+                    _("Other content is prepared under %(biz)s:%(key)s.")
+                    % {"biz": content.biz, "key": content.biz_key}
+                ) from None
+            return handle(found, using)
+        row.next_at = None  # it is the expression of the clock: the row is not read again
+        return handle(row, using, created=True)
