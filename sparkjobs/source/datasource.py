@@ -16,12 +16,16 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
 
 from sparkjobs.database import connected
 from sparkjobs.errors import BadOption
+from sparkjobs.sink.options import SinkOptions
+from sparkjobs.sink.writer import EmsStreamWriter, EmsWriter
 from sparkjobs.source.reading import batches
 from sparkjobs.source.request import Request
 from sparkjobs.source.splits import Split, pack, ranges
@@ -43,6 +47,12 @@ class EmsSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         return EmsStreamReader(Request.of(self.options), checked(schema, self.schema()))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return EmsWriter(SinkOptions.of(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return EmsStreamWriter(SinkOptions.of(self.options), schema, overwrite)
 
 
 class EmsReader(DataSourceReader):
