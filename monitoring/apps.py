@@ -29,9 +29,15 @@ class MonitoringConfig(AppConfig):
         """Return what the nightly purge deletes of these tables, too."""
         from monitoring.alarms.old_alarms import old_alarms
         from monitoring.old_figures import old_figures
+        from monitoring.old_staged import old_staged
         from monitoring.sample.thinning import old_samples
 
-        return {"figures": old_figures, "samples": old_samples, "alarms": old_alarms}
+        return {
+            "figures": old_figures,
+            "samples": old_samples,
+            "alarms": old_alarms,
+            "staged": old_staged,
+        }
 
     def ems_steps(self) -> dict[str, Callable[[str], object]]:
         """Return what consumers and beat run every few seconds; each step says when it is due."""

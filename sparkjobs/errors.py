@@ -25,3 +25,11 @@ class Busy(SparkJobsError):
 
 class ArchiveDiffers(SparkJobsError):
     """The archive does not hold what it should."""
+
+
+class BadRow(SparkJobsError):
+    """A row of a DataFrame cannot be sent as a message; nothing of its batch is sent."""
+
+
+class WriteRefused(SparkJobsError):
+    """A write to a topic cannot be completed; nothing of it is sent."""

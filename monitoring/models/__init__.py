@@ -5,7 +5,7 @@ from monitoring.models.alarm_audit import AuditFinding, AuditPlace
 from monitoring.models.alarm_channel import AlarmChannel, ChannelKind
 from monitoring.models.alarm_notification import AlarmNotification, Event, NotificationState
 from monitoring.models.alarm_rule import AlarmRule, Metric, Operator
-from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage
+from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage, StagedMessage
 from monitoring.models.backlog import Backlog
 from monitoring.models.consumption import Consumption
 from monitoring.models.error_class import ErrorClass
@@ -46,5 +46,6 @@ __all__ = [
     "Run",
     "RunState",
     "Severity",
+    "StagedMessage",
     "Traffic",
 ]

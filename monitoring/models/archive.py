@@ -6,6 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from streams.models.fields import (
+    HashField,
     LooseForeignKey,
     NameField,
     TopicOrGroupField,
@@ -71,6 +72,35 @@ class LedgerEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.batch}"
+
+
+class StagedMessage(models.Model):
+    """Holds a row of a Spark write before it is sent; none is sent before all are here."""
+
+    mark = models.CharField(
+        _("mark"), max_length=32, help_text=_("Of the write, and of the attempt of the task.")
+    )
+    topic = LooseForeignKey("ems.Topic", verbose_name=_("topic"))
+    partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))
+    due_at = UtcDateTimeField(_("due at"), null=True, help_text=_("Empty: at once."))
+    key = NameField(_("key"), max_length=MAX_KEY, null=True)
+    tag = NameField(_("tag"), max_length=MAX_TAG)
+    headers = models.TextField(_("headers"), null=True)  # noqa: DJ001 - None is not "null"
+    body = models.BinaryField(_("body"))
+    body_type = models.CharField(_("body type"), max_length=5, choices=BodyType.choices)
+    size = models.PositiveIntegerField(_("size in bytes"))
+    dedup_hash = HashField(_("SHA-256 of the dedup key"), null=True)
+    staged_at = UtcDateTimeField(_("staged at"), default=UtcNow)
+
+    class Meta:
+        db_table = "ems_monitoring_staged"
+        verbose_name = _("staged message")
+        verbose_name_plural = _("staged messages")
+        default_permissions = ("view",)
+        indexes = (models.Index(fields=["mark"], name="ems_staged_mark"),)
+
+    def __str__(self) -> str:
+        return f"{self.mark} {self.pk}"
 
 
 class ReplayedMessage(models.Model):

@@ -6,20 +6,18 @@ done. The ledger row says whether the rows of the batch are written.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from sparkjobs.config import MYSQL, Config
-from sparkjobs.database import NOW, Connection, connected, execute, transaction, vendor_of
+from sparkjobs.config import Config
+from sparkjobs.database import Connection, connected, transaction
 from sparkjobs.errors import BadOption
+from sparkjobs.ledger import QUERY_ID, take
 
 Write = Callable[[Connection, Any], None]
-
-QUERY_ID = "sql.streaming.queryId"
 
 
 def into_database(config: Config, write: Write) -> Callable[[DataFrame, int], None]:
@@ -41,34 +39,3 @@ def into_database(config: Config, write: Write) -> Callable[[DataFrame, int], No
                 write(connection, table)
 
     return each
-
-
-def take(connection: Connection, name: str, batch: int = 0) -> bool:
-    """Record, inside a transaction, that this batch is done; return False if it was before.
-
-    A second process with the same batch waits for the outcome. Only the newest two batches are
-    kept, since Spark never repeats an older one.
-    """
-    try:
-        execute(
-            connection,
-            "INSERT INTO `ems_monitoring_ledger` (`name`, `batch`, `done_at`)"  # noqa: S608
-            f" VALUES (%s, %s, {NOW[vendor_of(connection)]})",
-            [name, batch],
-        )
-    except _duplicate(connection):
-        return False
-    execute(
-        connection,
-        "DELETE FROM `ems_monitoring_ledger` WHERE `name` = %s AND `batch` < %s",
-        [name, batch - 1],
-    )
-    return True
-
-
-def _duplicate(connection: Connection) -> type[Exception]:
-    if vendor_of(connection) == MYSQL:
-        from MySQLdb import IntegrityError
-
-        return IntegrityError  # type: ignore[no-any-return]
-    return sqlite3.IntegrityError

@@ -9,25 +9,22 @@ message was: ``replay@flights/0@17``.
 from __future__ import annotations
 
 import hashlib
-import json
-import zlib
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkjobs.archive.ledger import take
 from sparkjobs.archive.manifest import fingerprints, in_archive, recorded
 from sparkjobs.config import Config
 from sparkjobs.database import NOW, Connection, connected, execute, fetch, transaction, vendor_of
 from sparkjobs.errors import ArchiveDiffers, BadOption
+from sparkjobs.ledger import take
 from sparkjobs.lock import alone
+from sparkjobs.placement import Placement
 from sparkjobs.session import session
 from sparkjobs.source.splits import logs, offset_at
 
@@ -40,46 +37,6 @@ STAGED = (
 STATEMENT_ROWS = 500
 STATEMENT_BYTES = 2 * 1024 * 1024
 DELETE_ROWS = 10_000
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Chooses the partition of ``topic`` for a message, as a send of such a message would.
-
-    ``path`` is the project's own partitioner, ``EMS["PARTITIONER"]``, or "".
-    """
-
-    topic: str
-    count: int
-    path: str
-
-    def partitioner(self) -> Callable[[str | None, str | None, int], int]:
-        """Return a function of key, headers (JSON) and the partition that the message was in.
-
-        Raises BadOption if the project's own cannot be imported here: another one would break the
-        order by key.
-        """
-        if not self.path or self.count == 1:
-            return self._by_key
-        module, _, name = self.path.rpartition(".")
-        try:
-            found = getattr(import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise BadOption(
-                f"EMS['PARTITIONER'] {self.path} cannot be imported where the job runs: {error}"
-            ) from error
-
-        def chosen(key: str | None, headers: str | None, source: int) -> int:
-            number = found(self.topic, key, json.loads(headers) if headers else {}, self.count)
-            if type(number) is not int or not 0 <= number < self.count:
-                raise BadOption(f"{self.path} gave {number!r}, no number below {self.count}")
-            return number
-
-        return chosen
-
-    def _by_key(self, key: str | None, headers: str | None, source: int) -> int:
-        # As streams/produce/partitioning.py does.
-        return (source if key is None else zlib.crc32(key.encode())) % self.count
 
 
 def add_arguments(parser: ArgumentParser) -> None:

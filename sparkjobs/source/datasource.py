@@ -16,16 +16,19 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
 
 from sparkjobs.database import connected
 from sparkjobs.errors import BadOption
+from sparkjobs.sink.options import SinkOptions
+from sparkjobs.sink.writer import EmsStreamWriter, EmsWriter
 from sparkjobs.source.reading import batches
 from sparkjobs.source.request import Request
 from sparkjobs.source.splits import Split, pack, ranges
-from sparkjobs.source.stream import EmsStreamReader
 
 
 class EmsSource(DataSource):
@@ -42,7 +45,17 @@ class EmsSource(DataSource):
         return EmsReader(Request.of(self.options), checked(schema, self.schema()))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        try:
+            from sparkjobs.source.stream import EmsStreamReader
+        except ImportError as error:  # what it needs came with Spark 4.2
+            raise BadOption(f"to read a stream needs pyspark 4.2 or newer: {error}") from error
         return EmsStreamReader(Request.of(self.options), checked(schema, self.schema()))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return EmsWriter(SinkOptions.of(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return EmsStreamWriter(SinkOptions.of(self.options), schema, overwrite)
 
 
 class EmsReader(DataSourceReader):
@@ -55,7 +68,8 @@ class EmsReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with connected(self.config) as connection:
-            planned = pack(ranges(connection, self.request), self.request.split_rows)
+            wanted = ranges(connection, self.request)
+            planned = pack(wanted, self.request.rows_of_a_task(sum(part.rows for part in wanted)))
         return planned or [Split(())]  # Spark needs at least one
 
     def read(self, partition: Split) -> Iterator[Any]:

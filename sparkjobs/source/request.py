@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 from sparkjobs.config import VARIABLE, Config
 from sparkjobs.errors import BadOption
+from sparkjobs.source.selection import Selection
 from sparkjobs.source.tables import Table, table
 
 FAIL, SKIP = "fail", "skip"
-EARLIEST, LATEST = "earliest", "latest"
 
 # Rows of one task: enough to be worth its start, few enough to give all tasks the same work.
 SPLIT_ROWS = 50_000
@@ -34,8 +34,8 @@ class Request:
     purged: str = FAIL
     split_rows: int = SPLIT_ROWS
     max_rows: int | None = None
-    starting: str = EARLIEST
     namespace: str | None = None
+    selection: Selection = field(default_factory=Selection)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Request:
@@ -43,7 +43,8 @@ class Request:
         # Spark may give the names in lower case.
         given = {name.lower(): value for name, value in options.items()}
         given.pop("path", None)  # load() of Spark sets it
-        unknown = set(given) - {f.name for f in fields(cls)}
+        selection = Selection.of(given)
+        unknown = set(given) - {f.name for f in fields(cls)} | ({"selection"} & set(given))
         if unknown:
             raise BadOption(f"unknown options: {', '.join(sorted(unknown))}")
         request = cls(
@@ -58,17 +59,25 @@ class Request:
             purged=_choice(given, "purged", FAIL, SKIP),
             split_rows=_number(given, "split_rows") or SPLIT_ROWS,
             max_rows=_number(given, "max_rows"),
-            starting=_choice(given, "starting", EARLIEST, LATEST),
             namespace=given.get("namespace"),
+            selection=selection,
         )
         if request.bounds and not request.is_log:
             raise BadOption("bounds are of messages; of other tables give start and end, by id")
+        if selection != Selection() and not request.is_log:
+            raise BadOption("other tables than messages take topic, start, end, since and until")
+        if selection.is_given and (request.bounds or request.start or request.end):
+            raise BadOption("give startingOffsets and endingOffsets, or bounds, or start and end")
         return request
 
     def configuration(self) -> Config:
         """Return the configuration, with the namespace that the options name; raises BadConfig."""
         config = Config.load(self.config)
         return config if self.namespace is None else replace(config, namespace=self.namespace)
+
+    def rows_of_a_task(self, rows: int) -> int:
+        """Return how many of ``rows`` rows a task reads at most."""
+        return max(1, min(self.split_rows, rows // self.selection.min_partitions))
 
     @property
     def source(self) -> Table:

@@ -42,6 +42,10 @@ MESSAGES = _schema(
     sequenced_at=TimestampType(),
 )
 
+# What the source gives of messages: under the name that users of Kafka's source know, too, when a
+# message came into the log. The archive has the columns above only.
+LOADED = StructType([*MESSAGES.fields, StructField("timestamp", TimestampType())])
+
 DELIVERIES = _schema(
     id=LongType(),
     group_id=LongType(),

@@ -64,11 +64,24 @@ def logs(connection: Connection, topic: str | None = None) -> list[Log]:
     return [Log(*row) for row in rows]
 
 
+def selected(connection: Connection, request: Request) -> list[Log]:
+    """Return the partitions of the topics that the request names; raises BadOption.
+
+    A pattern may match no topic yet.
+    """
+    found = logs(connection, request.topic)
+    wanted = [log for log in found if request.selection.matches(log.topic)]
+    if missing := set(request.selection.topics) - {log.topic for log in wanted}:
+        raise BadOption(f"there is no topic {', '.join(map(repr, sorted(missing)))}")
+    return wanted
+
+
 def ranges(connection: Connection, request: Request) -> list[Range]:
     """Return the ranges that the request asks for, as they are now; raises BadOption, Purged."""
     if not request.is_log:
         return _ids(connection, request)
-    found = logs(connection, request.topic)
+    found = selected(connection, request)
+    request.selection.check_known({(log.topic, log.number) for log in found})
     if unknown := set(request.bounds) - {log.id for log in found}:
         raise BadOption(f"bounds name partitions that are not there: {sorted(unknown)}")
     return [_offsets(connection, request, log) for log in found]
@@ -117,8 +130,9 @@ def _offsets(connection: Connection, request: Request, log: Log) -> Range:
         if end > log.end:
             raise BadOption(f"{log.topic}/{log.number} ends before {log.end}: not {first} … {end}")
     else:
-        first = log.first if request.start is None else request.start
-        end = log.end if request.end is None else min(request.end, log.end)
+        place = (log.topic, log.number, log.first, log.end)
+        first = request.selection.start(*place) if request.start is None else request.start
+        end = request.selection.end(*place) if request.end is None else min(request.end, log.end)
     if request.since:
         first = max(first, offset_at(connection, log, request.since))
     if request.until:

@@ -9,16 +9,18 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
-from sparkjobs.database import connected
+from sparkjobs.database import Connection, connected
 from sparkjobs.errors import BadOption, Purged
+from sparkjobs.source.limits import shared, within_bytes
 from sparkjobs.source.reading import batches
-from sparkjobs.source.request import LATEST, SKIP, Request
-from sparkjobs.source.splits import Range, Split, logs, pack
+from sparkjobs.source.request import SKIP, Request
+from sparkjobs.source.splits import Log, Range, Split, offset_at, pack, selected
 
 # How far the stream is: the id of each partition, as a text → the next offset to read.
 Offsets = dict[str, int]
@@ -30,48 +32,86 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, request: Request, schema: StructType) -> None:
         if not request.is_log:
             raise BadOption("only messages can be read as a stream")
-        if request.bounds or request.start or request.end or request.since or request.until:
-            raise BadOption("a stream has no bounds; say starting=earliest or latest")
+        if request.bounds or request.start is not None or request.end is not None:
+            raise BadOption("bounds, start and end are for a batch: say startingOffsets")
+        if request.until or request.selection.is_bounded:
+            raise BadOption("a stream has no end: endingOffsets and the like are for a batch")
         self.request = request
         self.config = request.configuration()
         self.columns = schema
         self.target: Offsets | None = None  # of a run of availableNow
+        self.reached: Offsets = {}  # up to where the newest batch goes
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as below
-        latest = self.request.starting == LATEST
+        selection = self.request.selection
         with connected(self.config) as connection:
-            found = logs(connection, self.request.topic)
-        return {str(log.id): log.end if latest else log.first for log in found}
+            found = selected(connection, self.request)
+            selection.check_known({(log.topic, log.number) for log in found})
+            return {str(log.id): self._start(connection, log) for log in found}
+
+    def _start(self, connection: Connection, log: Log) -> int:
+        start = self.request.selection.start(log.topic, log.number, log.first, log.end)
+        if self.request.since:
+            start = max(start, offset_at(connection, log, self.request.since))
+        if start < log.first and self.request.purged != SKIP:
+            raise Purged(
+                f"{log.topic}/{log.number}: the stream is to begin at offset {start}, those before"
+                f" {log.first} have been purged"
+            )
+        return max(start, log.first)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        if self.request.max_rows is None:
-            return ReadAllAvailable()
-        return ReadMaxRows(self.request.max_rows)
+        # Spark knows limits of one kind only; latestOffset() keeps both.
+        if self.request.max_rows is not None:
+            return ReadMaxRows(self.request.max_rows)
+        if self.request.selection.max_bytes is not None:
+            return ReadMaxBytes(self.request.selection.max_bytes)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.target = self._ends()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         ends = self.target if self.target is not None else self._ends()
+        if self.request.purged != SKIP:
+            _check_not_restored(start, ends)
         # A partition that was added since begins at 0; a deleted one stays where it was.
         waiting = {id_: max(0, end - start.get(id_, 0)) for id_, end in ends.items()}
-        if isinstance(limit, ReadMaxRows):
-            waiting = shared(waiting, limit.max_rows)
-        return {**start, **{id_: start.get(id_, 0) + rows for id_, rows in waiting.items()}}
+        if not isinstance(limit, ReadAllAvailable):
+            waiting = self._limited(start, waiting)
+        self.reached = {**start, **{id_: start.get(id_, 0) + n for id_, n in waiting.items()}}
+        return self.reached
 
-    def reportLatestOffset(self) -> Offsets:  # noqa: N802
-        return self._ends()
+    def _limited(self, start: Offsets, waiting: Offsets) -> Offsets:
+        """Return how many messages of each partition fit into a batch."""
+        waiting = {id_: rows for id_, rows in waiting.items() if rows}
+        if waiting and self.request.max_rows is not None:
+            waiting = shared(waiting, self.request.max_rows)
+        if waiting and self.request.selection.max_bytes is not None:
+            with connected(self.config) as connection:
+                most = self.request.selection.max_bytes
+                waiting = within_bytes(connection, start, waiting, most)
+        return waiting
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        # Spark takes no metrics of sources that are written in Python, but shows what is returned
+        # here in the progress of the query, as latestOffset.
+        ends = self._ends()
+        return {**ends, **behind(self.reached, ends)}
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        self.reached = end
         with connected(self.config) as connection:
-            found = {str(log.id): log for log in logs(connection, self.request.topic)}
+            found = {str(log.id): log for log in selected(connection, self.request)}
         wanted = []
         for id_, last in end.items():
             first = start.get(id_, 0)
             if first >= last:
                 continue
             if id_ not in found:
-                raise BadOption(f"partition {id_} is gone: start with a new checkpoint")
+                if self.request.purged == SKIP:
+                    continue
+                raise Purged(f"partition {id_} is gone, or not asked for: use a new checkpoint")
             log = found[id_]
             if first < log.first:
                 if id_ in start and self.request.purged != SKIP:
@@ -81,26 +121,37 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     )
                 first = min(log.first, last)
             wanted.append(Range(first, last, log.id, log.topic, log.number))
-        return pack(wanted, self.request.split_rows)
+        return pack(wanted, self.request.rows_of_a_task(sum(part.rows for part in wanted)))
 
     def read(self, partition: Split) -> Iterator[Any]:
         return batches(self.config, self.request, self.columns, partition)
 
     def _ends(self) -> Offsets:
         with connected(self.config) as connection:
-            return {str(log.id): log.end for log in logs(connection, self.request.topic)}
+            return {str(log.id): log.end for log in selected(connection, self.request)}
 
 
-def shared(waiting: Offsets, rows: int) -> Offsets:
-    """Share ``rows`` out, so that a long partition does not keep the others waiting.
+def behind(reached: Offsets, ends: Offsets) -> dict[str, Any]:
+    """Return how far the partitions are behind the ends of their logs, as Kafka's source names it.
 
-    Beginning with the shortest, each partition gets an equal share of what is left. Returns how
-    many rows each gets.
+    A partition of which nothing was read is behind by the offsets that it has had.
     """
-    taken: Offsets = {}
-    for id_ in sorted(waiting, key=lambda id_: (waiting[id_], id_)):
-        # Rounded up, so that the stream moves even if the limit is below the number of partitions.
-        share = -(-rows // (len(waiting) - len(taken)))
-        taken[id_] = min(waiting[id_], share)
-        rows -= taken[id_]
-    return taken
+    lags = [max(0, end - reached.get(id_, 0)) for id_, end in ends.items()]
+    if not lags:
+        return {}
+    return {
+        "minOffsetsBehindLatest": min(lags),
+        "maxOffsetsBehindLatest": max(lags),
+        "avgOffsetsBehindLatest": sum(lags) / len(lags),
+    }
+
+
+def _check_not_restored(start: Offsets, ends: Offsets) -> None:
+    """Raise Purged if a log ends before the place where the stream is in it."""
+    for id_, end in ends.items():
+        if end < start.get(id_, 0):
+            raise Purged(
+                f"partition {id_} ends at offset {end}, and the stream is at {start[id_]}: was the"
+                " database restored from a backup? Use a new checkpoint; with failOnDataLoss=false"
+                " the stream waits until the log has grown so far"
+            )

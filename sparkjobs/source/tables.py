@@ -13,9 +13,11 @@ from pyspark.sql.types import StructType, TimestampType
 from sparkjobs.config import MYSQL
 from sparkjobs.errors import BadOption
 from sparkjobs.instants import MICROSECONDS
-from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES
+from sparkjobs.source.schemas import DEAD, DELIVERIES, LOADED, RETRIES
 
 PLACE = {"topic": "t.`name`", "partition": "p.`number`", "group": "g.`name`"}
+# Columns of messages that are stored under other names.
+OF_MESSAGES = {"message_id": "id", "timestamp": "sequenced_at"}
 NAMES = (
     " LEFT JOIN `ems_partition` p ON p.`id` = r.`partition_id`"
     " LEFT JOIN `ems_topic` t ON t.`id` = p.`topic_id`"
@@ -49,15 +51,14 @@ class Table:
             return PLACE[name]
         if name == "delayed":
             return "r.`due_at` > '1970-01-01 00:00:00'"
-        if self.schema is MESSAGES and name == "message_id":
-            return "r.`id`"
+        stored = OF_MESSAGES.get(name, name) if self.schema is LOADED else name
         if isinstance(self.schema[name].dataType, TimestampType):
-            return MICROSECONDS[vendor].format(f"r.`{name}`")
-        return f"r.`{name}`"
+            return MICROSECONDS[vendor].format(f"r.`{stored}`")
+        return f"r.`{stored}`"
 
 
 TABLES = {
-    "messages": Table("ems_msg", MESSAGES, "offset", "ems_msg_log", "sequenced_at"),
+    "messages": Table("ems_msg", LOADED, "offset", "ems_msg_log", "sequenced_at"),
     "deliveries": Table("ems_topic_group_log", DELIVERIES, "id", "PRIMARY", "finished_at"),
     "retries": Table("ems_retry_msg", RETRIES, "id", "PRIMARY", "due_at"),
     "dead": Table("ems_dead_msg", DEAD, "id", "PRIMARY", "died_at"),

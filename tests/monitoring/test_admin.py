@@ -34,7 +34,7 @@ from monitoring.models import (
     Run,
     Traffic,
 )
-from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage
+from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage, StagedMessage
 from streams.admin.base import ReadOnly
 from streams.models import ConsumerGroup, Partition, Topic
 
@@ -49,7 +49,14 @@ ADMINS: dict[Any, Any] = {
 # A replayed message is on its way into a topic: gone a moment later, and its bodies are nobody's to
 # see. The pages show the samples and the alarms.
 OF_ALARMS = {Alarm, AlarmRule, AlarmChannel, AlarmNotification, AuditFinding, AuditPlace}
-WITHOUT: set[Any] = {ReplayedMessage, PartitionSample, GroupSample, Overview, *OF_ALARMS}
+WITHOUT: set[Any] = {
+    ReplayedMessage,
+    StagedMessage,
+    PartitionSample,
+    GroupSample,
+    Overview,
+    *OF_ALARMS,
+}
 ROLES = {"anonymous": 302, "staff": 403, "viewer": 200}
 
 

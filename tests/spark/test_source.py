@@ -45,6 +45,7 @@ def test_every_column_of_a_message_is_read_as_it_was_sent(read) -> None:
         for name in ("key", "tag", "body_type", "size", "producer", "created_at", "sequenced_at"):
             assert row[name] == getattr(message, name), name
         assert row["headers"] == message.headers or json.loads(row["headers"]) == message.headers
+        assert row["timestamp"] == message.sequenced_at
     assert sorted(row["delayed"] for row in rows.values()) == [False, False, True]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,13 @@ def sent(topic: str, messages: int) -> None:
 
 
 @pytest.fixture
-def batches(spark: Any, config: Config, tmp_path: Path) -> Any:
+def progress() -> list[Any]:
+    """What the queries of ``batches`` say of their batches."""
+    return []
+
+
+@pytest.fixture
+def batches(spark: Any, config: Config, tmp_path: Path, progress: list[Any]) -> Any:
     """Run the stream until nothing is left; the offsets of each batch, topic by topic."""
 
     def run(**options: object) -> list[list[str]]:
@@ -47,15 +54,20 @@ def batches(spark: Any, config: Config, tmp_path: Path) -> Any:
             .start()
         )
         query.awaitTermination()
+        progress.extend(query.recentProgress)
         return seen
 
     return run
 
 
-def test_it_reads_what_is_there_in_bounded_batches_and_goes_on_where_it_was(batches: Any) -> None:
+def test_it_reads_what_is_there_in_bounded_batches_and_goes_on_where_it_was(
+    batches: Any, progress: list[Any]
+) -> None:
     sent("a", 5)
     sent("b", 1)
     assert batches(max_rows=3) == [["a0", "a1", "b0"], ["a2", "a3", "a4"]]
+    latest = [json.loads(batch["sources"][0]["latestOffset"]) for batch in progress[:2]]
+    assert [one["maxOffsetsBehindLatest"] for one in latest] == [3, 0]
     assert batches(max_rows=3) == []
     sent("a", 1)
     sent("c", 2)  # a partition that was not there before
@@ -83,7 +95,7 @@ def test_what_was_purged_before_it_was_read_is_an_error_unless_the_rest_is_enoug
 
 
 def test_a_limit_is_shared_out_so_that_a_long_partition_does_not_keep_others_waiting() -> None:
-    from sparkjobs.source.stream import shared
+    from sparkjobs.source.limits import shared
 
     assert shared({"1": 1000, "2": 3, "3": 20}, 30) == {"1": 13, "2": 3, "3": 14}
     assert shared({"1": 5, "2": 5}, 100) == {"1": 5, "2": 5}

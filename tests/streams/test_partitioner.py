@@ -78,7 +78,7 @@ def test_one_that_cannot_be_had_is_found_by_the_checks(ems_settings, value):
 
 @pytest.mark.spark
 def test_the_replay_of_the_archive_uses_it(answers):
-    from sparkjobs.jobs.replay import Placement
+    from sparkjobs.placement import Placement
 
     answers(1)
     partition_of = Placement("orders", 3, f"{HERE}.chosen").partitioner()
@@ -91,7 +91,7 @@ def test_the_replay_of_the_archive_uses_it(answers):
 
 @pytest.mark.spark
 def test_the_replay_refuses_where_it_cannot_import_it():
-    from sparkjobs.jobs.replay import Placement
+    from sparkjobs.placement import Placement
 
     with pytest.raises(BadOption, match="cannot be imported"):
         Placement("orders", 3, "shop.partitions.by_tenant").partitioner()

@@ -1,0 +1,1 @@
+"""Writes DataFrames and streams into topics: the Spark sink "ems"."""

@@ -1,0 +1,201 @@
+"""Sends the staged rows of a write or of a batch: all of them, once, in one transaction.
+
+The ledger row of the transaction says that it is done. So a driver that was killed between its
+tasks and this transaction has sent nothing, and one that was killed after it has sent everything:
+when Spark repeats the batch, the ledger row is there, and nothing is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+
+from sparkjobs.config import MYSQL, Config
+from sparkjobs.database import NOW, Connection, connected, execute, fetch, transaction, vendor_of
+from sparkjobs.errors import BadRow, WriteRefused
+from sparkjobs.ledger import take
+from sparkjobs.sink import dedup
+from sparkjobs.sink.dedup import Slot
+from sparkjobs.sink.staging import TABLE, Staged, forget
+from sparkjobs.sink.topics import Topic, setting, writable
+
+# Rows of one INSERT. MariaDB lets other producers wait for the end of an INSERT … SELECT.
+MOVED_ROWS = 1000
+# A deadlock, and a wait for a lock that took too long: MySQL rolls back, and it may be repeated.
+TRANSIENT = {1205, 1213}
+TRIES = 5
+
+# A row of the table: its id, its partition, its dedup slot if it has a key.
+Kept = tuple[int, int, Slot | None]
+
+
+def commit(
+    config: Config, name: str, batch: int | None, parts: Sequence[Staged], window: timedelta | None
+) -> int:
+    """Send what the attempts ``parts`` have staged, in their order; return how many messages.
+
+    ``name`` and ``batch`` are the entry in the ledger; without ``batch`` there is none. Raises
+    WriteRefused if a topic was changed meanwhile, if staged rows are gone, or if a later batch was
+    sent; nothing is sent then.
+    """
+    with connected(config) as connection:
+        slots = sorted(set(_slots(connection, parts)))
+        for left in reversed(range(TRIES)):
+            try:
+                dedup.prepare(connection, slots)
+                with transaction(connection):
+                    sent = 0
+                    if batch is None or _is_new(connection, name, batch):
+                        sent = _send(connection, f"spark@{name}"[:190], parts, slots, window)
+                break
+            except Exception as error:
+                if left == 0 or not _transient(connection, error):
+                    raise
+        forget(connection, name)
+    return sent
+
+
+def _is_new(connection: Connection, name: str, batch: int) -> bool:
+    if not take(connection, name, batch):
+        return False
+    # The ledger keeps the newest entries of a name only, so it does not know an older batch.
+    later = "SELECT MAX(`batch`) FROM `ems_monitoring_ledger` WHERE `name` = %s"
+    ((newest,),) = fetch(connection, later, [name])
+    if newest > batch:
+        raise WriteRefused(
+            f"batch {newest} of {name} was sent, so batch {batch} is of an old checkpoint: what it"
+            " holds may be sent already, or not; go on with a new checkpoint"
+        )
+    return True
+
+
+def _send(
+    connection: Connection,
+    producer: str,
+    parts: Sequence[Staged],
+    slots: Sequence[Slot],
+    window: timedelta | None,
+) -> int:
+    topics = {topic for part in parts for topic in part.topics}
+    if not slots:
+        sent = sum(_move(connection, producer, part, part.rows) for part in parts)
+        _check_unchanged(connection, topics)
+        return sent
+    holders = dedup.hold(connection, slots)
+    claimed = {slot for slot, holder in holders.items() if holder.taken}
+    ((newest,),) = fetch(connection, "SELECT COALESCE(MAX(`id`), 0) FROM `ems_msg`")
+    sent = 0
+    kept: list[Kept] = []
+    for part in parts:
+        rows = list(_rows(connection, part))
+        if len(rows) != part.rows:
+            raise _gone(part, len(rows))
+        duplicates = []
+        for row in rows:
+            if row[2] in claimed:
+                duplicates.append(row[0])
+                continue
+            kept.append(row)
+            if row[2] is not None:
+                claimed.add(row[2])
+        _delete(connection, duplicates)
+        sent += _move(connection, producer, part, part.rows - len(duplicates))
+    # The ids rise in the order of the rows, and no earlier message has one of them.
+    ids = fetch(
+        connection,
+        "SELECT `id` FROM `ems_msg` WHERE `id` > %s AND `producer` = %s ORDER BY `id`",
+        [newest, producer],
+    )
+    numbers = {id_: n for topic in topics for n, id_ in enumerate(topic.partitions)}
+    taken = [
+        (holders[slot], id_, numbers[partition])
+        for (id_,), (_row, partition, slot) in zip(ids, kept, strict=True)
+        if slot is not None
+    ]
+    seconds = timedelta(seconds=setting(connection, "dedupWindowSeconds"))
+    dedup.take(connection, taken, window or seconds)
+    _check_unchanged(connection, topics)
+    return sent
+
+
+def _move(connection: Connection, producer: str, part: Staged, expected: int) -> int:
+    """Insert the rows of an attempt into the inbox; return how many. Raises WriteRefused."""
+    now = NOW[vendor_of(connection)]
+    sent = last = 0
+    while True:
+        ((end,),) = fetch(
+            connection,
+            f"SELECT MAX(`id`) FROM (SELECT `id` FROM `{TABLE}` WHERE `mark` = %s AND `id` > %s"  # noqa: S608
+            " ORDER BY `id` LIMIT %s) s",
+            [part.mark, last, MOVED_ROWS],
+        )
+        if end is None:
+            break
+        sent += execute(
+            connection,
+            "INSERT INTO `ems_msg` (`partition_id`, `due_at`, `key`, `tag`, `headers`, `body`,"  # noqa: S608
+            " `body_type`, `size`, `producer`, `created_at`)"
+            f" SELECT s.`partition_id`, CASE WHEN s.`due_at` > {now} THEN s.`due_at`"
+            " ELSE '1970-01-01 00:00:00' END, s.`key`, s.`tag`, s.`headers`, s.`body`,"
+            f" s.`body_type`, s.`size`, %s, {now} FROM `{TABLE}` s"
+            " WHERE s.`mark` = %s AND s.`id` > %s AND s.`id` <= %s ORDER BY s.`id`",
+            [producer, part.mark, last, end],
+        )
+        last = end
+    if sent != expected:
+        raise _gone(part, sent)
+    return sent
+
+
+def _gone(part: Staged, found: int) -> WriteRefused:
+    return WriteRefused(
+        f"{part.rows} rows were staged and {found} are there: another process has taken this write"
+        " over, or it took longer than staged rows are kept"
+    )
+
+
+def _slots(connection: Connection, parts: Iterable[Staged]) -> Iterator[Slot]:
+    for part in parts:
+        for topic_id, key_hash in fetch(
+            connection,
+            f"SELECT DISTINCT `topic_id`, `dedup_hash` FROM `{TABLE}`"  # noqa: S608
+            " WHERE `mark` = %s AND `dedup_hash` IS NOT NULL",
+            [part.mark],
+        ):
+            yield Slot(topic_id, bytes(key_hash))
+
+
+def _rows(connection: Connection, part: Staged) -> Iterator[Kept]:
+    for id_, partition, topic_id, key_hash in fetch(
+        connection,
+        f"SELECT `id`, `partition_id`, `topic_id`, `dedup_hash` FROM `{TABLE}`"  # noqa: S608
+        " WHERE `mark` = %s ORDER BY `id`",
+        [part.mark],
+    ):
+        yield id_, partition, None if key_hash is None else Slot(topic_id, bytes(key_hash))
+
+
+def _delete(connection: Connection, ids: Sequence[int]) -> None:
+    for first in range(0, len(ids), MOVED_ROWS):
+        some = ", ".join(map(str, ids[first : first + MOVED_ROWS]))
+        execute(connection, f"DELETE FROM `{TABLE}` WHERE `id` IN ({some})")  # noqa: S608
+
+
+def _check_unchanged(connection: Connection, topics: Iterable[Topic]) -> None:
+    """Check after the INSERT that the topics are what the tasks have seen; raises WriteRefused.
+
+    The rows wait for the last task, maybe for hours. With the number of partitions, the place of a
+    key changes; and a message of a topic that was deleted would be lost: the deletion of a topic
+    relies on this (streams/operate/topic_deletion.py).
+    """
+    for topic in topics:
+        try:
+            now = writable(connection, topic.name)
+        except BadRow as error:
+            raise WriteRefused(str(error)) from error
+        if now != topic:
+            raise WriteRefused(f"the topic {topic.name!r} was changed during the write: repeat it")
+
+
+def _transient(connection: Connection, error: Exception) -> bool:
+    return vendor_of(connection) == MYSQL and bool(error.args) and error.args[0] in TRANSIENT

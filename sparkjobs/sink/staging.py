@@ -1,0 +1,173 @@
+"""Collects the rows of a write in a table, from which they are sent all together.
+
+A task writes its rows under a mark that no other attempt has. So whatever fails, is repeated or
+runs twice leaves rows that nobody sends: only the attempts that Spark counts are sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from sparkjobs.config import Config
+from sparkjobs.database import NOW, Connection, connected, execute, fetch, vendor_of
+from sparkjobs.errors import BadRow
+from sparkjobs.placement import Placement
+from sparkjobs.sink import rules
+from sparkjobs.sink.options import SinkOptions
+from sparkjobs.sink.topics import Topic, setting, writable
+
+TABLE = "ems_monitoring_staged"
+COLUMNS = (
+    "`mark`, `topic_id`, `partition_id`, `due_at`, `key`, `tag`, `headers`, `body`, `body_type`,"
+    " `size`, `dedup_hash`, `staged_at`"
+)
+
+# The most rows and bytes of one statement. Only a single message may be larger.
+STATEMENT_ROWS = 500
+STATEMENT_BYTES = 1024 * 1024
+# A body of at most so many bytes is written in hexadecimal, as in streams/database/sql/send.py.
+HEX_BYTES = 64 * 1024
+DELETE_ROWS = 10_000
+
+# One row of a statement, with its parameters and its size in bytes.
+Row = tuple[str, list[Any], int]
+
+
+def prefix_of(name: str) -> str:
+    """Return the beginning of the marks of a write, or of all batches of a stream."""
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """Tells what an attempt of a task has staged: its mark, how many rows, for which topics.
+
+    ``query`` is the id of the streaming query, or "".
+    """
+
+    mark: str
+    rows: int = 0
+    query: str = ""
+    topics: list[Topic] = field(default_factory=list)
+
+
+def stage(
+    batches: Iterable[pa.RecordBatch], config: Config, options: SinkOptions, name: str, task: int
+) -> Staged:
+    """Write the rows of task number ``task`` into the table; raises BadRow for a bad one."""
+    staged = Staged(prefix_of(name) + uuid.uuid4().hex[:16])
+    with connected(config) as connection:
+        checker = Checker(connection, config, options, staged.mark, task)
+        rows = (row for batch in batches for row in checker.rows(batch))
+        for chunk in _chunks(rows):
+            values = ", ".join(row[0] for row in chunk)
+            statement = f"INSERT INTO `{TABLE}` ({COLUMNS}) VALUES {values}"  # noqa: S608 - below
+            execute(connection, statement, [value for row in chunk for value in row[1]])
+            staged.rows += len(chunk)
+    staged.topics = [topic for topic, _choose in checker.topics.values()]
+    return staged
+
+
+class Checker:
+    """Checks the rows of a task and writes them as SQL."""
+
+    def __init__(
+        self, connection: Connection, config: Config, options: SinkOptions, mark: str, task: int
+    ) -> None:
+        self.connection = connection
+        self.vendor = vendor_of(connection)
+        self.config = config
+        self.options = options
+        self.mark = mark
+        self.task = task
+        self.max_size = setting(connection, "msgMaxSizeInBytes")
+        self.topics: dict[str, tuple[Topic, Callable[..., int]]] = {}
+        # Each task begins at another partition.
+        self.turn = itertools.count(task)
+        self.number = itertools.count()
+
+    def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        """Yield the rows of a batch; raises BadRow, which says where the row is."""
+        names = batch.schema.names
+        columns = [_values(batch.column(name), name) for name in names]
+        for values in zip(*columns, strict=True):
+            number = next(self.number)
+            try:
+                yield self._row(dict(zip(names, values, strict=True)))
+            except BadRow as error:
+                raise BadRow(f"row {number} of task {self.task}: {error}") from error
+
+    def _row(self, given: dict[str, Any]) -> Row:
+        name = self.options.topic or given.get("topic")
+        if name is None:
+            raise BadRow("the topic is NULL")
+        key = rules.checked_key(given.get("key"))
+        tag = rules.checked_tag(given.get("tag"))
+        body_type = given.get("body_type") or self.options.body_type
+        body, body_type = rules.checked_body(given["body"], body_type)
+        headers = rules.checked_headers(given.get("headers"))
+        rules.check_size(body, headers, self.max_size)
+        due_at = rules.checked_due(given.get("deliver_at"))
+        dedup = rules.checked_key(given.get("dedup_key"), "dedup key", rules.MAX_DEDUP_KEY)
+        topic, choose = self._topic(name)
+        number = given.get("partition")
+        if number is None:
+            number = choose(key, headers, next(self.turn))
+        elif not 0 <= number < len(topic.partitions):
+            raise BadRow(f"{name!r} has no partition {number}, but {len(topic.partitions)}, from 0")
+        parameters: list[Any] = [due_at, key, tag, headers]
+        hexadecimal = len(body) <= HEX_BYTES
+        if not hexadecimal:
+            parameters.append(body)
+        values = (
+            f"('{self.mark}', {topic.id:d}, {topic.partitions[number]:d}, %s, %s, %s, %s,"
+            f" {_hex(body) if hexadecimal else '%s'}, '{body_type}', {len(body):d},"
+            f" {_hex(rules.hash_of(dedup)) if dedup is not None else 'NULL'}, {NOW[self.vendor]})"
+        )
+        return values, parameters, len(body) + len(headers or "")
+
+    def _topic(self, name: str) -> tuple[Topic, Callable[..., int]]:
+        if name not in self.topics:
+            topic = writable(self.connection, name)
+            placement = Placement(name, len(topic.partitions), self.config.partitioner)
+            self.topics[name] = topic, placement.partitioner()
+        return self.topics[name]
+
+
+def _values(column: Any, name: str) -> list[Any]:
+    """Return a column as Python values, instants as microseconds."""
+    return (column.cast(pa.int64()) if name == "deliver_at" else column).to_pylist()  # type: ignore[no-any-return]
+
+
+def _hex(value: bytes) -> str:
+    return f"x'{value.hex()}'"
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        if chunk and (len(chunk) == STATEMENT_ROWS or size + row[2] > STATEMENT_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(row)
+        size += row[2]
+    if chunk:
+        yield chunk
+
+
+def forget(connection: Connection, name: str) -> None:
+    """Delete the rows of all attempts of a write, or of all batches of a stream."""
+    prefix = prefix_of(name)
+    ids = f"SELECT `id` FROM `{TABLE}` WHERE `mark` >= %s AND `mark` < %s LIMIT %s"  # noqa: S608
+    while rows := fetch(connection, ids, [prefix, f"{prefix}g", DELETE_ROWS]):
+        places = ", ".join(["%s"] * len(rows))
+        execute(connection, f"DELETE FROM `{TABLE}` WHERE `id` IN ({places})", [r[0] for r in rows])  # noqa: S608

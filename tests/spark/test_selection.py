@@ -1,0 +1,236 @@
+"""The options that users of Spark's Kafka source know choose what they choose there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sparkjobs.config import Config
+from sparkjobs.errors import BadOption, Purged
+from streams import Outgoing, send, send_many
+from streams.log.sequencer import sequence
+from streams.models import Message, Partition, Topic
+from streams.operate.topics import grow
+
+pytestmark = [pytest.mark.django_db(transaction=True)]
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def sent(topic: str, messages: int, body: str = "x") -> Partition:
+    """Send messages that were sequenced a second after each other."""
+    send_many([Outgoing(topic, body) for _ in range(messages)])
+    sequence("default")
+    partition = Partition.objects.get(topic__name=topic, number=0)
+    for message in Message.objects.filter(partition=partition):
+        at = START + timedelta(seconds=message.offset or 0)
+        Message.objects.filter(pk=message.pk).update(sequenced_at=at)
+    return partition
+
+
+@pytest.fixture
+def planned(config: Config) -> Callable[..., dict[str, list[int]]]:
+    """Return the offsets that a batch would read: ``planned(topic="a") == {"a": [0, 1]}``."""
+    from sparkjobs.source.datasource import EmsReader
+    from sparkjobs.source.request import Request
+    from sparkjobs.source.schemas import MESSAGES
+
+    def run(**options: object) -> dict[str, list[int]]:
+        given = {"config": config.path, **{name: str(value) for name, value in options.items()}}
+        found: dict[str, list[int]] = {}
+        for split in EmsReader(Request.of(given), MESSAGES).partitions():
+            for part in split.ranges:
+                found.setdefault(part.topic, []).extend(range(part.first, part.end))
+        return {topic: sorted(offsets) for topic, offsets in found.items() if offsets}
+
+    return run
+
+
+@pytest.fixture
+def reader(config: Config) -> Callable[..., Any]:
+    """Return the reader of a stream, as Spark would have it."""
+    from sparkjobs.source.request import Request
+    from sparkjobs.source.schemas import MESSAGES
+    from sparkjobs.source.stream import EmsStreamReader
+
+    def make(**options: object) -> Any:
+        given = {"config": config.path, **{name: str(value) for name, value in options.items()}}
+        return EmsStreamReader(Request.of(given), MESSAGES)
+
+    return make
+
+
+def advanced(reader: Any, start: dict[str, int]) -> dict[str, int]:
+    found: dict[str, int] = reader.latestOffset(start, reader.getDefaultReadLimit())
+    return found
+
+
+def test_topics_are_named_or_matched(planned) -> None:
+    for topic in ("flights", "flights.late", "orders"):
+        sent(topic, 2)
+    assert set(planned(topics="orders, flights")) == {"orders", "flights"}
+    assert set(planned(topicPattern="flights.*")) == {"flights", "flights.late"}
+    assert planned(topicPattern="nothing") == {}
+    with pytest.raises(BadOption, match="there is no topic 'nowhere'"):
+        planned(topics="orders,nowhere")
+    with pytest.raises(BadOption, match="give one of them"):
+        planned(topics="orders", topic="orders")
+
+
+def test_offsets_name_places_of_each_partition_and_ends_of_the_log(planned) -> None:
+    sent("a", 5)
+    sent("b", 5)
+    starting = json.dumps({"a": {"0": 3}, "b": {"0": -1}})
+    assert planned(startingOffsets=starting) == {"a": [3, 4]}
+    ending = json.dumps({"a": {"0": 2}, "b": {"0": -1}})
+    assert planned(endingOffsets=ending) == {"a": [0, 1], "b": [0, 1, 2, 3, 4]}
+    assert planned(startingOffsets="latest") == {}
+    with pytest.raises(BadOption, match="a/0 ends before 5: there is no offset 6"):
+        planned(startingOffsets='{"a": {"0": 6}}')
+    with pytest.raises(BadOption, match="partitions that are not read: b/0, c/7"):
+        planned(topic="a", startingOffsets='{"a": {"0": 1}, "b": {"0": 1}, "c": {"7": 1}}')
+
+
+def test_times_are_iso_or_milliseconds(planned) -> None:
+    sent("a", 10)
+    milliseconds = int((START + timedelta(seconds=4)).timestamp() * 1000)
+    until = "2026-03-01T12:00:07"
+    times = {"startingTimestamp": milliseconds, "endingTimestamp": until}
+    assert planned(**times) == {"a": [4, 5, 6]}
+
+
+def test_data_loss_is_an_error_or_not(planned, reader) -> None:
+    partition = sent("a", 10)
+    Message.objects.filter(offset__lt=4).delete()
+    Partition.objects.update(first_offset=4)
+    starting = {"startingOffsets": '{"a": {"0": 2}}'}
+    with pytest.raises(Purged):
+        planned(**starting)
+    with pytest.raises(Purged, match="the stream is to begin at offset 2"):
+        reader(**starting).initialOffset()
+    assert planned(**starting, failOnDataLoss="false") == {"a": [4, 5, 6, 7, 8, 9]}
+    lossy = reader(**starting, failOnDataLoss="false")
+    assert lossy.initialOffset() == {str(partition.pk): 4}
+    # A topic that was deleted, and one that a restored backup has made shorter.
+    gone = {"4711": 3, str(partition.pk): 4}
+    ends = {"4711": 9, str(partition.pk): 10}
+    with pytest.raises(Purged, match="partition 4711 is gone"):
+        reader(topic="a").partitions(gone, ends)
+    (split,) = lossy.partitions(gone, ends)
+    assert sum(part.rows for part in split.ranges) == 6
+    with pytest.raises(Purged, match="ends at offset 10, and the stream is at 11"):
+        advanced(reader(topic="a"), {str(partition.pk): 11})
+    assert advanced(lossy, {str(partition.pk): 11}) == {str(partition.pk): 11}
+
+
+def test_a_stream_begins_where_it_is_told_to(reader) -> None:
+    a, b = sent("a", 5), sent("b", 3)
+    assert reader(startingOffsets="latest").initialOffset() == {str(a.pk): 5, str(b.pk): 3}
+    places = json.dumps({"a": {"0": 2}, "b": {"0": -1}})
+    assert reader(startingOffsets=places).initialOffset() == {str(a.pk): 2, str(b.pk): 3}
+    at = (START + timedelta(seconds=1)).isoformat()
+    assert reader(startingTimestamp=at).initialOffset() == {str(a.pk): 1, str(b.pk): 1}
+    for bound in ("endingOffsets", "endingTimestamp"):
+        with pytest.raises(BadOption, match="a stream has no end"):
+            reader(**{bound: '{"a": {"0": 2}}' if bound == "endingOffsets" else at})
+
+
+def test_new_topics_and_partitions_that_match_join_a_running_stream(reader) -> None:
+    a = sent("flights.a", 2)
+    sent("orders", 2)
+    running = reader(topicPattern=r"flights\..*", startingOffsets="latest")
+    reached = running.initialOffset()
+    assert reached == {str(a.pk): 2}
+    b = sent("flights.b", 3)
+    grow(Topic.objects.get(name="flights.a"), 2, "default")
+    send("flights.a", "x", partition=1)
+    sequence("default")
+    added = Partition.objects.get(topic__name="flights.a", number=1)
+    reached = advanced(running, reached)
+    assert reached == {str(a.pk): 2, str(b.pk): 3, str(added.pk): 1}
+
+
+def test_a_batch_is_bounded_in_messages_and_in_bytes(reader) -> None:
+    a, b = sent("a", 20, "0123456789"), sent("b", 2, "0123456789")
+    start = {str(a.pk): 0, str(b.pk): 0}
+    assert advanced(reader(maxMessagesPerTrigger=6), start) == {str(a.pk): 4, str(b.pk): 2}
+    assert advanced(reader(maxBytesPerTrigger=75), start) == {str(a.pk): 5, str(b.pk): 2}
+    # What one does not need the others get; a limit that is too small stops nobody.
+    assert advanced(reader(maxBytesPerTrigger=1), start) == {str(a.pk): 1, str(b.pk): 1}
+    both = reader(maxBytesPerTrigger=75, maxMessagesPerTrigger=3)
+    assert sum(advanced(both, start).values()) == 3
+    assert advanced(reader(), start) == {str(a.pk): 20, str(b.pk): 2}
+
+
+def test_a_stream_with_a_limit_in_bytes_comes_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, reader
+) -> None:
+    from sparkjobs.source import limits
+
+    monkeypatch.setattr(limits, "STEP", 3)
+    partition = sent("a", 20, "0123456789")
+    Message.objects.filter(offset__in=(4, 5)).delete()  # holes
+    limited, reached, batches = reader(maxBytesPerTrigger=45), {str(partition.pk): 0}, 0
+    while (end := advanced(limited, reached)) != reached:
+        of_batch = range(reached[str(partition.pk)], end[str(partition.pk)])
+        assert Message.objects.filter(offset__in=of_batch).count() <= 4
+        reached, batches = end, batches + 1
+    assert reached == {str(partition.pk): 20}
+    assert batches == 5
+
+
+def test_a_read_has_as_many_tasks_as_asked_for(config: Config) -> None:
+    from sparkjobs.source.datasource import EmsReader
+    from sparkjobs.source.request import Request
+    from sparkjobs.source.schemas import MESSAGES
+
+    sent("a", 23)
+    request = Request.of({"config": config.path, "minPartitions": "5"})
+    assert len(EmsReader(request, MESSAGES).partitions()) >= 5
+
+
+def test_the_progress_says_how_far_behind_the_stream_is(reader) -> None:
+    a, b = sent("a", 9), sent("b", 2)
+    running = reader(maxMessagesPerTrigger=4)
+    reached = advanced(running, running.initialOffset())
+    assert reached == {str(a.pk): 2, str(b.pk): 2}
+    assert running.reportLatestOffset() == {
+        str(a.pk): 9,
+        str(b.pk): 2,
+        "minOffsetsBehindLatest": 0,
+        "maxOffsetsBehindLatest": 7,
+        "avgOffsetsBehindLatest": 3.5,
+    }
+    # After a restart Spark repeats a batch that it had planned, without asking for another.
+    restarted = reader(maxMessagesPerTrigger=4)
+    restarted.partitions({str(a.pk): 0, str(b.pk): 0}, reached)
+    assert restarted.reportLatestOffset()["maxOffsetsBehindLatest"] == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"startingOffsets": "newest"}, "startingOffsets must be earliest, latest or like"),
+        ({"startingOffsets": '{"a": {"0": -3}}'}, "startingOffsets must be"),
+        ({"startingOffsets": '{"a": {"0": "1"}}'}, "startingOffsets must be"),
+        ({"topicPattern": "("}, "no regular expression"),
+        ({"topics": "a,,b"}, "names with commas"),
+        ({"maxBytesPerTrigger": "0"}, "a number above 0"),
+        ({"minPartitions": "many"}, "a number above 0"),
+        ({"failOnDataLoss": "maybe"}, "must be true or false"),
+        ({"startingTimestamp": "soon"}, "must be an ISO time"),
+        ({"maxMessagesPerTrigger": "1", "max_rows": "1"}, "say the same"),
+        ({"startingOffsets": "latest", "start": "1"}, "or bounds, or start and end"),
+        ({"table": "dead", "topics": "a"}, "other tables than messages"),
+        ({"selection": "x"}, "unknown options: selection"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_refused(options: dict[str, str], wrong: str) -> None:
+    from sparkjobs.source.request import Request
+
+    with pytest.raises(BadOption, match=wrong):
+        Request.of(options)

@@ -1,0 +1,394 @@
+"""The sink "ems" sends all rows of a write or of a batch once, or none of them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from monitoring.models import LedgerEntry, StagedMessage
+from sparkjobs.config import Config
+from sparkjobs.errors import BadOption, BadRow, WriteRefused
+from streams import consumer, send
+from streams.log.sequencer import sequence
+from streams.models import DedupKey, Message, SystemConfig, Topic
+from streams.models.fields import UtcNow
+from streams.operate.topics import grow
+from streams.produce.partitioning import partition_of
+from streams.retain.purge import Purge
+from streams.testing import advance, drain
+from tests.processes import Spawn
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+
+
+def bodies(topic: str) -> list[str]:
+    rows = Message.objects.filter(partition__topic__name=topic).order_by("pk")
+    return [bytes(row.body).decode() for row in rows]
+
+
+def batch(*texts: str, **columns: list[Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"body": list(texts), **columns})
+
+
+Stage = Callable[..., Any]
+
+
+@pytest.fixture
+def stage(config: Config) -> Stage:
+    """Do what one attempt of a task does: ``stage("a", "b")`` returns what Spark hands on."""
+    from sparkjobs.sink import staging
+    from sparkjobs.sink.options import SinkOptions
+
+    def run(*texts: str, name: str = "sink q", task: int = 0, **columns: list[Any]) -> Any:
+        options = SinkOptions(topic="orders")
+        return staging.stage([batch(*texts, **columns)], config, options, name, task)
+
+    return run
+
+
+@pytest.fixture
+def commit(config: Config) -> Callable[..., int]:
+    from sparkjobs.sink.commit import commit
+
+    def run(*parts: Any, number: int | None = 0, window: timedelta | None = None) -> int:
+        return commit(config, "sink q", number, parts, window)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def topic() -> Topic:
+    return Topic.objects.create(name="orders")
+
+
+def test_only_what_the_counted_attempts_have_staged_is_sent_and_in_their_order(
+    stage: Stage, commit: Callable[..., int]
+) -> None:
+    stage("a0", "a1")  # a task that was repeated, or whose speculative twin was quicker
+    second, first = stage("b0", task=1), stage("a1", "a0")
+    assert not Message.objects.exists()  # nothing is sent before all is there
+    assert commit(first, second) == 3
+    assert bodies("orders") == ["a1", "a0", "b0"]
+    assert not StagedMessage.objects.exists()
+
+
+def test_a_batch_that_is_repeated_after_its_commit_sends_nothing(
+    stage: Stage, commit: Callable[..., int]
+) -> None:
+    assert commit(stage("a")) == 1
+    assert commit(stage("a")) == 0  # the driver died before Spark noted the commit
+    assert commit(stage("b"), number=1) == 1
+    assert bodies("orders") == ["a", "b"]
+    assert LedgerEntry.objects.filter(name="sink q").count() == 2
+    assert not StagedMessage.objects.exists()
+
+
+def test_a_checkpoint_that_is_older_than_what_was_sent_is_refused(
+    stage: Stage, commit: Callable[..., int]
+) -> None:
+    for number in range(5):
+        commit(stage(str(number)), number=number)
+    with pytest.raises(WriteRefused, match="batch 4 of sink q was sent, so batch 1 is of an old"):
+        commit(stage("1"), number=1)
+    assert len(bodies("orders")) == 5
+
+
+KILLED = """
+import os, sys
+from sparkjobs.config import Config
+from sparkjobs.sink import commit as module
+from sparkjobs.sink.options import SinkOptions
+from sparkjobs.sink.staging import stage
+import pyarrow as pa
+
+path, when = sys.argv[1:]
+config = Config.load(path)
+part = stage([pa.RecordBatch.from_pydict({"body": ["a", "b"]})], config,
+             SinkOptions(topic="orders"), "sink q", 0)
+if when == "before the commit":
+    os.kill(os.getpid(), 9)
+if when == "inside the commit":
+    module._check_unchanged = lambda *given: os.kill(os.getpid(), 9)
+module.commit(config, "sink q", 0, [part], None)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "there"),
+    [("before the commit", 0), ("inside the commit", 0), ("after the commit", 2)],
+)
+def test_a_driver_that_is_killed_loses_nothing_and_doubles_nothing(
+    when: str,
+    there: int,
+    spawn: Spawn,
+    option_file: Path,
+    stage: Stage,
+    commit: Callable[..., int],
+) -> None:
+    child = spawn(KILLED, option_file, when)
+    assert child.wait(60) == -signal.SIGKILL, child.text()
+    assert Message.objects.count() == there
+    assert commit(stage("a", "b")) == 2 - there  # Spark repeats the batch
+    assert bodies("orders") == ["a", "b"]
+    assert not StagedMessage.objects.exists()
+
+
+def test_what_was_staged_and_is_gone_refuses_the_write(
+    stage: Stage, commit: Callable[..., int]
+) -> None:
+    part = stage("a", "b")
+    StagedMessage.objects.first().delete()  # type: ignore[union-attr]
+    with pytest.raises(WriteRefused, match="2 rows were staged and 1 are there"):
+        commit(part)
+    assert not Message.objects.exists()
+    assert not LedgerEntry.objects.exists()
+
+
+@pytest.mark.parametrize("change", ["deny", "grow", "recreate"])
+def test_a_topic_that_is_changed_during_the_write_refuses_it(
+    change: str, topic: Topic, stage: Stage, commit: Callable[..., int]
+) -> None:
+    part = stage("a")
+    if change == "deny":
+        Topic.objects.update(access="denied")
+    elif change == "grow":
+        grow(topic, 2, "default")
+    else:
+        topic.partitions.all().delete()
+        topic.delete()
+        Topic.objects.create(name="orders")
+    with pytest.raises(WriteRefused):
+        commit(part)
+    assert not Message.objects.exists()
+
+
+def test_of_rows_with_one_dedup_key_the_first_is_sent_in_the_window(
+    stage: Stage, commit: Callable[..., int]
+) -> None:
+    send("orders", "sent before", dedup_key="1")
+    part = stage("1", "2", "2 again", "none", dedup_key=["1", "2", "2", None])
+    assert commit(part) == 2
+    assert bodies("orders") == ["sent before", "2", "none"]
+    # A send knows the keys of the write, with the message and for as long as its own.
+    result = send("orders", "2", dedup_key="2")
+    assert result.duplicate
+    assert result.message_id == Message.objects.get(body=b"2").pk
+    window = timedelta(seconds=600)  # dedupWindowSeconds
+    assert not DedupKey.objects.filter(expires_at__gt=UtcNow(window)).exists()
+    DedupKey.objects.update(expires_at=UtcNow())
+    assert not send("orders", "2", dedup_key="2").duplicate
+
+
+def test_a_window_of_its_own_is_kept(stage: Stage, commit: Callable[..., int]) -> None:
+    commit(stage("1", dedup_key=["1"]), window=timedelta(hours=2))
+    left = DedupKey.objects.filter(
+        expires_at__gt=UtcNow(timedelta(minutes=119)), expires_at__lte=UtcNow(timedelta(hours=2))
+    )
+    assert left.count() == 1
+
+
+def test_many_keys_in_many_statements(
+    monkeypatch: pytest.MonkeyPatch, stage: Stage, commit: Callable[..., int]
+) -> None:
+    from sparkjobs.sink import commit as moving
+    from sparkjobs.sink import dedup, staging
+
+    monkeypatch.setattr(dedup, "CHUNK", 3)
+    monkeypatch.setattr(moving, "MOVED_ROWS", 4)
+    monkeypatch.setattr(staging, "STATEMENT_ROWS", 5)
+    texts = [str(n) for n in range(23)]
+    keys = [str(n % 17) for n in range(23)]
+    assert commit(stage(*texts, dedup_key=keys)) == 17
+    assert bodies("orders") == texts[:17]
+    held = DedupKey.objects.exclude(message_id=None).values_list("message_id", flat=True)
+    assert set(held) == set(Message.objects.values_list("pk", flat=True))
+
+
+def test_a_delayed_message_waits_and_one_that_is_late_does_not(
+    stage: Stage, commit: Callable[..., int], connection: Any
+) -> None:
+    from sparkjobs.instants import now
+
+    at = now(connection)
+    due = pa.array([at + timedelta(hours=1), at - timedelta(hours=1)], pa.timestamp("us", "UTC"))
+    commit(stage("later", "now", deliver_at=due))
+    sequence("default")
+    assert [bytes(m.body) for m in Message.objects.exclude(offset=None)] == [b"now"]
+    advance(timedelta(hours=1, seconds=1))
+    sequence("default")
+    assert not Message.objects.filter(offset=None).exists()
+
+
+def test_a_key_goes_where_a_send_of_it_goes(
+    topic: Topic, stage: Stage, commit: Callable[..., int]
+) -> None:
+    grow(topic, 4, "default")
+    keys: list[Any] = ["a", "Zoë", "7", None, None]
+    commit(stage(*map(str, keys), key=keys, partition=[None, None, 2, None, 3]))
+    placed = {
+        bytes(m.body).decode(): m.partition.number
+        for m in Message.objects.select_related("partition").exclude(key=None)
+    }
+    expected = {key: partition_of(key, 4) for key in ("a", "Zoë")}
+    assert placed == {**expected, "7": 2}
+    assert Message.objects.filter(key=None, partition__number=3).exists()
+
+
+def test_what_a_killed_write_has_staged_is_deleted_after_a_week(stage: Stage) -> None:
+    stage("a", name="write of a killed driver")
+    assert Purge("default").delete_old_rows()["staged"] == 0
+    StagedMessage.objects.update(staged_at=UtcNow(-timedelta(days=8)))
+    assert Purge("default").delete_old_rows()["staged"] == 1
+    assert not StagedMessage.objects.exists()
+
+
+# -- through Spark --
+
+MESSAGE = "topic string, key string, body string, body_type string, tag string"
+
+
+def write(frame: Any, config: Config, **options: object) -> None:
+    writer = frame.write.format("ems").option("config", config.path).mode("append")
+    for name, value in options.items():
+        writer = writer.option(name, str(value))
+    writer.save()
+
+
+def test_a_frame_is_consumed_as_if_it_was_sent(spark: Any, config: Config) -> None:
+    seen = {}
+
+    @consumer("orders", group="mail")
+    def handle(message: Any) -> None:
+        seen[message.key] = (message.body, message.tag, message.headers)
+
+    drain()
+    rows = [
+        ("k1", bytearray(b'{"n": [1, null]}'), "json", "new", {"trace": "é"}),
+        ("k2", bytearray("text ✓".encode()), "text", None, None),
+        ("k3", bytearray(b"\x00\xff'%s\\"), "bytes", None, {}),
+        ("k4", None, None, None, None),
+    ]
+    schema = "key string, body binary, body_type string, tag string, headers map<string,string>"
+    write(spark.createDataFrame(rows, schema), config, topic="orders")
+    drain()
+    assert seen == {
+        "k1": ({"n": [1, None]}, "new", {"trace": "é"}),
+        "k2": ("text ✓", "", {}),
+        "k3": (b"\x00\xff'%s\\", "", {}),
+        "k4": (None, "", {}),
+    }
+
+
+def test_one_bad_row_in_any_task_is_a_typed_error_and_nothing_is_sent(
+    spark: Any, config: Config
+) -> None:
+    frame = spark.range(0, 100, 1, 4).selectExpr(
+        "cast(id as string) as body", "if(id = 99, 'no tag!', '') as tag"
+    )
+    with pytest.raises(Exception, match=r"BadRow: row 24 of task 3: a tag has letters"):
+        write(frame, config, topic="orders")
+    assert not Message.objects.exists()
+    assert not StagedMessage.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "wrong"),
+    [
+        ("'x' as body, 1 as offset", {}, "has no column 'offset'"),
+        ("'x' as key", {}, "no column 'body'"),
+        ("struct(1 as n) as body", {}, r"use to_json\(struct\(…\)\), with bodyType json"),
+        ("'x' as body", {"topic": "nowhere"}, "there is no topic 'nowhere'"),
+        ("'x' as body", {"topik": "orders"}, "unknown options: topik"),
+        ("'x' as body, current_date() as deliver_at", {}, "deliver_at must be timestamp"),
+        ("'x' as body", {"dedupWindow": "60"}, "without a column dedup_key"),
+        ("'x' as body", {"txnAppId": "a"}, "both or none"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_runs(
+    columns: str, options: dict[str, str], wrong: str, config: Config
+) -> None:
+    from pyspark.sql.types import StructType
+
+    from sparkjobs.sink.options import SinkOptions
+    from sparkjobs.sink.writer import EmsWriter
+
+    schemas = {
+        "'x' as body, 1 as offset": "body string, offset int",
+        "'x' as key": "key string",
+        "struct(1 as n) as body": "body struct<n: int>",
+        "'x' as body": "body string",
+        "'x' as body, current_date() as deliver_at": "body string, deliver_at date",
+    }
+    given = {"config": config.path, "topic": "orders", **options}
+    with pytest.raises((BadOption, BadRow), match=wrong):
+        EmsWriter(SinkOptions.of(given), StructType.fromDDL(schemas[columns]), False)
+
+
+def test_an_overwrite_is_refused(spark: Any, config: Config) -> None:
+    writer = spark.range(1).selectExpr("'x' as body").write.format("ems").mode("overwrite")
+    with pytest.raises(Exception, match="messages are only ever added"):
+        writer.options(config=config.path, topic="orders").save()
+
+
+def test_a_write_with_a_version_is_done_once(spark: Any, config: Config) -> None:
+    frame = spark.range(3).selectExpr("cast(id as string) as body")
+    for _again in range(2):
+        write(frame, config, topic="orders", txnAppId="import", txnVersion=7)
+    assert bodies("orders") == ["0", "1", "2"]
+    write(frame, config, topic="orders", txnAppId="import", txnVersion=8)
+    assert len(bodies("orders")) == 6
+    write(frame, config, topic="orders")
+    write(frame, config, topic="orders")
+    assert len(bodies("orders")) == 12
+
+
+def test_a_message_that_is_too_large_is_a_bad_row(stage: Stage) -> None:
+    SystemConfig.objects.create(name="msgMaxSizeInBytes", value=10)
+    with pytest.raises(BadRow, match="row 1 of task 0: body and headers have 11 bytes"):
+        stage("0123456789", "0123456789x")
+
+
+@pytest.fixture
+def copy(spark: Any, config: Config, tmp_path: Path) -> Callable[[], Any]:
+    """Copy the topic orders to the topic copies, as far as it goes, from one checkpoint."""
+
+    def run() -> Any:
+        frame = spark.readStream.format("ems").options(
+            config=config.path, topic="orders", max_rows="10"
+        )
+        query = (
+            frame.load()
+            .select("key", "body", "body_type", "tag", "headers")
+            .writeStream.format("ems")
+            .options(config=config.path, topic="copies", checkpointLocation=str(tmp_path / "c"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return query
+
+    return run
+
+
+def test_a_stream_copies_a_topic_message_by_message(copy: Callable[[], Any]) -> None:
+    Topic.objects.create(name="copies")
+    for number in range(25):
+        send("orders", {"n": number}, key="k", tag="t", headers={"h": "1"})
+    sequence("default")
+    copy()
+    copy()
+    assert bodies("copies") == bodies("orders")
+    (whole,) = (
+        Message.objects.filter(partition__topic__name="copies")
+        .values_list("key", "tag", "body_type", "headers")
+        .distinct()
+    )
+    assert whole == ("k", "t", "json", {"h": "1"})
+    assert not StagedMessage.objects.exists()
