@@ -74,7 +74,7 @@ def test_a_check_is_made_at_the_next_step(run: Run) -> None:
     assert row().next_at == before
     run("ems_prepared", "check", "shop", "A7")
     assert before is not None
-    assert row().next_at < before  # type: ignore[operator]
+    assert row().next_at < before
 
 
 def test_what_was_not_sent_is_sent_again(run: Run) -> None:
