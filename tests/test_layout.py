@@ -33,7 +33,8 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
     "monitoring": [
         {"models", "java", "options", "clock", "signals"},
-        {"live", "alarms"},
+        {"live"},
+        {"alarms"},
         {"sample", "charts"},
         {"figures", "jobs", "report", "doctor", "old_figures"},
         {"pages"},

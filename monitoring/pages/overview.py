@@ -69,7 +69,7 @@ class OverviewPage(Page):
         if not self.may_view(Run):
             spark = replace(spark, error="")
         times, counted = {}, {}
-        steps = step_states(using, self.now)
+        steps = step_states(using)
         worst = groups[:SHOWN]
         if spark.until is not None:
             times = percentiles(using, self.now, [one.pk for one in worst])
