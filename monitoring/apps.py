@@ -51,11 +51,14 @@ class MonitoringConfig(AppConfig):
             delivering.STEP: delivering.deliver_if_due,
         }
 
-    def ems_alarms(self, using: str) -> Iterable[str]:
-        """Return a sentence for the top of the admin's pages while alarms fire."""
+    def ems_alarms(self, using: str, may: Callable[[str], bool]) -> Iterable[str]:
+        """Return a sentence for the top of the admin's pages while alarms fire.
+
+        ``may`` tells whether who sees the page has a permission.
+        """
         from monitoring.alarms.banner import sentences
 
-        return sentences(using)
+        return sentences(using) if may("ems_monitoring.view_alarm") else ()
 
     def ems_diagnoses(self, using: str) -> Iterable[Diagnosis]:
         """Return what ems_doctor says of the roll-ups and of the alarms."""

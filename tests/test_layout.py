@@ -34,7 +34,8 @@ FLOORS: dict[str, list[set[str]]] = {
     ],
     "monitoring": [
         {"models", "java", "options", "clock", "signals"},
-        {"live", "alarms"},
+        {"live"},
+        {"alarms"},
         {"sample", "charts"},
         {"figures", "jobs", "report", "doctor", "old_figures", "old_staged"},
         {"pages"},

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Iterable
+from datetime import timedelta
 
 from django.utils.translation import gettext as _
 
 from monitoring.alarms.measured import Subject, Value, Values
+from monitoring.live.steps import OVERDUE_AFTER, step_states
 from monitoring.models import Run, RunState
 from streams.durations import brief
-from streams.models import Step, UtcNow
-from streams.models.step import PURGE, SEQUENCE, SWEEP
+from streams.models import UtcNow
+from streams.models.step import PURGE
 
-# The period of each step that every installation runs; "retries" is none, since consumers look for
-# their retries themselves. A step that is due each second is late when it has not run for as long
-# as one that is due each five: a busy server may take a second.
-SHORTEST = timedelta(seconds=5)
-STEPS = {SEQUENCE: SHORTEST, SWEEP: SHORTEST}
-NIGHTLY = timedelta(days=1)
 ROLLUP = timedelta(minutes=1)
 # Where no roll-up has ended for so long, nobody uses Spark any more, or somebody has only tried it.
 USED_FOR = timedelta(days=1)
 
 
 def step_late(using: str) -> Values:
-    """Return how many of its periods ago each step last ran; unknown if it never has."""
-    return _late(STEPS, using)
+    """Return how many of its periods ago each step last ran; unknown if it never has.
+
+    Of the steps that the overview judges, and by the same limits.
+    """
+    return _late(OVERDUE_AFTER.keys() - {PURGE}, using)
 
 
 def purge_late(using: str) -> Values:
     """Return the same of the nightly purge, from the end of the last one."""
-    return _late({PURGE: NIGHTLY}, using)
+    return _late({PURGE}, using)
 
 
 def rollup_late(using: str) -> Values:
@@ -39,17 +38,15 @@ def rollup_late(using: str) -> Values:
     row = done.annotate(now=UtcNow()).values_list("now", "finished_at").first()
     if row is None or row[1] is None or row[0] - row[1] > USED_FOR:
         return {}
-    return {Subject(name="traffic"): _periods(row[0], row[1], ROLLUP)}
+    return {Subject(name="traffic"): _value((row[0] - row[1]) / ROLLUP, row[0] - row[1])}
 
 
-def _late(periods: dict[str, timedelta], using: str) -> Values:
-    rows = Step.objects.using(using).filter(name__in=periods).annotate(now=UtcNow())
-    ran = {name: (now, last) for name, now, last in rows.values_list("name", "now", "last_run_at")}
-    return {
-        Subject(name=name): _periods(*ran[name], period) if name in ran else Value(None)
-        for name, period in periods.items()
-    }
+def _late(names: Iterable[str], using: str) -> Values:
+    states = {state.name: state for state in step_states(using)}
+    return {Subject(name=name): _value(states[name].periods, states[name].since) for name in names}
 
 
-def _periods(now: datetime, last: datetime, period: timedelta) -> Value:
-    return Value((now - last) / period, _("the last one was %s ago") % brief(now - last))
+def _value(periods: float | None, since: timedelta | None) -> Value:
+    if since is None:
+        return Value(None)
+    return Value(periods, _("the last one was %s ago") % brief(since))

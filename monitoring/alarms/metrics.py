@@ -10,6 +10,7 @@ from django.db import Error, connections
 
 from monitoring.alarms import calls, clock, groups, log
 from monitoring.alarms.measured import Values
+from monitoring.live.steps import PERIODS as OVERDUE
 from monitoring.models import Metric, Operator, Severity
 from streams.logs import event
 
@@ -41,8 +42,8 @@ METRICS: dict[str, Measure] = {
     Metric.NO_CONSUMER: Measure(groups.no_consumer, COUNT, 0, 2 * MINUTE, Severity.CRITICAL),
     # Twice in a row: the age of a message of a long transaction is high before it is sequenced.
     Metric.NOT_SEQUENCED: Measure(log.not_sequenced, SECONDS, 30, 15, Severity.CRITICAL),
-    Metric.STEP_LATE: Measure(clock.step_late, PERIODS, 3, 15, Severity.CRITICAL),
-    Metric.PURGE_LATE: Measure(clock.purge_late, PERIODS, 3),
+    Metric.STEP_LATE: Measure(clock.step_late, PERIODS, OVERDUE, 15, Severity.CRITICAL),
+    Metric.PURGE_LATE: Measure(clock.purge_late, PERIODS, OVERDUE),
     Metric.ROLLUP_LATE: Measure(clock.rollup_late, PERIODS, 15),
     Metric.MISSING: Measure(log.missing, COUNT, 0, 0, Severity.CRITICAL),
     Metric.AUDIT_FINDING: Measure(log.audit_finding, COUNT, 0, 0, Severity.CRITICAL),

@@ -83,5 +83,10 @@ class Site:
         }
         return {pk: int(one[1]) for pk, one in first.items() if one is not None}
 
+    @property
+    def topics(self) -> dict[int, int]:
+        """Return the topic of each partition."""
+        return {one.pk: one.topic for one in self.partitions}
+
     def of_topic(self, topic: int) -> list[PartitionState]:
         return [one for one in self.partitions if one.topic == topic]

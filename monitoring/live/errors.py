@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.db import connections
 from django.db.models import Max, Sum
 
 from monitoring.models import ErrorClass
-from streams.models import DeadMessage
+from streams.database.clock import instant
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import fetch
 
 # In dead letters: what is read without Spark.
 NEWEST = 1000
@@ -25,11 +28,10 @@ def error_classes(using: str, group: int, since: datetime) -> Sequence[tuple[str
 
 def letter_classes(using: str, group: int) -> Sequence[tuple[str, int, datetime]]:
     """Return (class, letters, last death) of the newest waiting dead letters of a group."""
-    waiting = DeadMessage.objects.using(using).waiting().filter(group=group)
-    newest = waiting.order_by("-pk").values_list("error_class", "died_at")[:NEWEST]
+    statement = sql.NEWEST_ERRORS[connections[using].vendor]
     counts: Counter[str] = Counter()
     last: dict[str, datetime] = {}
-    for name, died_at in newest:
+    for name, at in fetch(using, statement, [group, NEWEST]):
         counts[name] += 1
-        last[name] = max(died_at, last.get(name, died_at))
+        last[name] = max(instant(at), last.get(name, instant(at)))
     return [(name, count, last[name]) for name, count in counts.most_common(SHOWN)]

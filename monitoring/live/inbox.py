@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import QuerySet
 
 from monitoring.live.limits import COUNT_AT_MOST
-from streams.models import IMMEDIATE, Message, Partition, UtcNow
+from streams.models import Partition
 from streams.models.namespaces import own
+from streams.observe.inbox import due_counts, due_since
 
 
 @dataclass(frozen=True)
@@ -40,41 +38,23 @@ def partition_states(
 ) -> list[PartitionState]:
     """Return the state of each partition of this namespace, or of ``rows`` of it.
 
-    Two looks into the index of the inbox for each partition, in two statements for all of them.
+    Two statements, and two more while something is due: see ``due_since()``.
     """
     found = Partition.objects.using(using) if rows is None else rows
-    inbox = Message.objects.using(using).inbox().filter(partition=OuterRef("pk"))
-    # Both orders are the index's own: ids of immediate messages, times of delayed ones. They name
-    # all of its columns: MySQL sorts what a correlated subquery fixes, and would read all.
-    inbox = inbox.order_by("partition", "offset", "due_at", "pk")
-    sent = inbox.filter(due_at=IMMEDIATE).values("created_at")[:1]
-    delayed = inbox.filter(due_at__gt=IMMEDIATE, due_at__lte=UtcNow())
+    columns = ("pk", "topic", "topic__name", "number", "first_offset", "next_offset")
     states = list(
         found.filter(own("topic__name"))
         .order_by("topic", "number")
-        .values_list(
-            *("pk", "topic", "topic__name", "number"),
-            *("first_offset", "next_offset", "last_sequenced_at"),
-            Subquery(sent),
-            Subquery(delayed.values("due_at")[:1]),
-        )
+        .values_list(*columns, "last_sequenced_at")
     )
-    since = {row[0]: min((at for at in row[7:] if at), default=None) for row in states}
-    counts = _counts([pk for pk, at in since.items() if at], using)
+    since = due_since((row[0] for row in states), using)
+    counts = due_counts(since, COUNT_AT_MOST, using)
+    ages = {pk: max(now - at, timedelta(0)) for pk, at in since.items()}
     return [
         PartitionState(
             *(pk, topic, name, number, first, end, sequenced_at),
-            counts[pk],
-            None if (at := since[pk]) is None else max(now - at, timedelta(0)),
+            inbox=counts.get(pk, 0),
+            inbox_age=ages.get(pk),
         )
-        for pk, topic, name, number, first, end, sequenced_at, *_waiting in states
+        for pk, topic, name, number, first, end, sequenced_at in states
     ]
-
-
-def _counts(partitions: Sequence[int], using: str) -> Counter[Any]:
-    """Count what is due in these partitions, up to COUNT_AT_MOST in all."""
-    if not partitions:
-        return Counter()
-    due = Message.objects.using(using).inbox().filter(due_at__lte=UtcNow())
-    found = due.filter(partition__in=partitions).values_list("partition", flat=True)
-    return Counter(found[:COUNT_AT_MOST])

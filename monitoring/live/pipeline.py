@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Max, Sum
 
 from monitoring.models import Latency, Leg, Run, RunState, Traffic
-from streams.models.namespaces import own
 
 # The roll-ups of the last so many minutes; they are a minute or two behind.
 RECENT = timedelta(minutes=15)
 LATE = timedelta(minutes=15)
+# There is a row for each partition and minute: those of a week would take seconds to add up. The
+# samples say how many messages came in over any range.
+RANKED = timedelta(days=1, hours=1)
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,20 @@ class Ranked:
     bytes: int
 
 
-def ranking(using: str, since: datetime) -> dict[int, Ranked]:
-    """Return what Spark has counted of each topic since then."""
-    rows = Traffic.objects.using(using).filter(own("partition__topic__name"), minute__gte=since)
-    sums = rows.values("partition__topic").annotate(Sum("messages"), Sum("bytes"))
-    return {
-        row["partition__topic"]: Ranked(row["messages__sum"], row["bytes__sum"]) for row in sums
-    }
+def ranking(
+    using: str, since: datetime, now: datetime, topics: Mapping[int, int]
+) -> dict[int, Ranked]:
+    """Return what Spark has counted of each topic since then; nothing of more than RANKED.
+
+    ``topics``: the topic of each partition. Not by a join: a server may begin with the partitions,
+    and read all minutes of each.
+    """
+    if now - since > RANKED:
+        return {}
+    rows = Traffic.objects.using(using).filter(minute__gte=since).values_list("partition")
+    found: dict[int, Ranked] = {}
+    for partition, messages, size in rows.annotate(Sum("messages"), Sum("bytes")).order_by():
+        if (topic := topics.get(partition)) is not None:
+            before = found.get(topic, Ranked(0, 0))
+            found[topic] = Ranked(before.messages + int(messages), before.bytes + int(size))
+    return found

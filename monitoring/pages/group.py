@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -18,10 +18,11 @@ from monitoring.live.clients import clients
 from monitoring.live.errors import error_classes, letter_classes
 from monitoring.live.inbox import PartitionState
 from monitoring.live.pipeline import percentiles
+from monitoring.models import ErrorClass
 from monitoring.pages.base import Page
 from monitoring.sample.periods import total
 from streams.admin.parts.columns import list_url
-from streams.log.lag import CursorPlace
+from streams.log.lag import CursorPlace, Lag
 from streams.models import ConsumerGroup, DeadMessage
 
 # In partitions: those that are furthest behind.
@@ -63,18 +64,32 @@ class GroupPage(Page):
         self.group = lag.group
         (figures,) = group_figures(site)
         times = percentiles(using, now, [lag.group.pk]).get(lag.group.pk)
-        by_spark = error_classes(using, lag.group.pk, site.periods.first) if times else ()
-        by_letter = letter_classes(using, lag.group.pk) if lag.dead and not by_spark else ()
+        errors, by_spark = self.errors(lag, site.periods.first if times else None)
         return {
             "group": figures,
             "percentiles": times,
             "places": self.places(lag.places, site.partitions)[:SHOWN],
             "places_in_all": len(lag.places),
             "clients": clients(using, lag.group.pk, now, idle=not lag.open),
-            "errors": by_spark or by_letter,
-            "errors_by_spark": bool(by_spark),
+            "errors": errors,
+            "errors_by_spark": by_spark,
             "charts": charts(site, figures),
         }
+
+    def errors(
+        self, lag: Lag, rolled_up_since: datetime | None
+    ) -> tuple[Sequence[tuple[str, int, datetime]] | None, bool]:
+        """Return the classes of errors, and whether Spark has counted them.
+
+        Each source needs the permission to view its table; None where none is left.
+        """
+        by_spark, by_letter = self.may_view(ErrorClass), self.may_view(DeadMessage)
+        found: Sequence[tuple[str, int, datetime]] = ()
+        if by_spark and rolled_up_since is not None:
+            found = error_classes(self.using, lag.group.pk, rolled_up_since)
+        if found or not by_letter:
+            return found or None, bool(found)
+        return letter_classes(self.using, lag.group.pk) if lag.dead else (), False
 
     def heading(self, figures: Mapping[str, Any]) -> Any:
         return str(self.group)

@@ -69,11 +69,11 @@ class OverviewPage(Page):
         if not self.may_view(Run):
             spark = replace(spark, error="")
         times, counted = {}, {}
-        steps = step_states(using, self.now)
+        steps = step_states(using)
         worst = groups[:SHOWN]
         if spark.until is not None:
             times = percentiles(using, self.now, [one.pk for one in worst])
-            counted = ranking(using, periods.first)
+            counted = ranking(using, periods.first, self.now, site.topics)
         inbox = [one for one in topics if one.inbox_age and one.inbox_age > NOT_SEQUENCED]
         return {
             "alarms": firing(using) if self.may_view(Alarm) else None,

@@ -26,9 +26,10 @@ class TopicsPage(Page):
 
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
         periods = Periods.until(self.now, self.asked.length)
-        topics = topic_figures(Site.read(self.using, self.now), starts(self.using, periods))
+        site = Site.read(self.using, self.now)
+        topics = topic_figures(site, starts(self.using, periods))
         return {
             "topics": topics[:LISTED_AT_MOST],
             "topics_in_all": len(topics),
-            "ranking": ranking(self.using, periods.first),
+            "ranking": ranking(self.using, periods.first, self.now, site.topics),
         }

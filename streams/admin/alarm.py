@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import chain
 
@@ -24,8 +24,10 @@ from streams.retain.abandoned_groups import abandoned
 NOT_SEQUENCED = timedelta(seconds=30)
 
 
-def alarm(using: str) -> str:
+def alarm(using: str, may: Callable[[str], bool] = lambda permission: True) -> str:
     """Return one sentence, or an empty text when messages are sequenced and consumed.
+
+    ``may`` tells whether who reads it has a permission: other apps ask for theirs.
 
     This process asks the tables itself: the alarms of other apps, which come last, are evaluated
     by a process that may be what has stopped.
@@ -52,15 +54,15 @@ def alarm(using: str) -> str:
     clients = Consumer.objects.using(using).filter(own("group__name"))
     if groups.filter(paused=False).exists() and not clients.live().exists():
         return _("No consumer is running: messages are sequenced, and nobody handles them.")
-    sentences = chain((f"{group}." for group in abandoned(using)), _of_apps(using))
+    sentences = chain((f"{group}." for group in abandoned(using)), _of_apps(using, may))
     return next(sentences, "")
 
 
-def _of_apps(using: str) -> Iterator[str]:
+def _of_apps(using: str, may: Callable[[str], bool]) -> Iterator[str]:
     """Yield the alarms of other apps: ``ems_alarms`` of their AppConfig."""
     for config in apps.get_app_configs():
         if hasattr(config, "ems_alarms"):
-            yield from config.ems_alarms(using)
+            yield from config.ems_alarms(using, may)
 
 
 def _is_done(silence: timedelta | None) -> bool:

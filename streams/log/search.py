@@ -8,12 +8,13 @@ SEARCHED of them at most; ``Found.then`` says where to go on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.utils.translation import gettext as _
 
+from streams.database.sql.dialect import LIST
 from streams.errors import InvalidTarget, NaiveDatetime
 from streams.log.offsets import offset_at
 from streams.models import KeyEntry, Message, Partition
@@ -100,8 +101,10 @@ def search(
     budget = max(ENTRIES, SEARCHED // max(1, len(chosen)))
     inbox: list[Message] = []
     parts: dict[int, _Part] = {}
+    is_searched = start is None and not criteria.is_timed
+    not_empty = _with_inbox(chosen, using) if is_searched else ()
     for partition in chosen:
-        if start is None and not criteria.is_timed:
+        if partition.pk in not_empty:
             inbox += _inbox(partition, criteria, limit, using)
         end = None if start is None else start[partition.pk]
         parts[partition.pk] = _search_log(partition, criteria, end, budget, limit, using)
@@ -121,6 +124,14 @@ def _then(parts: dict[int, _Part], shown: set[int]) -> Position:
         if end > part.low:
             then[pk] = end
     return then
+
+
+def _with_inbox(partitions: Sequence[Partition], using: str) -> set[int]:
+    """Return the ids of those whose inbox is not empty: one entry of its index for each."""
+    rows = Message.objects.using(using).inbox().order_by().values_list("partition", flat=True)
+    ids = [partition.pk for partition in partitions]
+    chunks = (ids[at : at + LIST] for at in range(0, len(ids), LIST))
+    return {pk for chunk in chunks for pk in rows.filter(partition__in=chunk).distinct()}
 
 
 def _inbox(partition: Partition, criteria: Criteria, limit: int, using: str) -> list[Message]:

@@ -21,12 +21,12 @@ register = template.Library()
 CHECKBOX = 'class="action-checkbox'  # of the column that selects rows
 
 
-@register.simple_tag
-def ems_alarm() -> str:
+@register.simple_tag(takes_context=True)
+def ems_alarm(context: Any) -> str:
     """Return the alarm for the top of a page, or an empty text."""
     from streams.admin.alarm import alarm
 
-    return alarm(database())
+    return alarm(database(), context["request"].user.has_perm)
 
 
 @register.filter

@@ -32,9 +32,12 @@ SECTIONS = {
     "rate": ("stress", "rates"),
     "source": ("spark", "figures"),
     "rollups": ("rollups", "figures"),
+    "pages": ("pages.opening", "figures"),
 }
-CORE, STRESS, SPARK = [*SECTIONS][:6], [*SECTIONS][6:8], [*SECTIONS][8:]
+CORE, STRESS, SPARK = [*SECTIONS][:6], [*SECTIONS][6:8], [*SECTIONS][8:10]
 SETS = {"core": CORE, "stress": STRESS, "spark": SPARK}
+# Measured on each server; the figures of the others are those of one.
+ON_EACH = {"pages"}
 
 
 def main() -> int:
@@ -48,7 +51,8 @@ def main() -> int:
             about = _about(options.server)
             print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
             for name in sections:
-                rows = _run(name, chosen, about if options.keep else None)
+                label = f"{name}-{options.server}" if name in ON_EACH else name
+                rows = _run(name, label, chosen, about if options.keep else None)
                 failed += [f"{row.name}: {row.failure}" for row in rows if row.failure]
     except server.Missing as missing:
         print(missing, file=sys.stderr)
@@ -69,7 +73,11 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="small rounds: does it run at all?")
     parser.add_argument("--keep", action="store_true", help=f"write the figures to {kept.DATA}")
-    parser.add_argument("--messages", type=int, help="of the large log of growth (1,000,000)")
+    parser.add_argument(
+        "--messages",
+        type=int,
+        help="of the large log of growth (1,000,000), and of pages (5,000,000)",
+    )
     parser.add_argument(
         "--hold",
         type=float,
@@ -98,7 +106,7 @@ def _estimate(sections: list[str], quick: bool) -> None:
     print(text, flush=True)
 
 
-def _run(name: str, options: Options, about: dict[str, object] | None) -> list[Row]:
+def _run(name: str, kept_as: str, options: Options, about: dict[str, object] | None) -> list[Row]:
     module, function = SECTIONS[name]
     figures: Callable[[Options], Iterator[Row]] = getattr(
         import_module(f"tests.benchmarks.{module}"), function
@@ -110,7 +118,7 @@ def _run(name: str, options: Options, about: dict[str, object] | None) -> list[R
     print(f"\n{name}: {seconds:.0f} s\n{table(rows)}", flush=True)
     if about is not None:
         found = {"seconds": round(seconds, 1), "rows": [asdict(row) for row in rows]}
-        kept.keep(name, found, **about)
+        kept.keep(kept_as, found, **about)
     return rows
 
 

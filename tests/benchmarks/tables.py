@@ -105,6 +105,15 @@ def rates() -> str:
     return markdown(["sent", *keys, "the first EMS, %", *waits], lines)
 
 
+def pages(server: str) -> str:
+    keys = ("statements", "rows read", "client CPU, ms", "server CPU, ms", "CPU, ms", "limit, ms")
+    times = ("best, ms", "median, ms")
+    found = [
+        [row["name"], *(row[key] for key in (*keys, *times))] for row in rows(f"pages-{server}")
+    ]
+    return markdown(["", *keys, *times], found)
+
+
 def measured(*sections: str) -> str:
     """Say on what the sections were measured, once for all that agree."""
     said: dict[str, list[str]] = {}
@@ -157,6 +166,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "missing-peers": missing_peers,
     "sizes": sizes,
     "rates": rates,
+    "pages-mysql": lambda: pages("mysql"),
+    "pages-mariadb": lambda: pages("mariadb"),
+    "measured-pages": lambda: measured("pages-mysql", "pages-mariadb"),
     "measured-core": lambda: measured(*SPEEDS, "latency", "growth"),
     "measured-peers": lambda: measured("peers"),
     "measured-stress": lambda: measured("sizes", "rate"),

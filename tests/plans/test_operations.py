@@ -18,8 +18,10 @@ pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
 # Sorted and grouped for people: what is open is as much as there are threads, and what covers one
 # offset lies in a short range.
 SHORT = {"ems_log_open", "ems_log_place"}
-# Read whole, by group: they hold dead letters and retries only.
-COUNTED = {"ems_dead_waiting", "ems_retry_place"}
+# Read whole, by group: they hold dead letters and retries only. A count of all groups names each of
+# them, so the ranges of ems_retry_due are as many entries as the whole index. Which of the two a
+# server takes depends on its statistics of the day, after the rollbacks of other tests, too.
+COUNTED = {"ems_dead_waiting", "ems_retry_place", "ems_retry_due"}
 
 
 def is_sound(step: Step) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from streams.database.sql.dialect import MYSQL, SQLITE, for_each_vendor, lists, numbers
 
@@ -24,11 +24,15 @@ def partitions_with_inbox(vendor: str, ids: Iterable[int]) -> str:
     return " UNION ALL ".join(each.replace("%s", some) for some in lists(ids))
 
 
-# Finds when the oldest delayed message that has become due was due, for each partition. Index:
-# ems_msg_inbox, one entry of each partition.
-_LATE = for_each_vendor(
+# Finds, of each partition that has something due: that a message sent at once is among it (a row
+# with 1970), and when the oldest delayed one that has become due was due. Index: ems_msg_inbox, one
+# entry of each partition and part (a loose index scan, which needs the MIN).
+_DUE_HEADS = for_each_vendor(
     "SELECT `partition_id`, MIN(`due_at`) FROM `ems_msg` {inbox} WHERE `partition_id` IN (%s)"
-    " AND `offset` IS NULL AND `due_at` > {immediate} AND `due_at` <= {now} GROUP BY `partition_id`"
+    " AND `offset` IS NULL AND `due_at` = {immediate} GROUP BY `partition_id`"
+    " UNION ALL SELECT `partition_id`, MIN(`due_at`) FROM `ems_msg` {inbox}"
+    " WHERE `partition_id` IN (%s) AND `offset` IS NULL AND `due_at` > {immediate}"
+    " AND `due_at` <= {now} GROUP BY `partition_id`"
 )
 
 # Finds when the first immediate message of a partition was sent. Index: ems_msg_inbox, one entry.
@@ -40,8 +44,22 @@ _FIRST = for_each_vendor(
 )
 
 
-def late(vendor: str, ids: Iterable[int]) -> str:
-    return " UNION ALL ".join(_LATE[vendor].replace("%s", some) for some in lists(ids))
+# Counts what is due in these partitions, up to a limit for all of them together. Index:
+# ems_msg_inbox alone, as many entries.
+_DUE_COUNTS = for_each_vendor(
+    "SELECT `partition_id`, COUNT(*) FROM (SELECT `partition_id` FROM `ems_msg` {inbox}"
+    " WHERE `partition_id` IN (%s) AND `offset` IS NULL AND `due_at` <= {now} LIMIT :most) AS `due`"
+    " GROUP BY `partition_id`"
+)
+
+
+def due_heads(vendor: str, ids: Iterable[int]) -> str:
+    return " UNION ALL ".join(_DUE_HEADS[vendor].replace("%s", some) for some in lists(ids))
+
+
+def due_counts(vendor: str, ids: Iterable[int], at_most: int) -> Iterator[str]:
+    for some in lists(ids):
+        yield _DUE_COUNTS[vendor].replace("%s", some).replace(":most", f"{at_most:d}")
 
 
 def first_immediate(vendor: str, ids: Iterable[int]) -> str:

@@ -121,3 +121,6 @@ ALL_LETTERS = for_each_vendor(
 )
 
 NEWEST_LETTERS = for_each_vendor(_WAITING_LETTERS + " ORDER BY `id` DESC LIMIT %s")
+NEWEST_ERRORS = for_each_vendor(
+    _WAITING_LETTERS.replace("`id`", "`error_class`, `died_at`", 1) + " ORDER BY `id` DESC LIMIT %s"
+)
