@@ -15,6 +15,9 @@ from monitoring.models import Alarm, AlarmChannel, Run, RunState, Severity
 from streams.models import UtcNow
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 
+JOBS = ("traffic", "consumption", "backlog")
+# The job of the rows of the resident service.
+SERVE = "serve"
 # A roll-up is due each minute: after this long without one, no process makes them.
 SILENT = timedelta(minutes=15)
 
@@ -29,22 +32,54 @@ def examine(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "spark", _("This host cannot run Spark jobs. %s") % lacking)
     else:
         yield Diagnosis(OK, "spark", _("Spark jobs can run here."))
-    yield _last_run(using)
+    yield _last_runs(using)
+    yield from _service(using)
 
 
-def _last_run(using: str) -> Diagnosis:
-    runs = Run.objects.using(using).filter(job="traffic")
-    last = runs.filter(state=RunState.DONE).annotate(now=UtcNow()).order_by("-id")
-    times = last.values_list("now", "finished_at").first()
-    if times is None:
+def _last_runs(using: str) -> Diagnosis:
+    """Look at each job: one that fails is not to be seen in the others."""
+    runs = Run.objects.using(using)
+    seen: list[tuple[timedelta, str]] = []
+    was_done = False
+    for job in JOBS:
+        of_job = runs.filter(job=job).annotate(now=UtcNow()).order_by("-id")
+        done = of_job.filter(state=RunState.DONE).values_list("now", "finished_at").first()
+        # One that was never done is as old as its first try.
+        times = done or of_job.values_list("now", "started_at").last()
+        was_done = was_done or done is not None
+        if times is not None and times[1] is not None:
+            seen.append((times[0] - times[1], job))
+    if not was_done:
         return Diagnosis(OK, "rollups", _("There are none: see docs/guides/spark.md."))
-    since = times[0] - times[1]
+    since, job = max(seen)
     if since <= SILENT:
         return Diagnosis(OK, "rollups", _("ran %d s ago") % since.total_seconds())
-    text = _("The last one is %d min old.") % (since.total_seconds() // 60)
-    newest = runs.order_by("-id").values_list("error", flat=True).first()
-    hint = _("Celery beat starts them: see ems_sync_schedules, and the table of runs.")
+    text = _("The last one of %(job)s is %(minutes)d min old.") % {
+        "job": job,
+        "minutes": since.total_seconds() // 60,
+    }
+    newest = runs.filter(job=job).order_by("-id").values_list("error", flat=True).first()
+    hint = _("ems_spark serve or Celery beat makes them: see the table of runs.")
     return Diagnosis(WARNING, "rollups", text, newest or hint)
+
+
+def _service(using: str) -> Iterator[Diagnosis]:
+    """Say how the resident service does, if there is one."""
+    runs = Run.objects.using(using).annotate(now=UtcNow()).order_by("-id")
+    rows = runs.filter(job=SERVE).values_list("state", "until", "now", "error")
+    state, until, now, error = rows.first() or (None, None, None, "")
+    if state != RunState.RUNNING or until is None or now is None:
+        return
+    since = now - until
+    if since > SILENT and not runs.filter(state=RunState.RUNNING).exclude(job=SERVE).exists():
+        text = _("ems_spark serve has done nothing for %d min.") % (since.total_seconds() // 60)
+        hint = _("Was it killed? Start it again, or leave the roll-ups to Celery beat.")
+        yield Diagnosis(WARNING, "serve", text, hint)
+    elif error:
+        hint = _("It goes on with the other jobs: see the table of runs.")
+        yield Diagnosis(WARNING, "serve", error.splitlines()[0], hint)
+    else:
+        yield Diagnosis(OK, "serve", _("ems_spark serve is at work."))
 
 
 def alarms(using: str) -> Iterator[Diagnosis]:

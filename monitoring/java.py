@@ -32,6 +32,11 @@ def missing() -> str:
     return _("Spark jobs need: %s") % _(" and ").join(absent) if absent else ""
 
 
+def lacking_pyspark() -> str:
+    """Return what ``missing`` says where only pyspark is missing."""
+    return _("Spark jobs need: %s") % INSTALL
+
+
 def python() -> str:
     """Return the path of the Python that runs the jobs."""
     return os.environ.get(PYTHON) or sys.executable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,9 +20,11 @@ from django.utils.translation import gettext as _
 
 from monitoring import java
 from monitoring.options import option_file
+from streams.conf import database
 
 VARIABLE = "EMS_SPARK_CONFIG"
 LOOK_SECONDS = 0.2
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 Say = Callable[[str], None]
 
@@ -32,13 +36,15 @@ def run(
     *,
     seconds: int,
     say: Say,
+    drains: bool = False,
 ) -> int:
     """Run ``python -m sparkjobs JOB …`` on the alias; return its exit status, 0 if it is done.
 
     ``say`` is called with each line that the job prints. The job may take ``seconds``; it keeps
-    this limit itself, also when this process is killed. An error here ends the job, too.
+    this limit itself, also when this process is killed. An error here ends the job, too. A job
+    that ``drains`` gets the SIGTERM of this process, also when this process is killed.
     """
-    with option_file(using) as path:
+    with _options(using) as path:
         with subprocess.Popen(  # noqa: S603 - our own module, and words without a shell
             [java.python(), "-u", "-m", "sparkjobs", "--seconds", str(seconds), job, *words],
             env={**os.environ, VARIABLE: str(path), "PYTHONPATH": _python_path()},
@@ -47,7 +53,10 @@ def run(
             stderr=subprocess.STDOUT,
             # Ctrl-C reaches this process only, which then ends the job, and with it its JVM.
             start_new_session=True,
+            preexec_fn=_end_with_parent if drains and sys.platform == "linux" else None,
         ) as process:
+            if drains:
+                signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
             try:
                 for line in _lines(process):
                     say(line)
@@ -55,7 +64,7 @@ def run(
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         status = process.returncode
-    if status == -signal.SIGALRM:
+    if status == -signal.SIGALRM and seconds:
         say(_("%(job)s took longer than %(seconds)d s and was ended.") % locals())
     return status
 
@@ -81,6 +90,25 @@ def start(job: str, using: str, *, seconds: int) -> int:
     # Nobody waits for it here, but its end must be taken note of, or it stays as a zombie.
     threading.Thread(target=process.wait, name="ems-job", daemon=True).start()
     return process.pid
+
+
+def _end_with_parent() -> None:
+    """Let the kernel send SIGTERM to this child when its parent ends, even if that is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextmanager
+def _options(using: str) -> Iterator[Path]:
+    """Yield the option file: the project's own that EMS_SPARK_CONFIG names, or one for this run.
+
+    On a cluster the file must be on every host, which one that is written here is not. The
+    project's own is about the alias of EMS.
+    """
+    if (own := os.environ.get(VARIABLE)) and using == database():
+        yield Path(own).absolute()
+        return
+    with option_file(using) as path:
+        yield path
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:

@@ -16,11 +16,14 @@ logger = logging.getLogger("monitoring.tasks")
 
 @shared_task(name="ems.rollup", ignore_result=True, expires=EVERY["rollup"])
 def rollup(using: str | None = None) -> None:
-    """Roll up what was not yet, up to now, in a new process; one runs at a time."""
+    """Roll up what was not yet, up to now, in a new process; one runs at a time.
+
+    While ``ems_spark serve`` is at work, it does nothing; without anything to do it starts no JVM.
+    """
     if lacking := java.missing():
         logger.warning("%s", lacking, extra=event("rollup.unavailable"))
         return
-    status = jobs.run("rollup", [], database(using), seconds=SECONDS, say=_say)
+    status = jobs.run("rollup", ["--fallback"], database(using), seconds=SECONDS, say=_say)
     if status:
         logger.error("The roll-up has ended with status %d", status, extra=event("rollup.failed"))
 

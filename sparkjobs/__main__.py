@@ -7,12 +7,14 @@ import pkgutil
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 
 from sparkjobs import jobs
 from sparkjobs.config import VARIABLE, Config
 from sparkjobs.errors import SparkJobsError
+from sparkjobs.progress import shown
 
 INSTALL = "pyspark is not installed: pip install 'django-ems[spark]', and Java 17 or newer"
 
@@ -38,7 +40,8 @@ def main(words: Sequence[str]) -> int:
     job.add_arguments(own)
     given = own.parse_args(options.words)
     try:
-        return int(job.run(Config.load(options.config), given))
+        with shown(options.job) if options.job != "serve" else nullcontext():
+            return int(job.run(Config.load(options.config), given))
     except SparkJobsError as error:
         print(f"{options.job}: {error}", file=sys.stderr)
         return 1

@@ -62,7 +62,9 @@ class Config:
         path = path or os.environ.get(VARIABLE, "")
         if not path:
             raise BadConfig(f"name the option file: --config PATH, or {VARIABLE}")
-        path = str(Path(path).resolve())  # executors have another working directory
+        # Absolute, since executors have another working directory. Its symlinks stay: those of a
+        # mounted secret lead to a folder that has another name on each host.
+        path = str(Path(path).absolute())
         parser = configparser.ConfigParser(allow_no_value=True, interpolation=None, strict=False)
         try:
             with Path(path).open() as file:

@@ -33,3 +33,7 @@ class BadRow(SparkJobsError):
 
 class WriteRefused(SparkJobsError):
     """A write to a topic cannot be completed; nothing of it is sent."""
+
+
+class Findings(SparkJobsError):
+    """Reconcile has found promises that are broken."""

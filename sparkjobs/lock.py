@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sparkjobs.config import SQLITE, Config
-from sparkjobs.database import connected, execute, fetch
+from sparkjobs.database import Connection, connected, execute, fetch
 from sparkjobs.errors import Busy
 
-# Seconds that the server lets the connection of the lock be silent while Spark works.
-WAIT_SECONDS = 7 * 24 * 3600
+# The name of the lock of the resident service: see resident/service.py.
+SERVE = "serve"
+# A host that has vanished or stands still closes no connection. So the server ends one that was
+# silent for this many seconds, and with it the lock; a thread speaks on it every PING_SECONDS.
+WAIT_SECONDS = 120
+PING_SECONDS = 20.0
 
 
 @contextmanager
 def alone(config: Config, name: str) -> Iterator[Callable[[], None]]:
     """Hold the lock ``name`` of this database; raises Busy if another process has it.
 
-    Yields a function that raises Busy if the lock was lost meanwhile, with its connection.
+    Yields a function that raises Busy if the lock was lost meanwhile, or an error of the driver if
+    its connection was.
     """
     busy = Busy(f"another run of {name} is at work")
     if config.vendor == SQLITE:
@@ -40,10 +46,42 @@ def alone(config: Config, name: str) -> Iterator[Callable[[], None]]:
         lock = hashlib.sha256(f"ems {database} {name}".encode()).hexdigest()
         if fetch(connection, "SELECT GET_LOCK(%s, 0)", [lock]) != [(1,)]:
             raise busy
+        one_at_a_time = threading.Lock()  # a connection of the driver serves one thread at a time
 
         def check() -> None:
             held = "SELECT IS_USED_LOCK(%s) = CONNECTION_ID()"
-            if fetch(connection, held, [lock]) != [(1,)]:
-                raise busy
+            with one_at_a_time:
+                if fetch(connection, held, [lock]) != [(1,)]:
+                    raise busy
 
-        yield check
+        with _spoken_on(connection, one_at_a_time):
+            yield check
+
+
+def is_held(config: Config, name: str) -> bool:
+    """Tell whether a process has the lock ``name`` now."""
+    try:
+        with alone(config, name):
+            return False
+    except Busy:
+        return True
+
+
+@contextmanager
+def _spoken_on(connection: Connection, one_at_a_time: threading.Lock) -> Iterator[None]:
+    """Speak on the connection every PING_SECONDS, from a thread of its own."""
+    end = threading.Event()
+
+    def speak() -> None:
+        while not end.wait(PING_SECONDS):
+            # An error is for whoever works under the lock: see the function that alone() yields.
+            with suppress(Exception), one_at_a_time:
+                fetch(connection, "SELECT 1")
+
+    thread = threading.Thread(target=speak, name="ems-lock", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()

@@ -8,17 +8,22 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from pathlib import Path
+import time
 
 from pyspark.sql import SparkSession
 
+from sparkjobs.errors import BadConfig
+from sparkjobs.jvm import LOG4J, adjust_submitted, quiet_start, was_submitted
+from sparkjobs.package import packed
 from sparkjobs.source.datasource import EmsSource
 
-MASTER = "EMS_SPARK_MASTER"
+MASTER, REMOTE = "EMS_SPARK_MASTER", "SPARK_REMOTE"
 
 # The JVM inherits the time zone of Django's process, so every part that reads clocks is set to UTC.
 UTC = "-Duser.timezone=UTC"
-LOGGING = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+LOGGING = f"-Dlog4j2.configurationFile={LOG4J}"
+# Of a JVM that ends soon: the quick compiler only, and a collector without threads of its own.
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
@@ -41,16 +46,27 @@ LOCAL = {
     "spark.sql.shuffle.partitions": "4",
 }
 
+# For windows of few rows: to compile a plan takes longer than to interpret it, and there is nothing
+# that a plan could be adapted to.
+SMALL_WINDOWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
-def session(app_name: str) -> SparkSession:
-    """Return the session of this process, with the source "ems".
 
-    The master comes from EMS_SPARK_MASTER, else from spark-submit, else it is local[*].
+def session(app_name: str, *, brief: bool = False) -> SparkSession:
+    """Return the session of this process, with the source "ems"; say on stderr that it starts.
+
+    The master comes from EMS_SPARK_MASTER, else from spark-submit, else it is local[*]. A ``brief``
+    session is for a job of seconds: its start costs less, and much work more. Raises BadConfig.
     """
+    if os.environ.get(REMOTE):
+        raise BadConfig(f"{REMOTE} is set, and the jobs cannot run by Spark Connect: unset it")
     # The driver plans a source in another Python process, which needs the packages of this one.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"EMS {app_name}")
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = was_submitted()
     master = os.environ.get(MASTER) or ("" if submitted else "local[*]")
     settings = dict(EVERYWHERE)
     if master.startswith("local"):
@@ -59,12 +75,34 @@ def session(app_name: str) -> SparkSession:
         # The memory of the JVM, as the default of an environment variable, so that a user can set
         # more.
         os.environ.setdefault("SPARK_DRIVER_MEMORY", "2g")
+        # Another JVM makes the command line of the first one.
+        os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF)
+        if brief:
+            settings["spark.driver.extraJavaOptions"] += f" {BRIEF}"
     if master:
         builder = builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     # This logger repeats as JSON what the exception says.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    spark = builder.getOrCreate()
+    if submitted:
+        adjust_submitted()
+    began = time.monotonic()
+    _say(f"{app_name}: starting Spark on {master or 'the cluster'} …")
+    with quiet_start():
+        spark = builder.getOrCreate()
+    if not spark.sparkContext.master.startswith("local"):
+        spark.sparkContext.addPyFile(packed())  # before the source: it is sent with what is there
     spark.dataSource.register(EmsSource)
+    describe(spark, app_name)
+    _say(f"{app_name}: Spark has started in {time.monotonic() - began:.1f} s")
     return spark
+
+
+def describe(spark: SparkSession, what: str) -> None:
+    """Name what this thread does from now on, for Spark's pages and its event log."""
+    spark.sparkContext.setJobDescription(f"EMS {what}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # instead of tests/: its modules are tests.servers and so on
 
 from tests import environments  # noqa: E402 - the line above is what makes them importable
-from tests.java import java_environment  # noqa: E402
+from tests.java import OLDEST, java_environment  # noqa: E402
+from tests.java import version as java_version  # noqa: E402
 from tests.legs import Leg, own_redis, run_all  # noqa: E402
 from tests.packages import Unavailable, url_variable  # noqa: E402
 from tests.servers import ServerFailed, running  # noqa: E402
@@ -49,7 +51,25 @@ def help_(options: argparse.Namespace) -> int:
 
 def demo(options: argparse.Namespace) -> int:
     """show EMS at work in a minute; needs no server, no compiler, no account"""
-    return run(environments.demo(), "manage.py", "ems_demo", *options.rest)
+    spark = asked_for_spark()
+    env = java() if spark else {}
+    return run(environments.demo(spark=spark), "manage.py", "ems_demo", *options.rest, env=env)
+
+
+def asked_for_spark() -> bool:
+    """Tell whether the demo shall end with Spark: SPARK=1, or yes in a terminal where Java is."""
+    if "SPARK" in os.environ:
+        return os.environ["SPARK"] not in ("", "0")
+    if environments.has_spark() or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin/java") if home else shutil.which("java")
+    if (ROOT / ".venv" / environments.STAMP).exists() or not program:
+        return False  # the tests' environment has pyspark: the demo finds it
+    if java_version(program) < OLDEST:
+        return False
+    print("Java is here. Install pyspark, too (456 MB, once), to see the figures of Spark? [y/N] ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def test(options: argparse.Namespace) -> int:
@@ -196,7 +216,7 @@ def mutants(options: argparse.Namespace) -> int:
 
 def scenario(options: argparse.Namespace) -> int:
     """play a scenario on servers of its own (NAME=kill, ARGS=--full)"""
-    return run(environments.full(), "-m", "tests.scenarios", *options.rest)
+    return run(environments.full(), "-m", "tests.scenarios", *options.rest, env=java())
 
 
 def servers(options: argparse.Namespace) -> int:

@@ -54,11 +54,22 @@ class Missing(Exception):
     """Says that something is missing that only the developer can install; the message says what."""
 
 
-def demo() -> Path:
-    """Return the Python of the demo's environment. The project itself runs from the checkout."""
+def demo(*, spark: bool = False) -> Path:
+    """Return the Python of the demo's environment. The project itself runs from the checkout.
+
+    With ``spark`` it has pyspark, too, and keeps it.
+    """
     project = _project()
-    extra = project["optional-dependencies"]["demo"]
-    return _filled(".venv-demo", [*project["dependencies"], *extra])
+    extras = project["optional-dependencies"]
+    plain = [*project["dependencies"], *extras["demo"]]
+    if spark or has_spark():
+        return _filled(".venv-demo", [*plain, *extras["spark"]])
+    return _filled(".venv-demo", plain)
+
+
+def has_spark() -> bool:
+    """Tell whether the demo's environment has pyspark already."""
+    return any(ROOT.glob(".venv-demo/lib/*/site-packages/pyspark"))
 
 
 def docs() -> Path:

@@ -21,6 +21,10 @@ from streams.database.clock import database_now
 
 LOOK_SECONDS = 0.1
 PERIOD_MINUTES = 15
+ON_REQUEST = (
+    "Not rolled up. Java is here: make demo SPARK=1 installs pyspark (456 MB, once), and ends with"
+    " the figures of Spark."
+)
 # The Python for which `make test` has installed pyspark: the demo's own environment has none.
 OF_THE_TESTS = settings.BASE_DIR / ".venv" / "bin" / "python"
 
@@ -32,7 +36,10 @@ def roll_up(folder: Path, console: Console, interruption: Interruption) -> None:
     """
     if java.missing() and OF_THE_TESTS.exists():
         os.environ.setdefault(java.PYTHON, str(OF_THE_TESTS))
-    if lacking := java.missing():
+    if (lacking := java.missing()) and lacking == java.lacking_pyspark():
+        console.print(ON_REQUEST, markup=False, soft_wrap=True)
+        return
+    if lacking:
         # The project is not installed, so pip installs it from its checkout.
         here = f"{os.path.relpath(sys.executable)} -m pip install '.[spark]'"
         lacking = lacking.replace(java.INSTALL, here)

@@ -16,6 +16,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from monitoring import java, jobs
+from monitoring.doctor import JOBS, SERVE, SILENT
 from monitoring.models import Run, RunState
 from monitoring.pages.base import Page
 from streams.admin.parts import journal
@@ -23,7 +24,6 @@ from streams.conf import database
 
 START = "ems_monitoring.start_run"
 DAY = timedelta(days=1)
-JOBS = ("traffic", "consumption", "backlog")
 # Runs, failures, and characters of the end of an error that the page shows.
 RUNS, FAILURES, ERROR_END = 30, 5, 2000
 # What the buttons do: seconds after which the job ends. It goes on where the last one has ended.
@@ -48,6 +48,16 @@ class Job:
     owed: timedelta | None  # from the end of the last window that is done, until now
 
 
+@dataclass(frozen=True)
+class Service:
+    """Holds how the resident service does: since when, its last look, what fails."""
+
+    since: datetime
+    looked_at: datetime
+    is_silent: bool
+    error: str
+
+
 class PipelinePage(Page):
     name = "pipeline"
     route = "pipeline/"
@@ -70,8 +80,18 @@ class PipelinePage(Page):
             "jobs": self._jobs(rows),
             "runs": list(rows.order_by("-pk").values(*names)[:RUNS]),
             "failures": failures,
+            "service": self._service(rows),
             "may_start": self.request.user.has_perm(START),
         }
+
+    def _service(self, rows: QuerySet[Run]) -> Service | None:
+        """Return how the resident service does; None if none is at work."""
+        newest = rows.filter(job=SERVE).order_by("-pk").first()
+        if newest is None or newest.state != RunState.RUNNING or newest.until is None:
+            return None
+        jobs = rows.filter(state=RunState.RUNNING).exclude(job=SERVE)
+        silent = self.now - newest.until > SILENT and not jobs.exists()
+        return Service(newest.started_at, newest.until, silent, newest.error)
 
     def _jobs(self, rows: QuerySet[Run]) -> list[Job]:
         recent = rows.filter(started_at__gte=self.now - DAY).order_by()

@@ -76,7 +76,10 @@ def in_archive(
 def folder(config: Config) -> str:
     """Return the folder or URL of the archive; raises BadConfig if it is not configured."""
     if not config.archive:
-        raise BadConfig(f"{config.path}: [ems] archive must name the archive's folder or URL")
+        raise BadConfig(
+            "no place of the archive is configured: name a folder or URL in EMS['ARCHIVE'] of"
+            " Django's settings, or as archive= under [ems] of the option file"
+        )
     # Spark leaves out folders that begin with "_" where it reads the one above.
     below = f"/_{config.namespace}" if config.prefix else ""
     return config.archive.rstrip("/") + below if below else config.archive

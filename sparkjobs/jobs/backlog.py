@@ -37,8 +37,11 @@ def run(config: Config, options: Namespace) -> int:
     config = config.everywhere()  # the figures name topics and groups by their ids
     with connected(config) as connection:
         if options.dry_run:
-            for lag in lags(connection):
+            found = lags(connection)
+            for lag in found:
                 print(f"{JOB}: group {lag.group_id}: {lag.total:,} messages")
+            if not found:
+                print(f"{JOB}: no group consumes a topic")
             return 0
         with alone(config, ROLL_UP):
             roll_up_backlog(session(JOB), config, connection, print)

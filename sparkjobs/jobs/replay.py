@@ -50,6 +50,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(config: Config, options: Namespace) -> int:
     target = options.to or options.topic
     days = (options.since, options.until)
+    with connected(config) as connection:  # before Spark starts
+        if not recorded(connection, config, options.topic, *days):
+            _check_archived(connection, options.topic, *days)
+            raise nothing_archived(options.topic, *days)
     print(replay(session("replay"), config, options.topic, *days, target, options.name))
     return 0
 
@@ -81,7 +85,7 @@ def replay(
             parts = recorded(connection, config, topic, since, until)
             _check_archived(connection, topic, since, until)
             if not parts:
-                raise BadOption(f"nothing of {topic} from {since} to {until} is in the archive")
+                raise nothing_archived(topic, since, until)
             _forget(connection, mark)
         days = sorted({part.day for part in parts})
         messages = in_archive(spark, config, [topic], days)
@@ -101,6 +105,10 @@ def replay(
                 done = take(connection, entry) and _send(connection, mark, topic, partitions)
             _forget(connection, mark)
     return f"{name}: {done:,} messages sent" if done else f"{name}: was done before"
+
+
+def nothing_archived(topic: str, since: date, until: date) -> BadOption:
+    return BadOption(f"nothing of {topic} from {since} to {until} is in the archive")
 
 
 def stage(messages: DataFrame, config: Config, mark: str, placement: Placement) -> int:

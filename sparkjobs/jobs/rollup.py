@@ -4,36 +4,65 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-
-from pyspark.errors import PySparkException
+from typing import TYPE_CHECKING
 
 from sparkjobs.config import Config
-from sparkjobs.database import connected
-from sparkjobs.errors import SparkJobsError
-from sparkjobs.jobs.backlog import roll_up_backlog
-from sparkjobs.jobs.consumption import roll_up_consumption
-from sparkjobs.jobs.traffic import roll_up_traffic
-from sparkjobs.lock import alone
-from sparkjobs.rollup.windows import ROLL_UP
-from sparkjobs.session import session
+from sparkjobs.database import Connection, connected
+from sparkjobs.lock import SERVE, alone, is_held
+from sparkjobs.rollup.owed import note_nothing, owed
+from sparkjobs.rollup.windows import ROLL_UP, Say
 
-JOBS = (roll_up_traffic, roll_up_consumption, roll_up_backlog)
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Messages up to which a JVM for this run alone does better with the quick compiler only.
+BRIEF = 200_000
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add no arguments: the job rolls up what is due."""
+    parser.add_argument(
+        "--fallback", action="store_true", help="do nothing while a resident service is at work"
+    )
 
 
 def run(config: Config, options: Namespace) -> int:
+    if options.fallback and is_held(config, SERVE):
+        print("rollup: ems_spark serve is at work")
+        return 0
     config = config.everywhere()  # the figures name topics and groups by their ids
-    failed = 0
     with alone(config, ROLL_UP), connected(config) as connection:
-        spark = session("rollup")
-        for job in JOBS:
-            try:
-                job(spark, config, connection, print)
-            except (SparkJobsError, PySparkException) as error:
-                # A job that fails must not keep the others from running.
-                print(f"{type(error).__name__}: {error}", file=sys.stderr)
-                failed += 1
-    return int(failed > 0)
+        due = owed(connection)
+        if due is None:
+            note_nothing(connection)
+            print("rollup: nothing to do")
+            return 0
+        # Only now: to import pyspark costs more than to look.
+        from sparkjobs.session import SMALL_WINDOWS, session
+
+        brief = due.messages <= BRIEF
+        spark = session("rollup", brief=brief)
+        for name, value in SMALL_WINDOWS.items():
+            if brief:
+                spark.conf.set(name, value)
+        errors = roll_up_all(spark, config, connection, print)
+    return int(bool(errors))
+
+
+def roll_up_all(
+    spark: SparkSession, config: Config, connection: Connection, say: Say
+) -> list[Exception]:
+    """Run the three jobs, and return the errors: one that fails does not stop the others."""
+    from sparkjobs.jobs.backlog import roll_up_backlog
+    from sparkjobs.jobs.consumption import roll_up_consumption
+    from sparkjobs.jobs.traffic import roll_up_traffic
+    from sparkjobs.session import describe
+
+    errors: list[Exception] = []
+    for job in (roll_up_traffic, roll_up_consumption, roll_up_backlog):
+        describe(spark, job.__name__.removeprefix("roll_up_"))
+        try:
+            job(spark, config, connection, say)
+        except Exception as error:  # noqa: BLE001 - of Spark, the driver, py4j or ours
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            errors.append(error)
+    return errors

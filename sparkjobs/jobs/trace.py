@@ -8,6 +8,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from sparkjobs.config import Config
+from sparkjobs.database import connected, fetch
+from sparkjobs.instants import instant, now
 from sparkjobs.session import session
 from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES, only
 
@@ -34,7 +36,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(config: Config, options: Namespace) -> int:
-    spark = session("trace")
+    if options.message is not None and (said := unsequenced(config, options.message)):
+        print(said)
+        return 1
+    spark = session("trace", brief=True)
     messages = _load(spark, config, "messages", only(MESSAGES, *OF_MESSAGES), options.topic)
     if options.key is not None:
         wanted = messages.where(F.col("key") == options.key)
@@ -55,6 +60,27 @@ def run(config: Config, options: Namespace) -> int:
     if not rows:
         print("no such message is in the log")
     return 0 if rows else 1
+
+
+def unsequenced(config: Config, message: int) -> str:
+    """Return why a message has no way yet: it is in the inbox, or nowhere; else an empty text."""
+    with connected(config) as connection:
+        rows = fetch(
+            connection,
+            "SELECT m.`offset`, m.`due_at`, m.`created_at`, t.`name`, p.`number` FROM `ems_msg` m"
+            " JOIN `ems_partition` p ON p.`id` = m.`partition_id`"
+            " JOIN `ems_topic` t ON t.`id` = p.`topic_id` WHERE m.`id` = %s",
+            [message],
+        )
+        moment = now(connection)
+    if not rows:
+        return "no such message is in the log"
+    offset, due_at, created_at, topic, number = rows[0]
+    if offset is not None:
+        return ""
+    due, sent = instant(due_at), instant(created_at)
+    why = f"due at {due:%Y-%m-%d %H:%M:%S} UTC" if due and due > moment else "not sequenced yet"
+    return f"#{message} is in the inbox of {topic}/{number}: sent at {sent}, {why}"
 
 
 def _load(

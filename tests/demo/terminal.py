@@ -37,6 +37,9 @@ class Terminal:
             assert self._read(), f"ended without {pattern!r}:\n{self.text}"
         return found
 
+    def write(self, text: bytes) -> None:
+        os.write(self._screen, text)
+
     def press_ctrl_c(self) -> None:
         os.killpg(self.process.pid, signal.SIGINT)
 

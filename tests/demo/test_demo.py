@@ -31,7 +31,7 @@ MAKE_DEMO = """\
 import sys
 from pathlib import Path
 from tests import dev, environments
-environments.demo = lambda: Path(sys.executable)
+environments.demo = lambda **named: Path(sys.executable)
 sys.argv = ["dev.py", "demo"]
 sys.exit(dev.main())
 """

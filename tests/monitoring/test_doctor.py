@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -55,3 +55,45 @@ def test_missing_tables_are_a_warning() -> None:
     finally:
         with connection.schema_editor() as editor:
             editor.alter_db_table(Run, "ems_monitoring_away", "ems_monitoring_run")
+
+
+def test_one_job_that_fails_is_a_warning_however_well_the_others_do() -> None:
+    run("done", 1)
+    Run.objects.create(job="consumption", state="done", finished_at=ago(40))
+    assert rollups().level == WARNING
+    assert "consumption" in rollups().text
+    Run.objects.create(job="consumption", state="failed", error="OSError: gone")
+    assert rollups().hint == "OSError: gone"
+
+
+def test_a_job_that_was_never_done_is_as_old_as_its_first_try() -> None:
+    run("done", 1)
+    Run.objects.create(job="consumption", state="failed", started_at=ago(40), error="no")
+    Run.objects.create(job="consumption", state="failed", started_at=ago(1), error="still no")
+    assert (rollups().level, rollups().hint) == (WARNING, "still no")
+
+
+def service() -> list[Diagnosis]:
+    return [diagnosis for diagnosis in examine("default") if diagnosis.name == "serve"]
+
+
+def test_a_resident_service_is_at_work_silent_or_failing() -> None:
+    assert service() == []
+    row = Run.objects.create(job="serve", state="running", until=ago(1))
+    assert [found.level for found in service()] == [OK]
+    Run.objects.filter(pk=row.pk).update(error="rollup: OSError: gone\nmore")
+    assert [(found.level, found.text) for found in service()] == [
+        (WARNING, "rollup: OSError: gone")
+    ]
+    Run.objects.filter(pk=row.pk).update(until=ago(20), error="")
+    assert [found.level for found in service()] == [WARNING]
+    assert "20 min" in service()[0].text
+    archive = Run.objects.create(job="archive", state="running", started_at=ago(18))
+    assert [found.level for found in service()] == [OK]  # it has much to do
+    archive.delete()
+    Run.objects.filter(pk=row.pk).update(state="done")
+    assert service() == []
+
+
+def ago(minutes: int) -> datetime:
+    return timezone.now() - timedelta(minutes=minutes)

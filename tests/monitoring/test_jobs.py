@@ -40,6 +40,19 @@ if "stay" in sys.argv:
     time.sleep(600)
 sys.exit(3 if "fail" in sys.argv else 0)
 """
+# Stands for a service: it ends by itself some time after SIGTERM.
+DRAINING = """\
+#!{python} -S
+import os, signal, sys, time
+if "-c" in sys.argv: sys.exit(0)
+print("words", *sys.argv[1:])
+signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+asked = []
+print("staying", os.getpid(), flush=True)
+while not asked:
+    time.sleep(0.02)
+print("drained", flush=True)
+"""
 Job = Callable[..., int]
 
 
@@ -270,3 +283,57 @@ def test_streams_imports_nothing_of_monitoring() -> None:
     spark = root.parent / "sparkjobs"
     assert [path for path in spark.rglob("*.py") if ours.search(path.read_text())] == []
     assert os.sep in str(root)
+
+
+# -- the option file that the project has --------------------------------------------------------
+
+
+def test_the_file_that_the_environment_names_is_used_and_stays(script, tmp_path, monkeypatch):
+    """On a cluster it is on every host; one that is written here is not."""
+    own = tmp_path / "own.cnf"
+    own.write_text("[ems]\nvendor=sqlite\npath=x\n")
+    own.chmod(0o600)
+    monkeypatch.setenv(jobs.VARIABLE, str(own))
+    lines: list[str] = []
+    assert jobs.run("traffic", [], "default", seconds=7, say=lines.append) == 0
+    assert lines[1].split()[1] == str(own)
+    assert own.exists()
+
+
+def test_it_is_not_used_for_another_alias(script, tmp_path, monkeypatch):
+    monkeypatch.setenv(jobs.VARIABLE, str(tmp_path / "own.cnf"))
+    monkeypatch.setattr(jobs, "database", lambda: "streams")
+    lines: list[str] = []
+    assert jobs.run("traffic", [], "default", seconds=7, say=lines.append) == 0
+    assert "ems-spark-" in lines[1]
+
+
+# -- the resident service ------------------------------------------------------------------------
+
+
+def test_a_service_has_no_limit_gets_the_signal_and_may_end_in_its_own_time(
+    spawn: Spawn, script
+) -> None:
+    home = _java_home(script)
+    script.write_text(DRAINING.format(python=sys.executable))
+    child = spawn.command("ems_spark", "serve", env={"JAVA_HOME": home})
+    assert "--seconds 0 serve" in child.expect("words")
+    child.expect("staying")
+    child.terminate()
+    child.expect("drained")
+    assert child.wait() == 0
+
+
+def test_a_service_ends_with_a_command_that_is_killed(spawn: Spawn, script) -> None:
+    home = _java_home(script)
+    script.write_text(DRAINING.format(python=sys.executable))
+    child = spawn.command("ems_spark", "serve", env={"JAVA_HOME": home})
+    pid = int(child.expect("staying").split()[1])
+    child.kill()
+    wait_for(lambda: is_gone(pid))
+
+
+def test_the_task_is_the_fallback_of_a_service(script, logged) -> None:
+    tasks = pytest.importorskip("monitoring.tasks", exc_type=ImportError)
+    tasks.rollup(using="default")
+    assert "rollup --fallback" in "".join(logged)

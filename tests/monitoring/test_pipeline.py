@@ -144,3 +144,22 @@ def is_there(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_a_resident_service_is_shown_as_it_is(user_with):  # noqa: F811
+    runs()
+    client = user_with(*SEE)
+    assert "ems_spark serve" not in client.get(PipelinePage.url()).text
+    row = Run.objects.create(job="serve", state=RunState.RUNNING, until=timezone.now())
+    text = client.get(PipelinePage.url()).text
+    assert "ems_spark serve, last look" in text
+    assert "at work" in text
+    row.error = "rollup: OSError: the disk is full"
+    row.save()
+    text = client.get(PipelinePage.url()).text
+    assert "failing" in text
+    assert "the disk is full" in text
+    Run.objects.filter(state=RunState.RUNNING).exclude(pk=row.pk).delete()
+    row.until = timezone.now() - timedelta(minutes=20)
+    row.save()
+    assert "silent" in client.get(PipelinePage.url()).text

@@ -15,6 +15,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.scenarios")
     parser.add_argument("name")
     parser.add_argument("--full", action="store_true", help="150,000 messages instead of 4,500")
+    parser.add_argument("--minutes", type=float, default=0.0, help="how long spark disturbs")
     parser.add_argument("--plain", action="store_true", help="handlers without atomic=True")
     parser.add_argument("--server", choices=["mysql", "mariadb"], default="mysql")
     options = parser.parse_args()
@@ -58,7 +59,13 @@ def _play(options: argparse.Namespace, servers: Mapping[str, object]) -> int:
     call_command("migrate", run_syncdb=True, verbosity=0)
     may_miss = options.name == "truncate"
     machines = servers[options.server], servers["redis"]
-    stage = Stage(*machines, full=options.full, may_miss=may_miss, cast=options.name)
+    stage = Stage(
+        *machines,
+        full=options.full,
+        may_miss=may_miss,
+        cast=options.name,
+        minutes=options.minutes,
+    )
     result = stage.run(DISTURBANCES[options.name])
     print(result)
     wrong = result.failures(atomic=not options.plain, may_miss=may_miss)

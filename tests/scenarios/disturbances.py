@@ -143,6 +143,34 @@ def beat(stage: Stage) -> Iterator[float]:
     stage.beat.start()
 
 
+def spark(stage: Stage) -> Iterator[float]:
+    """kill -9 of the service that rolls up, of a consumer and of the database, again and again."""
+    limit = time.monotonic() + (stage.seconds or stage.rounds(small=75, full=3600))
+    while not any(service.says("serve: at work") for service in stage.services):
+        yield 0.1
+    while time.monotonic() < limit:
+        for service in stage.services:
+            if time.monotonic() > limit:
+                break
+            service.kill()
+            stage.say(f"killed {service.name}")
+            yield chance.uniform(5.0, 15.0)
+            service.start()
+            victim = chance.choice(stage.consumers)
+            victim.kill()
+            stage.say(f"killed {victim.name}")
+            yield RESTART_AFTER
+            victim.start()
+            yield from database(stage)
+            # Long enough that the other one starts its JVM, on a busy machine, too.
+            yield chance.uniform(10.0, 60.0)
+            for process in (*stage.consumers, *stage.services):
+                if process.status is not None:
+                    stage.say(f"{process.name} had ended with status {process.status}")
+                    process.start()
+    stage.end_producers()
+
+
 def everything(stage: Stage) -> Iterator[float]:
     """Ten minutes (small: one) of all of it at once, and operators who do not wait for quiet."""
     limit = time.monotonic() + stage.rounds(small=60, full=600)
@@ -198,4 +226,5 @@ DISTURBANCES: dict[str, Disturbance] = {
     "sever": sever,
     "beat": beat,
     "everything": everything,
+    "spark": spark,
 }

@@ -92,6 +92,22 @@ def beat(folder: Path) -> Process:
     return Process("beat", [*words, *schedule], folder / "beat.log")
 
 
+# The service in the rhythm of a scenario: a minute would be most of it.
+SERVE = """\
+import sys
+from sparkjobs.__main__ import main
+from sparkjobs.jobs import serve
+from sparkjobs.resident import duty, service
+serve.EVERY, duty.FIRST_PAUSE, service.STANDBY_SECONDS = 5.0, 2.0, 1.0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def service(name: str, folder: Path, options: Path) -> Process:
+    words = ["-c", SERVE, "--config", str(options), "serve"]
+    return Process(name, words, folder / f"{name}.log")
+
+
 def consumer(name: str, folder: Path, *groups: str) -> Process:
     options = [word for group in groups for word in ("--group", group)]
     words = ["-m", "django", "ems_consume", "--start", "earliest", *options]

@@ -16,9 +16,12 @@ from tests.scenarios import fleet
 from tests.scenarios.disturbances import Disturbance
 from tests.scenarios.fleet import Process
 from tests.scenarios.report import Report, groups, missing, report
+from tests.scenarios.rollups import differences, minutes
 
 SETTLE_SECONDS = 180.0
 PARTITIONS = 6
+# Messages of a producer that sends until it is killed.
+ENDLESS = 100_000_000
 
 
 class Stage:
@@ -32,6 +35,7 @@ class Stage:
         full: bool,
         may_miss: bool = False,
         cast: str = "",
+        minutes: float = 0.0,
     ) -> None:
         self.database = database
         self.redis = redis
@@ -40,7 +44,12 @@ class Stage:
         self.folder = Path(tempfile.mkdtemp(prefix="ems-scenario-"))
         self.producers: list[Process] = []
         self.consumers: list[Process] = []
-        if cast != "order":
+        self.services: list[Process] = []
+        self.seconds = minutes * 60
+        if cast == "spark":
+            self._cast(ENDLESS)
+            self._cast_services()
+        elif cast != "order":
             self._cast(50_000 if full else 1_500)
         if cast == "order":
             self._cast_in_order(2_000 if full else 150)
@@ -76,6 +85,17 @@ class Stage:
         self.producers = [self._producer(f"P{i}", f"O={n}") for i in range(1, 9)]
         self.consumers = [fleet.consumer(f"C{i}", self.folder, "Order") for i in range(1, 5)]
 
+    def _cast_services(self) -> None:
+        """Cast two services that roll up by Spark: one works, one waits."""
+        settings = connection.settings_dict
+        path = self.folder / "ems.cnf"
+        path.touch(mode=0o600)
+        path.write_text(
+            f"[client]\nhost={settings['HOST']}\nport={settings['PORT']}\nuser=root\n"
+            f"database={settings['NAME']}\n[ems]\nvendor=mysql\n"
+        )
+        self.services = [fleet.service(f"S{n}", self.folder, path) for n in (1, 2)]
+
     def rounds(self, *, small: int, full: int) -> int:
         return full if self.full else small
 
@@ -107,7 +127,7 @@ class Stage:
 
     def run(self, disturbance: Disturbance) -> Report:
         try:
-            for process in (*self.consumers, *self.producers):
+            for process in (*self.consumers, *self.producers, *self.services):
                 process.start()
             self.say(f"{len(self.consumers)} consumers and {len(self.producers)} producers run")
             self._disturb(disturbance)
@@ -116,9 +136,12 @@ class Stage:
                 if process.status:
                     raise SystemExit(f"{process.name} failed:\n{process.log()[-3000:]}")
             self._until("all is consumed", self._consumed)
+            if self.services:
+                self._until("all is rolled up", lambda: not differences())
+                self.say(f"{minutes()} minutes are as plain SQL counts them")
             return report()
         finally:
-            for process in (*self.consumers, *self.producers, *self._extra):
+            for process in (*self.consumers, *self.producers, *self.services, *self._extra):
                 process.stop()
 
     def _producer(self, name: str, *words: str) -> Process:
@@ -141,13 +164,18 @@ class Stage:
         return not open_ and not any(missing(group) for group in groups())
 
     def _until(self, what: str, condition: Any) -> None:
-        limit = time.monotonic() + SETTLE_SECONDS * (10 if self.full else 1)
+        # A JVM takes two minutes to start where much else is at work.
+        slow = self.full or self.services
+        limit = time.monotonic() + SETTLE_SECONDS * (10 if slow else 1)
         while time.monotonic() < limit:
             with suppress(Error):
                 if condition():
                     self.say(what)
                     return
             time.sleep(0.5)
-        logs = "\n".join(f"--- {p.name}\n{p.log()[-2000:]}" for p in self.consumers)
+        processes = (*self.consumers, *self.services)
+        logs = "\n".join(f"--- {p.name}\n{p.log()[-2000:]}" for p in processes)
+        if self.services:
+            logs += "\n".join(differences())
         print(f"never: {what}\n{logs}\n{report()}", flush=True)
         raise SystemExit(1)

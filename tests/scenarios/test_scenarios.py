@@ -21,6 +21,7 @@ SCENARIOS = [
     "truncate",
     "sever",
     "beat",
+    "spark",
 ]  # not "everything", which is all of them by chance: played by hand
 
 SAMPLE = "kill"  # the one that every commit plays
@@ -30,13 +31,14 @@ pytestmark = [
     pytest.mark.mysql,
     pytest.mark.redis,
     pytest.mark.one_server,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
 ]
 
 
 def some() -> list[Any]:
-    every = pytest.mark.exhaustive
-    return [pytest.param(name, marks=[] if name == SAMPLE else every) for name in SCENARIOS]
+    marks = {name: [pytest.mark.exhaustive] for name in SCENARIOS if name != SAMPLE}
+    marks["spark"].append(pytest.mark.spark)
+    return [pytest.param(name, marks=marks.get(name, [])) for name in SCENARIOS]
 
 
 @pytest.mark.parametrize("name", some())
@@ -48,7 +50,7 @@ def test_every_promise_holds(name: str) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=380,
+        timeout=880,
     )
     assert played.returncode == 0, played.stdout + played.stderr[-5000:]
     assert "Every promise held." in played.stdout

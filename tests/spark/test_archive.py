@@ -266,8 +266,20 @@ def test_files_that_have_changed_since_are_not_replayed(spark: Any, config: Conf
 def test_without_a_folder_for_it_there_is_no_archive(config: Config, tmp_path: Path) -> None:
     from sparkjobs.archive.manifest import folder
 
-    with pytest.raises(BadConfig, match="must name the archive"):
+    with pytest.raises(BadConfig, match=r"EMS\['ARCHIVE'\] of Django's settings"):
         folder(Config(config.path, config.vendor, config.database))
+
+
+def test_a_replay_of_what_is_not_archived_starts_no_spark(
+    config: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sparkjobs.__main__ import main
+    from sparkjobs.jobs import replay as job
+
+    monkeypatch.setattr(job, "session", None)  # nobody calls it
+    words = ["--config", config.path, "replay", "flights", "2026-01-01", "2026-01-02"]
+    assert main(words) == 1
+    assert "nothing of flights from 2026-01-01 to 2026-01-02" in capsys.readouterr().err
 
 
 def test_offsets_that_are_missing_in_the_log_are_said(spark: Any, config: Config) -> None:

@@ -31,18 +31,11 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
     logs = (tmp_path / "cluster.log").open("wb")
-    env = {
-        **os.environ,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]]),  # of the executors
-    }
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    env.pop("PYTHONPATH", None)
 
     def start(role: str, *words: str) -> subprocess.Popen[bytes]:
-        spec = find_spec("pyspark")
-        assert spec
-        assert spec.origin
-        program = Path(spec.origin).parent / "bin" / "spark-class"
+        program = pyspark() / "bin" / "spark-class"
         name = f"org.apache.spark.deploy.{role.lower()}.{role}"
         command = [str(program), name, "--host", "127.0.0.1", "--webui-port", "0", *words]
         return subprocess.Popen(command, env=env, stdout=logs, stderr=logs, start_new_session=True)
@@ -60,14 +53,37 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         logs.close()
 
 
+def pyspark() -> Path:
+    spec = find_spec("pyspark")
+    assert spec
+    assert spec.origin
+    return Path(spec.origin).parent
+
+
+@pytest.fixture
+def python_without_ems(tmp_path: Path) -> Path:
+    """A Python of executors: it has pyspark, pyarrow and the driver, but not this package."""
+    path = tmp_path / "python"
+    # Without "site" nothing reads the file with which the checkout is installed.
+    path.write_text(
+        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{pyspark().parent}" exec {sys.executable} -S "$@"\n'
+    )
+    path.chmod(0o700)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    look = [str(path), "-c", "import pyarrow, sparkjobs"]
+    done = subprocess.run(look, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert "No module named 'sparkjobs'" in done.stderr
+    return path
+
+
 def answers(port: int) -> bool:
     with socket.socket() as connection:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.timeout(300)
-def test_a_job_runs_on_a_standalone_cluster(
-    cluster: str, spawn: Spawn, option_file: Path, tmp_path: Path
+def test_a_job_runs_on_a_standalone_cluster_whose_workers_lack_the_package(
+    cluster: str, python_without_ems: Path, spawn: Spawn, option_file: Path, tmp_path: Path
 ) -> None:
     send_many([Outgoing("orders", number, key="k") for number in range(5)])
     sequence("default")
@@ -77,10 +93,43 @@ def test_a_job_runs_on_a_standalone_cluster(
         env={
             "EMS_SPARK_MASTER": cluster,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(python_without_ems),
         },
     )
     said = child.succeed(240)
     assert said.count(" sent ") == said.count(" sequenced") == 5
     # It was an executor of the cluster that has read, not this process.
     assert list((tmp_path / "work").glob("app-*/*/stderr"))
+
+
+@pytest.mark.timeout(300)
+def test_spark_submit_prints_what_the_job_says_and_no_log_of_spark(
+    option_file: Path, tmp_path: Path
+) -> None:
+    """The JVM is there before the job: its log and its time zone are set when the job begins."""
+    send_many([Outgoing("orders", number, key="k") for number in range(5)])
+    sequence("default")
+    done = subprocess.run(
+        [
+            *(str(pyspark() / "bin" / "spark-submit"), "--master", "local[1]"),
+            *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"),
+            str(ROOT / "sparkjobs" / "__main__.py"),
+            *("--config", str(option_file), "trace", "--key", "k"),
+        ],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "TZ": "Asia/Shanghai",
+        },
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(" sent ") == 5
+    # What spark-submit itself says before it starts the job.
+    assert done.stderr.count(" INFO ") < 10, done.stderr
+    assert "trace: Spark has started" in done.stderr

@@ -51,6 +51,17 @@ def test_the_file_is_found_by_the_environment_and_by_a_relative_path(
 
 
 @pytest.mark.any_database
+def test_a_mounted_secret_keeps_the_path_that_all_hosts_have(tmp_path: Path) -> None:
+    """Kubernetes mounts it by symlinks into a folder that has another name in every pod."""
+    folder = tmp_path / "..2026_11_21_22_00_00.1"
+    folder.mkdir()
+    (folder / "ems.cnf").write_text("[ems]\nvendor=mysql\n")
+    (tmp_path / "..data").symlink_to(folder.name)
+    (tmp_path / "ems.cnf").symlink_to("..data/ems.cnf")
+    assert Config.load(str(tmp_path / "ems.cnf")).path == str(tmp_path / "ems.cnf")
+
+
+@pytest.mark.any_database
 def test_a_password_is_in_no_plan_and_in_nothing_that_is_sent_to_executors(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sparkjobs.__main__ import main
 from sparkjobs.config import Config
-from streams import Outgoing, Reject, consumer, send_many
+from streams import Outgoing, Reject, consumer, send, send_many
 from streams.log.sequencer import sequence
 from streams.models import Delivery, Message
 from streams.testing import advance, drain
@@ -53,5 +53,23 @@ def test_the_way_of_all_messages_with_a_key_is_told_in_order(
     assert main(["--config", config.path, "trace", "--message", str(last.pk)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[2] for line in lines} == {"orders/0@3"}
+    assert main(["--config", config.path, "trace", "--message", "999999"]) == 1
+    assert "no such message" in capsys.readouterr().out
+
+
+@pytest.mark.any_database
+def test_a_message_in_the_inbox_is_said_to_be_there_before_spark_starts(
+    config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sparkjobs.jobs import trace
+
+    monkeypatch.setattr(trace, "session", None)  # nobody calls it
+    waiting = send("orders", 1)
+    delayed = send("orders", 2, delay=timedelta(hours=1))
+    for id_, why in ((waiting.message_id, "not sequenced yet"), (delayed.message_id, "due at ")):
+        assert main(["--config", config.path, "trace", "--message", str(id_)]) == 1
+        said = capsys.readouterr().out
+        assert f"#{id_} is in the inbox of orders/0: sent at " in said
+        assert why in said
     assert main(["--config", config.path, "trace", "--message", "999999"]) == 1
     assert "no such message" in capsys.readouterr().out

@@ -26,6 +26,7 @@ class Command(StreamsCommand):
         "traffic": _("Roll up messages, bytes, keys of each topic and minute."),
         "consumption": _("Roll up what groups have done, how long it took, how it failed."),
         "backlog": _("Look at the backlog of every group, and at the hot keys."),
+        "serve": _("Stay, and do in one session what is due: each minute, and at night."),
         "trace": _("Show the whole way of a message (--message ID) or of a key (--key KEY)."),
         "archive": _("Write closed days of the topics that are set to it to the archive."),
         "replay": _("Send archived messages again: TOPIC SINCE UNTIL [--to TOPIC]."),
@@ -63,12 +64,22 @@ class Command(StreamsCommand):
             raise CommandError(lacking)
         # A signal that stops this command also stops the job: it leaves the with block of the job.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        stays = verb == "serve"
         status = jobs.run(
-            verb, words, self.using, seconds=options["seconds"], say=self.stdout.write
+            verb,
+            words,
+            self.using,
+            seconds=0 if stays else options["seconds"],
+            say=self._say,
+            drains=stays,
         )
         if status:
             # The job has printed what was wrong.
             sys.exit(status if status > 0 else 1)
+
+    def _say(self, line: str) -> None:
+        self.stdout.write(line)
+        self.stdout.flush()
 
     def _report(self) -> None:
         sections = list(report.sections(self.using))

@@ -1,0 +1,169 @@
+"""Do in one resident session what is due: roll-ups each minute, archive and reconcile at night."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from datetime import datetime, time, timedelta
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from sparkjobs.config import Config
+from sparkjobs.database import Connection, connected, fetch
+from sparkjobs.errors import Busy, Findings
+from sparkjobs.instants import instant, now
+from sparkjobs.jobs import archive, reconcile, rollup
+from sparkjobs.lock import alone
+from sparkjobs.resident.duty import Duty
+from sparkjobs.resident.service import Service
+from sparkjobs.resident.spark import Resident
+from sparkjobs.rollup.owed import note_nothing, owed
+from sparkjobs.rollup.runs import Run, last_done
+from sparkjobs.rollup.windows import ROLL_UP
+from sparkjobs.session import SMALL_WINDOWS, describe
+
+# Seconds between two roll-ups, and between two looks whether it is night.
+EVERY, NIGHTLY_EVERY = 60.0, 60.0
+# Times in UTC. A day is closed ten minutes after midnight. To reconcile reads everything, so it is
+# done between two hours of the night or not at all.
+ARCHIVE_AFTER = time(0, 15)
+RECONCILE_AFTER, RECONCILE_BEFORE = time(2), time(6)
+# Seconds, far beyond what a duty takes: only a hung one comes to it.
+LIMIT, NIGHTLY_LIMIT = 3600, 12 * 3600
+# Messages up to which a window is small.
+SMALL = 50_000
+# Findings of reconcile that its run shows.
+SHOWN = 20
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add no arguments: the service does what is due."""
+
+
+def run(config: Config, options: Namespace) -> int:
+    resident = Resident()
+    Service(config, duties(config, resident), resident, partial(print, flush=True)).run()
+    return 0
+
+
+def duties(config: Config, resident: Resident) -> list[Duty]:
+    """Return what the service does, in this order."""
+    return [
+        Duty(
+            "rollup",
+            partial(roll_up, config.everywhere(), resident),
+            lambda connection: True,
+            EVERY,
+            LIMIT,
+        ),
+        Duty(
+            "archive",
+            partial(archive_days, config, resident),
+            partial(is_archive_due, config),
+            NIGHTLY_EVERY,
+            NIGHTLY_LIMIT,
+        ),
+        Duty(
+            "reconcile",
+            partial(reconcile_all, config, resident),
+            is_reconcile_due,
+            NIGHTLY_EVERY,
+            NIGHTLY_LIMIT,
+        ),
+    ]
+
+
+def roll_up(config: Config, resident: Resident) -> None:
+    """Do what a run of the job rollup does; leave it to one that is at work."""
+    with connected(config) as connection:
+        due = owed(connection)
+    # Before the lock: its connection should not wait for the start of a JVM.
+    spark = resident.session() if due else None
+    try:
+        with alone(config, ROLL_UP), connected(config) as connection:
+            if spark is None or due is None:
+                if owed(connection) is None:
+                    note_nothing(connection)
+                return
+            for name, value in SMALL_WINDOWS.items():
+                if due.messages <= SMALL:
+                    spark.conf.set(name, value)
+                else:
+                    spark.conf.unset(name)
+            errors = rollup.roll_up_all(spark, config, connection, partial(print, flush=True))
+    except Busy:
+        return
+    if errors:
+        raise errors[0]
+
+
+def is_archive_due(config: Config, connection: Connection) -> bool:
+    """Tell whether yesterday is closed and not archived yet."""
+    moment = now(connection)
+    if not config.archive or moment.time() < ARCHIVE_AFTER:
+        return False
+    last = last_done(connection, "archive", "until")
+    if last is not None and last >= _midnight(moment):
+        return False
+    return bool(fetch(connection, "SELECT 1 FROM `ems_topic` t WHERE t.`archive` = %s", [True]))
+
+
+def archive_days(config: Config, resident: Resident) -> None:
+    """Archive what is closed, as the job archive does, with a row in the table of runs."""
+    with connected(config) as connection:
+        until = now(connection)
+        record = Run.begin(connection, "archive")
+        try:
+            lines = list(archive.archive(_large(resident, "archive"), config))
+        except BaseException as error:
+            record.failed(connection, error)
+            raise
+        for line in lines:
+            print(f"archive: {line}", flush=True)
+        record.done(connection, since=_midnight(until) - timedelta(days=1), until=until)
+
+
+def is_reconcile_due(connection: Connection) -> bool:
+    """Tell whether it is night, and this night's has not begun."""
+    moment = now(connection)
+    if not RECONCILE_AFTER <= moment.time() < RECONCILE_BEFORE:
+        return False
+    rows = fetch(
+        connection,
+        "SELECT MAX(`started_at`) FROM `ems_monitoring_run` WHERE `job` = 'reconcile'",
+    )
+    last = instant(rows[0][0])
+    return last is None or last < _midnight(moment)
+
+
+def reconcile_all(config: Config, resident: Resident) -> None:
+    """Reconcile; what it finds is the error of its row in the table of runs."""
+    with connected(config) as connection:
+        until = now(connection)
+        record = Run.begin(connection, "reconcile")
+        try:
+            found, about = reconcile.reconcile(_large(resident, "reconcile"), config)
+            if found:
+                raise Findings("\n".join([f"{len(found):,} in {about}", *map(str, found[:SHOWN])]))
+        except Findings as findings:
+            record.failed(connection, findings)
+            print(f"reconcile: {findings}", flush=True)
+        except BaseException as error:
+            record.failed(connection, error)
+            raise
+        else:
+            record.done(connection, until=until)
+            print(f"reconcile: {about}: nothing is wrong", flush=True)
+
+
+def _large(resident: Resident, name: str) -> SparkSession:
+    """Return the session, set for many rows."""
+    spark = resident.session()
+    for setting in SMALL_WINDOWS:
+        spark.conf.unset(setting)
+    describe(spark, name)
+    return spark
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)

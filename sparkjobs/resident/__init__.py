@@ -1,0 +1,1 @@
+"""Keeps one Spark session, and does with it what is due."""

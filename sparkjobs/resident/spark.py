@@ -1,0 +1,40 @@
+"""Keeps the Spark session of the service: started when first needed, and anew each day."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from sparkjobs import jvm
+from sparkjobs.session import session
+
+# Seconds after which a session gets a new JVM: what Spark and Java keep grows slowly.
+LIFE_SECONDS = 24 * 3600.0
+
+
+class Resident:
+    """Holds the session, if there is one; ``clock`` is in seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._spark: SparkSession | None = None
+        self._began = 0.0
+
+    def session(self) -> SparkSession:
+        """Return the session, in a JVM that lives and is not older than LIFE_SECONDS."""
+        if self._spark is not None and (
+            jvm.is_dead() or self._clock() - self._began > LIFE_SECONDS
+        ):
+            self.end()
+        if self._spark is None:
+            self._spark = session("serve")
+            self._began = self._clock()
+        return self._spark
+
+    def end(self) -> None:
+        """End the session and its JVM; a session that is asked for later is a new one."""
+        spark, self._spark = self._spark, None
+        if spark is not None:
+            jvm.end(spark)

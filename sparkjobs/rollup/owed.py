@@ -1,0 +1,114 @@
+"""Tells by two statements whether there is anything to roll up, so that nothing starts no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sparkjobs.database import Connection, execute, fetch, transaction, vendor_of
+from sparkjobs.instants import instant, now, stored
+
+JOBS = ("traffic", "consumption", "backlog")
+# One row notes this much of a quiet time at most.
+LONGEST_QUIET = timedelta(days=1)
+
+# The messages that are in the log and not counted.
+UNCOUNTED = (
+    "SELECT COALESCE(SUM(p.`next_offset` - COALESCE(d.`next_offset`, 0)), 0)"
+    " FROM `ems_partition` p"
+    " LEFT JOIN `ems_monitoring_position` d ON d.`partition_id` = p.`id`"
+    " WHERE p.`next_offset` > COALESCE(d.`next_offset`, 0)"
+)
+_LAST = (
+    "(SELECT `until` FROM `ems_monitoring_run` WHERE `job` = '{job}' AND `state` = 'done'"
+    " ORDER BY `id` DESC LIMIT 1)"
+)
+# A delivery finishes before its deadline or soon after: see jobs/consumption.py. Indexes:
+# ems_log_open, ems_dead_died, ems_backlog_minute, ems_run_job.
+UNSETTLED = {
+    vendor: "SELECT EXISTS (SELECT 1 FROM `ems_topic_group_log` WHERE `state` = 'START')"  # noqa: S608 - our words
+    " OR EXISTS (SELECT 1 FROM `ems_retry_msg`)"
+    " OR EXISTS (SELECT 1 FROM `ems_cursor` c"
+    " JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
+    " JOIN `ems_group` g ON g.`id` = c.`group_id`"
+    " WHERE c.`replay` = 0 AND g.`mode` = 'cluster' AND c.`next_offset` < p.`next_offset`)"
+    # What the last runs have seen; without them everything is owed.
+    " OR COALESCE(r.`consumption` > r.`backlog`, TRUE)"
+    " OR EXISTS (SELECT 1 FROM `ems_topic_group_log` l"
+    " WHERE l.`state` IN ('DONE', 'RETRY', 'RELEASED', 'SKIPPED')"
+    f" AND l.`deadline` >= {hour_before} AND l.`finished_at` >= r.`consumption`)"
+    " OR EXISTS (SELECT 1 FROM `ems_dead_msg` d WHERE d.`died_at` >= r.`consumption`)"
+    # A backlog that was noted and is gone must be noted as gone.
+    " OR EXISTS (SELECT 1 FROM `ems_monitoring_backlog` b"
+    f" WHERE b.`minute` > {minute_before} AND b.`minute` <= r.`backlog`"
+    " AND COALESCE(b.`behind`, 0) + b.`open` + b.`waiting` > 0)"
+    f" FROM (SELECT {_LAST.format(job='consumption')} AS `consumption`,"
+    f" {_LAST.format(job='backlog')} AS `backlog`) r"
+    for vendor, hour_before, minute_before in (
+        (
+            "mysql",
+            "r.`consumption` - INTERVAL 1 HOUR",
+            "r.`backlog` - INTERVAL 1 MINUTE",
+        ),
+        (
+            "sqlite",
+            "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', r.`consumption`, '-1 hour')",
+            "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', r.`backlog`, '-1 minute')",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Owed:
+    """Holds what is to be rolled up: ``messages`` is how many are not counted yet."""
+
+    messages: int
+
+
+def owed(connection: Connection) -> Owed | None:
+    """Return what is to be rolled up; None if a roll-up would write nothing new."""
+    ((messages,),) = fetch(connection, UNCOUNTED)
+    if messages:
+        return Owed(int(messages))
+    ((unsettled,),) = fetch(connection, UNSETTLED[vendor_of(connection)])
+    return Owed(0) if unsettled else None
+
+
+def note_nothing(connection: Connection) -> None:
+    """Record for each job that a window until now has nothing in it: a quiet time is one row.
+
+    Call it when ``owed`` has just returned None: then nothing that has happened before is open.
+    """
+    moment = stored(now(connection))
+    with transaction(connection):
+        for job in JOBS:
+            if id_ := _quiet_row(connection, job):
+                execute(
+                    connection,
+                    "UPDATE `ems_monitoring_run` SET `until` = %s, `resume_at` = %s,"
+                    " `finished_at` = %s WHERE `id` = %s",
+                    [moment, moment, moment, id_],
+                )
+            else:
+                execute(
+                    connection,
+                    "INSERT INTO `ems_monitoring_run` (`job`, `state`, `since`, `until`,"
+                    " `resume_at`, `read`, `rows`, `missed`, `seconds`, `error`, `started_at`,"
+                    " `finished_at`) VALUES (%s, 'done', %s, %s, %s, 0, 0, 0, 0, '', %s, %s)",
+                    [job, *[moment] * 5],
+                )
+
+
+def _quiet_row(connection: Connection, job: str) -> int | None:
+    """Return the newest row of the job, if it notes a quiet time that is not too long yet."""
+    rows = fetch(
+        connection,
+        "SELECT `id`, `state`, `seconds`, `started_at` FROM `ems_monitoring_run`"
+        " WHERE `job` = %s ORDER BY `id` DESC LIMIT 1",
+        [job],
+    )
+    if not rows or rows[0][1] != "done" or rows[0][2] != 0:  # a window of a job takes its time
+        return None
+    began = instant(rows[0][3])
+    return int(rows[0][0]) if began and now(connection) - began < LONGEST_QUIET else None

@@ -1,0 +1,270 @@
+"""The resident service: what is due is done, and no failure ends it. Few tests need a JVM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from monitoring.models import Run
+from sparkjobs.lock import SERVE, is_held
+from tests.processes import ROOT, wait_for
+
+pytestmark = [pytest.mark.django_db(transaction=True)]
+
+# A service whose duty says so, fails when a file says it, or stays for a minute.
+SERVICE = """\
+import sys, time
+from pathlib import Path
+from functools import partial
+from sparkjobs.config import Config
+from sparkjobs.resident import duty, service, stopping
+from sparkjobs.resident.spark import Resident
+service.STANDBY_SECONDS, service.PAUSE_SECONDS, duty.FIRST_PAUSE = 0.1, 0.1, 0.2
+stopping.DRAIN_SECONDS = service.DRAIN_SECONDS = 2
+config, folder = Config.load(sys.argv[1]), Path(sys.argv[2])
+def work():
+    print("working", flush=True)
+    if (folder / "fail").exists():
+        raise RuntimeError("the disk is full")
+    while (folder / "stay").exists():
+        time.sleep(0.05)
+duties = [
+    duty.Duty("first", work, lambda connection: True, 0.2, 600),
+    duty.Duty("second", lambda: print("second", flush=True), lambda connection: True, 0.2, 600),
+]
+service.Service(config, duties, Resident(), partial(print, flush=True)).run()
+"""
+Serve = Callable[[], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def serve(option_file: Path, tmp_path: Path) -> Iterator[Serve]:
+    started: list[subprocess.Popen[str]] = []
+
+    def run() -> subprocess.Popen[str]:
+        with (tmp_path / f"serve-{len(started)}.log").open("w") as log:
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-u", "-c", SERVICE, str(option_file), str(tmp_path)],
+                    cwd=ROOT,
+                    stdout=log,
+                    stderr=log,
+                    text=True,
+                )
+            )
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def said(folder: Path, number: int, text: str) -> int:
+    return (folder / f"serve-{number}.log").read_text().count(text)
+
+
+def test_it_works_until_it_is_asked_to_end_between_two_duties(
+    serve: Serve, tmp_path: Path, config: Any
+) -> None:
+    process = serve()
+    wait_for(lambda: said(tmp_path, 0, "second") >= 2)
+    run = Run.objects.get(job="serve")
+    assert (run.state, run.error) == ("running", "")
+    assert is_held(config, SERVE)
+    (tmp_path / "stay").touch()
+    seen = said(tmp_path, 0, "working")
+    wait_for(lambda: said(tmp_path, 0, "working") > seen)
+    process.terminate()
+    (tmp_path / "stay").unlink()
+    assert process.wait(30) == 0
+    run.refresh_from_db()
+    assert (run.state, said(tmp_path, 0, "serve: ended")) == ("done", 1)
+    assert not is_held(config, SERVE)
+
+
+def test_a_duty_that_does_not_end_does_not_hold_up_the_stop(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "stay").touch()
+    process = serve()
+    wait_for(lambda: said(tmp_path, 0, "working"))
+    process.terminate()
+    assert process.wait(30) == -signal.SIGALRM
+
+
+def test_a_duty_that_fails_is_in_its_row_and_stops_neither_the_other_nor_itself(
+    serve: Serve, tmp_path: Path
+) -> None:
+    (tmp_path / "fail").touch()
+    serve()
+    wait_for(lambda: said(tmp_path, 0, "first: RuntimeError: the disk is full") >= 2)
+    wait_for(lambda: said(tmp_path, 0, "second") >= 2)
+    assert Run.objects.get(job="serve").error == "first: RuntimeError: the disk is full"
+    (tmp_path / "fail").unlink()
+    wait_for(lambda: Run.objects.get(job="serve").error == "")
+
+
+def test_of_two_one_works_and_the_other_takes_over(serve: Serve, tmp_path: Path) -> None:
+    first = serve()
+    wait_for(lambda: said(tmp_path, 0, "second"))
+    serve()
+    wait_for(lambda: said(tmp_path, 1, "another one is at work; this one waits"))
+    first.kill()
+    wait_for(lambda: said(tmp_path, 1, "second"))
+    states = list(Run.objects.filter(job="serve").order_by("pk").values_list("state", flat=True))
+    assert states == ["failed", "running"]
+    assert said(tmp_path, 1, "waits to take over") == 1  # said once, however long it waits
+
+
+@pytest.mark.mysql
+def test_a_lost_connection_does_not_end_it(serve: Serve, tmp_path: Path, connection: Any) -> None:
+    from sparkjobs.database import execute, fetch
+
+    process = serve()
+    wait_for(lambda: said(tmp_path, 0, "second"))
+    own = fetch(connection, "SELECT CONNECTION_ID(), DATABASE()")[0]
+    for (id_,) in fetch(
+        connection,
+        "SELECT `id` FROM `information_schema`.`processlist` WHERE `db` = %s AND `id` <> %s",
+        [own[1], own[0]],
+    ):
+        execute(connection, "KILL %s", [id_])
+    wait_for(lambda: said(tmp_path, 0, "; again in"))
+    wait_for(lambda: said(tmp_path, 0, "serve: at work") == 2)
+    assert process.poll() is None
+    wait_for(lambda: Run.objects.filter(job="serve", state="running").count() == 1)
+
+
+@pytest.mark.mysql
+def test_a_lock_whose_host_has_vanished_is_free_after_a_while(
+    config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds a connection and says nothing on it: the server ends that."""
+    from sparkjobs import lock
+
+    monkeypatch.setattr(lock, "WAIT_SECONDS", 1)
+    with pytest.raises(Exception, match=r"2006|2013|4031|1927"), lock.alone(config, "x") as held:
+        wait_for(lambda: not is_held(config, "x"))
+        held()
+
+
+@pytest.mark.mysql
+def test_a_lock_is_kept_however_long_nothing_is_asked_of_it(
+    config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sparkjobs import lock
+
+    monkeypatch.setattr(lock, "WAIT_SECONDS", 2)
+    monkeypatch.setattr(lock, "PING_SECONDS", 0.2)
+    begin = timezone.now()
+    with lock.alone(config, "x") as held:
+        # Beyond the time after which the server ends a silent connection.
+        wait_for(lambda: timezone.now() - begin > timedelta(seconds=4))
+        assert is_held(config, "x")
+        held()
+
+
+# -- what is due ---------------------------------------------------------------------------------
+
+
+@pytest.mark.any_database
+@pytest.mark.parametrize(
+    ("hour", "started", "due"),
+    [
+        (1, None, False),
+        (3, None, True),
+        (3, timedelta(hours=1), False),
+        (3, timedelta(hours=20), True),
+        (7, None, False),
+    ],
+)
+def test_to_reconcile_is_due_once_a_night(
+    connection: Any, monkeypatch: pytest.MonkeyPatch, hour: int, started: Any, due: bool
+) -> None:
+    from sparkjobs.jobs import serve as job
+
+    moment = datetime(2026, 3, 5, hour, tzinfo=UTC)
+    monkeypatch.setattr(job, "now", lambda connection: moment)
+    if started is not None:
+        Run.objects.create(job="reconcile", state="failed", started_at=moment - started)
+    assert job.is_reconcile_due(connection) is due
+
+
+@pytest.mark.any_database
+def test_the_archive_is_due_once_a_day_is_closed_and_only_where_a_topic_wants_it(
+    config: Any, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from sparkjobs.jobs import serve as job
+    from streams.models import Topic
+
+    moment = [datetime(2026, 3, 5, 0, 14, tzinfo=UTC)]
+    monkeypatch.setattr(job, "now", lambda connection: moment[0])
+    topic = Topic.objects.create(name="orders")
+    assert not job.is_archive_due(config, connection)
+    moment[0] += timedelta(minutes=2)
+    assert not job.is_archive_due(config, connection)
+    Topic.objects.filter(pk=topic.pk).update(archive=True)
+    assert job.is_archive_due(config, connection)
+    assert not job.is_archive_due(replace(config, archive=""), connection)
+    Run.objects.create(job="archive", state="failed", until=moment[0])
+    assert job.is_archive_due(config, connection)  # what has failed is due
+    Run.objects.create(job="archive", state="done", until=moment[0])
+    assert not job.is_archive_due(config, connection)
+    moment[0] += timedelta(days=1)
+    assert job.is_archive_due(config, connection)
+
+
+# -- with Spark ----------------------------------------------------------------------------------
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+def test_it_rolls_up_outlives_its_jvm_and_ends_with_it(option_file: Path, tmp_path: Path) -> None:
+    """A JVM of its own, which is killed: the next roll-up starts another one."""
+    from tests.spark import traffic_of_a_day as day
+    from tests.spark.test_rollups import traffic_rows
+
+    code = "import sys; from sparkjobs.jobs import serve; serve.EVERY = 1.0; "
+    code += "from sparkjobs.resident import duty; duty.FIRST_PAUSE = 1.0; "
+    code += "from sparkjobs.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    day.make(messages=20, topics=("orders",))
+    log = tmp_path / "serve.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-c", code, "--config", str(option_file), "serve"],
+            cwd=ROOT,
+            env={**os.environ, "EMS_SPARK_MASTER": "local[2]"},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        wait_for(lambda: traffic_rows() == day.traffic_by_hand(), log.read_text, timeout=240)
+        wait_for(lambda: Run.objects.filter(job="backlog", state="done").exists(), timeout=120)
+        (jvm,) = children(process.pid)
+        os.kill(jvm, signal.SIGKILL)
+        day.make(messages=20, topics=("flights",))
+        wait_for(lambda: traffic_rows() == day.traffic_by_hand(), log.read_text, timeout=240)
+        (jvm,) = children(process.pid)
+        process.terminate()
+        assert process.wait(90) in (0, -signal.SIGALRM), log.read_text()
+        wait_for(lambda: not Path(f"/proc/{jvm}").exists())
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]
