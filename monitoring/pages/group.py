@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.contrib import admin
 from django.http import Http404, HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.charts.chart import DURATION, Chart, Line
+from monitoring.figures.errors import Errors, errors_by_spark, errors_of_letters
 from monitoring.figures.group import GroupFigures, group_figures
+from monitoring.figures.rollups import Latencies, latencies
 from monitoring.figures.site import Site
 from monitoring.live.clients import clients
-from monitoring.live.errors import error_classes, letter_classes
 from monitoring.live.inbox import PartitionState
-from monitoring.live.pipeline import percentiles
 from monitoring.pages.base import Page
 from monitoring.sample.periods import total
 from streams.admin.parts.columns import list_url
@@ -26,6 +26,9 @@ from streams.models import ConsumerGroup, DeadMessage
 
 # In partitions: those that are furthest behind.
 SHOWN = 50
+
+PERCENTILES = ("p50", "p95", "p99")
+BY_SPARK = _("Spark adds how long messages take: python manage.py ems_spark rollup")
 
 
 @dataclass(frozen=True)
@@ -62,18 +65,26 @@ class GroupPage(Page):
         (lag,) = site.lags
         self.group = lag.group
         (figures,) = group_figures(site)
-        times = percentiles(using, now, [lag.group.pk]).get(lag.group.pk)
-        by_spark = error_classes(using, lag.group.pk, site.periods.first) if times else ()
-        by_letter = letter_classes(using, lag.group.pk) if lag.dead and not by_spark else ()
+        took = latencies(using, site.periods, [lag.group.pk]).get(lag.group.pk)
+        done = [n for n, value in enumerate(took.lines[0]) if value is not None] if took else []
+        by_spark = took is not None or not lag.dead
+        if by_spark:
+            errors = errors_by_spark(using, lag.group.pk, site.periods, done)
+        else:
+            errors = errors_of_letters(using, lag.group.pk, site.periods)
         return {
             "group": figures,
-            "percentiles": times,
+            "percentiles": took.recent if took else None,
             "places": self.places(lag.places, site.partitions)[:SHOWN],
             "places_in_all": len(lag.places),
             "clients": clients(using, lag.group.pk, now, idle=not lag.open),
-            "errors": by_spark or by_letter,
-            "errors_by_spark": bool(by_spark),
-            "charts": charts(site, figures),
+            "errors": errors.classes,
+            "errors_by_spark": by_spark and bool(errors.classes),
+            "charts": {
+                **charts(site, figures),
+                "latency": latency(site, took),
+                "errors": failures(site, errors, by_spark=by_spark),
+            },
         }
 
     def heading(self, figures: Mapping[str, Any]) -> Any:
@@ -81,17 +92,10 @@ class GroupPage(Page):
 
     def more(self, request: HttpRequest, figures: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what this user may do with the group, and where its dead letters are."""
-        registered: Any = admin.site._registry.get(ConsumerGroup)
-        if registered is None:
-            return {}
-        allowed = registered.get_actions(request)
-        possible = registered.possible_verbs(self.group)
-        may_see = request.user.has_perm("ems.view_deadmessage")
+        verbs = self.verbs(self.group)
+        may_see = verbs is not None and request.user.has_perm("ems.view_deadmessage")
         letters = list_url(DeadMessage, group=self.group.pk, state="waiting") if may_see else ""
-        return {
-            "verbs": [(name, text) for name, text in possible.items() if name in allowed],
-            "letters_url": letters,
-        }
+        return {"verbs": verbs, "letters_url": letters}
 
     def places(
         self, cursors: Sequence[CursorPlace], partitions: Sequence[PartitionState]
@@ -164,3 +168,43 @@ def charts(site: Site, figures: GroupFigures) -> dict[str, Chart]:
             ],
         ),
     }
+
+
+def latency(site: Site, took: Latencies | None) -> Chart:
+    """Return the chart of how long messages took."""
+    times = site.periods.starts
+    nothing: Sequence[float | None] = [None] * len(times)
+    lines = took.lines if took else [nothing] * len(PERCENTILES)
+    return Chart(
+        "latency",
+        _("From the send until done"),
+        DURATION,
+        times,
+        [Line(name, values) for name, values in zip(PERCENTILES, lines, strict=True)],
+        note=_("by Spark; of each period its worst minute"),
+        empty=BY_SPARK,
+    )
+
+
+def failures(site: Site, errors: Errors, *, by_spark: bool) -> Chart:
+    """Return the chart of the classes of errors, one on the other."""
+    shorts = Counter(short(name) for name, _values in errors.lines)
+    lines = [
+        Line(short(name) if shorts[short(name)] == 1 else name, values)
+        for name, values in errors.lines
+    ]
+    return Chart(
+        "errors",
+        _("Failed attempts a minute") if by_spark else _("Dead letters a minute that wait"),
+        "",
+        site.periods.starts,
+        lines,
+        note=_("by Spark, by class of error") if by_spark else _("live, by class of error"),
+        empty=_("No failure is known in this range."),
+        is_stacked=True,
+    )
+
+
+def short(name: str) -> str:
+    """Return the name of a class without its module."""
+    return name.rpartition(".")[2] or str(_("other classes"))

@@ -32,7 +32,9 @@ from streams.models import (
 pytestmark = pytest.mark.django_db
 
 BUDGET = 12
-FRAME = ("SAVEPOINT", "BEGIN", "RELEASE", "SET ", "django_session", "auth_user", "auth_permission")
+# Of the frame, and settings that each process reads once in 5 s.
+TABLES = ("django_session", "auth_user", "auth_permission", "ems_system_config")
+FRAME = ("SAVEPOINT", "BEGIN", "RELEASE", "SET ", *TABLES)
 HOUR = timedelta(hours=1)
 
 
