@@ -39,7 +39,7 @@ DJANGOS = {
 # What django-celery-beat refuses, and so the extra celery: there Celery is installed without it.
 WITHOUT_BEAT = {"6.1"}
 
-FULL = "mysql,redis,celery,spark,metrics,otel,demo,dev"
+FULL = "mysql,redis,celery,spark,metrics,otel,demo,dev,browser"
 LIGHT = "redis,celery,metrics,otel,demo,dev"
 
 

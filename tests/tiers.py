@@ -23,6 +23,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.chromium import program
+
 HERE = Path(__file__).resolve().parent
 
 VENDOR = os.environ.get("EMS_TEST_DB", "sqlite")
@@ -68,6 +70,7 @@ ONE_IS_ENOUGH = {
     "monitoring/test_pages.py": ON_THE_IDLER_SERVER,
     "monitoring/test_pipeline.py": ON_THE_IDLER_SERVER,
     "monitoring/test_search_page.py": ON_THE_IDLER_SERVER,
+    "browser": ON_A_SERVER,  # what is on the screen, of the same pages
 }
 EVERYWHERE = {"plans", "concurrency", "guarantees"}
 
@@ -98,6 +101,8 @@ def _absent(markexpr: str) -> Iterator[str]:
         yield "redis"
     if not _spark_is_there():
         yield "spark"
+    if not program():
+        yield "browser"
     if "bench" not in markexpr:
         yield "bench"
     if "exhaustive" not in markexpr and TIER != "all":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Holds lines over the same times. ``unit`` is DURATION, or stands after each value: "/s"."""
+    """Holds lines over the same times. ``unit`` is DURATION, or stands after each value: "/s".
+
+    The values of a stacked chart are parts of a whole: each line is drawn on those before it.
+    """
 
     name: str  # unique on its page
     title: Any
@@ -29,6 +32,8 @@ class Chart:
     times: Sequence[datetime]
     lines: Sequence[Line]
     note: Any = field(default="")
+    empty: Any = field(default="")  # what it says while no value is known
+    is_stacked: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -37,8 +42,17 @@ class Chart:
 
     @property
     def highest(self) -> float:
-        """Return the highest value, 0 if there is none."""
-        return max((v for line in self.lines for v in line.values if v is not None), default=0)
+        """Return the highest value that is drawn, 0 if there is none."""
+        return max((v for values in self.drawn for v in values if v is not None), default=0)
+
+    @property
+    def drawn(self) -> list[Sequence[float | None]]:
+        """Return where each line is drawn: in a stacked chart, on the lines before it."""
+        lines = [line.values for line in self.lines]
+        if not self.is_stacked:
+            return lines
+        columns = [list(_stacked(column)) for column in zip(*lines, strict=True)]
+        return [list(layer) for layer in zip(*columns, strict=True)] or lines
 
     @property
     def rows(self) -> list[tuple[datetime, list[float | None]]]:
@@ -54,3 +68,14 @@ class Chart:
             return list(self.times)
         first, last = self.times[0], self.times[-1]
         return [first + (last - first) * n / 4 for n in range(5)]
+
+
+def _stacked(column: Sequence[float | None]) -> Iterator[float | None]:
+    """Yield the sums up to each value; nothing is known of a time of which no value is."""
+    if all(value is None for value in column):
+        yield from column
+        return
+    height = 0.0
+    for value in column:
+        height += value or 0
+        yield height

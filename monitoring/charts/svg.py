@@ -61,11 +61,18 @@ def area(values: Sequence[float | None], width: int, height: int, highest: float
 
 def lines(chart: Chart) -> SafeString:
     """Return the drawing of a chart, without its axes, which are text beside it."""
-    highest = top(chart.highest, chart.unit)
-    drawn = format_html_join(
+    size = (WIDTH, HEIGHT, top(chart.highest, chart.unit))
+    layers = list(enumerate(chart.drawn))
+    # The highest layer first: each one below covers its part of it.
+    areas = format_html_join(
+        "",
+        '<path class="ems-cover" d="{1}"/><path class="ems-layer ems-layer-{0}" d="{1}"/>',
+        ((n % 6, area(values, *size)) for n, values in reversed(layers) if chart.is_stacked),
+    )
+    drawn = areas + format_html_join(
         "",
         '<path class="ems-line ems-line-{}" d="{}"/>',
-        ((n % 6, path(line.values, WIDTH, HEIGHT, highest)) for n, line in enumerate(chart.lines)),
+        ((n % 6, path(values, *size)) for n, values in layers),
     )
     grid = format_html_join(
         "",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
+from django.contrib.admin import site
 from django.contrib.auth import get_permission_codename
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
@@ -78,6 +79,18 @@ class Page(View):
         user: Any = self.request.user
         names = (get_permission_codename(verb, model._meta) for verb in ("view", "change"))
         return any(user.has_perm(f"{model._meta.app_label}.{name}") for name in names)
+
+    def verbs(self, row: Any) -> list[tuple[str, Any]] | None:
+        """Return (name, text) of what this user may do with the row, by the admin's page of it.
+
+        None if the project has taken that page out of its admin.
+        """
+        registered: Any = site._registry.get(type(row))
+        if registered is None:
+            return None
+        allowed = registered.get_actions(self.request)
+        possible = registered.possible_verbs(row)
+        return [(name, text) for name, text in possible.items() if name in allowed]
 
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
         """Return what the page shows: plain values, dataclasses and lists of them.

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from django.contrib import admin
 from django.http import Http404, HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.charts.chart import DURATION, Chart, Line
+from monitoring.figures.errors import Errors, errors_by_spark, errors_of_letters
 from monitoring.figures.group import GroupFigures, group_figures
+from monitoring.figures.rollups import Latencies, latencies
 from monitoring.figures.site import Site
 from monitoring.live.clients import clients
-from monitoring.live.errors import error_classes, letter_classes
 from monitoring.live.inbox import PartitionState
-from monitoring.live.pipeline import percentiles
 from monitoring.models import ErrorClass
 from monitoring.pages.base import Page
-from monitoring.sample.periods import total
+from monitoring.sample.periods import Periods, total
 from streams.admin.parts.columns import list_url
 from streams.log.lag import CursorPlace, Lag
 from streams.models import ConsumerGroup, DeadMessage
 
 # In partitions: those that are furthest behind.
 SHOWN = 50
+
+PERCENTILES = ("p50", "p95", "p99")
+BY_SPARK = _("Spark adds how long messages take: python manage.py ems_spark rollup")
 
 
 @dataclass(frozen=True)
@@ -63,50 +66,45 @@ class GroupPage(Page):
         (lag,) = site.lags
         self.group = lag.group
         (figures,) = group_figures(site)
-        times = percentiles(using, now, [lag.group.pk]).get(lag.group.pk)
-        errors, by_spark = self.errors(lag, site.periods.first if times else None)
+        took = latencies(using, site.periods, [lag.group.pk]).get(lag.group.pk)
+        errors, by_spark = self.errors(lag, site.periods, took)
+        drawn = {"errors": failures(site, errors, by_spark=by_spark)} if errors else {}
         return {
             "group": figures,
-            "percentiles": times,
+            "percentiles": took.recent if took else None,
             "places": self.places(lag.places, site.partitions)[:SHOWN],
             "places_in_all": len(lag.places),
             "clients": clients(using, lag.group.pk, now, idle=not lag.open),
-            "errors": errors,
+            "errors": errors.classes if errors else None,
             "errors_by_spark": by_spark,
-            "charts": charts(site, figures),
+            "charts": {**charts(site, figures), "latency": latency(site, took), **drawn},
         }
 
     def errors(
-        self, lag: Lag, rolled_up_since: datetime | None
-    ) -> tuple[Sequence[tuple[str, int, datetime]] | None, bool]:
+        self, lag: Lag, periods: Periods, took: Latencies | None
+    ) -> tuple[Errors | None, bool]:
         """Return the classes of errors, and whether Spark has counted them.
 
         Each source needs the permission to view its table; None where none is left.
         """
-        by_spark, by_letter = self.may_view(ErrorClass), self.may_view(DeadMessage)
-        found: Sequence[tuple[str, int, datetime]] = ()
-        if by_spark and rolled_up_since is not None:
-            found = error_classes(self.using, lag.group.pk, rolled_up_since)
-        if found or not by_letter:
-            return found or None, bool(found)
-        return letter_classes(self.using, lag.group.pk) if lag.dead else (), False
+        by_letter = self.may_view(DeadMessage)
+        if self.may_view(ErrorClass) and (took or not lag.dead or not by_letter):
+            done = [n for n, value in enumerate(took.lines[0]) if value is not None] if took else []
+            found = errors_by_spark(self.using, lag.group.pk, periods, done)
+            return found, bool(found.classes)
+        if not by_letter:
+            return None, False
+        return errors_of_letters(self.using, lag.group.pk, periods), False
 
     def heading(self, figures: Mapping[str, Any]) -> Any:
         return str(self.group)
 
     def more(self, request: HttpRequest, figures: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what this user may do with the group, and where its dead letters are."""
-        registered: Any = admin.site._registry.get(ConsumerGroup)
-        if registered is None:
-            return {}
-        allowed = registered.get_actions(request)
-        possible = registered.possible_verbs(self.group)
-        may_see = request.user.has_perm("ems.view_deadmessage")
+        verbs = self.verbs(self.group)
+        may_see = verbs is not None and request.user.has_perm("ems.view_deadmessage")
         letters = list_url(DeadMessage, group=self.group.pk, state="waiting") if may_see else ""
-        return {
-            "verbs": [(name, text) for name, text in possible.items() if name in allowed],
-            "letters_url": letters,
-        }
+        return {"verbs": verbs, "letters_url": letters}
 
     def places(
         self, cursors: Sequence[CursorPlace], partitions: Sequence[PartitionState]
@@ -179,3 +177,43 @@ def charts(site: Site, figures: GroupFigures) -> dict[str, Chart]:
             ],
         ),
     }
+
+
+def latency(site: Site, took: Latencies | None) -> Chart:
+    """Return the chart of how long messages took."""
+    times = site.periods.starts
+    nothing: Sequence[float | None] = [None] * len(times)
+    lines = took.lines if took else [nothing] * len(PERCENTILES)
+    return Chart(
+        "latency",
+        _("From the send until done"),
+        DURATION,
+        times,
+        [Line(name, values) for name, values in zip(PERCENTILES, lines, strict=True)],
+        note=_("by Spark; of each period its worst minute"),
+        empty=BY_SPARK,
+    )
+
+
+def failures(site: Site, errors: Errors, *, by_spark: bool) -> Chart:
+    """Return the chart of the classes of errors, one on the other."""
+    shorts = Counter(short(name) for name, _values in errors.lines)
+    lines = [
+        Line(short(name) if shorts[short(name)] == 1 else name, values)
+        for name, values in errors.lines
+    ]
+    return Chart(
+        "errors",
+        _("Failed attempts a minute") if by_spark else _("Dead letters a minute that wait"),
+        "",
+        site.periods.starts,
+        lines,
+        note=_("by Spark, by class of error") if by_spark else _("live, by class of error"),
+        empty=_("No failure is known in this range."),
+        is_stacked=True,
+    )
+
+
+def short(name: str) -> str:
+    """Return the name of a class without its module."""
+    return name.rpartition(".")[2] or str(_("other classes"))

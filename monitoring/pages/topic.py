@@ -10,8 +10,9 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.charts.chart import Chart, Line
+from monitoring.charts.chart import DURATION, Chart, Line
 from monitoring.figures.group import group_figures
+from monitoring.figures.rollups import latencies
 from monitoring.figures.site import Site
 from monitoring.figures.speed import speed
 from monitoring.figures.topic import topic_figures
@@ -19,6 +20,7 @@ from monitoring.live.inbox import PartitionState
 from monitoring.live.topic import hot_keys, mean_size
 from monitoring.models import HotKey
 from monitoring.pages.base import Page
+from monitoring.pages.group import BY_SPARK
 from monitoring.sample.periods import total
 from streams.admin.verbs.purge_preview import purge_preview
 from streams.models import Topic
@@ -76,7 +78,7 @@ class TopicPage(Page):
             "groups": group_figures(site),
             "hot_keys": keys,
             "hot_hour": hour,
-            "charts": {"rates": self.rates(site)},
+            "charts": {"rates": self.rates(site), "latency": self.latency(site)},
         }
 
     def topic_of(self, site: Site) -> Topic:
@@ -88,9 +90,12 @@ class TopicPage(Page):
         return self.topic.name
 
     def more(self, request: HttpRequest, figures: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the next purge would take, if the URL asks: it takes many statements."""
+        """Return what this user may do with the topic; what the next purge would take, if the URL
+        asks: that takes many statements.
+        """
         asked = request.GET.get("purge") == "1"
-        return {"purge": purge_preview(self.topic) if asked else None}
+        purge = purge_preview(self.topic) if asked else None
+        return {"purge": purge, "verbs": self.verbs(self.topic)}
 
     def rates(self, site: Site) -> Chart:
         nothing: list[float | None] = [None] * len(site.periods.starts)
@@ -103,6 +108,21 @@ class TopicPage(Page):
         ]
         title = _("Messages a second: in, and done by each group")
         return Chart("rates", title, "/s", site.periods.starts, lines)
+
+    def latency(self, site: Site) -> Chart:
+        """Return the p95 of the groups that need somebody most."""
+        chosen = group_figures(site)[:LINES]
+        times = site.periods.starts
+        found = latencies(self.using, site.periods, [one.pk for one in chosen]) if chosen else {}
+        return Chart(
+            "latency",
+            _("From the send until done, p95 of each group"),
+            DURATION,
+            times,
+            [Line(one.name, found[one.pk].lines[1]) for one in chosen if one.pk in found],
+            note=_("by Spark; of each period its worst minute"),
+            empty=BY_SPARK,
+        )
 
     def partitions(self, site: Site, starts: Mapping[int, int]) -> list[PartitionFigures]:
         """Return the partitions; ``share`` shows whether one has more to do than the others."""

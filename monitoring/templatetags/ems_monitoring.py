@@ -124,6 +124,7 @@ def ems_chart(chart: Chart) -> dict[str, Any]:
         "rows": _rows(chart),
         "data": {
             "unit": chart.unit,
+            "stacked": chart.is_stacked,
             "times": [int(at.timestamp()) for at in chart.times],
             "lines": [{"label": str(one.label), "values": one.values} for one in chart.lines],
         },

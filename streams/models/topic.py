@@ -78,6 +78,7 @@ class Topic(models.Model):
         verbose_name_plural = _("topics")
         default_permissions = ("view", "add", "change")
         permissions = (
+            ("produce_topic", _("Can send test messages to topics")),
             ("grow_topic", _("Can add partitions to topics")),
             ("retire_topic", _("Can retire topics")),
             ("delete_topic", _("Can delete topics")),

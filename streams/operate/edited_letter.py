@@ -47,15 +47,19 @@ class Content:
         body = text_of_body(bytes(row.body), row.body_type)
         return cls(body, row.body_type, row.key or "", row.tag, headers)
 
-    def checked(self, letter: DeadMessage) -> Row:
-        """Return what would be stored; raises InvalidMessage or InvalidName."""
-        using = letter._state.db or database()
+    def values(self) -> tuple[Any, dict[str, str] | None]:
+        """Return the body and the headers as send() takes them; raises InvalidMessage."""
         headers = parse_json(self.headers, _("headers")) if self.headers.strip() else None
         if not isinstance(headers, dict | None):
             raise InvalidMessage(_("headers must map strings to strings."))
+        return parse_body(self.body, self.body_type), headers
+
+    def checked(self, letter: DeadMessage) -> Row:
+        """Return what would be stored; raises InvalidMessage or InvalidName."""
+        using = letter._state.db or database()
+        value, headers = self.values()
         # A tag of a time with other rules may stay.
         tag = "" if self.tag == letter.tag else self.tag
-        value = parse_body(self.body, self.body_type)
         key = self.key or None
         row = checked_row(using, letter.group.topic.name, value, key, tag, headers)
         return row._replace(tag=self.tag)

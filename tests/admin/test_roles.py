@@ -41,6 +41,7 @@ EVERY_ANSWER = {
     "message": "",
     "cancel": "1",
     "force": "1",
+    "body": "1",
 }
 ACTIONS = (
     "redrive",
@@ -50,6 +51,7 @@ ACTIONS = (
     "reset",
     "replay",
     "forget",
+    "produce",
     "grow",
     "retire",
     "remove",
@@ -153,6 +155,7 @@ def test_every_permission_alone_opens_only_its_own_action(world, as_role):
         "forget_consumergroup": (ConsumerGroup, "forget"),
         "reset_consumergroup": (ConsumerGroup, "reset"),
         "replay_consumergroup": (ConsumerGroup, "replay"),
+        "produce_topic": (Topic, "produce"),
         "grow_topic": (Topic, "grow"),
         "retire_topic": (Topic, "retire"),
         "delete_topic": (Topic, "remove"),

@@ -3,7 +3,7 @@
 (function () {
     const DASHES = [[], [6, 3], [2, 3], [10, 4], [8, 3, 2, 3], [4, 2]];
     const DURATIONS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000];
-    const HEIGHT = 200;
+    const HEIGHT = 180;
     const zooms = {}; // of each chart, by its id: it survives a refresh
     let drawn = [];
 
@@ -34,10 +34,25 @@
         return unit === "duration" ? duration(value) : number(value) + unit;
     }
 
+    // At an axis all is round: "3 h", not "3 h 0 min".
+    function mark(value, unit) {
+        return unit === "duration" ? shown(value, unit).replace(/ 0 (s|min|h)$/, "") : shown(value, unit);
+    }
+
+    // Where each line is drawn: in a stacked chart, on the lines before it.
+    function layers(chart) {
+        const values = chart.lines.map((line) => line.values);
+        if (!chart.stacked) {
+            return values;
+        }
+        const heights = chart.times.map(() => 0);
+        const isKnown = chart.times.map((_time, at) => values.some((line) => line[at] !== null));
+        return values.map((line) => line.map((value, at) => (isKnown[at] ? (heights[at] += value || 0) : null)));
+    }
+
     function draw(figure) {
         const source = figure.querySelector("script[type='application/json']");
-        const axes = figure.querySelector(".ems-axes");
-        if (!source || !axes) {
+        if (!source) {
             return;
         }
         const chart = JSON.parse(source.textContent);
@@ -46,23 +61,26 @@
         const series = chart.lines.map((line, n) => ({
             label: line.label,
             stroke: variable(`--ems-line-${n % 6}`),
+            fill: chart.stacked ? `${variable(`--ems-line-${n % 6}`)}4d` : undefined,
             width: 2,
             dash: DASHES[n % 6],
             spanGaps: false,
             points: { show: false },
-            value: (_plot, value) => shown(value, chart.unit),
+            value: (_plot, value, _series, at) => shown(chart.stacked && at !== null ? line.values[at] : value, chart.unit),
         }));
+        const bands = chart.stacked ? chart.lines.slice(1).map((_line, n) => ({ series: [n + 2, n + 1] })) : [];
         const plot = new uPlot(
             {
-                width: axes.clientWidth,
+                width: figure.clientWidth,
                 height: HEIGHT,
                 tzDate: isLocal ? undefined : (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
                 cursor: { drag: { x: true, y: false }, sync: { key: "ems" } },
                 scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.05 : 1] } },
+                bands,
                 series: [{ value: isLocal ? "{YYYY}-{MM}-{DD} {HH}:{mm}" : "{YYYY}-{MM}-{DD} {HH}:{mm} UTC" }, ...series],
                 axes: [
-                    { ...axis, values: [[86400, "{D} {MMM}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
-                    { ...axis, size: 76, ...(chart.unit === "duration" ? { incrs: DURATIONS } : {}), values: (_plot, values) => values.map((value) => shown(value, chart.unit)) },
+                    { ...axis, size: 30, values: [[86400, "{D} {MMM}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+                    { ...axis, size: 76, ...(chart.unit === "duration" ? { incrs: DURATIONS } : {}), values: (_plot, values) => values.map((value) => mark(value, chart.unit)) },
                 ],
                 hooks: {
                     setScale: [
@@ -77,7 +95,7 @@
                     ],
                 },
             },
-            [chart.times, ...chart.lines.map((line) => line.values)],
+            [chart.times, ...layers(chart)],
             figure.querySelector(".ems-plot-place"),
         );
         if (zooms[figure.id]) {

@@ -18,6 +18,7 @@ from streams.admin.parts import figures
 from streams.admin.parts.columns import at, below, link, list_url
 from streams.admin.parts.filters import FixedFilter
 from streams.admin.verbs import topic
+from streams.admin.verbs.produce import produce
 from streams.admin.verbs.purge_preview import purge_preview
 from streams.conf import database
 from streams.models import Access, ConsumerGroup, Message, Partition, Topic
@@ -51,8 +52,9 @@ class AccessFilter(FixedFilter):
 class TopicAdmin(StreamsAdmin):
     """Shows the topics. A change of the access is in force in all processes within 5 seconds."""
 
-    actions = ("grow", "retire", "remove")
+    actions = ("produce", "grow", "retire", "remove")
     verbs = {
+        "produce": _("Send a test message …"),
         "grow": _("Add partitions …"),
         "retire": _("Retire …"),
         "remove": _("Delete …"),
@@ -105,6 +107,10 @@ class TopicAdmin(StreamsAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
+    @admin.action(permissions=["produce"], description=_("Send a test message …"))
+    def produce(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, produce)
+
     @admin.action(permissions=["grow"], description=_("Add partitions …"))
     def grow(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         return self._one(request, queryset, topic.grow)
@@ -117,6 +123,9 @@ class TopicAdmin(StreamsAdmin):
     def remove(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         return self._one(request, queryset, topic.remove)
 
+    def has_produce_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.produce_topic")
+
     def has_grow_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.grow_topic")
 
@@ -128,8 +137,8 @@ class TopicAdmin(StreamsAdmin):
 
     def possible_verbs(self, row: Topic) -> Mapping[str, Any]:
         takes = row.access in (Access.READ_WRITE, Access.WRITE_ONLY)
-        impossible = "remove" if takes else "retire"
-        return {name: text for name, text in self.verbs.items() if name != impossible}
+        impossible = {"remove"} if takes else {"retire", "produce"}
+        return {name: text for name, text in self.verbs.items() if name not in impossible}
 
     def _one(self, request: HttpRequest, queryset: QuerySet[Any], verb: Any) -> HttpResponse | None:
         chosen = list(queryset[:2])

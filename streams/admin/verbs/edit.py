@@ -87,7 +87,7 @@ def _preview(
     try:
         after = Content.of(content.checked(letter))
     except StreamsError as error:
-        return _form(admin, request, letter, content, error=str(error), field=_field(error))
+        return _form(admin, request, letter, content, error=str(error), field=field_of(error))
     changes = _lines(difference(Content.of(letter), after))
     if not changes:
         text = _("Nothing is changed. To hand it over as it is, redrive it.")
@@ -133,7 +133,7 @@ def _typed(request: HttpRequest, letter: DeadMessage) -> Content:
     return Content(**given)
 
 
-def _field(error: StreamsError) -> str:
+def field_of(error: StreamsError) -> str:
     """Return the field that the error stands at: its text names a header, key or tag."""
     text = str(error).lower()
     for name in ("headers", "key", "tag"):

@@ -1,0 +1,136 @@
+"""The charts that Spark fills: how long messages take, and failures by class, period by period."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from monitoring.charts import svg
+from monitoring.charts.chart import Chart, Line
+from monitoring.figures import errors
+from monitoring.models import ErrorClass, Latency
+from monitoring.sample.grain import floor
+from streams.database.clock import database_now
+from streams.models import DeadMessage, UtcNow
+from tests.monitoring.test_overview import (  # noqa: F401 - a fixture
+    BUDGET,
+    FRAME,
+    browser,
+    figures,
+    letters,
+    make,
+    page,
+)
+
+pytestmark = pytest.mark.django_db
+
+MINUTE = timedelta(minutes=1)
+
+
+def minute(ago: int) -> Any:
+    return floor(database_now("default"), 1) - ago * MINUTE
+
+
+def took(group: Any, ago: int, p50: float, p95: float, p99: float) -> None:
+    values = {"mean": p50, "p50": p50, "p95": p95, "p99": p99, "worst": p99}
+    Latency.objects.create(group=group, minute=minute(ago), leg="total", messages=9, **values)
+
+
+def failed(group: Any, ago: int, name: str, count: int) -> None:
+    ErrorClass.objects.create(
+        group=group, minute=minute(ago), error_class=name, failed=count, dead=0
+    )
+
+
+def lines(found: Any, name: str) -> dict[str, list[float | None]]:
+    return {one["label"]: one["values"] for one in found["charts"][name]["lines"]}
+
+
+def known(values: list[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize(("asked", "expected"), [("1h", [1.0, 4.0]), ("7d", [4.0])])
+def test_latencies_are_those_of_the_worst_minute_of_each_period(browser, asked, expected) -> None:  # noqa: F811
+    group = make("orders", "mail")
+    hour = floor(database_now("default"), 60) - timedelta(minutes=30)
+    for number, seconds in enumerate((1.0, 4.0)):
+        values = {"mean": 1, "p50": seconds, "p95": 2 * seconds, "p99": 9, "worst": 9}
+        at = hour + number * MINUTE if asked == "7d" else minute(9 - number)
+        Latency.objects.create(group=group, minute=at, leg="total", messages=1, **values)
+        Latency.objects.create(group=group, minute=at, leg="done", messages=1, **values)
+    found = lines(figures(browser, "group", group.pk, query=f"&range={asked}"), "latency")
+    assert {name: known(values) for name, values in found.items()} == {
+        "p50": expected,
+        "p95": [2 * value for value in expected],
+        "p99": [9.0] * len(expected),
+    }
+    of_topic = figures(browser, "topic", group.topic_id, query=f"&range={asked}")
+    assert known(lines(of_topic, "latency")["mail"]) == [2 * value for value in expected]
+
+
+def test_failures_are_counted_by_class_and_a_minute_without_a_row_is_none(browser) -> None:  # noqa: F811
+    group = make("orders", "mail")
+    took(group, 20, 1, 2, 3)
+    failed(group, 10, "shop.Declined", 5)
+    failed(group, 10, "shop.Late", 2)
+    failed(group, 8, "shop.Declined", 1)
+    found = figures(browser, "group", group.pk)
+    assert [one[:2] for one in found["errors"]] == [["shop.Declined", 6], ["shop.Late", 2]]
+    of_classes = lines(found, "errors")
+    # From the first figure of Spark to the last one; before and after them nothing is known.
+    assert known(of_classes["Declined"]) == [0] * 10 + [5, 0, 1]
+    assert known(of_classes["Late"]) == [0] * 10 + [2, 0, 0]
+    assert of_classes["Declined"][0] is of_classes["Declined"][-1] is None
+    assert found["charts"]["errors"]["is_stacked"] is True
+
+
+def test_classes_of_one_short_name_keep_their_modules_and_the_rest_is_one_line(browser) -> None:  # noqa: F811
+    group = make("orders", "mail")
+    for number, name in enumerate(("a.E", "b.E", "c", "d", "e", "f", "g")):
+        failed(group, 5, name, 10 - number)
+    found = lines(figures(browser, "group", group.pk), "errors")
+    assert [*found] == ["a.E", "b.E", "c", "d", "e", "other classes"]
+    assert known(found["other classes"]) == [5 + 4]
+
+
+def test_without_spark_the_newest_letters_that_wait_are_drawn(browser, monkeypatch) -> None:  # noqa: F811
+    group = make("orders", "mail")
+    letters(group, 3, 10 * MINUTE)
+    found = figures(browser, "group", group.pk)
+    assert found["errors_by_spark"] is False
+    assert sum(known(lines(found, "errors")["Declined"])) == 3
+    assert None not in lines(found, "errors")["Declined"]
+    monkeypatch.setattr(errors, "NEWEST", 2)
+    oldest = DeadMessage.objects.order_by("pk")[1]  # of those that are read
+    DeadMessage.objects.filter(pk=oldest.pk).update(died_at=UtcNow(-20 * MINUTE))
+    declined = lines(figures(browser, "group", group.pk), "errors")["Declined"]
+    # What died before the oldest one that was read is not known.
+    assert declined[30] is None
+    assert sum(known(declined)) == 1
+
+
+@pytest.mark.parametrize("asked", ["1h", "30d"])
+def test_with_figures_of_spark_the_pages_keep_to_their_budget(browser, asked) -> None:  # noqa: F811
+    group = make("orders", "mail")
+    took(group, 5, 1, 2, 3)
+    failed(group, 5, "shop.Declined", 1)
+    letters(group, 2)
+    for name, pk in (("group", group.pk), ("topic", group.topic_id)):
+        with CaptureQueriesContext(connection) as captured:
+            assert browser.get(page(name, pk) + f"?range={asked}").status_code == 200
+        assert sum(not any(part in one["sql"] for part in FRAME) for one in captured) <= BUDGET
+
+
+def test_a_stacked_chart_draws_each_line_on_those_before_it() -> None:
+    chart = Chart("errors", "", "", [], [Line("a", [1, None, 2]), Line("b", [3, None, None])])
+    stacked = Chart(**{**vars(chart), "is_stacked": True})
+    assert stacked.drawn == [[1, None, 2], [4, None, 2]]
+    assert (chart.highest, stacked.highest) == (3, 4)
+    assert "ems-layer-1" in svg.lines(stacked)
+    assert "ems-layer" not in svg.lines(chart)
