@@ -17,6 +17,8 @@ from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 
 # A roll-up is due each minute: after this long without one, no process makes them.
 SILENT = timedelta(minutes=15)
+# The jobs of sparkjobs/jobs/rollup.py, which all run each minute.
+JOBS = ("traffic", "consumption", "backlog")
 
 
 def examine(using: str) -> Iterator[Diagnosis]:
@@ -29,22 +31,35 @@ def examine(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "spark", _("This host cannot run Spark jobs. %s") % lacking)
     else:
         yield Diagnosis(OK, "spark", _("Spark jobs can run here."))
-    yield _last_run(using)
+    yield from _last_runs(using)
 
 
-def _last_run(using: str) -> Diagnosis:
-    runs = Run.objects.using(using).filter(job="traffic")
-    last = runs.filter(state=RunState.DONE).annotate(now=UtcNow()).order_by("-id")
-    times = last.values_list("now", "finished_at").first()
-    if times is None:
-        return Diagnosis(OK, "rollups", _("There are none: see docs/guides/spark.md."))
-    since = times[0] - times[1]
-    if since <= SILENT:
-        return Diagnosis(OK, "rollups", _("ran %d s ago") % since.total_seconds())
-    text = _("The last one is %d min old.") % (since.total_seconds() // 60)
-    newest = runs.order_by("-id").values_list("error", flat=True).first()
-    hint = _("Celery beat starts them: see ems_sync_schedules, and the table of runs.")
-    return Diagnosis(WARNING, "rollups", text, newest or hint)
+def _last_runs(using: str) -> Iterator[Diagnosis]:
+    """Yield one diagnosis for each job that is silent, or one for all."""
+    runs = Run.objects.using(using).filter(job__in=JOBS)
+    ages = {}
+    for job in JOBS:
+        last = runs.filter(job=job, state=RunState.DONE).annotate(now=UtcNow()).order_by("-id")
+        if times := last.values_list("now", "finished_at").first():
+            ages[job] = times[0] - times[1]
+    if not ages:
+        yield Diagnosis(OK, "rollups", _("There are none: see docs/guides/spark.md."))
+        return
+    tried = set(runs.values_list("job", flat=True).distinct())
+    # One that never came to its end, while others do, is as silent as one that does so no more.
+    silent = [job for job in JOBS if job in tried and ages.get(job, SILENT * 2) > SILENT]
+    for job in silent:
+        if job in ages:
+            values = {"job": job, "minutes": ages[job].total_seconds() // 60}
+            text = _("%(job)s: the last one is %(minutes)d min old.") % values
+        else:
+            text = _("%(job)s: none has come to its end.") % {"job": job}
+        newest = runs.filter(job=job).order_by("-id").values_list("error", flat=True).first()
+        hint = _("Celery beat starts them: see ems_sync_schedules, and the table of runs.")
+        yield Diagnosis(WARNING, "rollups", text, newest or hint)
+    if not silent:
+        oldest = max(ages.values())
+        yield Diagnosis(OK, "rollups", _("ran %d s ago") % oldest.total_seconds())
 
 
 def alarms(using: str) -> Iterator[Diagnosis]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from sparkjobs.config import Config
 from sparkjobs.database import connected
-from sparkjobs.errors import SparkJobsError
 from sparkjobs.jobs.backlog import roll_up_backlog
 from sparkjobs.jobs.consumption import roll_up_consumption
 from sparkjobs.jobs.traffic import roll_up_traffic
@@ -26,14 +25,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(config: Config, options: Namespace) -> int:
     config = config.everywhere()  # the figures name topics and groups by their ids
+    with alone(config, ROLL_UP):
+        return int(roll_up_all(session("rollup"), config) > 0)
+
+
+def roll_up_all(spark: SparkSession, config: Config) -> int:
+    """Run each of the jobs; return how many have failed.
+
+    Each has a connection of its own. So one that fails, or loses its connection, does not keep the
+    others from running, whatever its error is.
+    """
     failed = 0
-    with alone(config, ROLL_UP), connected(config) as connection:
-        spark = session("rollup")
-        for job in JOBS:
-            try:
+    for job in JOBS:
+        try:
+            with connected(config) as connection:
                 job(spark, config, connection, print)
-            except (SparkJobsError, PySparkException) as error:
-                # A job that fails must not keep the others from running.
-                print(f"{type(error).__name__}: {error}", file=sys.stderr)
-                failed += 1
-    return int(failed > 0)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            print(f"{job.__name__}: {type(error).__name__}: {error}", file=sys.stderr)
+            failed += 1
+    return failed

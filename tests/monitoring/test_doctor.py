@@ -20,9 +20,9 @@ def rollups() -> Diagnosis:
     return found
 
 
-def run(state: str, minutes_ago: int, error: str = "") -> None:
+def run(state: str, minutes_ago: int, error: str = "", job: str = "traffic") -> None:
     at = timezone.now() - timedelta(minutes=minutes_ago)
-    Run.objects.create(job="traffic", state=state, finished_at=at, error=error)
+    Run.objects.create(job=job, state=state, finished_at=at, error=error)
 
 
 def test_whoever_never_rolled_up_needs_not() -> None:
@@ -42,6 +42,18 @@ def test_an_old_one_is_a_warning_with_what_went_wrong_since() -> None:
     assert "beat" in rollups().hint
     run("failed", 10, "OSError: the disk is full")
     assert rollups().hint == "OSError: the disk is full"
+
+
+def test_each_job_that_fails_is_a_warning_though_the_others_do_not() -> None:
+    for job in ("traffic", "backlog"):
+        run("done", 1, job=job)
+    run("done", 40, job="consumption")
+    run("failed", 1, "OperationalError: locked", job="consumption")
+    assert rollups().level == WARNING
+    assert rollups().text == "consumption: the last one is 40 min old."
+    assert rollups().hint == "OperationalError: locked"
+    Run.objects.filter(job="consumption", state="done").delete()
+    assert rollups().text == "consumption: none has come to its end."
 
 
 @pytest.mark.django_db(transaction=True)
