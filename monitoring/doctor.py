@@ -15,6 +15,7 @@ from monitoring.models import Alarm, AlarmChannel, Run, RunState, Severity
 from streams.models import UtcNow
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 
+# The jobs of sparkjobs/jobs/rollup.py, which all run each minute.
 JOBS = ("traffic", "consumption", "backlog")
 # The job of the rows of the resident service.
 SERVE = "serve"
@@ -32,35 +33,40 @@ def examine(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "spark", _("This host cannot run Spark jobs. %s") % lacking)
     else:
         yield Diagnosis(OK, "spark", _("Spark jobs can run here."))
-    yield _last_runs(using)
+    yield from _last_runs(using)
     yield from _service(using)
 
 
-def _last_runs(using: str) -> Diagnosis:
-    """Look at each job: one that fails is not to be seen in the others."""
+def _last_runs(using: str) -> Iterator[Diagnosis]:
+    """Yield one diagnosis for each job that is silent, or one for all."""
     runs = Run.objects.using(using)
-    seen: list[tuple[timedelta, str]] = []
-    was_done = False
+    ages: dict[str, timedelta] = {}
+    done = set()
     for job in JOBS:
         of_job = runs.filter(job=job).annotate(now=UtcNow()).order_by("-id")
-        done = of_job.filter(state=RunState.DONE).values_list("now", "finished_at").first()
+        ends = of_job.filter(state=RunState.DONE).values_list("now", "finished_at").first()
+        if ends is not None:
+            done.add(job)
         # One that was never done is as old as its first try.
-        times = done or of_job.values_list("now", "started_at").last()
-        was_done = was_done or done is not None
+        times = ends or of_job.values_list("now", "started_at").last()
         if times is not None and times[1] is not None:
-            seen.append((times[0] - times[1], job))
-    if not was_done:
-        return Diagnosis(OK, "rollups", _("There are none: see docs/guides/spark.md."))
-    since, job = max(seen)
-    if since <= SILENT:
-        return Diagnosis(OK, "rollups", _("ran %d s ago") % since.total_seconds())
-    text = _("The last one of %(job)s is %(minutes)d min old.") % {
-        "job": job,
-        "minutes": since.total_seconds() // 60,
-    }
-    newest = runs.filter(job=job).order_by("-id").values_list("error", flat=True).first()
-    hint = _("ems_spark serve or Celery beat makes them: see the table of runs.")
-    return Diagnosis(WARNING, "rollups", text, newest or hint)
+            ages[job] = times[0] - times[1]
+    if not done:
+        yield Diagnosis(OK, "rollups", _("There are none: see docs/guides/spark.md."))
+        return
+    silent = [job for job in ages if ages[job] > SILENT]
+    for job in silent:
+        if job in done:
+            values = {"job": job, "minutes": ages[job].total_seconds() // 60}
+            text = _("%(job)s: the last one is %(minutes)d min old.") % values
+        else:
+            text = _("%(job)s: none has come to its end.") % {"job": job}
+        newest = runs.filter(job=job).order_by("-id").values_list("error", flat=True).first()
+        hint = _("ems_spark serve or Celery beat makes them: see the table of runs.")
+        yield Diagnosis(WARNING, "rollups", text, newest or hint)
+    if not silent:
+        oldest = max(ages.values())
+        yield Diagnosis(OK, "rollups", _("ran %d s ago") % oldest.total_seconds())
 
 
 def _service(using: str) -> Iterator[Diagnosis]:

@@ -11,6 +11,7 @@ from monitoring.models.consumption import Consumption
 from monitoring.models.error_class import ErrorClass
 from monitoring.models.hot_key import HotKey
 from monitoring.models.latency import Latency, Leg
+from monitoring.models.open_delivery import OpenDelivery
 from monitoring.models.overview import Overview
 from monitoring.models.position import Position
 from monitoring.models.run import Run, RunState
@@ -38,6 +39,7 @@ __all__ = [
     "Leg",
     "Metric",
     "NotificationState",
+    "OpenDelivery",
     "Operator",
     "Overview",
     "PartitionSample",

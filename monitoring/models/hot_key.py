@@ -10,7 +10,10 @@ from streams.names import MAX_KEY
 
 
 class HotKey(models.Model):
-    """Records one of the keys that had most messages of a topic in an hour."""
+    """Records one of the keys that had most messages of a topic in an hour.
+
+    The places of a topic and hour are replaced together, if as many messages were counted.
+    """
 
     topic = LooseForeignKey("ems.Topic", verbose_name=_("topic"))
     hour = UtcDateTimeField(_("hour"))
@@ -19,6 +22,12 @@ class HotKey(models.Model):
     messages = models.BigIntegerField(_("messages"))
     bytes = models.BigIntegerField(_("bytes"))
     share = models.FloatField(_("share"), help_text=_("Of the topic's messages in this hour."))
+    total = models.BigIntegerField(
+        _("of"),
+        default=0,
+        db_default=0,
+        help_text=_("All messages of the topic in this hour, when counted."),
+    )
 
     class Meta:
         db_table = "ems_monitoring_hot_key"

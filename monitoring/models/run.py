@@ -31,7 +31,7 @@ class Run(models.Model):
         _("next from"),
         null=True,
         blank=True,
-        help_text=_("Where the next window begins: not after the oldest open delivery."),
+        help_text=_("Where the next window begins."),
     )
     read = models.BigIntegerField(_("rows read"), null=True, blank=True)
     rows = models.BigIntegerField(_("rows written"), null=True, blank=True)

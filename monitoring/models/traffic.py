@@ -12,8 +12,7 @@ class Traffic(models.Model):
     """Counts the messages of one minute of one partition: offsets first_offset … end_offset - 1.
 
     Each row of a partition begins where the one before ends, so each message is in one of them. A
-    minute has more than one row only if it was read in parts: its beginning was purged, or it has
-    too many messages for one window.
+    minute has more than one row only if its beginning was purged before its end was counted.
     """
 
     partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))

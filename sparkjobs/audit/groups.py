@@ -12,13 +12,20 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from sparkjobs.audit.findings import LOST, ORDER, PLACE, REPEAT, Fault, findings
 from sparkjobs.audit.outcomes import outcome_findings
 
+# Offsets that one task sorts, so that the whole history of a group is not sorted by one task.
+BUCKET = 100_000
+
 CURSORS = (
     "group_id long, partition_id long, floor long, end long, is_ordered boolean, reset_at timestamp"
 )
 
 
 def group_findings(
-    deliveries: DataFrame, retries: DataFrame, dead: DataFrame, cursors: DataFrame
+    deliveries: DataFrame,
+    retries: DataFrame,
+    dead: DataFrame,
+    cursors: DataFrame,
+    bucket: int = BUCKET,
 ) -> DataFrame:
     """Return lost deliveries, repeats and order breaks."""
     known = deliveries.join(F.broadcast(cursors), PLACE)
@@ -26,7 +33,7 @@ def group_findings(
         "*", _reach(F.lit(True)).alias("reach"), _reach(F.lit(False)).alias("done_reach")
     )
     return (
-        _coverage(claims, cursors)
+        _coverage(claims, cursors, bucket)
         .unionByName(_order(claims))
         .unionByName(outcome_findings(known, retries, dead, cursors))
     )
@@ -52,10 +59,11 @@ def _reach(is_passed: Column) -> Column:
     )
 
 
-def _coverage(claims: DataFrame, cursors: DataFrame) -> DataFrame:
+def _coverage(claims: DataFrame, cursors: DataFrame, bucket: int) -> DataFrame:
     """Find offsets that the cursor has passed and claims do not cover, or cover twice.
 
-    They may be covered twice if the cursor was moved back.
+    They may be covered twice if the cursor was moved back. Claims are sorted in buckets of offsets;
+    how far those of earlier buckets have reached is known from one row of each bucket.
     """
     columns = (*PLACE, "floor", "end", "reset_at", "first_offset", "reach", "done_reach", "id")
     # The end is added as a claim, so that a gap before it is found like any other.
@@ -66,17 +74,19 @@ def _coverage(claims: DataFrame, cursors: DataFrame) -> DataFrame:
         F.lit(None).cast("long").alias("id"),
     )
     before = F.col("end") > F.col("first_offset")
-    rows = claims.where(before).select(*columns).union(last)
+    number = F.floor(F.col("first_offset") / bucket).alias("bucket")
+    rows = claims.where(before).select(*columns).union(last).select("*", number)
     w = (
-        Window.partitionBy(*PLACE)
+        Window.partitionBy(*PLACE, "bucket")
         .orderBy("first_offset", F.col("id").asc_nulls_last())
         .rowsBetween(Window.unboundedPreceding, -1)
     )
     floor = F.col("floor") - 1
-    looked = rows.select(
+    looked = rows.join(_earlier(rows), [*PLACE, "bucket"]).select(
         "*",
-        F.greatest(floor, F.max("reach").over(w)).alias("reached"),
-        F.max("done_reach").over(w).alias("done_before"),
+        # Those that are unknown (NULL) are left out.
+        F.greatest(floor, "earlier_reach", F.max("reach").over(w)).alias("reached"),
+        F.greatest("earlier_done", F.max("done_reach").over(w)).alias("done_before"),
     )
     first = F.col("first_offset")
     claimed = F.col("id").isNotNull() & F.col("reset_at").isNull()
@@ -96,6 +106,19 @@ def _coverage(claims: DataFrame, cursors: DataFrame) -> DataFrame:
             first,
             F.least(F.col("done_before"), F.col("reach")),
         ),
+    )
+
+
+def _earlier(rows: DataFrame) -> DataFrame:
+    """Return how far the claims of all buckets before each bucket have reached."""
+    w = Window.partitionBy(*PLACE).orderBy("bucket").rowsBetween(Window.unboundedPreceding, -1)
+    reached = rows.groupBy(*PLACE, "bucket").agg(
+        F.max("reach").alias("reach"), F.max("done_reach").alias("done_reach")
+    )
+    return reached.select(
+        *(*PLACE, "bucket"),
+        F.max("reach").over(w).alias("earlier_reach"),
+        F.max("done_reach").over(w).alias("earlier_done"),
     )
 
 

@@ -1,11 +1,12 @@
 """Roll up the backlog of every group: how far behind, since when, and when it will be done.
 
-Also roll up the hot keys of the current hour, and of missed hours, of a day at most. The backlog of
-a minute without a run stays unknown.
+Also roll up the hot keys of the hours that the traffic has counted, of a day at most. The backlog
+of a minute without a run stays unknown.
 """
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser, Namespace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from sparkjobs.database import Connection, connected, fetch
 from sparkjobs.instants import hour_of, instant, minute_of, now, stored
 from sparkjobs.lock import alone
 from sparkjobs.rollup.figures import MESSAGES_OF_KEYS, SAMPLE, hot_keys, trends
+from sparkjobs.rollup.hours import Bounds, counted_until, due, hours
 from sparkjobs.rollup.lag import Lag, lags
 from sparkjobs.rollup.runs import last_done
 from sparkjobs.rollup.tables import BACKLOG, HOT_KEYS, Row
@@ -54,17 +56,24 @@ def roll_up_backlog(spark: SparkSession, config: Config, connection: Connection,
 
 def window(spark: SparkSession, config: Config, connection: Connection) -> Window:
     """Compute the window: the backlog now, and the hours since the last run."""
-    last, moment = last_done(connection, JOB, "until"), now(connection)
+    moment = now(connection)
     found = lags(connection)
     hour = hour_of(moment)
-    since = max(hour_of(last), hour - KEYS_AT_MOST) if last else hour - KEYS_AT_MOST
+    since = max(last_done(connection, JOB, "resume_at") or hour - KEYS_AT_MOST, hour - KEYS_AT_MOST)
+    # Hours after the last one that the traffic has reached are not complete.
+    reached = counted_until(connection)
     return Window(
         about=f"{len(found):,} groups, {sum(lag.total for lag in found):,} messages",
         figures=[
             (BACKLOG, _with_trends(spark, connection, found, moment)),
-            (HOT_KEYS, _keys(spark, config, connection, since)),
+            (HOT_KEYS, _keys(spark, config, connection, due(hours(connection, since), hour))),
         ],
-        values={"since": since, "until": moment, "read": len(found)},
+        values={
+            "since": since,
+            "until": moment,
+            "resume_at": hour_of(reached) if reached else None,
+            "read": len(found),
+        },
     )
 
 
@@ -92,13 +101,14 @@ def _earlier(connection: Connection, minute: datetime) -> list[tuple[Any, ...]]:
     return [(group_id, instant(at), lag) for group_id, at, lag in rows]
 
 
-def _keys(
-    spark: SparkSession, config: Config, connection: Connection, since: datetime
-) -> list[Row]:
+def _keys(spark: SparkSession, config: Config, connection: Connection, bounds: Bounds) -> list[Row]:
+    if not bounds:
+        return []
     messages = (
         spark.read.format("ems")
         .schema(only(MESSAGES, *MESSAGES_OF_KEYS))
-        .options(config=config.path, namespace=EVERY, since=since.isoformat(), purged="skip")
+        .options(config=config.path, namespace=EVERY, purged="skip")
+        .option("bounds", json.dumps(bounds))
         .load()
     )
     topics = dict(fetch(connection, "SELECT `name`, `id` FROM `ems_topic` t"))

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from sparkjobs.config import Config
-from sparkjobs.database import Connection, connected
+from sparkjobs.database import connected
 from sparkjobs.lock import SERVE, alone, is_held
 from sparkjobs.rollup.owed import note_nothing, owed
 from sparkjobs.rollup.windows import ROLL_UP, Say
@@ -30,12 +30,13 @@ def run(config: Config, options: Namespace) -> int:
         print("rollup: ems_spark serve is at work")
         return 0
     config = config.everywhere()  # the figures name topics and groups by their ids
-    with alone(config, ROLL_UP), connected(config) as connection:
-        due = owed(connection)
-        if due is None:
-            note_nothing(connection)
-            print("rollup: nothing to do")
-            return 0
+    with alone(config, ROLL_UP):
+        with connected(config) as connection:
+            due = owed(connection)
+            if due is None:
+                note_nothing(connection)
+                print("rollup: nothing to do")
+                return 0
         # Only now: to import pyspark costs more than to look.
         from sparkjobs.session import SMALL_WINDOWS, session
 
@@ -44,14 +45,16 @@ def run(config: Config, options: Namespace) -> int:
         for name, value in SMALL_WINDOWS.items():
             if brief:
                 spark.conf.set(name, value)
-        errors = roll_up_all(spark, config, connection, print)
+        errors = roll_up_all(spark, config, print)
     return int(bool(errors))
 
 
-def roll_up_all(
-    spark: SparkSession, config: Config, connection: Connection, say: Say
-) -> list[Exception]:
-    """Run the three jobs, and return the errors: one that fails does not stop the others."""
+def roll_up_all(spark: SparkSession, config: Config, say: Say) -> list[Exception]:
+    """Run each of the jobs; return the errors.
+
+    Each has a connection of its own. So one that fails, or loses its connection, does not keep the
+    others from running, whatever its error is.
+    """
     from sparkjobs.jobs.backlog import roll_up_backlog
     from sparkjobs.jobs.consumption import roll_up_consumption
     from sparkjobs.jobs.traffic import roll_up_traffic
@@ -61,8 +64,9 @@ def roll_up_all(
     for job in (roll_up_traffic, roll_up_consumption, roll_up_backlog):
         describe(spark, job.__name__.removeprefix("roll_up_"))
         try:
-            job(spark, config, connection, say)
+            with connected(config) as connection:
+                job(spark, config, connection, say)
         except Exception as error:  # noqa: BLE001 - of Spark, the driver, py4j or ours
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            print(f"{job.__name__}: {type(error).__name__}: {error}", file=sys.stderr)
             errors.append(error)
     return errors

@@ -90,7 +90,7 @@ def roll_up(config: Config, resident: Resident) -> None:
                     spark.conf.set(name, value)
                 else:
                     spark.conf.unset(name)
-            errors = rollup.roll_up_all(spark, config, connection, partial(print, flush=True))
+            errors = rollup.roll_up_all(spark, config, partial(print, flush=True))
     except Busy:
         return
     if errors:

@@ -11,6 +11,7 @@ import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -19,7 +20,7 @@ from pyspark.sql import SparkSession
 from sparkjobs.config import EVERY, Config
 from sparkjobs.database import FOR_UPDATE, Connection, connected, execute, fetch, transaction
 from sparkjobs.database import vendor_of as vendor
-from sparkjobs.instants import now
+from sparkjobs.instants import instant, minute_of, now, stored
 from sparkjobs.lock import alone
 from sparkjobs.rollup.figures import MESSAGES_OF_TRAFFIC, traffic
 from sparkjobs.rollup.runs import Overtaken, last_done
@@ -27,12 +28,14 @@ from sparkjobs.rollup.tables import TRAFFIC, Row
 from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
 from sparkjobs.source.schemas import MESSAGES, only
+from sparkjobs.source.splits import Log, offset_at
 
 JOB = "traffic"
 # The most messages of one window, which a run that is killed has to count again.
 WINDOW_MESSAGES = 2_000_000
 # How often a window is planned: a purge may run between the plan and the read.
 PLANS = 3
+MINUTE = timedelta(minutes=1)
 
 # Partition id → its rows, in the order of their offsets.
 Laid = dict[int, list[dict[str, Any]]]
@@ -43,7 +46,8 @@ class Stretch:
     """Holds the offsets ``first`` … ``end`` - 1 of a partition that a window counts.
 
     ``done`` is where the last window has ended. ``first`` may be before it, at the beginning of
-    the minute that was not complete.
+    the minute that was not complete. ``is_rest`` says that the beginning of that minute has been
+    purged, and ``is_cut`` that more minutes come after ``end``.
     """
 
     partition_id: int
@@ -52,6 +56,7 @@ class Stretch:
     done: int
     is_new: bool = False
     is_cut: bool = False
+    is_rest: bool = False
 
     @property
     def missed(self) -> int:
@@ -94,6 +99,7 @@ def window(spark: SparkSession, config: Config, connection: Connection) -> Windo
                 raise
             stretches, more = plan(connection)
     by_partition = _laid_end_to_end(rows, stretches)
+    _leave_out_counted_keys(connection, stretches, by_partition)
     laid = [row for of_partition in by_partition.values() for row in of_partition]
     read = sum(row["messages"] for row in laid)
     return Window(
@@ -127,16 +133,42 @@ def plan(connection: Connection) -> tuple[list[Stretch], bool]:
         if most <= 0:
             return stretches, True
         end = _end(connection, partition_id)
-        # If the beginning of a minute was purged, or it is longer than a window, its rest gets a
-        # separate row.
-        again = open_offset is not None and open_offset >= floor and done - open_offset < most
+        # If the beginning of a minute was purged, its rest gets a separate row.
+        again = open_offset is not None and open_offset >= floor
         first = open_offset if again else max(floor, done)
-        cut = min(end, first + most)
+        cut = _end_of_minute(connection, partition_id, max(first, done) + most, end)
         stretches.append(
-            Stretch(partition_id, first, cut, done, is_new=ended is None, is_cut=cut < end)
+            Stretch(
+                partition_id,
+                first,
+                cut,
+                done,
+                is_new=ended is None,
+                is_cut=cut < end,
+                is_rest=not again and open_offset is not None,
+            )
         )
         most -= cut - first
     return stretches, any(stretch.is_cut for stretch in stretches)
+
+
+def _end_of_minute(connection: Connection, partition_id: int, offset: int, end: int) -> int:
+    """Return the end of the minute of the last message before ``offset``; at most ``end``.
+
+    A minute is never cut, since the different keys of two parts of it do not add up.
+    """
+    if offset >= end:
+        return end
+    rows = fetch(
+        connection,
+        "SELECT `sequenced_at` FROM `ems_msg` WHERE `partition_id` = %s AND `offset` >= %s"
+        " AND `offset` < %s ORDER BY `offset` LIMIT 1",
+        [partition_id, offset - 1, end],
+    )
+    last = instant(rows[0][0]) if rows else None
+    if last is None:
+        return end
+    return offset_at(connection, Log(partition_id, "", 0, offset, end), minute_of(last) + MINUTE)
 
 
 def _end(connection: Connection, partition_id: int) -> int:
@@ -177,6 +209,25 @@ def _laid_end_to_end(rows: Iterable[Row], stretches: Iterable[Stretch]) -> Laid:
     return laid
 
 
+def _leave_out_counted_keys(
+    connection: Connection, stretches: Iterable[Stretch], rows: Laid
+) -> None:
+    """Let the keys of the rest of a minute be those that it has more than the part before it.
+
+    Which keys that part had is not known any more: so the keys of a minute are never too many.
+    """
+    for stretch in stretches:
+        if stretch.is_rest and (of_partition := rows[stretch.partition_id]):
+            row = of_partition[0]
+            ((before,),) = fetch(
+                connection,
+                "SELECT SUM(`keys`) FROM `ems_monitoring_traffic`"
+                " WHERE `partition_id` = %s AND `minute` = %s AND `first_offset` < %s",
+                [stretch.partition_id, stored(row["minute"]), row["first_offset"]],
+            )
+            row["keys"] = max(0, row["keys"] - int(before or 0))
+
+
 def _move(
     connection: Connection,
     stretches: Iterable[Stretch],
@@ -186,8 +237,8 @@ def _move(
     for stretch in stretches:
         of_partition = rows[stretch.partition_id]
         open_offset = of_partition[-1]["first_offset"] if of_partition else stretch.end
-        if stretch.is_cut and open_offset == stretch.first:
-            open_offset = stretch.end  # a minute is longer than a window: its rest comes next
+        if stretch.is_cut:
+            open_offset = stretch.end  # its last minute is whole
         if stretch.is_new:
             execute(
                 connection,

@@ -16,9 +16,12 @@ LEGS = {
     "total": ("created_at", "finished_at"),
 }
 HOT_KEYS = 20
+# In offsets: how long deliveries usually are, where nobody has looked.
+WIDTH = 100
 # The error of a delivery that the sweep has expired begins with this.
 PROCESS_DIED = "ProcessDied"
 
+MINUTE = "group_id long, minute timestamp"
 SAMPLE = "group_id long, at timestamp, lag double"
 MESSAGES_OF_TRAFFIC = ("partition_id", "offset", "key", "size", "delayed", "sequenced_at")
 MESSAGES_OF_LATENCY = ("partition_id", "offset", "delayed", "created_at", "sequenced_at")
@@ -44,7 +47,9 @@ def consumption(deliveries: DataFrame) -> DataFrame:
     """Count what each thread of each client has finished for each group, by minute, in messages."""
     settled = f.col("progress") - f.col("first_offset")
     not_done = f.col("failed") + f.col("missing") + f.col("passed")
-    was_retry = (f.col("kind") == "retry") & (f.col("state") != "RELEASED")
+    # An ordered group has no retries: its cursor goes back, and the next attempt is a claim, too.
+    again = (f.col("kind") == "retry") | (f.col("attempt") > 1)
+    was_retry = again & (f.col("state") != "RELEASED")
     return (
         _ended(deliveries)
         .groupBy("group_id", _minute("finished_at"), "client_id", "thread")
@@ -65,50 +70,87 @@ def consumption(deliveries: DataFrame) -> DataFrame:
 
 def first_attempts(deliveries: DataFrame) -> DataFrame:
     """Return the deliveries whose messages count for the latencies."""
-    done = f.col("state").isin("DONE", "RETRY") & (f.col("kind") == "new")
+    first = (f.col("kind") == "new") & (f.col("attempt") == 1)
+    done = f.col("state").isin("DONE", "RETRY") & first
     return _ended(deliveries).where(done & (f.col("progress") > f.col("first_offset")))
 
 
-def latencies(deliveries: DataFrame, messages: DataFrame) -> DataFrame:
+def touched(deliveries: DataFrame, block: int) -> DataFrame:
+    """Return which offsets the first attempts have, as ranges first … end - 1 of each partition.
+
+    There is at most one range for each ``block`` offsets in which deliveries begin, with the number
+    of its deliveries, and of their offsets.
+    """
+    return (
+        first_attempts(deliveries)
+        .groupBy("partition_id", f.floor(f.col("first_offset") / block).alias("block"))
+        .agg(
+            f.min("first_offset").alias("first"),
+            f.max("progress").alias("end"),
+            f.count("*").alias("deliveries"),
+            f.sum(f.col("progress") - f.col("first_offset")).alias("offsets"),
+        )
+        .drop("block")
+    )
+
+
+def latencies(
+    deliveries: DataFrame, messages: DataFrame, width: int = WIDTH, *, small: bool = False
+) -> DataFrame:
     """Compute how long messages took to the end of their first attempt, with a row for each leg.
 
     The percentiles are exact, in seconds, with interpolation between two values.
+
+    Messages and deliveries meet in buckets of ``width`` offsets; the mean length of the deliveries
+    is the best. With ``small``, the deliveries fit into the memory of each executor.
     """
-    offsets = f.explode(f.sequence(f.col("first_offset"), f.col("progress") - 1))
+    first, last = f.col("first_offset"), f.col("progress") - 1
+    buckets = f.explode(f.sequence(f.floor(first / width), f.floor(last / width)))
     handled = first_attempts(deliveries).select(
-        "group_id", "partition_id", offsets.alias("offset"), "claimed_at", "finished_at"
+        *("group_id", "partition_id", "first_offset", "progress", "claimed_at", "finished_at"),
+        buckets.alias("bucket"),
     )
-    timed = handled.join(messages, ["partition_id", "offset"])
-    legs = [
-        f.struct(
-            f.lit(leg).alias("leg"),
-            # A delayed message waits on purpose.
-            f.when(f.lit(begin != "created_at") | ~f.col("delayed"), _seconds(begin, end)).alias(
-                "seconds"
-            ),
-        )
-        for leg, (begin, end) in LEGS.items()
-    ]
-    measured = (
-        timed.select("group_id", _minute("finished_at"), f.explode(f.array(*legs)).alias("l"))
-        .select("group_id", "minute", "l.leg", "l.seconds")
-        .where("seconds IS NOT NULL")
+    timed = (
+        messages.withColumn("bucket", f.floor(f.col("offset") / width))
+        .join(f.broadcast(handled) if small else handled, ["partition_id", "bucket"])
+        .where((f.col("offset") >= first) & (f.col("offset") <= last))
+        .select("group_id", _minute("finished_at"), *(_leg(name) for name in LEGS))
     )
-    percentiles = f.percentile("seconds", f.array(f.lit(0.5), f.lit(0.95), f.lit(0.99)))
-    return (
-        measured.groupBy("group_id", "minute", "leg")
-        .agg(
-            f.count("*").alias("messages"),
-            f.avg("seconds").alias("mean"),
-            percentiles.alias("p"),
-            f.max("seconds").alias("worst"),
-        )
-        .select(
-            *("group_id", "minute", "leg", "messages", "mean"),
-            *(f.col("p")[i].alias(name) for i, name in enumerate(("p50", "p95", "p99"))),
-            "worst",
+    percents = f.array(f.lit(0.5), f.lit(0.95), f.lit(0.99))
+    # Legs are columns up to here, since a row for each leg of each message would be four times the
+    # rows; NULL counts for nothing.
+    measured = timed.groupBy("group_id", "minute").agg(
+        *(
+            f.struct(
+                f.lit(leg).alias("leg"),
+                f.count(leg).alias("messages"),
+                f.avg(leg).alias("mean"),
+                f.percentile(leg, percents).alias("p"),
+                f.max(leg).alias("worst"),
+            ).alias(leg)
+            for leg in LEGS
         )
     )
+    rows = measured.select("group_id", "minute", f.explode(f.array(*LEGS)).alias("l"))
+    return rows.where("l.messages > 0").select(
+        *("group_id", "minute", "l.leg", "l.messages", "l.mean"),
+        *(f.col("l.p")[i].alias(name) for i, name in enumerate(("p50", "p95", "p99"))),
+        "l.worst",
+    )
+
+
+def _leg(name: str) -> Column:
+    begin, end = LEGS[name]
+    # A delayed message waits on purpose.
+    counts = f.lit(begin != "created_at") | ~f.col("delayed")
+    return f.when(counts, _seconds(begin, end)).alias(name)
+
+
+def in_minutes(deliveries: DataFrame, minutes: DataFrame) -> DataFrame:
+    """Return the deliveries that ended in these minutes (MINUTE) of their groups."""
+    ended = f.date_trunc("minute", deliveries["finished_at"])
+    same = (deliveries["group_id"] == minutes["group_id"]) & (ended == minutes["minute"])
+    return deliveries.join(f.broadcast(minutes), same, "leftsemi")
 
 
 def error_classes(deliveries: DataFrame, dead: DataFrame) -> DataFrame:
@@ -144,17 +186,21 @@ def error_classes(deliveries: DataFrame, dead: DataFrame) -> DataFrame:
 
 
 def hot_keys(messages: DataFrame, most: int = HOT_KEYS) -> DataFrame:
-    """Return the keys with most messages of each topic and hour, and their share of the topic."""
+    """Return the keys with most messages of each topic and hour, and their share of the topic.
+
+    Each row has the number of all messages of the topic in the hour, as ``total``.
+    """
     hour = f.date_trunc("hour", "sequenced_at").alias("hour")
     by_key = messages.groupBy("topic", hour, "key").agg(
         f.count("*").alias("messages"), f.sum("size").alias("bytes")
     )
     of_topic = Window.partitionBy("topic", "hour")
-    shared = by_key.withColumn("share", f.col("messages") / f.sum("messages").over(of_topic))
+    counted = by_key.withColumn("total", f.sum("messages").over(of_topic))
     order = of_topic.orderBy(f.desc("messages"), "key")
-    ranked = shared.where("key IS NOT NULL").withColumn("place", f.row_number().over(order))
+    ranked = counted.where("key IS NOT NULL").withColumn("place", f.row_number().over(order))
+    share = (f.col("messages") / f.col("total")).alias("share")
     return ranked.where(f.col("place") <= most).select(
-        "topic", "hour", "place", "key", "messages", "bytes", "share"
+        "topic", "hour", "place", "key", "messages", "bytes", share, "total"
     )
 
 

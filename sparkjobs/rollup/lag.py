@@ -1,4 +1,7 @@
-"""Computes how far behind each group is, by a few short statements that use indexes."""
+"""Computes how far behind each group is, by a few short statements that use indexes.
+
+These are the definitions of streams/log/lag.py, which needs Django; a test compares the two.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from sparkjobs.instants import instant, now
 
 # In places: one statement reads the times of at most this many.
 CHUNK = 200
+REPLAY = "replay"
 
 
 @dataclass
@@ -19,7 +23,7 @@ class Lag:
     """Holds the lag of one group now, in messages. What is unknown is None, never 0."""
 
     group_id: int
-    behind: int | None = None  # in the log and not claimed; None: the group has no cursor
+    behind: int | None = None  # not claimed, or given back; None: the group has no cursor
     open: int = 0  # claimed and not settled
     waiting: int = 0  # to be retried
     dead: int = 0  # dead letters not redriven
@@ -45,31 +49,42 @@ def lags(connection: Connection) -> list[Lag]:
         connection, "SELECT `id` FROM `ems_group` g WHERE `mode` = 'cluster' ORDER BY `id`"
     )
     found = {id_: Lag(id_) for (id_,) in groups}
-    for group_id, partition_id, offset, end in fetch(
+    # Offsets that have been purged (of redriven dead letters) have no age, and must not hide that
+    # of the others. In the order of the whole index ems_retry_place: MySQL would sort all else.
+    for group_id, partition_id, offset, end, retry in fetch(
         connection,
-        "SELECT c.`group_id`, c.`partition_id`, c.`next_offset`, p.`next_offset`"
+        "SELECT c.`group_id`, c.`partition_id`, c.`next_offset`, p.`next_offset`,"
+        " (SELECT r.`offset` FROM `ems_retry_msg` r WHERE r.`group_id` = c.`group_id`"
+        " AND r.`partition_id` = c.`partition_id` AND r.`offset` >= p.`first_offset`"
+        " ORDER BY r.`group_id`, r.`partition_id`, r.`offset` LIMIT 1)"
         " FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
         " WHERE c.`replay` = 0",
     ):
         if lag := found.get(group_id):
-            lag.behind = (lag.behind or 0) + max(0, end - offset)
-            lag.note(partition_id, offset)
-    for group_id, partition_id, count, offset in fetch(
+            lag.behind = (lag.behind or 0) + end - offset
+            lag.note(partition_id, offset if retry is None else min(offset, retry))
+    for group_id, partition_id, kind, held, count, offset in fetch(
         connection,
-        "SELECT `group_id`, `partition_id`, SUM(`last_offset` + 1 - `progress`), MIN(`progress`)"
-        " FROM `ems_topic_group_log` WHERE `state` = 'START' GROUP BY `group_id`, `partition_id`",
+        "SELECT l.`group_id`, l.`partition_id`, l.`kind`, l.`token` <> '' AS `held`,"
+        " SUM(l.`last_offset` + 1 - l.`progress`),"
+        " MIN(CASE WHEN l.`progress` >= p.`first_offset` THEN l.`progress` END)"
+        " FROM `ems_topic_group_log` l JOIN `ems_partition` p ON p.`id` = l.`partition_id`"
+        " WHERE l.`state` = 'START' GROUP BY l.`group_id`, l.`partition_id`, l.`kind`, `held`",
     ):
         if lag := found.get(group_id):
-            lag.open += int(count)
-            lag.note(partition_id, offset)
-    for group_id, partition_id, count, offset in fetch(
+            if held:
+                lag.open += int(count)
+            elif kind != REPLAY:  # given back: the next claim takes it
+                lag.behind = (lag.behind or 0) + int(count)
+            if kind != REPLAY and offset is not None:  # a replay is old on purpose
+                lag.note(partition_id, offset)
+    for group_id, count in fetch(
         connection,
-        "SELECT `group_id`, `partition_id`, SUM(`delivery_id` IS NULL), MIN(`offset`)"
-        " FROM `ems_retry_msg` GROUP BY `group_id`, `partition_id`",
+        "SELECT `group_id`, COUNT(*) FROM `ems_retry_msg` WHERE `delivery_id` IS NULL"
+        " GROUP BY `group_id`",
     ):
         if lag := found.get(group_id):
-            lag.waiting += int(count)
-            lag.note(partition_id, offset)
+            lag.waiting = int(count)
     for group_id, count in fetch(
         connection,
         "SELECT `group_id`, COUNT(*) FROM `ems_dead_msg` WHERE `redriven_at` IS NULL"

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparkjobs.database import Connection, transaction
 from sparkjobs.rollup.runs import Run, prune
-from sparkjobs.rollup.tables import Row, Table, upsert
+from sparkjobs.rollup.tables import Rows, Table, upsert
 
 # The name of the lock with which one run of these jobs works at a time.
 ROLL_UP = "rollup"
@@ -27,7 +27,7 @@ class Window:
     """
 
     about: str
-    figures: Sequence[tuple[Table, Sequence[Row]]] = ()
+    figures: Sequence[tuple[Table, Rows]] = ()
     values: dict[str, Any] = field(default_factory=dict)
     move: Callable[[Connection], None] = lambda connection: None
     more: bool = False

@@ -63,7 +63,7 @@ def timed(roll: Callable[[], None], day: datetime, begin: int, rows: int) -> Cal
 
     def run() -> float:
         plain = connect()
-        for table in ("traffic", "consumption", "latency", "error", "position", "run"):
+        for table in ("traffic", "consumption", "latency", "error", "position", "open", "run"):
             execute(plain, f"DELETE FROM ems_monitoring_{table}")
         if begin:
             (partition,) = execute(plain, "SELECT id FROM ems_partition")[0]
@@ -117,12 +117,16 @@ def fill(rows: int) -> datetime:
             f" size, producer, created_at, sequenced_at) VALUES {values}",
         )
     execute(plain, f"UPDATE ems_partition SET next_offset = {rows} WHERE id = {partition}")
-    for number in range(GROUPS):
-        group = ConsumerGroup.objects.create(topic=topic, name=f"group-{number}").pk
+    groups = [
+        ConsumerGroup.objects.create(topic=topic, name=f"group-{n}").pk for n in range(GROUPS)
+    ]
+    # Ids rise with the claims.
+    for start in range(0, rows, 5000 * BATCH):
         values = ",".join(
             f"({group}, {partition}, {n}, {n + BATCH - 1}, {n + BATCH}, 'new', 1, 'c', 't', '',"
             f" 'DONE', {at(n + BATCH, 0.1)}, {at(n + BATCH, 60)}, {at(n + BATCH, 1)}, 0, 0, 0, '')"
-            for n in range(0, rows, BATCH)
+            for n in range(start, min(start + 5000 * BATCH, rows), BATCH)
+            for group in groups
         )
         execute(
             plain,

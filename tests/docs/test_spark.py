@@ -8,7 +8,7 @@ from django.contrib import admin
 
 from monitoring.admin.base import RollUpAdmin
 from monitoring.management.commands.ems_spark import Command
-from monitoring.models import ReplayedMessage, StagedMessage
+from monitoring.models import OpenDelivery, ReplayedMessage, StagedMessage
 from sparkjobs import jobs
 from tests.docs.documents import DOCS, table
 
@@ -19,7 +19,7 @@ def test_every_table_that_the_jobs_write_is_documented() -> None:
     listed = {
         model for model, page in admin.site._registry.items() if isinstance(page, RollUpAdmin)
     }
-    models = listed | {ReplayedMessage, StagedMessage}
+    models = listed | {OpenDelivery, ReplayedMessage, StagedMessage}
     assert table(SPARK, "The tables") == {m._meta.db_table: m.__name__ for m in models}
 
 

@@ -28,6 +28,7 @@ from monitoring.models import (
     GroupSample,
     HotKey,
     Latency,
+    OpenDelivery,
     Overview,
     PartitionSample,
     Position,
@@ -52,6 +53,7 @@ OF_ALARMS = {Alarm, AlarmRule, AlarmChannel, AlarmNotification, AuditFinding, Au
 WITHOUT: set[Any] = {
     ReplayedMessage,
     StagedMessage,
+    OpenDelivery,
     PartitionSample,
     GroupSample,
     Overview,

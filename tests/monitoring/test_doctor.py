@@ -20,9 +20,9 @@ def rollups() -> Diagnosis:
     return found
 
 
-def run(state: str, minutes_ago: int, error: str = "") -> None:
+def run(state: str, minutes_ago: int, error: str = "", job: str = "traffic") -> None:
     at = timezone.now() - timedelta(minutes=minutes_ago)
-    Run.objects.create(job="traffic", state=state, finished_at=at, error=error)
+    Run.objects.create(job=job, state=state, finished_at=at, error=error)
 
 
 def test_whoever_never_rolled_up_needs_not() -> None:
@@ -71,6 +71,7 @@ def test_a_job_that_was_never_done_is_as_old_as_its_first_try() -> None:
     Run.objects.create(job="consumption", state="failed", started_at=ago(40), error="no")
     Run.objects.create(job="consumption", state="failed", started_at=ago(1), error="still no")
     assert (rollups().level, rollups().hint) == (WARNING, "still no")
+    assert rollups().text == "consumption: none has come to its end."
 
 
 def service() -> list[Diagnosis]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 
-from monitoring.models import Consumption, Latency, Position, Run, Traffic
+from monitoring.models import Consumption, HotKey, Latency, Position, Run, Traffic
 from monitoring.options import option_file
 from sparkjobs.config import Config
 from sparkjobs.database import connected, transaction
@@ -107,6 +107,26 @@ def test_counts_never_fall(connection) -> None:
     upsert(connection, tables.CONSUMPTION, [consumed(consumed=4, dead=6, busy_seconds=4.5)])
     row = Consumption.objects.get()
     assert (row.consumed, row.dead, row.busy_seconds) == (5, 6, 5.0)
+
+
+def hot(place: int, key: str, total: int, messages: int = 5) -> dict[str, Any]:
+    of_key = {"place": place, "key": key, "messages": messages, "bytes": 1, "share": 0.1}
+    return {"topic_id": 1, "hour": NOON, "total": total, **of_key}
+
+
+def test_a_ranking_is_replaced_as_a_whole_and_never_by_one_that_rests_on_less(connection) -> None:
+    def places() -> list[tuple[int, str]]:
+        return list(HotKey.objects.order_by("place", "key").values_list("place", "key"))
+
+    three = [hot(1, "a", 40), hot(2, "b", 40), hot(3, "c", 40)]
+    upsert(connection, tables.HOT_KEYS, three)
+    other = {**hot(1, "x", 1), "topic_id": 2}
+    upsert(connection, tables.HOT_KEYS, [other])
+    # After a purge there is less to count.
+    upsert(connection, tables.HOT_KEYS, [hot(1, "c", 7), hot(2, "a", 7)])
+    assert places() == [(1, "a"), (1, "x"), (2, "b"), (3, "c")]
+    upsert(connection, tables.HOT_KEYS, [hot(1, "c", 50), hot(2, "a", 50)])
+    assert places() == [(1, "c"), (1, "x"), (2, "a")]
 
 
 def test_of_two_runs_of_a_job_the_older_one_writes_nothing(connection) -> None:

@@ -130,6 +130,39 @@ def test_consumption_counts_what_was_settled_by_client_and_thread(deliveries) ->
     assert (later["minute"], later["consumed"]) == (at(1860), 10)
 
 
+def test_attempts_of_an_ordered_group_after_the_first_are_retries(deliveries, messages) -> None:
+    """They are claims like the first one, but for their number."""
+    from sparkjobs.rollup.figures import consumption, latencies
+
+    log = deliveries(
+        {"last_offset": 0, "state": "RETRY", "failed": 1},
+        {"last_offset": 0, "attempt": 2, "claimed_at": at(5400), "finished_at": at(5401)},
+        {"last_offset": 0, "attempt": 2, "state": "RELEASED", "progress": 0},
+    )
+    first, again = rows(consumption(log), "minute")
+    assert (first["failed"], first["retried"]) == (1, 0)
+    assert (again["consumed"], again["retried"]) == (1, 1)
+    found = rows(latencies(log, messages((0, 1799.0))), "minute", "leg")
+    assert {(row["minute"], row["messages"]) for row in found} == {(at(1800), 1)}
+    assert max(row["worst"] for row in found) < 4
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize("small", [True, False])
+def test_latencies_are_the_same_in_buckets_of_any_width(
+    deliveries, messages, width: int, small: bool
+) -> None:
+    from sparkjobs.rollup.figures import latencies
+
+    log = messages(*((offset, 1700.0 + offset) for offset in range(30)))
+    lengths = [(0, 0), (1, 4), (5, 5), (6, 20), (21, 29)]
+    handled = deliveries(*({"first_offset": a, "last_offset": b} for a, b in lengths))
+    found = {row["leg"]: row for row in rows(latencies(handled, log, width, small=small), "leg")}
+    claimed = found["claimed"]  # 100, 99 … 71 s
+    assert (claimed["messages"], claimed["worst"], claimed["p50"]) == (30, 100.0, 85.5)
+    assert found["done"]["messages"] == 30
+
+
 def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messages) -> None:
     from sparkjobs.rollup.figures import latencies
 
@@ -205,11 +238,11 @@ def test_hot_keys_are_ranked_within_their_topic_and_hour(messages) -> None:
         frame = frame.unionByName(part)
     found = rows(hot_keys(frame, most=3), "topic", "hour", "place")
     assert [tuple(row.values()) for row in found] == [
-        ("a", at(0), 1, "b", 3, 3, 0.3),
-        ("a", at(0), 2, "a", 2, 20, 0.2),
-        ("a", at(0), 3, "c", 2, 20, 0.2),
-        ("a", at(3600), 1, "d", 1, 10, 1.0),
-        ("z", at(0), 1, "a", 1, 10, 1.0),
+        ("a", at(0), 1, "b", 3, 3, 0.3, 10),
+        ("a", at(0), 2, "a", 2, 20, 0.2, 10),
+        ("a", at(0), 3, "c", 2, 20, 0.2, 10),
+        ("a", at(3600), 1, "d", 1, 10, 1.0, 1),
+        ("z", at(0), 1, "a", 1, 10, 1.0, 1),
     ]
 
 

@@ -31,14 +31,18 @@ pytestmark = [
 
 @pytest.fixture
 def found(spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """All findings, as text. The log is looked at in buckets of seven."""
-    from sparkjobs.audit import log
+    """All findings, as text. The log and the groups are looked at in buckets of seven."""
+    from sparkjobs.audit import groups, log
     from sparkjobs.jobs import reconcile
 
     def in_small_buckets(messages: Any, logs: Any) -> Any:
         return log.log_findings(messages, logs, 7)
 
+    def of_groups(**frames: Any) -> Any:
+        return groups.group_findings(**frames, bucket=7)
+
     monkeypatch.setattr(reconcile, "log_findings", in_small_buckets)
+    monkeypatch.setattr(reconcile, "group_findings", of_groups)
     return lambda: [str(finding) for finding in reconcile.reconcile(spark, config)[0]]
 
 
@@ -170,6 +174,25 @@ def test_lost_and_repeated_deliveries_are_found(found: Any) -> None:
         "repeat: stock on orders/0@21: done more than once",
         "lost delivery: stock on orders/0@36-39: passed, but in no delivery",
     ]
+
+
+def test_claims_are_sorted_in_buckets_and_long_ones_reach_into_those_after(spark: Any) -> None:
+    """A claim of 25 offsets covers three buckets, of which two have none of their own."""
+    from sparkjobs.audit.groups import CURSORS, _coverage
+
+    cursors = spark.createDataFrame([(1, 1, 0, 60, False, None)], CURSORS)
+    claims = [(0, 24), (25, 29), (33, 39), (35, 44), (45, 57)]
+    rows = [(1, 1, 0, 60, None, first, last, last, id_) for id_, (first, last) in enumerate(claims)]
+    columns = "group_id long, partition_id long, floor long, end long, reset_at timestamp,"
+    columns += " first_offset long, reach long, done_reach long, id long"
+    frame = spark.createDataFrame(rows, columns)
+    for bucket in (7, 1000):
+        found = _coverage(frame, cursors, bucket)
+        assert sorted((row[0], row[3], row[4]) for row in found.collect()) == [
+            ("lost delivery", 30, 32),
+            ("lost delivery", 58, 59),
+            ("repeat", 35, 39),
+        ]
 
 
 def test_what_was_asked_for_again_is_no_repeat(found: Any) -> None:

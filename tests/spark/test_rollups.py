@@ -96,20 +96,21 @@ def test_missed_windows_are_caught_up_one_by_one_with_the_same_figures(roll, mon
     whole = day.everything()
     for model in (Traffic, Consumption, Latency, ErrorClass, Position, Run):
         model.objects.all().delete()
-    # 30 messages of 7 s: nine to a minute, so that windows end within minutes.
-    monkeypatch.setattr(traffic, "WINDOW_MESSAGES", 13)
+    # 30 messages of 7 s, nine to a minute: a window ends where its minute does.
+    monkeypatch.setattr(traffic, "WINDOW_MESSAGES", 8)
     monkeypatch.setattr(consumption, "LONGEST", timedelta(minutes=80))
     roll("traffic", "consumption")
     assert day.everything() == whole
     runs = Run.objects.filter(job="traffic").order_by("pk")
-    assert [run.state for run in runs] == ["done"] * 3
+    assert [run.state for run in runs] == ["done"] * 4
     times = Run.objects.filter(job="consumption").order_by("pk").values_list("since", "until")
     windows: list[Any] = list(times)
     assert len(windows) == 3
     assert all(since <= before for (_, before), (since, _) in pairwise(windows))
 
 
-def test_a_minute_longer_than_a_window_is_counted_in_parts(roll, monkeypatch) -> None:
+def test_a_minute_longer_than_a_window_is_counted_as_a_whole(roll, monkeypatch) -> None:
+    """The different keys of two parts of it would not add up."""
     from sparkjobs.jobs import traffic
 
     monkeypatch.setattr(traffic, "WINDOW_MESSAGES", 4)
@@ -118,8 +119,7 @@ def test_a_minute_longer_than_a_window_is_counted_in_parts(roll, monkeypatch) ->
     for end in (4, 10):
         Partition.objects.update(next_offset=end)
         roll("traffic")
-    rows = Traffic.objects.order_by("first_offset")
-    assert [(row.first_offset, row.messages) for row in rows] == [(0, 4), (4, 4), (8, 2)]
+    assert traffic_rows() == day.traffic_by_hand()
     assert_end_to_end()
 
 
@@ -157,6 +157,8 @@ def test_what_is_purged_stays_counted_and_what_was_missed_is_said(roll) -> None:
         (8, 12, 4),
         (15, 20, 5),
     ]
+    # The keys of the parts of a minute are not more than the minute had.
+    assert sum(row.keys for row in rows) <= 3
     assert list(Run.objects.order_by("pk").values_list("missed", flat=True)) == [0, 0, 3]
     roll("consumption")
     before = day.everything()
@@ -190,16 +192,24 @@ def test_a_delivery_that_was_open_is_counted_when_it_has_finished_before(roll) -
     claimed = timezone.now() - timedelta(minutes=10)
     late = day.add_delivery(group, partition, (0, 4), claimed, took=None, thread="slow")
     roll("consumption")
-    assert Run.objects.get().resume_at == claimed
     roll("consumption")
+    # It does not hold the windows back: what was done since its claim is not read each time.
+    newest = Run.objects.latest("pk").since
+    assert newest
+    assert newest > claimed
     assert not Consumption.objects.filter(thread="slow").exists()
     finished = claimed + timedelta(minutes=1)
     Delivery.objects.filter(pk=late.pk).update(state=State.DONE, progress=5, finished_at=finished)
     roll("consumption")
     assert consumption_rows() == day.consumption_by_hand()
     assert Consumption.objects.get(thread="slow").consumed == 5
-    resumed = list(Run.objects.order_by("pk").values_list("resume_at", "until"))
-    assert [resume == until for resume, until in resumed] == [False, False, True]
+    assert latency_rows() == pytest.approx(day.latencies_by_hand(), abs=0.002)
+    # Nothing but its minute was counted again, and that once.
+    roll("consumption")
+    runs = list(Run.objects.order_by("pk").values_list("until", "read"))
+    assert [(until is None, read) for until, read in runs[1:]] == [
+        *((False, 0), (True, 1), (False, 0), (False, 0)),
+    ]
 
 
 def test_an_open_delivery_older_than_a_window_does_not_hold_the_windows_up(
@@ -228,6 +238,17 @@ def test_a_message_given_up_later_is_counted_where_it_failed_last(roll) -> None:
     assert {place: row[4] for place, row in consumption_rows().items()} == {
         place: row[4] for place, row in day.consumption_by_hand().items()
     }
+
+
+def test_a_letter_whose_transaction_commits_late_is_counted(roll) -> None:
+    day.make(messages=10, topics=("orders",))
+    roll("consumption")
+    until = Run.objects.get().until
+    assert until
+    died = day.minute_of(until) - timedelta(seconds=1)
+    day.add_letter(ConsumerGroup.objects.all()[0], Message.objects.get(offset=9), died)
+    roll("consumption")
+    assert ErrorClass.objects.get(minute=day.minute_of(died)).dead == 1
 
 
 def test_the_backlog_is_the_lag_of_each_group(roll) -> None:
@@ -265,7 +286,7 @@ def test_the_backlog_is_the_lag_of_each_group(roll) -> None:
 def test_hot_keys_are_those_of_the_hours_since_the_last_time(roll) -> None:
     day.make(messages=40, topics=("orders",))
     Message.objects.filter(offset__lt=15).update(key="hot")
-    roll("backlog")
+    roll("traffic", "backlog")
     first = HotKey.objects.order_by("hour", "place")[0]
     assert (first.key, first.place) == ("hot", 1)
     of_hour = Message.objects.filter(sequenced_at__gte=first.hour)

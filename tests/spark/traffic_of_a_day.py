@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
 from statistics import mean, quantiles
@@ -34,11 +35,14 @@ def make(
 ) -> datetime:
     """Send one every ``seconds`` in each topic, done by two groups; return the first time."""
     begin = timezone.now().replace(second=0, microsecond=0) - timedelta(hours=3)
+    deliveries: list[Delivery] = []
     for number, name in enumerate(topics):
         partition = Topic.objects.create(name=name).partitions.get()
         _sent(partition, messages, begin + number * SECOND, seconds)
         for group in GROUPS:
-            _consumed(partition, group, Random(f"{name} {group}"))  # noqa: S311
+            deliveries += _consumed(partition, group, Random(f"{name} {group}"))  # noqa: S311
+    # Ids rise with the claims.
+    Delivery.objects.bulk_create(sorted(deliveries, key=lambda one: one.claimed_at))
     return begin
 
 
@@ -70,7 +74,7 @@ def _sent(partition: Partition, count: int, begin: datetime, seconds: int) -> No
     )
 
 
-def _consumed(partition: Partition, name: str, random: Random) -> None:
+def _consumed(partition: Partition, name: str, random: Random) -> Iterator[Delivery]:
     group = ConsumerGroup.objects.create(topic=partition.topic, name=name)
     log: dict[Any, Any] = {r.offset: r for r in Message.objects.filter(partition=partition)}
     Cursor.objects.create(group=group, partition=partition, next_offset=len(log))
@@ -78,7 +82,7 @@ def _consumed(partition: Partition, name: str, random: Random) -> None:
         last = min(first + BATCH, len(log)) - 1
         claimed = log[last].sequenced_at + timedelta(milliseconds=random.randrange(500))
         failed = random.choice([0, 0, 1, 2])
-        add_delivery(
+        yield delivery(
             group,
             partition,
             (first, last),
@@ -92,7 +96,7 @@ def _consumed(partition: Partition, name: str, random: Random) -> None:
             retried = claimed + 2 * MINUTE
             took = timedelta(milliseconds=5)
             fails = random.random() < 0.3
-            add_delivery(
+            yield delivery(
                 group,
                 partition,
                 (offset, offset),
@@ -107,7 +111,14 @@ def _consumed(partition: Partition, name: str, random: Random) -> None:
                 add_letter(group, log[offset], retried + took)
 
 
-def add_delivery(
+def add_delivery(*about: Any, **named: Any) -> Delivery:
+    """Save a ``delivery()``."""
+    added = delivery(*about, **named)
+    added.save()
+    return added
+
+
+def delivery(
     group: ConsumerGroup,
     partition: Partition,
     offsets: tuple[int, int],
@@ -120,7 +131,7 @@ def add_delivery(
     is_open = took is None
     done = State.RETRY if named.get("failed") else State.DONE
     given = {"thread": "thread-0", "progress": first if is_open else last + 1, **named}
-    return Delivery.objects.create(
+    return Delivery(
         group=group,
         partition=partition,
         first_offset=first,

@@ -1,0 +1,45 @@
+"""Finds the deliveries of a time by their ids, since no index has the times at which they ended."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sparkjobs.database import Connection, fetch
+from sparkjobs.instants import stored
+
+# A delivery that was open for longer than this is *long*: remembered.py has each of them.
+LONG = timedelta(hours=1)
+# Ids rise with the times of the claims, but for claims that are nearer to each other than this.
+DISORDER = timedelta(minutes=5)
+
+
+def ids_between(connection: Connection, since: datetime, until: datetime) -> tuple[int, int]:
+    """Return the first id, and the one after the last, of what ended from ``since`` to ``until``.
+
+    All deliveries that ended in this time are among these ids, but for long ones. Whatever the
+    table holds before and after is not read.
+    """
+    first = _first_claimed(connection, since - LONG - DISORDER)
+    return first, _first_claimed(connection, until + DISORDER)
+
+
+def _first_claimed(connection: Connection, moment: datetime) -> int:
+    """Return the first id that was claimed at ``moment`` or later, or one that no row has yet.
+
+    It is found by bisection: some thirty rows are read by the primary key.
+    """
+    ((low, high),) = fetch(connection, "SELECT MIN(`id`), MAX(`id`) + 1 FROM `ems_topic_group_log`")
+    low, high = low or 0, high or 0
+    while low < high:
+        middle = (low + high) // 2
+        rows = fetch(
+            connection,
+            "SELECT `id`, `claimed_at` >= %s FROM `ems_topic_group_log`"
+            " WHERE `id` >= %s AND `id` < %s ORDER BY `id` LIMIT 1",
+            [stored(moment), middle, high],
+        )
+        if not rows or rows[0][1]:
+            high = middle
+        else:
+            low = rows[0][0] + 1
+    return int(low)

@@ -1,0 +1,78 @@
+"""Finds the deliveries that count dead letters which were written long after they had ended.
+
+When a group gives up on a waiting retry, the message is counted as dead in its last delivery,
+however long ago that was: see streams/consume/outcome/dead_letter.py.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import groupby
+
+from sparkjobs.database import Connection, fetch, stream
+from sparkjobs.instants import instant, minute_of, stored
+
+# The most offsets of a delivery, so those that cover an offset begin less than this before it.
+MAX_BATCH = 1000
+
+# A group, and a minute in which deliveries of it ended.
+Minute = tuple[int, datetime]
+
+
+def minutes_of_letters(
+    connection: Connection, died_since: datetime, ended_before: datetime
+) -> set[Minute]:
+    """Return where letters that were written from ``died_since`` on are counted as dead.
+
+    Left out are deliveries that ended at ``ended_before`` or later. Each delivery is read once,
+    however many letters are near it, and only those near a letter are read. Indexes: ems_dead_died
+    and ems_log_place.
+    """
+    letters = fetch(
+        connection,
+        "SELECT `group_id`, `partition_id`, `offset` FROM `ems_dead_msg` WHERE `died_at` >= %s"
+        " ORDER BY `group_id`, `partition_id`, `offset`",
+        [stored(died_since)],
+    )
+    found: set[Minute] = set()
+    for (group_id, partition_id), rows in groupby(letters, key=lambda row: (row[0], row[1])):
+        for offsets in _near_each_other(row[2] for row in rows):
+            for ended in _last_ends(connection, group_id, partition_id, offsets):
+                if ended < ended_before:
+                    found.add((group_id, minute_of(ended)))
+    return found
+
+
+def _near_each_other(offsets: Iterable[int]) -> Iterator[list[int]]:
+    """Yield rising offsets in parts, so that no two parts are covered by the same delivery."""
+    part: list[int] = []
+    for offset in offsets:
+        if part and offset - part[-1] >= MAX_BATCH:
+            yield part
+            part = []
+        part.append(offset)
+    if part:
+        yield part
+
+
+def _last_ends(
+    connection: Connection, group_id: int, partition_id: int, offsets: list[int]
+) -> Iterator[datetime]:
+    """Yield when the last delivery of each of these rising offsets ended."""
+    newest: dict[int, tuple[int, datetime]] = {}
+    for rows in stream(
+        connection,
+        "SELECT `id`, `first_offset`, `last_offset`, `finished_at` FROM `ems_topic_group_log`"
+        " WHERE `group_id` = %s AND `partition_id` = %s AND `first_offset` > %s"
+        " AND `first_offset` <= %s AND `last_offset` >= %s AND `state` <> 'START'",
+        [group_id, partition_id, offsets[0] - MAX_BATCH, offsets[-1], offsets[0]],
+    ):
+        for id_, first, last, finished in rows:
+            for offset in offsets[bisect_left(offsets, first) : bisect_right(offsets, last)]:
+                if finished and (offset not in newest or id_ > newest[offset][0]):
+                    newest[offset] = id_, finished
+    for _id, finished in newest.values():
+        if ended := instant(finished):
+            yield ended

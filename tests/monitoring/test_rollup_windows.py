@@ -1,0 +1,187 @@
+"""What a window reads: its own deliveries, the hours that have grown, the offsets it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from monitoring.models import HotKey, OpenDelivery, Traffic
+from monitoring.options import option_file
+from sparkjobs.config import Config
+from sparkjobs.database import connected
+from sparkjobs.rollup.claims import ids_between
+from sparkjobs.rollup.hours import due, hours
+from sparkjobs.rollup.offsets import RANGES, joined, turns
+from sparkjobs.rollup.remembered import look, remember
+from streams.models import ConsumerGroup, Delivery, Partition, State, Topic
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+@pytest.fixture
+def connection() -> Iterator[Any]:
+    with option_file("default") as path, connected(Config.load(str(path))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def group() -> ConsumerGroup:
+    topic = Topic.objects.create(name="orders")
+    return ConsumerGroup.objects.create(topic=topic, name="mail")
+
+
+def delivery(group: ConsumerGroup, claimed: datetime, took: timedelta | None) -> Delivery:
+    return Delivery(
+        group=group,
+        partition=group.topic.partitions.get(),
+        first_offset=0,
+        last_offset=0,
+        progress=0,
+        client_id="c",
+        thread="t",
+        token="t",
+        state=State.START if took is None else State.DONE,
+        claimed_at=claimed,
+        deadline=claimed,
+        finished_at=None if took is None else claimed + took,
+    )
+
+
+def test_a_window_of_the_past_reads_its_own_deliveries_only(
+    connection: Any, group: ConsumerGroup
+) -> None:
+    """To catch up takes as much as to have kept up."""
+    begin = timezone.now() - timedelta(days=4)
+    Delivery.objects.bulk_create(
+        [delivery(group, begin + n * 10 * MINUTE, MINUTE) for n in range(4 * 144)]
+    )
+    windows = [
+        (begin + n * timedelta(days=1), begin + (n + 1) * timedelta(days=1)) for n in (0, 1, 2, 3)
+    ]
+    read = 0
+    for since, until in windows:
+        first, end = ids_between(connection, since, until)
+        read += Delivery.objects.filter(pk__gte=first, pk__lt=end).count()
+        inside = Delivery.objects.filter(finished_at__gte=since, finished_at__lt=until)
+        assert inside.exclude(pk__gte=first, pk__lt=end).count() == 0
+    assert read < 1.05 * Delivery.objects.count()
+
+
+def test_where_nothing_was_claimed_there_is_nothing_to_read(connection: Any) -> None:
+    now = timezone.now()
+    first, end = ids_between(connection, now - HOUR, now)
+    assert first == end
+
+
+def test_open_deliveries_are_remembered_until_they_are_counted(
+    connection: Any, group: ConsumerGroup
+) -> None:
+    now = timezone.now()
+    claimed = now - 5 * HOUR
+    Delivery.objects.bulk_create([delivery(group, claimed, None) for _ in range(4)])
+    gone, short, long, stays = Delivery.objects.order_by("pk")
+    remember(connection, look(connection), now - MINUTE, now)
+    assert OpenDelivery.objects.filter(finished_at=None).count() == 4
+    gone.delete()
+    for one, took in ((short, MINUTE), (long, 2 * HOUR)):
+        Delivery.objects.filter(pk=one.pk).update(state=State.DONE, finished_at=claimed + took)
+    # A window that does not hold their ends leaves them to the next run.
+    remember(connection, look(connection), now, now + MINUTE)
+    seen = look(connection)
+    late = [one for one in seen.remembered if one.ended_late(now)]
+    assert {one.id for one in late} == {short.pk, long.pk}
+    remember(connection, seen, now, now, late=late)
+    kept = dict(OpenDelivery.objects.values_list("delivery_id", "finished_at"))
+    assert kept == {long.pk: claimed + 2 * HOUR, stays.pk: None}
+    again = look(connection)
+    assert not [one for one in again.remembered if one.ended_late(now)]
+    assert again.long_ends(claimed, now) == [long.pk]
+    # In a window: those that end in it are counted with it.
+    Delivery.objects.filter(pk=stays.pk).update(state=State.DONE, finished_at=now)
+    remember(connection, look(connection), now, now + MINUTE)
+    assert OpenDelivery.objects.get(pk=stays.pk).finished_at == now
+
+
+def test_offsets_are_read_as_exact_ranges() -> None:
+    assert joined([(7, 17)]) == [(7, 17)]
+    assert joined([(20, 30), (7, 17)]) == [(7, 30)]
+    assert joined([(0, 10), (50_000, 50_010)]) == [(0, 10), (50_000, 50_010)]
+    far = joined([(n * 10_000, n * 10_000 + 10) for n in range(100)])
+    assert len(far) <= RANGES
+    assert list(turns({1: [(0, 1), (5, 6)], 2: [(3, 4)]})) == [{1: (0, 1), 2: (3, 4)}, {1: (5, 6)}]
+    # 400 partitions of ten messages each: nothing else is read.
+    spans = {id_: joined([(5000, 5010)]) for id_ in range(400)}
+    (only,) = turns(spans)
+    assert sum(end - first for first, end in only.values()) == 4000
+
+
+def counted(partition: Partition, minute: datetime, first: int, end: int, keys: int = 3) -> None:
+    Traffic.objects.create(
+        partition=partition,
+        minute=minute,
+        first_offset=first,
+        end_offset=end,
+        messages=end - first,
+        bytes=0,
+        keys=keys,
+        delayed=0,
+    )
+
+
+def ranked(topic: Topic, hour: datetime, total: int) -> None:
+    HotKey.objects.filter(topic=topic, hour=hour).delete()
+    HotKey.objects.create(
+        topic=topic, hour=hour, place=1, key="k", messages=1, bytes=1, share=0.1, total=total
+    )
+
+
+def test_an_hour_is_read_five_times_at_most_however_often_one_looks(connection: Any) -> None:
+    topic = Topic.objects.create(name="orders")
+    partition = topic.partitions.get()
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    read = end = 0
+    for minute in range(61):
+        if minute < 60:
+            counted(partition, hour + minute * MINUTE, end, end + 6000)
+            end += 6000
+        current = hour if minute < 60 else hour + HOUR
+        for _first, last in due(hours(connection, hour), current).values():
+            read += last
+            ranked(topic, hour, last)
+    assert HotKey.objects.get().total == end == 360_000
+    assert read < 6 * end
+
+
+def test_an_hour_is_counted_while_it_is_small_and_once_more_when_it_is_over(
+    connection: Any,
+) -> None:
+    topic = Topic.objects.create(name="orders")
+    partition = topic.partitions.get()
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+
+    def is_due(current: datetime = hour) -> Any:
+        return due(hours(connection, hour - HOUR), current)
+
+    counted(partition, hour, 0, 100)
+    assert is_due() == {partition.pk: (0, 100)}
+    ranked(topic, hour, 100)
+    assert is_due() == {}
+    counted(partition, hour + MINUTE, 100, 101)
+    assert is_due() == {partition.pk: (0, 101)}
+    counted(partition, hour + 2 * MINUTE, 101, 10_000)
+    ranked(topic, hour, 9999)
+    assert is_due() == {}
+    assert is_due(hour + HOUR) == {partition.pk: (0, 10_000)}
+    # What was purged cannot be ranked any more.
+    Partition.objects.update(first_offset=5000)
+    assert is_due(hour + HOUR) == {}
+    # No message has a key.
+    Traffic.objects.update(keys=0)
+    HotKey.objects.all().delete()
+    assert is_due(hour + HOUR) == {}
