@@ -11,7 +11,7 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Max, Min, Q, QuerySet
 from django.db.models.functions import Substr
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 from django.utils.html import format_html
@@ -33,7 +33,7 @@ from streams.admin.parts.columns import (
 from streams.admin.parts.filters import FixedFilter, GroupFilter, number
 from streams.admin.parts.listing import Reading, StreamsChangeList
 from streams.admin.parts.search import Search
-from streams.admin.verbs import edit
+from streams.admin.verbs import edit, export
 from streams.admin.verbs.bulk import Bulk
 from streams.conf import database
 from streams.consume.outcome.dead_letter import redrive
@@ -175,7 +175,7 @@ class DeadMessageAdmin(BodyAdmin):
         "error_class",
         "error",
     )
-    actions = ("redrive", "discard")
+    actions = ("redrive", "discard", "export")
     verbs = {"redrive": _("Redrive …"), "discard": _("Discard …")}
 
     @admin.action(permissions=["redrive"], description=_("Redrive …"))
@@ -185,6 +185,10 @@ class DeadMessageAdmin(BodyAdmin):
     @admin.action(permissions=["discard"], description=_("Discard …"))
     def discard(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
         return DISCARD.respond(self, request, queryset)
+
+    @admin.action(permissions=["body"], description=_("Export as CSV"))
+    def export(self, request: HttpRequest, queryset: QuerySet[Any]) -> StreamingHttpResponse:
+        return export.respond(queryset)
 
     def has_redrive_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.redrive_deadmessage")
