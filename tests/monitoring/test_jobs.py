@@ -253,8 +253,13 @@ def test_each_minute_of_the_task_starts_no_java_to_look_for_it(
     script, logged, tmp_path, monkeypatch
 ) -> None:
     tasks = pytest.importorskip("monitoring.tasks", exc_type=ImportError)
-    looks: list[int] = []
-    monkeypatch.setattr(java, "missing", lambda: looks.append(1) or "")
+    looks: list[str] = []
+
+    def missing() -> str:
+        looks.append("a look")
+        return ""
+
+    monkeypatch.setattr(java, "missing", missing)
     for _ in range(3):
         tasks.rollup()
     assert len(looks) == 1
