@@ -18,6 +18,8 @@ PYTHON = "PYSPARK_PYTHON"
 PATIENCE_SECONDS = 30
 # A program that is absent, may not be executed or does not answer counts as not installed.
 CANNOT_RUN = (OSError, subprocess.SubprocessError)
+# The environments in which nothing was missing.
+_complete: set[tuple[str | None, ...]] = set()
 INSTALL = "pip install 'django-ems[spark]'"
 
 
@@ -30,6 +32,19 @@ def missing() -> str:
     if version is None or version < JAVA_AT_LEAST:
         absent.append(_("Java %d or newer (JAVA_HOME, or java on PATH)") % JAVA_AT_LEAST)
     return _("Spark jobs need: %s") % _(" and ").join(absent) if absent else ""
+
+
+def missing_now() -> str:
+    """Return the same; a host that had all is not asked again, since that starts Java and Python.
+
+    Unless its environment has changed, which says where they are.
+    """
+    where = tuple(os.environ.get(name) for name in ("JAVA_HOME", "PATH", PYTHON))
+    if where in _complete:
+        return ""
+    if not (lacking := missing()):
+        _complete.add(where)
+    return lacking
 
 
 def lacking_pyspark() -> str:

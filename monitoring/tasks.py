@@ -20,7 +20,7 @@ def rollup(using: str | None = None) -> None:
 
     While ``ems_spark serve`` is at work, it does nothing; without anything to do it starts no JVM.
     """
-    if lacking := java.missing():
+    if lacking := java.missing_now():
         logger.warning("%s", lacking, extra=event("rollup.unavailable"))
         return
     status = jobs.run("rollup", ["--fallback"], database(using), seconds=SECONDS, say=_say)

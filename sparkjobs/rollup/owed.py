@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sparkjobs.database import Connection, execute, fetch, transaction, vendor_of
-from sparkjobs.instants import instant, now, stored
+from sparkjobs.instants import instant, minute_of, now, stored
 
 JOBS = ("traffic", "consumption", "backlog")
+# Transactions that end a delivery may commit this much later than they say.
+LATE = timedelta(minutes=1)
 # One row notes this much of a quiet time at most.
 LONGEST_QUIET = timedelta(days=1)
 
@@ -83,15 +85,19 @@ def note_nothing(connection: Connection) -> None:
 
     Call it when ``owed`` has just returned None: then nothing that has happened before is open.
     """
-    moment = stored(now(connection))
+    at = now(connection)
+    moment = stored(at)
     with transaction(connection):
         for job in JOBS:
+            # The next window of the consumption begins where one of its own would have let it
+            # begin. The others go on from where their own last window has left them.
+            resume_at = stored(minute_of(at - LATE)) if job == "consumption" else None
             if id_ := _quiet_row(connection, job):
                 execute(
                     connection,
                     "UPDATE `ems_monitoring_run` SET `until` = %s, `resume_at` = %s,"
                     " `finished_at` = %s WHERE `id` = %s",
-                    [moment, moment, moment, id_],
+                    [moment, resume_at, moment, id_],
                 )
             else:
                 execute(
@@ -99,7 +105,7 @@ def note_nothing(connection: Connection) -> None:
                     "INSERT INTO `ems_monitoring_run` (`job`, `state`, `since`, `until`,"
                     " `resume_at`, `read`, `rows`, `missed`, `seconds`, `error`, `started_at`,"
                     " `finished_at`) VALUES (%s, 'done', %s, %s, %s, 0, 0, 0, 0, '', %s, %s)",
-                    [job, *[moment] * 5],
+                    [job, moment, moment, resume_at, moment, moment],
                 )
 
 

@@ -249,6 +249,25 @@ def test_the_task_runs_the_roll_up_as_a_process(script, logged) -> None:
     assert "ended with status" not in "".join(logged)
 
 
+def test_each_minute_of_the_task_starts_no_java_to_look_for_it(
+    script, logged, tmp_path, monkeypatch
+) -> None:
+    tasks = pytest.importorskip("monitoring.tasks", exc_type=ImportError)
+    looks: list[str] = []
+
+    def missing() -> str:
+        looks.append("a look")
+        return ""
+
+    monkeypatch.setattr(java, "missing", missing)
+    for _ in range(3):
+        tasks.rollup()
+    assert len(looks) == 1
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # another Java
+    tasks.rollup()
+    assert len(looks) == 2
+
+
 def test_a_task_whose_job_fails_is_in_the_log(script, logged, monkeypatch) -> None:
     tasks = pytest.importorskip("monitoring.tasks", exc_type=ImportError)
     monkeypatch.setattr(jobs, "run", lambda *words, **named: 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.alarms import ALARMS
 from tests.mutants.broadcast import BROADCAST
 from tests.mutants.mutant import Mutant
+from tests.mutants.resident import RESIDENT
 from tests.mutants.rollups import ROLL_UPS
 
 SQL = "streams/database/sql/dialect.py"
@@ -958,5 +959,5 @@ TELEMETRY = [
 
 MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
-    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
+    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS, *RESIDENT),
 ]

@@ -18,6 +18,8 @@ import redis
 from django.core.management import CommandError, call_command
 from django.db import Error, connection
 
+from monitoring.models import Run
+
 if TYPE_CHECKING:
     from tests.scenarios.stage import Stage
 
@@ -146,29 +148,41 @@ def beat(stage: Stage) -> Iterator[float]:
 def spark(stage: Stage) -> Iterator[float]:
     """kill -9 of the service that rolls up, of a consumer and of the database, again and again."""
     limit = time.monotonic() + (stage.seconds or stage.rounds(small=75, full=3600))
-    while not any(service.says("serve: at work") for service in stage.services):
-        yield 0.1
     while time.monotonic() < limit:
         for service in stage.services:
-            if time.monotonic() > limit:
-                break
+            yield from _a_roll_up(limit)
+            yield chance.uniform(0.0, 8.0)
             service.kill()
             stage.say(f"killed {service.name}")
-            yield chance.uniform(5.0, 15.0)
-            service.start()
             victim = chance.choice(stage.consumers)
             victim.kill()
             stage.say(f"killed {victim.name}")
             yield RESTART_AFTER
+            service.start()
             victim.start()
+            yield from _a_roll_up(limit)
             yield from database(stage)
-            # Long enough that the other one starts its JVM, on a busy machine, too.
-            yield chance.uniform(10.0, 60.0)
             for process in (*stage.consumers, *stage.services):
                 if process.status is not None:
                     stage.say(f"{process.name} had ended with status {process.status}")
                     process.start()
     stage.end_producers()
+
+
+def _a_roll_up(limit: float) -> Iterator[float]:
+    """Wait for the end of one that begins now: a service killed in its start would show nothing."""
+    last = _newest_roll_up()
+    while time.monotonic() < limit and _newest_roll_up() in (last, None):
+        yield 0.5
+
+
+def _newest_roll_up() -> int | None:
+    try:
+        runs = Run.objects.filter(job="backlog", state="done", seconds__gt=0)
+        return runs.order_by("-pk").values_list("pk", flat=True).first()
+    except Error:
+        connection.close()
+        return None
 
 
 def everything(stage: Stage) -> Iterator[float]:

@@ -81,7 +81,7 @@ def answers(port: int) -> bool:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_job_runs_on_a_standalone_cluster_whose_workers_lack_the_package(
     cluster: str, python_without_ems: Path, spawn: Spawn, option_file: Path, tmp_path: Path
 ) -> None:
@@ -96,13 +96,13 @@ def test_a_job_runs_on_a_standalone_cluster_whose_workers_lack_the_package(
             "PYSPARK_PYTHON": str(python_without_ems),
         },
     )
-    said = child.succeed(240)
+    said = child.succeed(800)
     assert said.count(" sent ") == said.count(" sequenced") == 5
     # It was an executor of the cluster that has read, not this process.
     assert list((tmp_path / "work").glob("app-*/*/stderr"))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_spark_submit_prints_what_the_job_says_and_no_log_of_spark(
     option_file: Path, tmp_path: Path
 ) -> None:
@@ -126,7 +126,7 @@ def test_spark_submit_prints_what_the_job_says_and_no_log_of_spark(
         },
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(" sent ") == 5

@@ -131,7 +131,12 @@ def test_a_quiet_time_is_one_row_of_each_job(settled: Any) -> None:
     assert sorted(rows.values_list("job", flat=True)) == sorted(JOBS)
     for row in rows:
         assert row.until
-        assert before[row.job] < row.until == row.resume_at == row.finished_at
+        assert before[row.job] < row.until == row.finished_at
+        if row.job == "consumption":
+            assert row.resume_at
+            assert MINUTE <= row.until - row.resume_at < 2 * MINUTE
+        else:
+            assert row.resume_at is None
     # What happens now is after them, and so is the next window.
     finished_since()
     assert owed(settled) is not None

@@ -228,7 +228,7 @@ def test_the_archive_is_due_once_a_day_is_closed_and_only_where_a_topic_wants_it
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_it_rolls_up_outlives_its_jvm_and_ends_with_it(option_file: Path, tmp_path: Path) -> None:
     """A JVM of its own, which is killed: the next roll-up starts another one."""
     from tests.spark import traffic_of_a_day as day
@@ -249,15 +249,15 @@ def test_it_rolls_up_outlives_its_jvm_and_ends_with_it(option_file: Path, tmp_pa
             start_new_session=True,
         )
     try:
-        wait_for(lambda: traffic_rows() == day.traffic_by_hand(), log.read_text, timeout=240)
-        wait_for(lambda: Run.objects.filter(job="backlog", state="done").exists(), timeout=120)
+        wait_for(lambda: traffic_rows() == day.traffic_by_hand(), log.read_text, timeout=600)
+        wait_for(lambda: Run.objects.filter(job="backlog", state="done").exists(), timeout=600)
         (jvm,) = children(process.pid)
         os.kill(jvm, signal.SIGKILL)
         day.make(messages=20, topics=("flights",))
-        wait_for(lambda: traffic_rows() == day.traffic_by_hand(), log.read_text, timeout=240)
+        wait_for(lambda: traffic_rows() == day.traffic_by_hand(), log.read_text, timeout=600)
         (jvm,) = children(process.pid)
         process.terminate()
-        assert process.wait(90) in (0, -signal.SIGALRM), log.read_text()
+        assert process.wait(180) in (0, -signal.SIGALRM), log.read_text()
         wait_for(lambda: not Path(f"/proc/{jvm}").exists())
     finally:
         if process.poll() is None:
