@@ -11,7 +11,7 @@ from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.models import AuditFinding
 from monitoring.models.alarm_audit import MAX_PLACE
 from streams.database.sql.dialect import fetch
-from streams.models import ConsumerGroup, UtcNow
+from streams.models import ConsumerGroup, PreparedRow, UtcNow
 from streams.observe.inbox import waiting
 from streams.observe.mysql_server import models
 
@@ -52,6 +52,14 @@ def audit_finding(using: str) -> Values:
     rows = AuditFinding.objects.using(using).filter(seen_at__gt=UtcNow(-FOUND_FOR))
     counts = rows.exclude(kind=MISSING).values_list("kind").annotate(n=Count("pk"), at=Max("place"))
     return {Subject(name=kind): Value(float(n), place) for kind, n, place in counts}
+
+
+def prepared(using: str) -> Values:
+    """Return how many prepared messages of each business wait for a person, for any reason."""
+    rows = PreparedRow.objects.using(using)
+    waiting = rows.waiting_for_people() | rows.disputed()
+    counts = waiting.order_by().values_list("biz").annotate(n=Count("pk"))
+    return {Subject(name=biz): Value(float(n)) for biz, n in counts}
 
 
 def disk(using: str) -> Values | None:

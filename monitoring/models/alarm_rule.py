@@ -27,6 +27,7 @@ class Metric(models.TextChoices):
     ROLLUP_LATE = "rollup_late", _("Time since a roll-up ended")
     MISSING = "missing", _("Messages that were gone when they were to be read, in an hour")
     AUDIT_FINDING = "audit_finding", _("Findings of the continuous audit, in a day")
+    PREPARED = "prepared", _("Prepared messages that wait for a person")
     DISK = "disk", _("Size of a table")
 
 

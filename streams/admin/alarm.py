@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from streams.durations import brief
-from streams.models import Consumer, ConsumerGroup, Step
+from streams.models import Consumer, ConsumerGroup, PreparedRow, PreparedState, Step
 from streams.models.namespaces import own
 from streams.models.step import SEQUENCE, SWEEP
 from streams.observe import diagnoses
@@ -54,6 +54,8 @@ def alarm(using: str, may: Callable[[str], bool] = lambda permission: True) -> s
     clients = Consumer.objects.using(using).filter(own("group__name"))
     if groups.filter(paused=False).exists() and not clients.live().exists():
         return _("No consumer is running: messages are sequenced, and nobody handles them.")
+    if PreparedRow.objects.using(using).filter(state=PreparedState.MANUAL).exists():
+        return _("Prepared messages wait for a decision by a person.")
     sentences = chain((f"{group}." for group in abandoned(using)), _of_apps(using, may))
     return next(sentences, "")
 

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 
 from streams import body as bodies
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.models import DeadMessage, Message
+from streams.models import DeadMessage, Message, PreparedRow
 
 SHOWN_BYTES = 4000
 ENDINGS = {bodies.JSON: "json", bodies.TEXT: "txt", bodies.BYTES: "bin"}
@@ -69,11 +69,13 @@ class BodyAdmin(ReadOnly, LargeAdmin):
             context["body_url"] = reverse(name, args=[row.pk])
         return super().render_change_form(request, context, *args, **kwargs)
 
-    def _beginning(self, row: Message | DeadMessage) -> str:
+    def _beginning(self, row: Message | DeadMessage | PreparedRow) -> str:
         # The database cuts the body, which may have megabytes.
         start = Substr("body", 1, SHOWN_BYTES, output_field=BinaryField())
         rows = self.model._default_manager.using(row._state.db).filter(pk=row.pk)
         raw = rows.values_list(start, flat=True).get()
+        if not raw:
+            return ""  # that of a prepared message is sent
         text = bodies.preview(raw, row.body_type, row.size, SHOWN_BYTES)
         return _indented(text) if row.body_type == bodies.JSON else text
 
@@ -87,7 +89,9 @@ def _indented(text: str) -> str:
     return text
 
 
-def filename(row: Message | DeadMessage) -> str:
+def filename(row: Message | DeadMessage | PreparedRow) -> str:
+    if isinstance(row, PreparedRow):
+        return f"{row.topic}-prepared{row.pk}.{ENDINGS[row.body_type]}"
     offset = f"id{row.pk}" if row.offset is None else row.offset
     try:
         partition = f"{row.partition.topic.name}-{row.partition.number}"

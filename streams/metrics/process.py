@@ -16,7 +16,7 @@ from streams.metrics.catalogue import COUNTER, HISTOGRAM, PROCESS, Metric
 from streams.metrics.clock import DatabaseClock
 from streams.metrics.histogram import QuickHistogram
 from streams.models import Delivery
-from streams.telemetry import CLAIM, RELEASE, SEND, SEQUENCE, SETTLE, End, Handler
+from streams.telemetry import CHECK, CLAIM, RELEASE, SEND, SEQUENCE, SETTLE, End, Handler
 
 REGISTRY = CollectorRegistry(support_collectors_without_names=True)
 
@@ -56,6 +56,7 @@ class ProcessMetrics(telemetry.Observer):
             SETTLE: self._settle,
             RELEASE: self._settle,
             SEQUENCE: self._sequence,
+            CHECK: self._check,
         }
 
     def begin(self, what: str, *args: Any) -> End | None:
@@ -159,6 +160,15 @@ class ProcessMetrics(telemetry.Observer):
                 self._child("ems_sequencer_messages_total").inc(done.sequenced)
                 seconds = time.perf_counter() - began
                 self._child("ems_sequencer_pass_seconds").observe(seconds)
+
+        return end
+
+    def _check(self, checker: str) -> End:
+        began = time.perf_counter()
+
+        def end(answer: Any, error: BaseException | None) -> None:
+            self._child("ems_checks_total", checker, str(answer)).inc()
+            self._child("ems_check_seconds", checker).observe(time.perf_counter() - began)
 
         return end
 

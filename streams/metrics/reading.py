@@ -1,4 +1,4 @@
-"""Reads from the tables what the metrics show: at most nine statements, each of them bounded.
+"""Reads from the tables what the metrics show: at most ten statements, each of them bounded.
 
 Beyond 100 groups, 200 places that are behind or 200 busy partitions there is one more for each as
 many.
@@ -15,9 +15,11 @@ from django.db import DatabaseError, connections
 
 from streams.conf import name_prefix
 from streams.database.sql import metrics as sql
+from streams.database.sql import prepared
 from streams.database.sql.dialect import fetch
 from streams.models import Mode
 from streams.models.namespaces import own_range
+from streams.models.prepared import UNFINISHED
 from streams.observe.mysql_server import Server
 
 Labels = tuple[str, ...]
@@ -68,6 +70,7 @@ class Reading:
         yield from self._partitions(partitions)
         yield from self._groups(partitions)
         yield from self._inbox(partitions)
+        yield from self._prepared()
         for name, age in self._rows(sql.steps(self._vendor), self._own):
             yield "ems_step_age_seconds", (self._name(name),), max(0.0, float(age))
         yield from self._server()
@@ -165,6 +168,15 @@ class Reading:
             yield "ems_inbox_oldest_seconds", (topic,), oldest[topic]
         for topic, seconds in following.items():
             yield "ems_next_delayed_seconds", (topic,), seconds
+
+    def _prepared(self) -> Iterator[Sample]:
+        found = {
+            state: rest for state, *rest in self._rows(prepared.COUNTS[self._vendor], self._own)
+        }
+        for state in UNFINISHED:
+            count, age = found.get(state, (0, 0))
+            yield "ems_prepared_messages", (state,), count
+            yield "ems_prepared_oldest_seconds", (state,), max(0.0, float(age))
 
     def _server(self) -> Iterator[Sample]:
         if self._vendor != "mysql":

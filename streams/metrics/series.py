@@ -7,6 +7,7 @@ from collections import Counter
 from streams.metrics.catalogue import DATABASE
 from streams.models import ConsumerGroup, Cursor, Partition, Step, Topic
 from streams.models.namespaces import own
+from streams.models.prepared import UNFINISHED
 
 # From here on the system checks warn.
 MANY_SERIES = 1_000
@@ -26,6 +27,7 @@ def series_of_tables(using: str) -> int:
         .count(),
         ("step",): Step.objects.using(using).count(),
         ("vendor", "version"): 1,
+        ("state",): len(UNFINISHED),
     }
     metrics = Counter(metric.labels for metric in DATABASE.values())
     return sum(count * sets[labels] for labels, count in metrics.items())

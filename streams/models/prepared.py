@@ -35,6 +35,8 @@ class PreparedState(models.TextChoices):
 UNDECIDED = (PreparedState.PREPARED, PreparedState.MANUAL)
 # To callers these are one: the decision is made, and the message is or will be sent.
 COMMITTED = (PreparedState.COMMITTED, PreparedState.SENT, PreparedState.UNSENT)
+# What is not done: neither sent nor rolled back.
+UNFINISHED = (*UNDECIDED, PreparedState.COMMITTED, PreparedState.UNSENT)
 
 
 class PreparedQuerySet(models.QuerySet["PreparedRow"]):

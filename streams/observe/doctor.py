@@ -12,6 +12,7 @@ from streams.observe import diagnoses
 from streams.observe.backlogs import blocked
 from streams.observe.diagnoses import ERROR, Diagnosis
 from streams.observe.indexes import indexes
+from streams.observe.prepared import prepared
 
 
 def examine(using: str) -> list[Diagnosis]:
@@ -30,6 +31,7 @@ def examine(using: str) -> list[Diagnosis]:
         *diagnoses.consumers(using),
         *diagnoses.groups(using),
         *blocked(using),
+        *prepared(using),
         *diagnoses.namespaces(using),
         *diagnoses.retention(using),
         *diagnoses.redis(),

@@ -39,16 +39,20 @@ from streams.models import (
     KeyEntry,
     Message,
     Partition,
+    PreparedRow,
     RetryMessage,
     Topic,
 )
 from streams.operate.group_deletion import delete_group
 from streams.retain.purge import Purge
+from streams.two_phase.decide import OPERATOR, abandon
 
 # Seconds after which a closed topic has every message that will ever come.
 SETTLED_SECONDS = FRESH_SECONDS + SURE_SECONDS + 1
 # Error numbers of NOWAIT at a locked row: of MySQL, of MariaDB.
 LOCKED = {3572, 1205}
+# Prepared messages are counted up to this number.
+COUNT_AT_MOST = 10_000
 
 Say = Callable[[str, int], None]
 
@@ -91,6 +95,8 @@ class TopicDeletion:
         It may be stopped and repeated. ``say`` is called with each kind of rows, and how many of it
         are deleted so far. Raises TopicInUse, UnknownTopic.
         """
+        if self.force:
+            self._roll_back_prepared(say)
         partitions = retrying(self._verify, self.using)
         # Messages first, and after first_offset is moved: a later run that goes on sees what is
         # deleted, and what came since.
@@ -144,6 +150,25 @@ class TopicDeletion:
                 waiting,
             )
             yield text % waiting
+        if prepared := self._prepared()[:COUNT_AT_MOST].count():
+            text = ngettext(
+                "%d prepared message may still be sent to it.",
+                "%d prepared messages may still be sent to it.",
+                prepared,
+            )
+            yield text % prepared
+
+    def _prepared(self) -> QuerySet[PreparedRow]:
+        return PreparedRow.objects.using(self.using).unfinished_of(self.topic.name)
+
+    def _roll_back_prepared(self, say: Say) -> None:
+        """Roll back what is prepared for this topic: nothing may make the topic again."""
+        done = 0
+        for biz, biz_key in self._prepared().values_list("biz", "biz_key"):
+            abandon(biz, biz_key, by=f"{OPERATOR}deletion of {self.topic.name}", using=self.using)
+            done += 1
+        if done:
+            say(str(PreparedRow._meta.verbose_name_plural), done)
 
     def _kept(self) -> int:
         rows = Partition.objects.using(self.using).filter(topic=self.topic.pk)

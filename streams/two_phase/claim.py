@@ -33,8 +33,8 @@ def claim(
     statement = sql.CLAIM[connections[using].vendor]
     with own_transaction(using):
         ids = [pk for (pk,) in fetch(using, statement, [checker, *own_range(), at_most])]
-        rows = PreparedRow.objects.using(using).filter(pk__in=ids)
-        found = list((rows if biz is None else rows.filter(biz=biz)).order_by("next_at"))
+        rows = PreparedRow.objects.using(using).in_bulk(ids)
+        found = [rows[pk] for pk in ids if pk in rows and biz in (None, rows[pk].biz)]
         limit = system("verifyMaxTimes", using)
         over = [row for row in found if row.checks >= limit]
         left = [row for row in found if row.checks < limit]

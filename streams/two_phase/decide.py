@@ -88,7 +88,7 @@ def commit(biz: str, biz_key: str, *, by: str, using: str) -> PreparedRow:
     message at present, the decision stands and the message is sent later. Raises AlreadyDecided,
     UnknownPrepared.
     """
-    return _translating(partial(_commit, biz, biz_key, by[:MAX_PRODUCER], using), using)
+    return _translating(partial(_commit, biz, biz_key, by, using), using)
 
 
 def roll_back(biz: str, biz_key: str, *, by: str, using: str) -> PreparedRow:
@@ -97,7 +97,27 @@ def roll_back(biz: str, biz_key: str, *, by: str, using: str) -> PreparedRow:
     Its body is kept until the row is purged. Without effect if it is rolled back already. Raises
     AlreadyDecided, UnknownPrepared.
     """
-    return _translating(partial(_roll_back, biz, biz_key, by[:MAX_PRODUCER], using), using)
+    return _translating(partial(_roll_back, biz, biz_key, by, using), using)
+
+
+def abandon(biz: str, biz_key: str, *, by: str, using: str) -> None:
+    """Roll back what is not sent yet, even if it is committed: its topic will be deleted."""
+
+    def work() -> None:
+        with own_transaction(using):
+            row = _locked(_find(biz, biz_key, using), using)
+            states = [*UNDECIDED, PreparedState.COMMITTED]
+            if row.state in states:
+                decided = {"decided_at": UtcNow(), "decided_by": by[:MAX_PRODUCER]}
+                _update(
+                    row, states, using, state=PreparedState.ROLLED_BACK, next_at=None, **decided
+                )
+
+    retrying(work, using)
+
+
+def _decided(by: str) -> dict[str, Any]:
+    return {"decided_at": UtcNow(), "decided_by": by[:MAX_PRODUCER]}
 
 
 def _translating(work: Any, using: str) -> PreparedRow:
@@ -140,8 +160,8 @@ def _roll_back(biz: str, biz_key: str, by: str, using: str) -> PreparedRow:
         if row.state in COMMITTED:
             raise _refusal(row)
         if row.state != PreparedState.ROLLED_BACK:
-            decided = {"decided_at": UtcNow(), "decided_by": by}
-            _update(row, UNDECIDED, using, state=PreparedState.ROLLED_BACK, next_at=None, **decided)
+            changes = {"state": PreparedState.ROLLED_BACK, "next_at": None}
+            _update(row, UNDECIDED, using, **changes, **_decided(by))
         return row
 
 
@@ -150,7 +170,7 @@ def send_locked(row: PreparedRow, by: str, using: str) -> None:
 
     ``by`` is empty if the decision was made before. Raises Changed.
     """
-    decided = {"decided_at": UtcNow(), "decided_by": by} if by else {}
+    decided = _decided(by) if by else {}
     undecided = (*UNDECIDED, PreparedState.COMMITTED)
     try:
         sent = place(row, using)

@@ -206,16 +206,14 @@ def test_a_place_finds_the_deliveries_that_cover_it(world, as_role):
 
 def test_messages_can_be_told_by_their_state(world, as_role):
     send("orders", "at once")  # not sequenced yet
-    prepared = send("orders", "not yet").message_id
-    Message.objects.filter(pk=prepared).update(due_at=None)
     client = as_role("operator")
     partition = Partition.objects.get(topic__name="orders").pk
     for query in ("?", f"?partition={partition}&"):
         count = {
             state: len(shown(client, list_of(Message, f"{query}state={state}")))
-            for state in ("log", "inbox", "delayed", "prepared")
+            for state in ("log", "inbox", "delayed")
         }
-        assert count == {"log": 5, "inbox": 3, "delayed": 1, "prepared": 1}
+        assert count == {"log": 5, "inbox": 2, "delayed": 1}
 
 
 def test_a_quiet_topic_is_searched_from_its_own_newest_message(world, as_role, monkeypatch):

@@ -10,6 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
 from streams.models import (
+    CheckEndpoint,
     ConsumerGroup,
     DeadMessage,
     KeyEntry,
@@ -28,9 +29,9 @@ REGISTERED: dict[Any, Any] = {
     for model, model_admin in admin.site._registry.items()
     if model._meta.app_label == "ems"
 }
-ADDABLE = {Topic, SystemConfig}
-CHANGEABLE = {Topic, ConsumerGroup, SystemConfig}
-DELETABLE = {SystemConfig}
+ADDABLE = {Topic, SystemConfig, CheckEndpoint}
+CHANGEABLE = {Topic, ConsumerGroup, SystemConfig, CheckEndpoint}
+DELETABLE = {SystemConfig, CheckEndpoint}
 # What any confirmation page might ask for.
 EVERY_ANSWER = {
     "typed": "3",
@@ -56,6 +57,11 @@ ACTIONS = (
     "retire",
     "remove",
     "delete_selected",
+    "check_now",
+    "commit",
+    "rollback",
+    "resend",
+    "test",
 )
 
 

@@ -12,12 +12,14 @@ from django.utils import timezone
 
 from streams import consumer, send
 from streams.models import (
+    CheckEndpoint,
     Consumer,
     ConsumerGroup,
     DeadMessage,
     Delivery,
     LetterEdit,
     Message,
+    PreparedRow,
     RetryMessage,
     Step,
     SystemConfig,
@@ -96,6 +98,21 @@ def make_world() -> World:
     LetterEdit.objects.create(
         letter=letter, group=letter.group, who="ann", body=SECRET.encode(), body_type="text", size=9
     )
+    PreparedRow.objects.create(
+        biz="shop",
+        biz_key="A7",
+        topic="orders",
+        body=SECRET.encode(),
+        body_type="text",
+        size=23,
+        digest=b"0" * 32,
+        producer="p",
+        checker="shop.order",
+        next_at=UtcNow(HOUR),
+        context={"note": XSS},
+        last_error=XSS,
+    )
+    CheckEndpoint.objects.create(name="shop", url="https://example.com/x", secret="s3cret-of-it")
     row = begin([groups["billing"]], "default", rate=1, who="ann")
     assert row.stop()
     run_steps()

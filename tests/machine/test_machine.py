@@ -21,7 +21,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
-from streams import Outgoing, ReceivedMessage, Reject, cancel, consumer, send, send_many
+from streams import (
+    Outgoing,
+    Prepared,
+    ReceivedMessage,
+    Reject,
+    cancel,
+    consumer,
+    prepare,
+    send,
+    send_many,
+)
 from streams.consume import registry
 from streams.consume.claim import Claimer
 from streams.consume.handling import Handling
@@ -32,6 +42,7 @@ from streams.errors import LeaseLost, NothingToUndo
 from streams.log.sequencer import sequence
 from streams.log.topics import forget
 from streams.models import (
+    CheckEndpoint,
     Consumer,
     ConsumerGroup,
     Cursor,
@@ -40,6 +51,7 @@ from streams.models import (
     Delivery,
     Message,
     Partition,
+    PreparedRow,
     RetryMessage,
     Topic,
     UtcNow,
@@ -74,6 +86,8 @@ TABLES = (
     Partition,
     ConsumerGroup,
     Topic,
+    PreparedRow,
+    CheckEndpoint,
 )
 
 
@@ -125,12 +139,14 @@ class Machine(RuleBasedStateMachine):
         self.redriven: set[int] = set()
         self.purged: set[int] = set()
         self.script = Script()
+        self.prepared: list[tuple[int, Prepared]] = []
 
     @initialize()
     def clean(self) -> None:
         for model in TABLES:
             model.objects.all().delete()
         forget()
+        CheckEndpoint.objects.create(name="nobody", url="https://example.com/", enabled=False)
         registry._registered.clear()
 
         def plain(message: ReceivedMessage) -> None:
@@ -206,6 +222,30 @@ class Machine(RuleBasedStateMachine):
             self.keys = {key: id_ for key, id_ in self.keys.items() if id_ != message}
         if outcome != "cancelled" or not rolls_back:
             del self.delayed[message]
+
+    @rule(key=KEYS)
+    def prepare(self, key: str) -> None:
+        """A message that is no part of the stream until it is committed."""
+        value = next(self.numbers)
+        held = prepare("t", value, key=key, biz="machine", biz_key=value, checker="nobody")
+        assert held.created
+        self.prepared.append((value, held))
+
+    @precondition(lambda self: self.prepared)
+    @rule(data=st.data(), commits=st.booleans(), rolls_back=st.booleans())
+    def decide_prepared(self, data: st.DataObject, commits: bool, rolls_back: bool) -> None:
+        number = data.draw(st.integers(0, len(self.prepared) - 1))
+        value, held = self.prepared[number]
+        with transaction.atomic():
+            done = held.commit() if commits else held.rollback()
+            transaction.set_rollback(rolls_back)
+        if rolls_back:
+            return
+        del self.prepared[number]
+        again = held.commit() if commits else held.rollback()
+        assert again.message_id == done.message_id
+        if commits:
+            self.committed.add(value)
 
     @rule(count=st.integers(1, 3), key=KEYS)
     def roll_back(self, count: int, key: str) -> None:

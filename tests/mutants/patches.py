@@ -7,6 +7,7 @@ from tests.mutants.broadcast import BROADCAST
 from tests.mutants.mutant import Mutant
 from tests.mutants.resident import RESIDENT
 from tests.mutants.rollups import ROLL_UPS
+from tests.mutants.two_phase import TWO_PHASE
 
 SQL = "streams/database/sql/dialect.py"
 SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
@@ -959,5 +960,6 @@ TELEMETRY = [
 
 MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
-    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS, *RESIDENT),
+    *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
+    *(*RESIDENT, *TWO_PHASE),
 ]

@@ -13,7 +13,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 EXPLAINABLE = re.compile(r"^\s*(SELECT|UPDATE|DELETE|INSERT INTO .*\bSELECT\b)", re.DOTALL)
 # A table of these grows with the traffic; the others have a row for each topic, group or partition.
-LARGE = {"ems_msg", "ems_topic_group_log", "ems_retry_msg", "ems_dead_msg", "ems_key"}
+LARGE = {
+    "ems_msg",
+    "ems_topic_group_log",
+    "ems_retry_msg",
+    "ems_dead_msg",
+    "ems_key",
+    "ems_prepared",
+}
 
 
 @dataclass(frozen=True)

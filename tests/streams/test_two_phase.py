@@ -255,6 +255,19 @@ def test_a_commit_in_a_transaction_that_is_rolled_back_has_not_happened() -> Non
     assert one.commit().state == "committed"
 
 
+def test_a_row_that_was_changed_behind_the_lock_is_not_written() -> None:
+    """A guard for a database that gives two the lock, as after a failover: all or nothing."""
+    from streams.two_phase.decide import Changed, send_locked
+
+    held()
+    seen = row()
+    PreparedRow.objects.update(state=PreparedState.ROLLED_BACK)
+    with pytest.raises(Changed), transaction.atomic():
+        send_locked(seen, "caller:x", "default")
+    assert row().state == PreparedState.ROLLED_BACK
+    assert sent_keys() == []
+
+
 # -- the order --
 
 

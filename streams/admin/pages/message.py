@@ -41,7 +41,6 @@ class MessageState(FixedFilter):
         ("log", _("In the log")),
         ("inbox", _("In the inbox")),
         ("delayed", _("Delayed")),
-        ("prepared", _("Prepared")),
     )
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
@@ -50,7 +49,7 @@ class MessageState(FixedFilter):
         waiting = rows.filter(offset=None)
         if value == "delayed":
             return waiting.filter(due_at__gt=UtcNow())
-        return waiting.filter(due_at=None) if value == "prepared" else waiting
+        return waiting
 
 
 @admin.register(Message)
@@ -136,8 +135,6 @@ class MessageAdmin(BodyAdmin):
         """Return when it got its offset, or what it waits for."""
         if row.sequenced_at is not None:
             return instant(row.sequenced_at)
-        if row.due_at is None:
-            return figures.state(gettext("prepared"))
         return figures.state(
             gettext("in the inbox") if row.due_at == IMMEDIATE else gettext("delayed")
         )
@@ -160,8 +157,6 @@ class MessageAdmin(BodyAdmin):
 
     @admin.display(description=_("due"))
     def due(self, row: Message) -> str:
-        if row.due_at is None:
-            return gettext("not before it is released: it is only prepared")
         return gettext("at once") if row.due_at == IMMEDIATE else instant(row.due_at)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[FinderChangeList]:

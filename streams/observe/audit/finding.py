@@ -21,8 +21,11 @@ FindingKind = Literal[
     "lost failure",
     "stuck retry",
     "retry without body",
+    "no time",
+    "undecided",
+    "unsent",
 ]
-STAGES = ("inbox", "log", "groups", "open", "retries")
+STAGES = ("inbox", "log", "groups", "open", "retries", "prepared")
 
 
 class BadPosition(StreamsError, ValueError):

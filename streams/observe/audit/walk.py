@@ -25,6 +25,8 @@ from streams.models import (
     Kind,
     Message,
     Partition,
+    PreparedRow,
+    PreparedState,
     RetryMessage,
     UtcNow,
 )
@@ -74,6 +76,11 @@ def _inbox(position: AuditPosition, using: str) -> Window:
         rows = Message.objects.using(using).filter(partition=partition)[:WINDOW].count()
         detail = _("%d messages or more") % rows
         findings.append(Finding("no partition", f"ems_msg of partition {partition}", detail))
+    for one in own_rows(Partition.objects.using(using).select_related("topic"), using):
+        # Each read is a part of the index of the inbox, which begins with what has no time.
+        timeless = Message.objects.using(using).inbox().filter(partition=one.pk, due_at=None)
+        if count := timeless[:WINDOW].count():
+            findings.append(Finding("no time", str(one), _("%d messages") % count))
     return Window(findings, position.next_stage(), _("inbox"))
 
 
@@ -196,6 +203,26 @@ def _retries(position: AuditPosition, using: str) -> Window:
     return Window(_named(bad, using), then, _("retries"))
 
 
+def _prepared(position: AuditPosition, using: str) -> Window:
+    """Find prepared messages that nobody will ever ask about, and sent ones without a message."""
+    rows = PreparedRow.objects.using(using).filter(pk__gte=position.row).order_by("pk")
+    columns = ("pk", "biz", "biz_key", "state", "next_at", "message_id")
+    found = list(rows.values_list(*columns)[:WINDOW])
+    findings = []
+    for _pk, biz, biz_key, state, next_at, message_id in found:
+        where = f"{biz}:{biz_key}"
+        if state not in PreparedState.values:
+            findings.append(Finding("undecided", where, _("its state is %r") % state))
+        elif state in (PreparedState.PREPARED, PreparedState.COMMITTED) and next_at is None:
+            findings.append(Finding("undecided", where, _("it has no time for the next check")))
+        elif state == PreparedState.SENT and message_id is None:
+            findings.append(Finding("unsent", where, _("it is sent, and has no message")))
+    if len(found) < WINDOW:
+        return Window(findings, position.next_stage(), _("prepared messages"))
+    then = AuditPosition(position.stage, found[-1][0] + 1)
+    return Window(findings, then, _("prepared messages"))
+
+
 # Kind, ids of group and partition, offset, detail.
 Bad = tuple[FindingKind, int, int, int, str]
 
@@ -222,4 +249,5 @@ _LOOKS: dict[str, Callable[[AuditPosition, str], Window]] = {
     "groups": _group,
     "open": _open,
     "retries": _retries,
+    "prepared": _prepared,
 }

@@ -1,0 +1,198 @@
+"""Defines the page of the prepared messages: who waits, and an operator's decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+
+from streams.admin.bodies import BodyAdmin
+from streams.admin.parts import figures, journal
+from streams.admin.parts.columns import UNKNOWN, at, list_url, short
+from streams.admin.parts.filters import CHOICES_AT_MOST, FixedFilter
+from streams.admin.parts.listing import Reading
+from streams.admin.parts.search import Search
+from streams.admin.verbs.prepared import COMMIT, RESEND, ROLL_BACK, UNDECIDED
+from streams.conf import database
+from streams.models import CheckEndpoint, Message, PreparedRow, PreparedState
+from streams.models.prepared import UNFINISHED
+from streams.two_phase.operator import check_now
+
+LEVELS = {
+    PreparedState.PREPARED: figures.GOOD,
+    PreparedState.COMMITTED: figures.WARNING,
+    PreparedState.SENT: figures.QUIET,
+    PreparedState.UNSENT: figures.BAD,
+    PreparedState.ROLLED_BACK: figures.QUIET,
+    PreparedState.MANUAL: figures.BAD,
+}
+
+
+class StateFilter(FixedFilter):
+    title = _("state")
+    parameter_name = "state"
+    options = PreparedState.choices
+
+
+class TextFilter(admin.SimpleListFilter):
+    """Filters by a text; the list of choices is short, and the URL accepts every value."""
+
+    template = "admin/ems/filter.html"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        return [(text, text) for text in self.texts()]
+
+    def texts(self) -> list[str]:
+        raise NotImplementedError
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        return queryset if value is None else queryset.filter(**{str(self.parameter_name): value})
+
+
+class BizFilter(TextFilter):
+    title = _("business")
+    parameter_name = "biz"
+
+    def texts(self) -> list[str]:
+        return businesses()
+
+
+class CheckerFilter(TextFilter):
+    title = _("checker")
+    parameter_name = "checker"
+
+    def texts(self) -> list[str]:
+        rows = PreparedRow.objects.using(database()).filter(state__in=UNFINISHED).order_by()
+        waiting = rows.values_list("checker", flat=True).distinct()[:CHOICES_AT_MOST]
+        names = CheckEndpoint.objects.using(database()).values_list("name", flat=True)
+        return sorted({*waiting, *names})
+
+
+def businesses() -> list[str]:
+    """Return the names of the businesses; the unique index gives them without its entries."""
+    rows = PreparedRow.objects.using(database()).order_by("biz").values_list("biz", flat=True)
+    return list(rows.distinct()[:CHOICES_AT_MOST])
+
+
+@admin.register(PreparedRow)
+class PreparedAdmin(BodyAdmin):
+    list_display = (
+        short("biz", _("business"), 20),
+        short("biz_key", _("key of the business"), 24),
+        "now",
+        short("topic", _("topic"), 24),
+        at("created_at", _("prepared")),
+        figures.counted("checks", _("checks")),
+        at("next_at", _("next")),
+        short("last_answer", _("last answer"), 8),
+        short("decided_by", _("decided by"), 24),
+    )
+    list_filter = (StateFilter, BizFilter, CheckerFilter)
+    search_fields = ("biz_key",)
+    search_help_text = _("A whole key, or business:key.")
+    fields = (
+        ("id", "biz", "biz_key"),
+        ("now", at("created_at", _("prepared")), "producer"),
+        ("topic", "partition", "key", "tag"),
+        "headers",
+        ("checker", figures.counted("checks", _("checks")), at("next_at", _("next"))),
+        ("last_answer", at("checked_at", _("checked"))),
+        "the_context",
+        "last_error",
+        (at("decided_at", _("decided")), "decided_by", at("disputed_at", _("disputed"))),
+        ("the_message", at("sent_at", _("sent")), figures.counted("sends", _("tries"))),
+        ("body_type", "size"),
+    )
+    actions = ("check_now", "commit", "rollback", "resend")
+    verbs = {
+        "check_now": _("Check now"),
+        "commit": _("Commit …"),
+        "rollback": _("Roll back …"),
+        "resend": _("Send …"),
+    }
+
+    @admin.action(permissions=["check"], description=_("Check now"))
+    def check_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        rows = list(queryset.order_by("pk")[: self.list_per_page])
+        done = [row for row in rows if check_now(row, database())]
+        journal.note(request, [(row, gettext("Check now")) for row in done])
+        text = ngettext(
+            "%d message is asked about at the next step.",
+            "%d messages are asked about at the next step.",
+            len(done),
+        )
+        level = messages.SUCCESS if done else messages.WARNING
+        self.message_user(request, text % len(done), level)
+
+    @admin.action(permissions=["commit"], description=_("Commit …"))
+    def commit(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
+        return COMMIT.respond(self, request, queryset)
+
+    @admin.action(permissions=["rollback"], description=_("Roll back …"))
+    def rollback(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
+        return ROLL_BACK.respond(self, request, queryset)
+
+    @admin.action(permissions=["commit"], description=_("Send …"))
+    def resend(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
+        return RESEND.respond(self, request, queryset)
+
+    def has_check_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.check_prepared")
+
+    def has_commit_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.commit_prepared")
+
+    def has_rollback_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.rollback_prepared")
+
+    def possible_verbs(self, row: PreparedRow) -> Mapping[str, Any]:
+        names: tuple[str, ...] = ()
+        if row.state in UNDECIDED:
+            names = ("check_now", "commit", "rollback")
+        elif row.state in RESEND.states and row.message_id is None:
+            names = ("resend",)
+        return {name: self.verbs[name] for name in names}
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).defer("body", "headers", "context")
+
+    def reading(self, request: HttpRequest) -> Reading:
+        # The indexes: (state, checker, next_at) for the few that are not done, (biz, biz_key).
+        if request.GET.get("q"):
+            return Reading()
+        state = request.GET.get("state")
+        if state in UNFINISHED:
+            return Reading(("checker", "next_at", "id"))
+        if request.GET.get("biz") and not state:
+            return Reading(("biz_key",), is_bounded=bool(request.GET.get("checker")))
+        return Reading(is_bounded=bool(state or request.GET.get("checker")))
+
+    def found(self, search: Search) -> Q:
+        biz, _colon, key = search.text.partition(":")
+        return Q(biz=biz, biz_key=key) | Q(biz__in=businesses(), biz_key=search.text)
+
+    @admin.display(description=_("state"))
+    def now(self, row: PreparedRow) -> str:
+        if row.is_disputed:
+            return figures.state(gettext("Rolled back by a check, then committed"), figures.BAD)
+        state = PreparedState(row.state)
+        return figures.state(state.label, LEVELS[state])
+
+    @admin.display(description=_("context"))
+    def the_context(self, row: PreparedRow) -> str:
+        return UNKNOWN if row.context is None else json.dumps(row.context, ensure_ascii=False)
+
+    @admin.display(description=_("message"))
+    def the_message(self, row: PreparedRow) -> str:
+        if row.message_id is None:
+            return UNKNOWN
+        url = list_url(Message, q=row.message_id)
+        return format_html('<a href="{}">{}</a>', url, str(row.message_id))

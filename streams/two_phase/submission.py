@@ -1,0 +1,74 @@
+"""Takes calls from a topic: a message there prepares, commits or rolls back another one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from streams.api import Outgoing, ReceivedMessage
+from streams.conf import database
+from streams.errors import InvalidMessage, Reject, StreamsError, describe
+from streams.two_phase.content import checked_content, checked_names
+from streams.two_phase.decide import commit, roll_back
+from streams.two_phase.prepare import keep_joined
+
+GROUP = "ems-two-phase"
+# Headers that begin like this are for EMS; the others are those of the message.
+OURS = "ems-"
+ACTION, BIZ, BIZ_KEY = "ems-action", "ems-biz", "ems-biz-key"
+TOPIC, KEY, TAG, CHECKER, CONTEXT = "ems-topic", "ems-key", "ems-tag", "ems-checker", "ems-context"
+
+
+def submitted(message: ReceivedMessage) -> None:
+    """Carry out the call in the headers of ``message``, in the open transaction.
+
+    What can never succeed is rejected, so that it blocks no other call: the group is ordered.
+    """
+    using = database()
+    try:
+        biz, biz_key = checked_names(message.headers.get(BIZ), message.headers.get(BIZ_KEY))
+        by = f"caller:{message.producer}"
+        action = message.headers.get(ACTION)
+        if action == "prepare":
+            _prepare(message, biz, biz_key, using)
+        elif action == "commit":
+            commit(biz, biz_key, by=by, using=using)
+        elif action == "rollback":
+            roll_back(biz, biz_key, by=by, using=using)
+        else:
+            raise InvalidMessage(
+                _("%(name)s is no action: %(value)r.") % {"name": ACTION, "value": action}
+            )
+    except StreamsError as error:
+        raise Reject(describe(error)) from error
+
+
+def _prepare(message: ReceivedMessage, biz: str, biz_key: str, using: str) -> None:
+    headers = message.headers
+    outgoing = Outgoing(
+        headers.get(TOPIC),  # type: ignore[arg-type]  # checked with the rest
+        message.body,
+        headers.get(KEY),
+        headers.get(TAG, ""),
+        {name: value for name, value in headers.items() if not name.startswith(OURS)},
+    )
+    content = checked_content(
+        outgoing,
+        biz=biz,
+        biz_key=biz_key,
+        checker=headers.get(CHECKER),
+        context=_context(headers.get(CONTEXT)),
+        using=using,
+    )
+    keep_joined(content, message.producer, using)
+
+
+def _context(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidMessage(_("%s must be JSON.") % CONTEXT) from error

@@ -1,0 +1,90 @@
+"""Lists the mutants of prepared messages: bugs that TrustMessage has had, or that others have."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+DECIDE = "streams/two_phase/decide.py"
+MATRIX = "tests/guarantees/test_two_phase.py"
+PARTS = "tests/streams/test_two_phase.py"
+
+TWO_PHASE = [
+    Mutant(
+        "commits-without-the-lock",
+        DECIDE,
+        "    rows = PreparedRow.objects.using(using).select_for_update()\n",
+        "    rows = PreparedRow.objects.using(using).all()\n",
+        f"{MATRIX}::test_who_comes_second_waits_and_sees_the_decision",
+        "mysql",
+    ),
+    # The guarded update is what is left where a lock is lost.
+    Mutant(
+        "no-lock-and-no-state-guard",
+        DECIDE,
+        "    rows = PreparedRow.objects.using(using).filter(pk=row.pk, state__in=states)\n",
+        "    rows = PreparedRow.objects.using(using).filter(pk=row.pk)\n",
+        f"{PARTS}::test_a_row_that_was_changed_behind_the_lock_is_not_written",
+    ),
+    # TrustMessage: COMMIT falls through into ROLLBACK after a check.
+    Mutant(
+        "commit-falls-through-into-rollback",
+        "streams/two_phase/checking.py",
+        "decide = commit if answer.decision is Decision.COMMIT else roll_back",
+        "decide = roll_back",
+        f"{PARTS}::test_an_answer_decides",
+    ),
+    # TrustMessage: a rollback through the topic commits.
+    Mutant(
+        "rollback-by-topic-commits",
+        "streams/two_phase/submission.py",
+        "            roll_back(biz, biz_key, by=by, using=using)\n",
+        "            commit(biz, biz_key, by=by, using=using)\n",
+        "tests/streams/test_two_phase_submission.py"
+        "::test_a_rollback_through_the_topic_sends_nothing",
+    ),
+    # TrustMessage: VERIFY_FAIL one check late.
+    Mutant(
+        "one-check-too-many",
+        "streams/two_phase/checking.py",
+        'if row.checks >= system("verifyMaxTimes", using) and retrying(',
+        'if row.checks > system("verifyMaxTimes", using) and retrying(',
+        f"{PARTS}::test_the_schedule_is_a_minute_more_each_time_and_then_a_person",
+    ),
+    Mutant(
+        "rollback-on-404",
+        "streams/two_phase/asking.py",
+        "        raise CheckFailed(str(error)) from error\n",
+        "        return Decision.ROLLBACK\n",
+        f"{MATRIX}::test_an_endpoint_that_lies_is_an_error_and_never_a_rollback",
+    ),
+    Mutant(
+        "an-outage-spends-checks",
+        "streams/two_phase/checking.py",
+        "        give_back(unreached, using)\n",
+        "",
+        f"{MATRIX}::test_an_endpoint_that_is_down_spends_no_checks_and_is_paused",
+    ),
+    Mutant(
+        "checks-claimed-without-skip-locked",
+        "streams/database/sql/prepared.py",
+        'f" ORDER BY `next_at` LIMIT %s {SKIP_LOCKED[vendor]}"',
+        'f" ORDER BY `next_at` LIMIT %s"',
+        f"{MATRIX}::test_two_checkers_get_different_messages",
+        "mysql",
+    ),
+    Mutant(
+        "prepared-in-the-callers-transaction",
+        "streams/two_phase/prepare.py",
+        "    if not in_transaction(using) or in_test_case(using):\n",
+        "    if True:\n",
+        f"{MATRIX}::test_prepare_is_committed_though_the_transaction_of_its_caller_is_rolled_back",
+        "mysql",
+    ),
+    Mutant(
+        "sends-anyway-twice",
+        "streams/two_phase/operator.py",
+        "            pk=pk, state=PreparedState.ROLLED_BACK, message_id=None\n",
+        "            pk=pk, state=PreparedState.ROLLED_BACK\n",
+        f"{PARTS}::test_sending_anyway_sends_what_was_rolled_back_once",
+    ),
+]

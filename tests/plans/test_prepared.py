@@ -1,0 +1,80 @@
+"""The plans of what reads prepared messages, of which most are sent."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import islice
+
+import pytest
+from django.db import connection
+from django.db.models import F
+
+from streams.database.sql import prepared as sql
+from streams.database.sql.dialect import fetch
+from streams.models import PreparedRow, PreparedState, UtcNow
+from streams.models.namespaces import own_range
+from streams.retain.old_rows import prepared_messages
+from streams.two_phase.claim import claim, waiting_checkers
+from streams.two_phase.decide import commit
+from tests.plans.statements import explained
+
+# ANALYZE commits.
+pytestmark = [pytest.mark.mysql, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def many() -> None:
+    """3,000 rows: 100 undecided ones of two checkers, half of them due, and the rest sent."""
+    PreparedRow.objects.bulk_create(
+        PreparedRow(
+            biz=f"shop-{number % 7}",
+            biz_key=str(number),
+            state=PreparedState.PREPARED if number % 30 == 0 else PreparedState.SENT,
+            topic="orders",
+            body=b"",
+            body_type="text",
+            size=1,
+            digest=b"0" * 32,
+            producer="p",
+            checker=f"checker-{number % 4 // 2}",
+            next_at=UtcNow(timedelta(minutes=number % 2 - 0.5)) if number % 30 == 0 else None,
+            decided_at=None if number % 30 == 0 else UtcNow(),
+        )
+        for number in range(3000)
+    )
+    PreparedRow.objects.filter(state=PreparedState.SENT).update(next_at=None)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE TABLE ems_prepared")
+        cursor.fetchall()
+
+
+def test_a_claim_reads_the_due_messages_of_its_checker_alone(many: None) -> None:
+    assert waiting_checkers("default") == ["checker-0", "checker-1"]
+    with explained() as statements:
+        claim("checker-0", 20, "default")
+    statements.assert_sound()
+    (found, *_rest) = statements.on("ems_prepared")
+    assert found.indexes == ["ems_prepared.ems_prepared_due"]
+    assert found.steps[0].access == "range"
+
+
+def test_a_commit_finds_its_row_by_the_key_and_locks_it_by_its_id(many: None) -> None:
+    with explained() as statements:
+        commit("shop-0", "0", by="caller:x", using="default")
+    reads = statements.on("ems_prepared")
+    assert reads[0].indexes == ["ems_prepared.ems_prepared_key"]
+    assert {one.indexes[0] for one in reads[1:]} == {"ems_prepared.PRIMARY"}
+
+
+def test_the_purge_reads_what_is_old_alone(many: None) -> None:
+    PreparedRow.objects.filter(biz="shop-1").update(decided_at=F("decided_at") - timedelta(days=9))
+    with explained() as statements:
+        next(islice(prepared_messages("default"), 1, None), None)
+    assert statements.on("ems_prepared")[0].indexes == ["ems_prepared.ems_prepared_decided"]
+
+
+def test_the_counts_read_what_is_not_done(many: None) -> None:
+    with explained() as statements:
+        ((state, count, _age),) = fetch("default", sql.COUNTS[connection.vendor], own_range())
+    assert (state, count) == ("PREPARED", 100)
+    assert statements[0].indexes == ["ems_prepared.ems_prepared_due"]
