@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # instead of tests/: its modules are tests.servers and so on
 
 from tests import environments  # noqa: E402 - the line above is what makes them importable
+from tests.browser.chromium import installed  # noqa: E402
 from tests.java import OLDEST, java_environment  # noqa: E402
 from tests.java import version as java_version  # noqa: E402
 from tests.legs import Leg, own_redis, run_all  # noqa: E402
@@ -245,6 +246,8 @@ def servers_for(
     kinds = [*(db for db in options.db if db != "sqlite"), "redis"]
     with running(kinds, unavailable=report_unavailable, in_memory=in_memory) as found:
         urls = {url_variable(kind): server.url for kind, server in found.items()}
+        if not installed():
+            print("*** no Chromium: no page is looked at ***", file=sys.stderr, flush=True)
         yield {**urls, **environments.driver_environment(), **java()}
 
 

@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
-    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
+    "phone": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}},
 }
 # Picture of the documentation: page, look, height.
 DOCS = {
     "monitoring-overview": ("overview", "light", 900),
-    "monitoring-group": ("group", "light", 1010),
-    "monitoring-topic-dark": ("topic", "dark", 900),
+    "monitoring-group": ("group", "light", 1400),
+    "monitoring-topic-dark": ("topic", "dark", 920),
     "monitoring-phone": ("overview", "phone", 844),
     "monitoring-alarms": ("alarms", "light", 760),
 }
@@ -78,6 +78,7 @@ def shoot(
 
 
 def illustrate(chromium: Any, address: str, session: str, folder: Path) -> None:
+    from tests.browser.png import shrink
     from tests.browser.worst import tick
 
     known = pages()
@@ -88,6 +89,7 @@ def illustrate(chromium: Any, address: str, session: str, folder: Path) -> None:
         tick()
         tab.go(known[name])
         tab.picture(folder / f"{picture}.png", whole=False)
+        shrink(folder / f"{picture}.png")
         tab.close()
 
 

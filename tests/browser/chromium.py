@@ -22,10 +22,14 @@ PHONE = {"width": 390, "height": 844}
 SCREEN = {"width": 1280, "height": 900}
 
 
+def installed() -> str:
+    """Return the path of Chromium; empty if there is none."""
+    return next(filter(None, map(shutil.which, NAMES)), "")
+
+
 def program() -> str:
     """Return the path of Chromium; empty if it or Playwright is missing."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    return found if found and find_spec("playwright") else ""
+    return installed() if find_spec("playwright") else ""
 
 
 class Chromium:

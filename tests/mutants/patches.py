@@ -958,8 +958,18 @@ TELEMETRY = [
     ),
 ]
 
+ADMIN = [
+    Mutant(
+        "test-message-sent-twice",
+        "streams/admin/verbs/produce.py",
+        '        dedup_key=f"admin-{once}",\n',
+        "",
+        "tests/admin/test_produce.py::test_a_form_that_is_posted_twice_sends_one_message",
+    ),
+]
+
 MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
-    *(*RESIDENT, *TWO_PHASE),
+    *(*RESIDENT, *TWO_PHASE, *ADMIN),
 ]

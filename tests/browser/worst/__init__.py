@@ -1,0 +1,36 @@
+"""Writes the worst case: two million behind, one group stuck, one blocked, 5,803 dead letters.
+
+By rows, as five million messages and an hour of samples would have left them; of the messages
+only those that the pages read.
+"""
+
+from __future__ import annotations
+
+from streams.database.clock import database_now
+from streams.models import Step, UtcNow
+from tests.browser.worst.alarms import alarms
+from tests.browser.worst.figures import GROUPS, TOPICS
+from tests.browser.worst.site import group, samples, topic
+from tests.browser.worst.spark import by_spark
+from tests.browser.worst.trouble import blocked, dead, retries, stuck, traced
+
+
+def make_worst() -> None:
+    now = database_now("default")
+    logs = {name: topic(name, *figures) for name, figures in TOPICS.items()}
+    groups = {name: group(name, *figures, logs) for name, figures in GROUPS.items()}
+    samples(now, logs, groups)
+    stuck(groups["billing"])
+    blocked(groups["shipping"])
+    dead(groups["ledger"])
+    retries(groups["ledger"])
+    traced(groups)
+    by_spark(now, logs, groups)
+    alarms(now)
+    tick()
+
+
+def tick() -> None:
+    """Record that the steps have run just now."""
+    for name in ("sequence", "sweep", "purge", "sample", "alarms", "notifications", "audit"):
+        Step.objects.update_or_create(name=name, defaults={"last_run_at": UtcNow()})
