@@ -6,6 +6,7 @@ from tests.mutants.alarms import ALARMS
 from tests.mutants.broadcast import BROADCAST
 from tests.mutants.mutant import Mutant
 from tests.mutants.rollups import ROLL_UPS
+from tests.mutants.spark import SPARK
 
 SQL = "streams/database/sql/dialect.py"
 SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
@@ -959,4 +960,5 @@ TELEMETRY = [
 MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
+    *SPARK,
 ]
