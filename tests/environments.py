@@ -6,6 +6,7 @@
 .venv        for the whole suite, with the MySQL driver, which is compiled
 .venv-peers  for the comparison with other systems
 .venv-6.0    and so on: for the quick tests on that version of Django
+.venv-spark  with the oldest pyspark that the jobs, the source and the sink work with
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ DJANGOS = {
 }
 # What django-celery-beat refuses, and so the extra celery: there Celery is installed without it.
 WITHOUT_BEAT = {"6.1"}
+
+# The first version of what the extra "spark" allows.
+OLDEST_PYSPARK = "4.1.0"
 
 FULL = "mysql,redis,celery,spark,metrics,otel,demo,dev,browser"
 LIGHT = "redis,celery,metrics,otel,demo,dev"
@@ -106,6 +110,12 @@ def of_django(version: str) -> Path:
     if version in WITHOUT_BEAT:
         requirements = [*_editable(LIGHT.replace("celery,", "")), "celery", requirements[-1]]
     return _filled(f".venv-{version}", requirements, python=python)
+
+
+def oldest_pyspark() -> Path:
+    """Return the Python of an environment with the oldest pyspark; raises Missing."""
+    requirements = [*_editable("mysql,spark"), f"pyspark=={OLDEST_PYSPARK}"]
+    return _filled(".venv-spark", requirements, env=_compiler_environment())
 
 
 def python_for(django: str) -> str:

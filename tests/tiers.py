@@ -59,6 +59,8 @@ ONE_IS_ENOUGH = {
     "spark/test_flights.py": ON_A_SERVER,
     "spark/test_process.py": ON_A_SERVER,
     "spark/test_stream.py": ON_THE_IDLER_SERVER,
+    "spark/test_selection.py": ON_THE_IDLER_SERVER,
+    "spark/test_sink.py": ON_A_SERVER,
     # A minute of waiting for time limits, which all servers have.
     "guarantees/test_stopping.py::test_the_server_has_to_cut_no_connection_of_a_consumer": (
         ON_THE_IDLER_SERVER

@@ -7,6 +7,7 @@ from tests.mutants.broadcast import BROADCAST
 from tests.mutants.mutant import Mutant
 from tests.mutants.resident import RESIDENT
 from tests.mutants.rollups import ROLL_UPS
+from tests.mutants.spark import SPARK
 from tests.mutants.two_phase import TWO_PHASE
 
 SQL = "streams/database/sql/dialect.py"
@@ -971,5 +972,5 @@ ADMIN = [
 MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
-    *(*RESIDENT, *TWO_PHASE, *ADMIN),
+    *(*RESIDENT, *TWO_PHASE, *ADMIN, *SPARK),
 ]

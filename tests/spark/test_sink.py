@@ -301,34 +301,28 @@ def test_one_bad_row_in_any_task_is_a_typed_error_and_nothing_is_sent(
 @pytest.mark.parametrize(
     ("columns", "options", "wrong"),
     [
-        ("'x' as body, 1 as offset", {}, "has no column 'offset'"),
-        ("'x' as key", {}, "no column 'body'"),
-        ("struct(1 as n) as body", {}, r"use to_json\(struct\(…\)\), with bodyType json"),
-        ("'x' as body", {"topic": "nowhere"}, "there is no topic 'nowhere'"),
-        ("'x' as body", {"topik": "orders"}, "unknown options: topik"),
-        ("'x' as body, current_date() as deliver_at", {}, "deliver_at must be timestamp"),
-        ("'x' as body", {"dedupWindow": "60"}, "without a column dedup_key"),
-        ("'x' as body", {"txnAppId": "a"}, "both or none"),
+        ({"body": "string", "offset": "integer"}, {}, "has no column 'offset'"),
+        ({"key": "string"}, {}, "no column 'body'"),
+        ({"body": "double"}, {}, r"use to_json\(struct\(…\)\), with bodyType json"),
+        ({"body": "string"}, {"topic": "nowhere"}, "there is no topic 'nowhere'"),
+        ({"body": "string"}, {"topik": "orders"}, "unknown options: topik"),
+        ({"body": "string", "deliver_at": "date"}, {}, "deliver_at must be timestamp, not date"),
+        ({"body": "string"}, {"dedupWindow": "60"}, "without a column dedup_key"),
+        ({"body": "string"}, {"txnAppId": "a"}, "both or none"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_anything_runs(
-    columns: str, options: dict[str, str], wrong: str, config: Config
+    columns: dict[str, str], options: dict[str, str], wrong: str, config: Config
 ) -> None:
     from pyspark.sql.types import StructType
 
     from sparkjobs.sink.options import SinkOptions
     from sparkjobs.sink.writer import EmsWriter
 
-    schemas = {
-        "'x' as body, 1 as offset": "body string, offset int",
-        "'x' as key": "key string",
-        "struct(1 as n) as body": "body struct<n: int>",
-        "'x' as body": "body string",
-        "'x' as body, current_date() as deliver_at": "body string, deliver_at date",
-    }
+    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in columns.items()]
     given = {"config": config.path, "topic": "orders", **options}
     with pytest.raises((BadOption, BadRow), match=wrong):
-        EmsWriter(SinkOptions.of(given), StructType.fromDDL(schemas[columns]), False)
+        EmsWriter(SinkOptions.of(given), StructType.fromJson({"fields": fields}), False)
 
 
 def test_an_overwrite_is_refused(spark: Any, config: Config) -> None:

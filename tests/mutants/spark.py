@@ -1,0 +1,41 @@
+"""Lists the mutants of the Spark sink."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+COMMIT = "sparkjobs/sink/commit.py"
+SINK = "tests/spark/test_sink.py"
+
+SPARK = [
+    # Spark repeats a batch whose commit it could not note.
+    Mutant(
+        "batch-sent-again",
+        COMMIT,
+        "    if not take(connection, name, batch):\n        return False\n",
+        "    take(connection, name, batch)\n",
+        f"{SINK}::test_a_batch_that_is_repeated_after_its_commit_sends_nothing",
+    ),
+    Mutant(
+        "staged-rows-not-counted",
+        COMMIT,
+        "    if sent != expected:\n",
+        "    if sent > expected:\n",
+        f"{SINK}::test_what_was_staged_and_is_gone_refuses_the_write",
+    ),
+    # Rows of an attempt that failed, or that was slower than its twin.
+    Mutant(
+        "every-attempt-is-sent",
+        "sparkjobs/sink/staging.py",
+        "prefix_of(name) + uuid.uuid4().hex[:16]",
+        "prefix_of(name) + '0' * 16",
+        f"{SINK}::test_only_what_the_counted_attempts_have_staged_is_sent_and_in_their_order",
+    ),
+    Mutant(
+        "topic-changed-between-task-and-commit",
+        COMMIT,
+        "        if now != topic:\n",
+        "        if now.id != topic.id:\n",
+        f"{SINK}::test_a_topic_that_is_changed_during_the_write_refuses_it",
+    ),
+]
