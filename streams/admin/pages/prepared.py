@@ -15,7 +15,8 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.bodies import BodyAdmin
 from streams.admin.parts import figures, journal
-from streams.admin.parts.columns import UNKNOWN, at, list_url, short
+from streams.admin.parts.columns import at, list_url, short
+from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import CHOICES_AT_MOST, FixedFilter
 from streams.admin.parts.listing import Reading
 from streams.admin.parts.search import Search

@@ -83,7 +83,7 @@ class Verb:
     @staticmethod
     def _is_right(typed: str, rows: list[PreparedRow]) -> bool:
         if len(rows) == 1:
-            return typed.strip() == rows[0].biz_key
+            return bool(typed.strip() == rows[0].biz_key)
         return typed_number(typed) == len(rows)
 
     def _page(
