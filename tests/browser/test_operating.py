@@ -196,7 +196,8 @@ def test_all_letters_that_match_are_redriven_at_a_rate(
     drain()
     assert DeadMessage.objects.count() == 120
     tab.go(reverse("admin:ems_deadmessage_changelist") + f"?group={group('billing').pk}")
-    assert tab.text("table.ems-cards tbody td") == "120"
+    # "120+" where ids are high: the classes are counted among the newest ids.
+    assert tab.text("table.ems-cards tbody td").removesuffix("+") == "120"
     tab.click("#action-toggle")
     tab.click(".question a")
     tab.do(lambda page: page.select_option('select[name="action"]', "redrive"))
