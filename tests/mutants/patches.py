@@ -936,11 +936,36 @@ TELEMETRY = [
         "tests/metrics/test_process.py::test_telemetry_that_fails_changes_no_outcome",
     ),
     Mutant(
-        "metrics-are-those-before-the-outage",
+        "metrics-say-that-the-database-answers",
         "streams/metrics/collector.py",
+        "            self._say(error, type(error).__name__)\n"
         '            return self._in_families([("ems_up", (), 0)])\n',
-        "            return self._families\n",
+        '            return self._in_families([("ems_up", (), 1)])\n',
         "tests/metrics/test_collector.py::test_without_the_database_only_ems_up_is_told",
+    ),
+    Mutant(
+        "scrape-waits-for-a-database-that-hangs",
+        "streams/metrics/collector.py",
+        "        self._ended.wait(max(0.0, self._began + WAIT_SECONDS - time.monotonic()))\n",
+        "        self._ended.wait()\n",
+        "tests/metrics/test_collector.py"
+        "::test_a_database_that_hangs_holds_no_scrape_and_gets_one_reading_at_a_time",
+    ),
+    Mutant(
+        "steps-begin-after-the-next-sweep-is-due",
+        "streams/steps/of_apps.py",
+        "        if number and time.monotonic() >= limit:\n",
+        "        if False:\n",
+        "tests/runtime/test_steps_of_apps.py"
+        "::test_sweeps_are_less_than_a_lease_apart_though_everything_takes_its_whole_time",
+    ),
+    Mutant(
+        "shadow-replay-traced",
+        "streams/operate/shadow/run.py",
+        "                with telemetry.silence():\n",
+        "                if True:\n",
+        "tests/streams/test_tracing.py"
+        "::test_a_shadow_replay_makes_no_span_and_what_it_sends_has_no_context",
     ),
     Mutant(
         "tracing-without-a-provider",
