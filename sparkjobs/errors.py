@@ -19,6 +19,10 @@ class Purged(SparkJobsError):
     """Messages that were asked for have been purged."""
 
 
+class Missing(SparkJobsError):
+    """Messages that the log of a partition must have are not there."""
+
+
 class Busy(SparkJobsError):
     """Another run of the same job is at work."""
 

@@ -107,7 +107,7 @@ def _keys(spark: SparkSession, config: Config, connection: Connection, bounds: B
     messages = (
         spark.read.format("ems")
         .schema(only(MESSAGES, *MESSAGES_OF_KEYS))
-        .options(config=config.path, namespace=EVERY, purged="skip")
+        .options(config=config.path, namespace=EVERY, purged="skip", holes="skip")
         .option("bounds", json.dumps(bounds))
         .load()
     )

@@ -217,7 +217,7 @@ class Reader:
         found: list[dict[str, int]] = touched(log, NEAR).toArrow().to_pylist()
         messages = [
             self._of("messages", MESSAGES_OF_LATENCY, MESSAGES)
-            .options(bounds=json.dumps(bounds), purged="skip")
+            .options(bounds=json.dumps(bounds), purged="skip", holes="skip")
             .load()
             for bounds in turns(self._ranges(found))
         ]

@@ -94,7 +94,8 @@ def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
         for name, schema in tables.items()
     }
     columns = only(MESSAGES, "partition_id", "offset", "sequenced_at")
-    messages = _load(spark, config, columns, bounds=json.dumps(bounds), purged="skip")
+    skip = {"purged": "skip", "holes": "skip"}  # it finds them itself
+    messages = _load(spark, config, columns, bounds=json.dumps(bounds), **skip)
     found = log_findings(messages, _logs(spark, partitions)).unionByName(
         group_findings(**frames, cursors=spark.createDataFrame(cursors, CURSORS))
     )

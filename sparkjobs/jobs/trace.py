@@ -87,8 +87,8 @@ def _load(
     spark: SparkSession, config: Config, table: str, schema: object, topic: str | None
 ) -> DataFrame:
     reader = spark.read.format("ems").schema(schema).options(config=config.path, table=table)
-    # A trace shows what is there, so a purge meanwhile is no error.
-    reader = reader.option("purged", "skip")
+    # A trace shows what is there, so what is not there is no error.
+    reader = reader.options(purged="skip", holes="skip")
     return (reader.option("topic", topic) if topic else reader).load()
 
 

@@ -28,7 +28,8 @@ from sparkjobs.sink.options import SinkOptions
 from sparkjobs.sink.writer import EmsStreamWriter, EmsWriter
 from sparkjobs.source.reading import batches
 from sparkjobs.source.request import Request
-from sparkjobs.source.splits import Split, pack, ranges
+from sparkjobs.source.splits import Split, ranges
+from sparkjobs.source.tasks import tasks
 
 
 class EmsSource(DataSource):
@@ -39,17 +40,19 @@ class EmsSource(DataSource):
         return "ems"
 
     def schema(self) -> StructType:
-        return Request.of(self.options).source.schema
+        return Request.of(self.options).schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return EmsReader(Request.of(self.options), checked(schema, self.schema()))
+        request = Request.of(self.options)
+        return EmsReader(request, checked(schema, request.source.schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         try:
             from sparkjobs.source.stream import EmsStreamReader
         except ImportError as error:  # what it needs came with Spark 4.2
             raise BadOption(f"to read a stream needs pyspark 4.2 or newer: {error}") from error
-        return EmsStreamReader(Request.of(self.options), checked(schema, self.schema()))
+        request = Request.of(self.options)
+        return EmsStreamReader(request, checked(schema, request.source.schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return EmsWriter(SinkOptions.of(self.options), schema, overwrite)
@@ -69,7 +72,7 @@ class EmsReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with connected(self.config) as connection:
             wanted = ranges(connection, self.request)
-            planned = pack(wanted, self.request.rows_of_a_task(sum(part.rows for part in wanted)))
+            planned = tasks(connection, self.request, self.columns, wanted)
         return planned or [Split(())]  # Spark needs at least one
 
     def read(self, partition: Split) -> Iterator[Any]:

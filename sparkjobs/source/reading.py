@@ -2,151 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
+from pyspark.sql.types import StructType
 
 from sparkjobs.config import EVERY, Config
 from sparkjobs.database import Connection, connect, fetch, stream
-from sparkjobs.errors import Purged
 from sparkjobs.instants import MICROSECONDS, microseconds
-from sparkjobs.source.request import SKIP, Request
-from sparkjobs.source.schemas import only
+from sparkjobs.source import connector_x
+from sparkjobs.source.arrow import CONSTANT, Arrays, arrays, of_range, of_ranges
+from sparkjobs.source.connector_x import address
+from sparkjobs.source.primary_key import apart, span
+from sparkjobs.source.request import Request
+from sparkjobs.source.schemas import LOADED, only
+from sparkjobs.source.shortage import check
 from sparkjobs.source.splits import Range, Split
 
-BATCH_ROWS = 10_000
-# The most bytes of the bodies of a batch: 10,000 of the largest messages would not fit into the
-# memory of a worker.
-BATCH_BYTES = 16 * 1024 * 1024
-
-# Columns that are the same in all rows of a range of offsets.
-CONSTANT: dict[str, Callable[[Range], Any]] = {
-    "partition_id": lambda part: part.partition_id,
-    "topic": lambda part: part.topic,
-    "partition": lambda part: part.number,
-}
-
-Rows = list[tuple[Any, ...]]
+Where = list[tuple[str, Any]]  # a condition, its value
 
 
 def batches(
     config: Config, request: Request, columns: StructType, split: Split
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task; raises Purged if some were purged while it read."""
+    """Yield the rows of one task, each once, in no order.
+
+    Raises Purged if some were purged while it read, Missing if some are not in the log.
+    """
     if not split.ranges:
         return
     with closing(connect(config)) as connection:
-        for part in split.ranges:
-            yield from _read(connection, config.vendor, request, columns, part)
+        task = Task(connection, config, request, columns)
+        if not request.is_log:
+            for part in split.ranges:
+                yield from task.by_id(part)
+            return
+        for ranges in apart(split.ranges):
+            yield from task.messages(ranges)
 
 
-def _read(
-    connection: Connection, vendor: str, request: Request, columns: StructType, part: Range
-) -> Iterator[pa.RecordBatch]:
-    constant = CONSTANT if request.is_log else {}
-    sent = only(columns, *(name for name in columns.names if name not in constant))
-    statement, values = _statement(connection, vendor, request, sent, part)
-    found = 0
-    for rows in _in_batches(stream(connection, statement, values), sent):
-        found += len(rows)
-        yield _batch(rows, columns, sent, part)
-    if request.is_log and found < part.rows and request.purged != SKIP:
-        _check_floor(connection, part)
+class Task:
+    """Reads with one connection, one statement after the other."""
 
+    def __init__(
+        self, connection: Connection, config: Config, request: Request, columns: StructType
+    ) -> None:
+        self.connection = connection
+        self.vendor = config.vendor
+        self.connector_x = address(config) if request.is_log else None
+        self.request = request
+        self.columns = columns
 
-def _statement(
-    connection: Connection, vendor: str, request: Request, sent: StructType, part: Range
-) -> tuple[str, list[Any]]:
-    source = request.source
-    where = [f"r.`{source.key}` >= %s", f"r.`{source.key}` < %s"]
-    values: list[Any] = [part.first, part.end]
-    if request.is_log:
-        # In the order of the columns of the index.
-        where.insert(0, "r.`partition_id` = %s")
-        values.insert(0, part.partition_id)
-    else:
-        if foreign := _foreign(connection, request):
-            where.append(f"r.`partition_id` NOT IN ({', '.join(map(str, foreign))})")
+    def messages(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+        """Yield all messages of these ranges, of which each partition has one at most.
+
+        A scan of the primary key gives those with ids in ``ids``, the index of offsets those with
+        other ids. So no row comes twice, since an id does not change; and together they must be as
+        many as the offsets.
+        """
+        ids = span(self.connection, ranges)
+        found: Counter[int] = Counter()
+        if ids is not None:
+            scan = self._by_primary_key if len(ranges) == 1 else self._by_primary_key_of_many
+            for batch, counted in scan(ranges, ids):
+                found += counted
+                if batch.num_rows:
+                    yield batch
+        for part in ranges:
+            if found[part.partition_id] < part.rows:
+                yield from self._by_offset(part, ids, found[part.partition_id])
+
+    def by_id(self, part: Range) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a table that is read by its ids."""
+        request, key = self.request, self.request.source.key
+        where: Where = [(f"r.`{key}` >= %s", part.first), (f"r.`{key}` < %s", part.end)]
+        if foreign := self._foreign():
+            where.append((f"r.`partition_id` NOT IN ({', '.join(map(str, foreign))})", None))
         if request.topic is not None:
-            where.append(
+            of_topic = (
                 "r.`partition_id` IN (SELECT p2.`id` FROM `ems_partition` p2"
                 " JOIN `ems_topic` t2 ON t2.`id` = p2.`topic_id` WHERE t2.`name` = %s)"
             )
-            values.append(request.topic)
+            where.append((of_topic, request.topic))
         for instant, comparison in ((request.since, ">="), (request.until, "<")):
             if instant is not None:
-                at = MICROSECONDS[vendor].format(f"r.`{source.finished}`")
-                where.append(f"{at} {comparison} %s")
-                values.append(microseconds(instant))
-    select = source.select(vendor, sent)
-    return f"{select} WHERE {' AND '.join(where)} ORDER BY r.`{source.key}`", values
+                at = MICROSECONDS[self.vendor].format(f"r.`{request.source.finished}`")
+                where.append((f"{at} {comparison} %s", microseconds(instant)))
+        for read in self._arrays(self.columns, where, request.source.index):
+            yield of_range(read, self.columns, part)
 
+    def _by_primary_key(
+        self, ranges: Sequence[Range], ids: Range
+    ) -> Iterator[tuple[pa.RecordBatch, Counter[int]]]:
+        (part,) = ranges
+        for read in self._arrays(self._sent(), [*_between(ids), *_of(part)], "PRIMARY"):
+            batch = of_range(read, self.columns, part)
+            yield batch, Counter({part.partition_id: batch.num_rows})
 
-def _foreign(connection: Connection, request: Request) -> list[int]:
-    """Return the partitions of other namespaces; usually there are none."""
-    if request.namespace == EVERY:
-        return []
-    rows = fetch(
-        connection,
-        "SELECT p.`id` FROM `ems_partition` p"
-        " LEFT JOIN `ems_topic` t ON t.`id` = p.`topic_id` WHERE t.`id` IS NULL",
-    )
-    return [id_ for (id_,) in rows]
+    def _by_primary_key_of_many(
+        self, ranges: Sequence[Range], ids: Range
+    ) -> Iterator[tuple[pa.RecordBatch, Counter[int]]]:
+        """Yield also batches without a row: the server compares only roughly, Arrow exactly."""
+        sent = self._sent(also=("partition_id", "offset"))
+        partitions = ", ".join(str(part.partition_id) for part in ranges)
+        where: Where = [
+            *_between(ids),
+            ("r.`offset` >= %s", min(part.first for part in ranges)),
+            ("r.`offset` < %s", max(part.end for part in ranges)),
+            (f"r.`partition_id` IN ({partitions})", None),
+        ]
+        for read in self._arrays(sent, where, "PRIMARY"):
+            yield of_ranges(read, self.columns, ranges)
 
+    def _by_offset(self, part: Range, ids: Range | None, found: int) -> Iterator[pa.RecordBatch]:
+        where = _of(part)
+        if ids is not None:
+            # The index has the ids, too: the server looks up only those rows that are left.
+            where.append((f"(r.`id` < {ids.first} OR r.`id` >= {ids.end})", None))
+        for read in self._arrays(self._sent(), where, self.request.source.index):
+            batch = of_range(read, self.columns, part)
+            found += batch.num_rows
+            yield batch
+        if found < part.rows:
+            check(self.connection, self.request, part)
 
-def _in_batches(chunks: Iterator[Sequence[tuple[Any, ...]]], sent: StructType) -> Iterator[Rows]:
-    body = sent.names.index("body") if "body" in sent.names else None
-    rows: Rows = []
-    size = 0
-    for chunk in chunks:
-        rows.extend(chunk)
-        if body is not None:
-            size += sum([len(row[body]) for row in chunk])
-        if len(rows) >= BATCH_ROWS or size >= BATCH_BYTES:
-            yield rows
-            rows, size = [], 0
-    if rows:
-        yield rows
+    def _sent(self, also: Sequence[str] = ()) -> StructType:
+        """Return what the database sends of a message: at least one column, to be counted."""
+        names = [name for name in self.columns.names if name in also or name not in CONSTANT]
+        names += [name for name in also if name not in names]
+        return only(LOADED, *(names or ["offset"]))
 
+    def _arrays(self, sent: StructType, where: Where, index: str) -> Iterator[Arrays]:
+        select = self.request.source.select(self.vendor, sent, index)
+        statement = f"{select} WHERE {' AND '.join(condition for condition, _ in where)}"
+        values = [value for _, value in where if value is not None]
+        if self.connector_x:
+            yield from connector_x.arrays(self.connector_x, statement, values, sent)
+        else:
+            yield from arrays(stream(self.connection, statement, values), sent)
 
-def _batch(rows: Rows, columns: StructType, sent: StructType, part: Range) -> pa.RecordBatch:
-    values = dict(zip(sent.names, zip(*rows, strict=True), strict=False))
-    arrays = [
-        _array(values[column.name], column)
-        if column.name in values
-        else pa.array([CONSTANT[column.name](part)] * len(rows), _type(column))
-        for column in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=columns.names)
-
-
-def _array(values: Sequence[Any], column: StructField) -> pa.Array:
-    if isinstance(column.dataType, BooleanType):
-        return pa.array(values, pa.int64()).cast(pa.bool_())
-    if column.name == "headers":  # some drivers give JSON as bytes
-        values = [v.decode() if isinstance(v, bytes) else v for v in values]
-    return pa.array(values, _type(column))
-
-
-def _type(column: StructField) -> pa.DataType:
-    if isinstance(column.dataType, TimestampType):
-        return pa.timestamp("us", tz="UTC")
-    return to_arrow_type(column.dataType)
-
-
-def _check_floor(connection: Connection, part: Range) -> None:
-    """Raise Purged if missing rows have been purged, which first_offset says; else it is a hole."""
-    rows = fetch(
-        connection,
-        "SELECT `first_offset` FROM `ems_partition` WHERE `id` = %s",
-        [part.partition_id],
-    )
-    if rows and rows[0][0] > part.first:
-        raise Purged(
-            f"{part.topic}/{part.number}: offsets before {rows[0][0]} were purged while"
-            f" {part.first} … {part.end - 1} were read: read again from there"
+    def _foreign(self) -> list[int]:
+        """Return the partitions of other namespaces; usually there are none."""
+        if self.request.namespace == EVERY:
+            return []
+        rows = fetch(
+            self.connection,
+            "SELECT p.`id` FROM `ems_partition` p"
+            " LEFT JOIN `ems_topic` t ON t.`id` = p.`topic_id` WHERE t.`id` IS NULL",
         )
+        return [id_ for (id_,) in rows]
+
+
+def _between(ids: Range) -> Where:
+    return [("r.`id` >= %s", ids.first), ("r.`id` < %s", ids.end)]
+
+
+def _of(part: Range) -> Where:
+    return [
+        ("r.`partition_id` = %s", part.partition_id),
+        ("r.`offset` >= %s", part.first),
+        ("r.`offset` < %s", part.end),
+    ]

@@ -7,9 +7,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from pyspark.sql.types import StructType
 
 from sparkjobs.config import VARIABLE, Config
 from sparkjobs.errors import BadOption
+from sparkjobs.source.schemas import only
 from sparkjobs.source.selection import Selection
 from sparkjobs.source.tables import Table, table
 
@@ -26,16 +31,19 @@ class Request:
     config: str = ""
     table: str = "messages"
     topic: str | None = None
-    bounds: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    bounds: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     start: int | None = None
     end: int | None = None
     since: datetime | None = None
     until: datetime | None = None
     purged: str = FAIL
+    holes: str = FAIL
     split_rows: int = SPLIT_ROWS
     max_rows: int | None = None
     namespace: str | None = None
     selection: Selection = field(default_factory=Selection)
+    columns: tuple[str, ...] = ()
+    connections: int | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Request:
@@ -57,11 +65,18 @@ class Request:
             since=_instant(given, "since"),
             until=_instant(given, "until"),
             purged=_choice(given, "purged", FAIL, SKIP),
+            holes=_choice(given, "holes", FAIL, SKIP),
             split_rows=_number(given, "split_rows") or SPLIT_ROWS,
             max_rows=_number(given, "max_rows"),
             namespace=given.get("namespace"),
             selection=selection,
+            columns=tuple(map(str.strip, filter(None, given.get("columns", "").split(",")))),
+            connections=_number(given, "connections"),
         )
+        known = request.source.schema.names
+        for name in request.columns:
+            if name not in known:
+                raise BadOption(f"no column {name!r}: there are {', '.join(known)}")
         if request.bounds and not request.is_log:
             raise BadOption("bounds are of messages; of other tables give start and end, by id")
         if selection != Selection() and not request.is_log:
@@ -84,19 +99,34 @@ class Request:
         return table(self.table)
 
     @property
+    def schema(self) -> StructType:
+        """Return the columns that are asked for, in the order of the table."""
+        names = self.source.schema.names
+        return only(self.source.schema, *(n for n in names if n in (self.columns or names)))
+
+    @property
     def is_log(self) -> bool:
         """Tell whether it is about messages, which are split by their dense offsets."""
         return self.table == "messages"
 
 
-def _bounds(text: str | None) -> dict[int, tuple[int, int]]:
+def _bounds(text: str | None) -> dict[int, tuple[tuple[int, int], ...]]:
     if not text:
         return {}
     try:
-        pairs = json.loads(text).items()
-        return {int(id_): (int(first), int(end)) for id_, (first, end) in pairs}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise BadOption(f'bounds must be like {{"1": [0, 100]}}, not {text}') from error
+        return {int(id_): _pairs(given) for id_, given in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError, IndexError) as error:
+        shown = '{"1": [0, 100], "2": [[0, 10], [90, 100]]}'
+        raise BadOption(f"bounds must be like {shown}, not {text}") from error
+
+
+def _pairs(given: list[Any]) -> tuple[tuple[int, int], ...]:
+    """Return one pair, or several that rise and do not overlap."""
+    pairs = given if isinstance(given[0], list) else [given]
+    found = tuple((int(first), int(end)) for first, end in pairs)
+    if any(end > first for (_, end), (first, _) in pairwise(found)):
+        raise ValueError("they overlap")
+    return found
 
 
 def _number(given: Mapping[str, str], name: str) -> int | None:

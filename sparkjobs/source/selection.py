@@ -35,7 +35,7 @@ OTHER_NAMES = {
 }
 
 # What failOnDataLoss decides, unless they are given themselves.
-LOSS = ("purged",)
+LOSS = ("purged", "holes")
 
 # topic → number of the partition → offset, or one of ENDS.
 Places = Mapping[str, Mapping[int, int]]

@@ -1,8 +1,8 @@
-"""Plans which rows each task reads: ranges of offsets, or of ids, in tasks of equal size."""
+"""Finds what a request asks for: ranges of offsets of each partition, or of ids of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -84,31 +84,29 @@ def ranges(connection: Connection, request: Request) -> list[Range]:
     request.selection.check_known({(log.topic, log.number) for log in found})
     if unknown := set(request.bounds) - {log.id for log in found}:
         raise BadOption(f"bounds name partitions that are not there: {sorted(unknown)}")
-    return [_offsets(connection, request, log) for log in found]
+    return [part for log in found for part in _offsets(connection, request, log)]
 
 
-def pack(ranges: Iterable[Range], rows: int) -> list[Split]:
-    """Return tasks of at most ``rows`` rows: long ranges are cut evenly, short ones share a task.
-
-    The start of a task takes time: eight topics are read twice as fast in two tasks as in eight.
-    """
-    splits: list[list[Range]] = []
-    room = 0
-    for whole in ranges:
-        for part in _cut(whole, rows):
-            if part.rows > room:
-                splits.append([])
-                room = rows
-            splits[-1].append(part)
-            room -= part.rows
-    return [Split(tuple(parts)) for parts in splits]
-
-
-def _cut(whole: Range, rows: int) -> Iterable[Range]:
+def cut(whole: Range, rows: int) -> Iterator[Range]:
+    """Cut a range evenly into pieces of at most ``rows`` rows."""
     pieces = -(-whole.rows // rows)
     for piece in range(pieces):
         first = whole.first + whole.rows * piece // pieces
         yield whole.cut(first, whole.first + whole.rows * (piece + 1) // pieces)
+
+
+def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """Return the ranges with those made one that follow each other in their partition."""
+    found: list[Range] = []
+    last: dict[int, int] = {}  # partition → where its last range is in found
+    for part in ranges:
+        at = last.get(part.partition_id)
+        if at is not None and found[at].end == part.first:
+            found[at] = found[at].cut(found[at].first, part.end)
+        else:
+            last[part.partition_id] = len(found)
+            found.append(part)
+    return tuple(found)
 
 
 def _ids(connection: Connection, request: Request) -> list[Range]:
@@ -121,30 +119,30 @@ def _ids(connection: Connection, request: Request) -> list[Range]:
     return [Range(first, max(first, end))]
 
 
-def _offsets(connection: Connection, request: Request, log: Log) -> Range:
-    asked = request.bounds.get(log.id)
-    if asked is None and request.bounds:
-        return Range(0, 0)
-    if asked is not None:
-        first, end = asked
+def _offsets(connection: Connection, request: Request, log: Log) -> Iterator[Range]:
+    asked = request.bounds.get(log.id, ())
+    for first, end in asked:
         if end > log.end:
             raise BadOption(f"{log.topic}/{log.number} ends before {log.end}: not {first} … {end}")
-    else:
+    if not request.bounds:
         place = (log.topic, log.number, log.first, log.end)
-        first = request.selection.start(*place) if request.start is None else request.start
-        end = request.selection.end(*place) if request.end is None else min(request.end, log.end)
-    if request.since:
-        first = max(first, offset_at(connection, log, request.since))
-    if request.until:
-        end = min(end, offset_at(connection, log, request.until))
-    if first < log.first and first < end:
-        if request.purged != SKIP:
+        start = request.selection.start(*place) if request.start is None else request.start
+        last = request.selection.end(*place) if request.end is None else min(request.end, log.end)
+        asked = ((start, last),)
+    since = offset_at(connection, log, request.since) if asked and request.since else 0
+    until = offset_at(connection, log, request.until) if asked and request.until else log.end
+    for lowest, highest in asked:
+        first, end = max(lowest, since), min(highest, until)
+        if first >= end:
+            continue
+        if first < log.first and request.purged != SKIP:
             raise Purged(
                 f"{log.topic}/{log.number}: offsets from {first} on are asked for,"
                 f" those before {log.first} have been purged"
             )
-        first = log.first
-    return Range(first, max(first, end), log.id, log.topic, log.number)
+        first = max(first, log.first)
+        if first < end:
+            yield Range(first, end, log.id, log.topic, log.number)
 
 
 def offset_at(connection: Connection, log: Log, instant: datetime) -> int:

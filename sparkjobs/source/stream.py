@@ -20,7 +20,8 @@ from sparkjobs.errors import BadOption, Purged
 from sparkjobs.source.limits import shared, within_bytes
 from sparkjobs.source.reading import batches
 from sparkjobs.source.request import SKIP, Request
-from sparkjobs.source.splits import Log, Range, Split, offset_at, pack, selected
+from sparkjobs.source.splits import Log, Range, Split, offset_at, selected
+from sparkjobs.source.tasks import tasks
 
 # How far the stream is: the id of each partition, as a text → the next offset to read.
 Offsets = dict[str, int]
@@ -102,7 +103,11 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         self.reached = end
         with connected(self.config) as connection:
-            found = {str(log.id): log for log in selected(connection, self.request)}
+            wanted = self._wanted(connection, start, end)
+            return tasks(connection, self.request, self.columns, wanted)
+
+    def _wanted(self, connection: Connection, start: Offsets, end: Offsets) -> list[Range]:
+        found = {str(log.id): log for log in selected(connection, self.request)}
         wanted = []
         for id_, last in end.items():
             first = start.get(id_, 0)
@@ -121,7 +126,7 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     )
                 first = min(log.first, last)
             wanted.append(Range(first, last, log.id, log.topic, log.number))
-        return pack(wanted, self.request.rows_of_a_task(sum(part.rows for part in wanted)))
+        return wanted
 
     def read(self, partition: Split) -> Iterator[Any]:
         return batches(self.config, self.request, self.columns, partition)

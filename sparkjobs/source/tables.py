@@ -24,6 +24,9 @@ NAMES = (
     " LEFT JOIN `ems_group` g ON g.`id` = r.`group_id`"
 )
 
+# SQLite names unique indexes itself. Its primary key is no index: NOT INDEXED means to use it.
+SQLITE_HINT = {"PRIMARY": " NOT INDEXED"}
+
 
 @dataclass(frozen=True)
 class Table:
@@ -38,11 +41,11 @@ class Table:
     index: str
     finished: str
 
-    def select(self, vendor: str, columns: StructType) -> str:
-        """Return the SELECT of these columns FROM the table, up to WHERE."""
+    def select(self, vendor: str, columns: StructType, index: str) -> str:
+        """Return the SELECT of these columns FROM the table by this index, up to WHERE."""
         named = [name for name in columns.names if name in PLACE]
-        expressions = ", ".join(self._expression(vendor, name) for name in columns.names) or "1"
-        hint = f" FORCE INDEX ({self.index})" if vendor == MYSQL else ""
+        expressions = ", ".join(self._expression(vendor, name) for name in columns.names)
+        hint = f" FORCE INDEX ({index})" if vendor == MYSQL else SQLITE_HINT.get(index, "")
         joins = NAMES if named else ""
         return f"SELECT {expressions} FROM `{self.name}` r{hint}{joins}"  # noqa: S608 - our names
 
@@ -51,6 +54,8 @@ class Table:
             return PLACE[name]
         if name == "delayed":
             return "r.`due_at` > '1970-01-01 00:00:00'"
+        if name == "headers" and vendor == MYSQL:
+            return "CAST(r.`headers` AS CHAR)"  # as the server has it: drivers may write it anew
         stored = OF_MESSAGES.get(name, name) if self.schema is LOADED else name
         if isinstance(self.schema[name].dataType, TimestampType):
             return MICROSECONDS[vendor].format(f"r.`{stored}`")

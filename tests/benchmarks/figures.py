@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 Value = float | str | None
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ def interleaved(
     return Row(name, {**values, "ratio": round(ratio, 3), "target": target})
 
 
-def alternately(runs: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
+def alternately(runs: Sequence[Callable[[], T]], rounds: int) -> list[list[T]]:
     """Run all in turn, in another order in each second round; return what each has measured."""
-    found: list[list[float]] = [[] for _ in runs]
+    found: list[list[T]] = [[] for _ in runs]
     for number in range(rounds):
         order = range(len(runs)) if number % 2 else reversed(range(len(runs)))
         for which in order:

@@ -32,7 +32,10 @@ def figures(options: Options) -> Iterator[Row]:
         def read(*columns: str) -> float:
             schema = only(MESSAGES, *columns) if columns else MESSAGES
             started = time.monotonic()
-            reader = spark.read.format("ems").schema(schema).options(config=config.path)
+            # Other sections have left partitions of their own.
+            reader = (
+                spark.read.format("ems").schema(schema).options(config=config.path, topic=TOPIC)
+            )
             reader.option("split_rows", rows // TASKS // 4).load().write.format("noop").mode(
                 "overwrite"
             ).save()

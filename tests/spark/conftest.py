@@ -89,9 +89,13 @@ def read(spark: SparkSession, config: Config) -> Read:
     from sparkjobs.source.schemas import only
     from sparkjobs.source.tables import TABLES
 
-    def load(table: str = "messages", columns: list[str] | None = None, **options: object) -> Any:
+    def load(
+        table: str = "messages", columns: list[str] | str | None = None, **options: object
+    ) -> Any:
         reader = spark.read.format("ems").option("config", config.path).option("table", table)
-        if columns is not None:
+        if isinstance(columns, str):
+            reader = reader.option("columns", columns)
+        elif columns is not None:
             reader = reader.schema(only(TABLES[table].schema, *columns))
         for name, value in options.items():
             reader = reader.option(name, str(value))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkjobs.config import Config
-from sparkjobs.errors import BadOption, Purged
+from sparkjobs.errors import BadOption
 from streams import Outgoing, consumer, send, send_many
 from streams.errors import Reject
 from streams.log.sequencer import sequence
@@ -79,19 +79,20 @@ def test_bounds_are_times_and_the_search_steps_over_a_hole(read) -> None:
         Message.objects.filter(pk=message.pk).update(sequenced_at=at)
     Message.objects.filter(partition=partition, offset__in=(9, 10)).delete()
     zone = {"since": "2026-03-01T12:00:05", "until": "2026-03-01T15:00:12+03:00"}
-    assert offsets(read(topic="orders", columns=["offset"], **zone)) == [5, 6, 7, 8, 11]
+    frame = read(topic="orders", columns=["offset"], holes="skip", **zone)
+    assert offsets(frame) == [5, 6, 7, 8, 11]
 
 
 def test_bodies_of_a_batch_are_bounded_in_bytes(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sparkjobs.source import reading
+    from sparkjobs.source import arrow, reading
     from sparkjobs.source.request import Request
     from sparkjobs.source.schemas import MESSAGES
     from sparkjobs.source.splits import Range, Split
 
     partition = sent(messages=100)
-    monkeypatch.setattr(reading, "BATCH_BYTES", 40)
+    monkeypatch.setattr(arrow, "BATCH_BYTES", 40)
     split = Split((Range(0, 100, partition.pk, "orders", 0),))
     rows = [
         batch.num_rows for batch in reading.batches(config, Request(config.path), MESSAGES, split)
@@ -112,29 +113,6 @@ def test_asking_for_what_has_been_purged_is_an_error_unless_the_rest_is_enough(r
     ]
 
 
-def test_what_is_purged_while_it_is_read_is_noticed_and_a_hole_is_not_taken_for_it(
-    config: Config,
-) -> None:
-    from sparkjobs.source import reading
-    from sparkjobs.source.request import Request
-    from sparkjobs.source.schemas import MESSAGES
-    from sparkjobs.source.splits import Range, Split
-
-    partition = sent(messages=10)
-    split = Split((Range(0, 10, partition.pk, "orders", 0),))  # planned before the purge
-
-    def read_rows(**options: Any) -> int:
-        request = Request(config.path, **options)
-        return sum(b.num_rows for b in reading.batches(config, request, MESSAGES, split))
-
-    Message.objects.filter(partition=partition, offset=3).delete()
-    assert read_rows() == 9
-    Partition.objects.filter(pk=partition.pk).update(first_offset=4)
-    with pytest.raises(Purged, match="before 4 were purged while 0 … 9 were read"):
-        read_rows()
-    assert read_rows(purged="skip") == 9
-
-
 def test_a_reader_that_stops_early_leaves_no_query_behind(read) -> None:
     sent(messages=500)
     assert len(read(topic="orders").limit(3).collect()) == 3
@@ -151,6 +129,7 @@ def test_wrong_options_say_what_is_wrong(read) -> None:
         ({"bounds": "{]"}, "bounds must be like"),
         ({"bounds": '{"99999": [0, 1]}'}, "partitions that are not there"),
         ({"purged": "maybe"}, "purged must be fail or skip"),
+        ({"holes": "maybe"}, "holes must be fail or skip"),
     ):
         with pytest.raises(Exception, match=said):
             read(**options).count()
@@ -162,6 +141,21 @@ def test_a_column_that_is_not_there_is_refused(spark: Any, config: Config) -> No
         reader.schema("colour string").load().count()
     with pytest.raises(Exception, match="offset is bigint"):
         reader.schema("offset string").load().count()
+
+
+def test_columns_are_chosen_by_an_option_also_in_a_view_of_sql(
+    spark: Any, config: Config, read
+) -> None:
+    sent(messages=3)
+    frame = read(topic="orders", columns="size, offset")
+    assert frame.columns == ["offset", "size"]  # in the order of the table
+    assert offsets(frame) == [0, 1, 2]
+    options = f"config '{config.path}', topic 'orders', columns 'offset,tag'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW few USING ems OPTIONS ({options})")
+    assert spark.table("few").columns == ["offset", "tag"]
+    assert spark.sql("SELECT MAX(offset) FROM few").collect()[0][0] == 2
+    with pytest.raises(Exception, match="no column 'colour': there are partition_id, topic"):
+        read(columns="size,colour")
 
 
 def handled() -> None:

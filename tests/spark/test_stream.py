@@ -94,6 +94,17 @@ def test_what_was_purged_before_it_was_read_is_an_error_unless_the_rest_is_enoug
     assert batches(purged="skip") == [["a4", "a5"]]
 
 
+def test_what_is_not_in_the_log_ends_the_stream_unless_the_rest_is_enough(batches: Any) -> None:
+    sent("a", 2)
+    batches()
+    sent("a", 2)
+    Message.objects.all().delete()
+    sent("a", 1)
+    with pytest.raises(Exception, match="a/0: 2 offsets are not in the log: 2 … 3; with"):
+        batches()
+    assert batches(holes="skip") == [["a4"]]
+
+
 def test_a_limit_is_shared_out_so_that_a_long_partition_does_not_keep_others_waiting() -> None:
     from sparkjobs.source.limits import shared
 

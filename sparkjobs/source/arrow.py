@@ -1,0 +1,105 @@
+"""Makes Arrow batches of the rows that a task reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
+
+from sparkjobs.source.splits import Range
+
+BATCH_ROWS = 10_000
+# The most bytes of the bodies of a batch: they fit into the cache of a processor, and 10,000 of the
+# largest messages would not fit into the memory of a worker.
+BATCH_BYTES = 1024 * 1024
+
+# Columns that are the same in all rows of a range of offsets, so that the database sends none.
+CONSTANT: dict[str, Callable[[Range], Any]] = {
+    "partition_id": lambda part: part.partition_id,
+    "topic": lambda part: part.topic,
+    "partition": lambda part: part.number,
+}
+
+Arrays = dict[str, pa.Array]
+Rows = list[tuple[Any, ...]]
+
+
+def arrays(chunks: Iterator[Sequence[tuple[Any, ...]]], sent: StructType) -> Iterator[Arrays]:
+    """Yield the columns of the rows that a driver gives, in batches that are bounded in bytes."""
+    for rows in _in_batches(chunks, sent):
+        columns = zip(*rows, strict=True)
+        yield {c.name: _array(values, c) for c, values in zip(sent, columns, strict=True)}
+
+
+def of_range(read: Arrays, columns: StructType, part: Range) -> pa.RecordBatch:
+    """Return the batch of rows that are all of one range."""
+    rows = len(next(iter(read.values())))
+    whole = [
+        read[column.name]
+        if column.name in read
+        else pa.array([CONSTANT[column.name](part)] * rows, type_of(column))
+        for column in columns
+    ]
+    return pa.RecordBatch.from_arrays(whole, names=columns.names)
+
+
+def of_ranges(
+    read: Arrays, columns: StructType, ranges: Sequence[Range]
+) -> tuple[pa.RecordBatch, Counter[int]]:
+    """Return those rows that are in one of the ranges, and how many of each partition.
+
+    ``ranges`` has one of each partition at most; ``read`` has their ids and the offsets.
+    """
+    at = pc.index_in(read["partition_id"], value_set=_each(ranges, "partition_id"))
+    offset = read["offset"]
+    wanted = pc.and_(
+        pc.greater_equal(offset, _each(ranges, "first").take(at)),
+        pc.less(offset, _each(ranges, "end").take(at)),
+    )
+    whole = [
+        pa.array([CONSTANT[column.name](part) for part in ranges], type_of(column)).take(at)
+        if column.name in ("topic", "partition")
+        else read[column.name]
+        for column in columns
+    ]
+    batch = pa.RecordBatch.from_arrays(whole, names=columns.names).filter(wanted)
+    counted = pc.value_counts(read["partition_id"].filter(wanted))
+    return batch, Counter({pair["values"]: pair["counts"] for pair in counted.to_pylist()})
+
+
+def type_of(column: StructField) -> pa.DataType:
+    if isinstance(column.dataType, TimestampType):
+        return pa.timestamp("us", tz="UTC")
+    return to_arrow_type(column.dataType)
+
+
+def _each(ranges: Sequence[Range], name: str) -> pa.Array:
+    return pa.array([getattr(part, name) for part in ranges], pa.int64())
+
+
+def _in_batches(chunks: Iterator[Sequence[tuple[Any, ...]]], sent: StructType) -> Iterator[Rows]:
+    body = sent.names.index("body") if "body" in sent.names else None
+    rows: Rows = []
+    size = 0
+    for chunk in chunks:
+        rows.extend(chunk)
+        if body is not None:
+            size += sum([len(row[body]) for row in chunk])
+        if len(rows) >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _array(values: Sequence[Any], column: StructField) -> pa.Array:
+    if isinstance(column.dataType, BooleanType):
+        return pa.array(values, pa.int64()).cast(pa.bool_())
+    if column.name == "headers":  # some drivers give JSON as bytes
+        values = [v.decode() if isinstance(v, bytes) else v for v in values]
+    return pa.array(values, type_of(column))

@@ -1,0 +1,73 @@
+"""ConnectorX gives the rows that mysqlclient gives, and is used only where it may be."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from sparkjobs.config import Config
+from sparkjobs.source import connector_x, reading
+from streams import Outgoing, send, send_many
+from streams.log.sequencer import sequence
+from streams.models import Message
+from tests.spark.direct import Reading
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+
+
+@pytest.mark.mysql
+def test_it_gives_the_rows_that_mysqlclient_gives(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("connectorx")
+    send("orders", {"né": [1, None]}, key="Zoë 𝄞", tag="new", headers={"trace": "a b", "z": "é"})
+    send("orders", bytes(range(256)), delay=timedelta(microseconds=1))
+    send("orders", "")
+    send("orders", "x" * 3_000_000)
+    for number in range(3):
+        send_many([Outgoing(f"t{number}", n, key=str(n)) for n in range(40)])
+    sequence("default")
+    Message.objects.filter(partition__topic__name="t1", offset=7).update(size=2**30)
+    assert connector_x.address(config)
+    found: dict[tuple[str, tuple[str, ...], int], list[str]] = {}
+    for name in ("connectorx", "mysqlclient"):
+        if name == "mysqlclient":
+            monkeypatch.setattr(reading, "address", lambda config: None)
+        for columns in ((), ("offset", "body"), ("topic", "offset", "key")):
+            for topic in ({}, {"topic": "orders"}):
+                rows = Reading(config, *columns, split_rows=50, **topic).rows()
+                found[name, columns, len(topic)] = sorted(map(repr, rows))
+    assert len(found["connectorx", (), 0]) == 124
+    for (_, asked, topics), seen in found.items():
+        assert seen == found["mysqlclient", asked, topics], asked
+
+
+def test_it_is_used_only_for_a_plain_address_where_nothing_would_be_encrypted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector_x, "find_spec", lambda name: "there")
+
+    def address(client: str, more: str = "") -> str | None:
+        path = tmp_path / "ems.cnf"
+        path.write_text(f"[client]\n{client}\n[ems]\nvendor=mysql\n{more}")
+        return connector_x.address(Config.load(str(path)))
+
+    local = "host=127.0.0.1\nport=3307\nuser=ems\npassword=a b/@%\ndatabase=shop"
+    assert address(local) == "mysql://ems:a%20b%2F%40%25@127.0.0.1:3307/shop"
+    far = local.replace("127.0.0.1", "db.example.org")
+    assert address(f"{far}\nssl-mode=disabled") == address(local).replace(  # type: ignore[union-attr]
+        "127.0.0.1", "db.example.org"
+    )
+    for client in (
+        far,
+        f"{local}\nssl-ca=/etc/ssl/db.pem",
+        f"{local}\nsocket=/run/mysqld.sock",
+        local.replace("a b", '"a b"'),
+        "user=ems",
+    ):
+        assert address(client) is None, client
+    assert address(local, "!include /etc/my.cnf\n") is None
+    monkeypatch.setattr(connector_x, "find_spec", lambda name: None)
+    assert address(local) is None
