@@ -36,6 +36,9 @@ EVERYWHERE = {
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     # The name of a topic may be 007, which must stay a text.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # Percentiles are counted in memory for so many minutes of groups; by default all is sorted from
+    # 128 on, and a day of two groups has 2,880.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
 }
 
 # For one process on one machine: no web page, no port that others reach, and few tasks.

@@ -1,4 +1,4 @@
-"""Tells by two statements whether there is anything to roll up, so that nothing starts no JVM."""
+"""Tells by a few statements whether there is anything to roll up, so that nothing starts no JVM."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sparkjobs.database import Connection, execute, fetch, transaction, vendor_of
-from sparkjobs.instants import instant, minute_of, now, stored
+from sparkjobs.instants import hour_of, instant, minute_of, now, stored
+from sparkjobs.rollup.hours import counted_until, due, hours
 
 JOBS = ("traffic", "consumption", "backlog")
 # Transactions that end a delivery may commit this much later than they say.
@@ -77,7 +78,17 @@ def owed(connection: Connection) -> Owed | None:
     if messages:
         return Owed(int(messages))
     ((unsettled,),) = fetch(connection, UNSETTLED[vendor_of(connection)])
-    return Owed(0) if unsettled else None
+    if unsettled or _keys_are_due(connection):
+        return Owed(0)
+    return None
+
+
+def _keys_are_due(connection: Connection) -> bool:
+    """Tell whether the last hour with messages is over, and its hot keys rest on a part of it."""
+    reached, current = counted_until(connection), hour_of(now(connection))
+    if reached is None or reached < current - LONGEST_QUIET:
+        return False
+    return bool(due(hours(connection, hour_of(reached)), current))
 
 
 def note_nothing(connection: Connection) -> None:

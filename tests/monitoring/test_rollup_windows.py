@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from monitoring.models import HotKey, OpenDelivery, Traffic
+from monitoring.models import HotKey, OpenDelivery, Position, Run, Traffic
 from monitoring.options import option_file
 from sparkjobs.config import Config
 from sparkjobs.database import connected
 from sparkjobs.rollup.claims import ids_between
 from sparkjobs.rollup.hours import due, hours
 from sparkjobs.rollup.offsets import RANGES, joined, turns
+from sparkjobs.rollup.owed import owed
 from sparkjobs.rollup.remembered import look, remember
 from streams.models import ConsumerGroup, Delivery, Partition, State, Topic
 
@@ -156,6 +157,20 @@ def test_an_hour_is_read_five_times_at_most_however_often_one_looks(connection: 
             ranked(topic, hour, last)
     assert HotKey.objects.get().total == end == 360_000
     assert read < 6 * end
+
+
+def test_hot_keys_of_an_hour_that_is_over_are_owed_though_nothing_else_is(connection: Any) -> None:
+    topic = Topic.objects.create(name="orders")
+    partition = topic.partitions.get()
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0) - HOUR
+    counted(partition, hour, 0, 10_000)
+    ranked(topic, hour, 9000)
+    Position.objects.create(partition=partition, open_offset=0, next_offset=0)
+    for job in ("consumption", "backlog"):
+        Run.objects.create(job=job, state="done", until=timezone.now())
+    assert owed(connection) is not None
+    ranked(topic, hour, 10_000)
+    assert owed(connection) is None
 
 
 def test_an_hour_is_counted_while_it_is_small_and_once_more_when_it_is_over(

@@ -15,7 +15,9 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 def test_an_error_of_one_job_does_not_keep_the_others_from_running(
     config: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sparkjobs.jobs import rollup
+    from sparkjobs import session
+    from sparkjobs.jobs import backlog, consumption, traffic
+    from sparkjobs.jobs.rollup import roll_up_all
 
     ran = []
 
@@ -26,9 +28,11 @@ def test_an_error_of_one_job_does_not_keep_the_others_from_running(
     def works(spark: Any, config: Any, connection: Any, say: Any) -> None:
         ran.append(connection)
 
-    monkeypatch.setattr(rollup, "JOBS", (works, breaks, works))
-    monkeypatch.setattr(rollup, "session", lambda name: None)
-    assert rollup.run(config, None) == 1  # type: ignore[arg-type]
+    monkeypatch.setattr(session, "describe", lambda spark, text: None)
+    monkeypatch.setattr(traffic, "roll_up_traffic", works)
+    monkeypatch.setattr(consumption, "roll_up_consumption", breaks)
+    monkeypatch.setattr(backlog, "roll_up_backlog", works)
+    assert [type(error) for error in roll_up_all(None, config, print)] == [sqlite3.OperationalError]
     assert len({id(connection) for connection in ran}) == 3  # what one has broken, no other has
     assert "breaks: OperationalError: database is locked" in capsys.readouterr().err
     assert not Run.objects.exists()
