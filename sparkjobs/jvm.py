@@ -25,12 +25,10 @@ def was_submitted() -> bool:
 
 
 def adjust_submitted() -> None:
-    """Set the log and the time zone in a JVM that runs: its command line is spark-submit's."""
+    """Set the time zone in a JVM that runs: its command line is spark-submit's."""
     SparkContext._ensure_initialized()
     jvm = SparkContext._jvm
     assert jvm is not None  # noqa: S101 - has just been made
-    uri = jvm.java.net.URI(LOG4J)
-    jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure(uri)
     jvm.java.util.TimeZone.setDefault(jvm.java.util.TimeZone.getTimeZone("UTC"))
 
 

@@ -94,6 +94,9 @@ def session(app_name: str, *, brief: bool = False) -> SparkSession:
     _say(f"{app_name}: starting Spark on {master or 'the cluster'} …")
     with quiet_start():
         spark = builder.getOrCreate()
+    if submitted:
+        # Only now: Spark sets its own log up when the context begins.
+        spark.sparkContext.setLogLevel("ERROR")
     if not spark.sparkContext.master.startswith("local"):
         spark.sparkContext.addPyFile(packed())  # before the source: it is sent with what is there
     spark.dataSource.register(EmsSource)

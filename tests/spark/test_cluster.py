@@ -130,6 +130,8 @@ def test_spark_submit_prints_what_the_job_says_and_no_log_of_spark(
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(" sent ") == 5
-    # What spark-submit itself says before it starts the job.
-    assert done.stderr.count(" INFO ") < 10, done.stderr
-    assert "trace: Spark has started" in done.stderr
+    # Spark sets its log up when the context begins; what it says until then is all.
+    begin, _, rest = done.stderr.partition("trace: Spark has started")
+    assert rest
+    assert " INFO " not in rest, rest
+    assert begin.count(" INFO ") < 60, begin
