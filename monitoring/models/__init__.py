@@ -10,6 +10,7 @@ from monitoring.models.backlog import Backlog
 from monitoring.models.consumption import Consumption
 from monitoring.models.error_class import ErrorClass
 from monitoring.models.hot_key import HotKey
+from monitoring.models.lake import LakeFile, LakePosition
 from monitoring.models.latency import Latency, Leg
 from monitoring.models.open_delivery import OpenDelivery
 from monitoring.models.overview import Overview
@@ -34,6 +35,8 @@ __all__ = [
     "Event",
     "GroupSample",
     "HotKey",
+    "LakeFile",
+    "LakePosition",
     "Latency",
     "LedgerEntry",
     "Leg",

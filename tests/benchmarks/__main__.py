@@ -31,6 +31,7 @@ SECTIONS = {
     "sizes": ("stress", "sizes"),
     "rate": ("stress", "rates"),
     "source": ("spark", "figures"),
+    "lake": ("lake", "figures"),
     "rollups": ("rollups", "figures"),
     "sink": ("sink", "figures"),
     "pages": ("pages.opening", "figures"),

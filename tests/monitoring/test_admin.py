@@ -27,6 +27,8 @@ from monitoring.models import (
     ErrorClass,
     GroupSample,
     HotKey,
+    LakeFile,
+    LakePosition,
     Latency,
     OpenDelivery,
     Overview,
@@ -126,6 +128,11 @@ def fill(count: int) -> None:
             path="p",
         )
         LedgerEntry.objects.create(name=f"n{number}", batch=1)
+        LakePosition.objects.create(partition=partition, first_offset=0, next_offset=10)
+        sizes = ("messages", "bytes", "size", "version")
+        LakeFile.objects.create(
+            topic="t", day=date(2026, 1, 1), path="p", **dict.fromkeys(sizes, 1)
+        )
 
 
 def list_of(model: Any, query: str = "") -> str:
