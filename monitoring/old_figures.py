@@ -1,41 +1,85 @@
-"""Deletes figures, and runs of the jobs, that are older than figureRetentionDays."""
+"""Deletes figures, and runs of the jobs, that are older than figureRetentionDays.
+
+Minutes go after figureMinuteRetentionDays, if their hours are there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 from django.db import connections
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Min, Model, QuerySet
 
 from monitoring.models import (
     Backlog,
+    BacklogLevel,
     Consumption,
+    ConsumptionLevel,
     ErrorClass,
+    ErrorLevel,
+    Grain,
     HotKey,
     Latency,
+    LatencyLevel,
     Run,
     Traffic,
+    TrafficLevel,
 )
 from streams.database.batches import delete_all
 from streams.models import UtcNow
 from streams.runtime_settings import system
 
+MINUTES = {
+    Traffic: TrafficLevel,
+    Consumption: ConsumptionLevel,
+    Latency: LatencyLevel,
+    ErrorClass: ErrorLevel,
+    Backlog: BacklogLevel,
+}
+
 
 def old_figures(using: str) -> Iterator[int]:
     """Delete them in small batches; yield how many each has deleted."""
-    days = system("figureRetentionDays", using)
-    there = set(connections[using].introspection.table_names()) if days else set()
-    for rows in _old(timedelta(days=days), using):
-        if rows.model._meta.db_table in there:
-            yield from delete_all(rows, using)
+    ages = [
+        timedelta(days=days) if (days := system(name, using)) else None
+        for name in ("figureMinuteRetentionDays", "figureRetentionDays")
+    ]
+    there = set(connections[using].introspection.table_names()) if any(ages) else set()
+
+    def has_table(model: type[Model]) -> bool:
+        return model._meta.db_table in there
+
+    for age, old in zip(ages, (_old_minutes, _old), strict=True):
+        for rows in old(age, using, has_table) if age else ():
+            if has_table(rows.model):
+                yield from delete_all(rows, using)
 
 
-def _old(age: timedelta, using: str) -> Iterator[QuerySet[Any]]:
-    for model in (Traffic, Consumption, Latency, ErrorClass, Backlog):
+def _old_minutes(
+    age: timedelta, using: str, has_table: Callable[[type[Model]], bool]
+) -> Iterator[QuerySet[Any]]:
+    for model, level in MINUTES.items():
+        hours = level._default_manager.using(using).filter(grain=Grain.HOUR)
+        # Older minutes are of an earlier version, and wait to be added up.
+        first = hours.aggregate(first=Min("start"))["first"] if has_table(level) else None
+        if first:
+            rows = model._default_manager.using(using)
+            yield rows.filter(minute__gte=first, minute__lt=UtcNow(-age)).order_by("minute")
+
+
+def _old(
+    age: timedelta, using: str, has_table: Callable[[type[Model]], bool]
+) -> Iterator[QuerySet[Any]]:
+    for model, level in MINUTES.items():
         rows = model._default_manager.using(using)
         yield rows.filter(minute__lt=UtcNow(-age)).order_by("minute")
+        for grain in Grain:
+            # Of whole hours and days: they begin earlier than their minutes.
+            whole = age + timedelta(minutes=grain)
+            sums = level._default_manager.using(using).filter(grain=grain)
+            yield sums.filter(start__lt=UtcNow(-whole)).order_by("start")
     yield HotKey.objects.using(using).filter(hour__lt=UtcNow(-age)).order_by("hour")
     # The next window of a job begins where its last run has ended.
     runs = Run.objects.using(using)

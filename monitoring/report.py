@@ -11,6 +11,7 @@ from django.db.models import F, FloatField, Max, Sum
 from django.db.models.functions import Cast
 from django.utils.translation import gettext as _
 
+from monitoring.live.histogram import percentile
 from monitoring.models import Backlog, ErrorClass, Latency, Leg, Run, RunState, Traffic
 from streams.database.clock import database_now
 from streams.models import ConsumerGroup
@@ -74,24 +75,36 @@ def ranking(using: str, now: datetime, minutes: int) -> list[tuple[Any, ...]]:
 def latencies(using: str, now: datetime) -> Section:
     """Return how long the groups took in the last hour, in seconds, the slowest first."""
     rows = [
-        (*_names(group), Leg(leg).label, count, *(round(value, 3) for value in figures))
+        (
+            *(*_names(group), Leg(leg).label, count),
+            *(None if value is None else round(value, 3) for value in figures),
+        )
         for group, leg, count, *figures in slowness(using, now - HOUR)
     ]
-    columns = ("group", "topic", "way", "messages", "mean", "95 % in the worst minute", "longest")
+    columns = ("group", "topic", "way", "messages", "mean", "95 %", "longest")
     return Section("latencies", _("Latencies of the last hour, in seconds"), columns, rows)
 
 
 def slowness(using: str, since: datetime) -> list[tuple[Any, ...]]:
-    """Return (group, leg, messages, mean, p95 of the worst minute, longest), slowest first."""
+    """Return (group, leg, messages, mean, p95, longest), slowest first.
+
+    p95 is that of all messages, to within 5 per cent; None if a minute has no histogram.
+    """
     found = Latency.objects.using(using).filter(minute__gte=_minute(since))
     totals = found.values_list("group", "leg").annotate(
         n=Sum("messages"),
         average=Sum(F("mean") * F("messages")) / Cast(Sum("messages"), FloatField()),
-        worst_p95=Max("p95"),
         longest=Max("worst"),
     )
+    histograms: dict[tuple[int, str], list[str]] = {}
+    for id_, leg, text in found.values_list("group", "leg", "histogram").order_by():
+        histograms.setdefault((id_, leg), []).append(text or "")
     groups = ConsumerGroup.objects.using(using).select_related("topic").in_bulk()
-    rows = [(groups[id_], *rest) for id_, *rest in totals if id_ in groups]
+    rows = [
+        (groups[id_], leg, n, mean, percentile(histograms[id_, leg], 0.95), longest)
+        for id_, leg, n, mean, longest in totals
+        if id_ in groups
+    ]
     whole = {group: mean for group, leg, _n, mean, *_rest in rows if leg == Leg.TOTAL}
     order = [leg.value for leg in Leg]
     return sorted(rows, key=lambda row: (-whole.get(row[0], 0.0), row[0].pk, order.index(row[1])))

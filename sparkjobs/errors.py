@@ -41,3 +41,7 @@ class WriteRefused(SparkJobsError):
 
 class Findings(SparkJobsError):
     """Reconcile has found promises that are broken."""
+
+
+class NotArchived(SparkJobsError):
+    """Some topics could not be archived; all others are."""

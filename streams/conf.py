@@ -83,6 +83,7 @@ DEFAULTS: dict[str, Any] = {
     "deliveryRetentionDays": 30,
     "deadRetentionDays": 0,
     "figureRetentionDays": 0,
+    "figureMinuteRetentionDays": 31,
 }
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Max, Sum
+from django.db.models import Max, QuerySet, Sum
 
-from monitoring.models import Latency, Leg, Run, RunState, Traffic
+from monitoring.live.levels import levels
+from monitoring.models import Latency, Leg, Run, RunState, Traffic, TrafficLevel
 
 # The roll-ups of the last so many minutes; they are a minute or two behind.
 RECENT = timedelta(minutes=15)
 LATE = timedelta(minutes=15)
-# There is a row for each partition and minute: those of a week would take seconds to add up. The
-# samples say how many messages came in over any range.
-RANKED = timedelta(days=1, hours=1)
 
 
 @dataclass(frozen=True)
@@ -69,19 +68,20 @@ class Ranked:
     bytes: int
 
 
-def ranking(
-    using: str, since: datetime, now: datetime, topics: Mapping[int, int]
-) -> dict[int, Ranked]:
-    """Return what Spark has counted of each topic since then; nothing of more than RANKED.
+def ranking(using: str, since: datetime, topics: Mapping[int, int]) -> dict[int, Ranked]:
+    """Return what Spark has counted of each topic since then.
 
     ``topics``: the topic of each partition. Not by a join: a server may begin with the partitions,
     and read all minutes of each.
     """
-    if now - since > RANKED:
-        return {}
-    rows = Traffic.objects.using(using).filter(minute__gte=since).values_list("partition")
+
+    def columns(rows: QuerySet[Any]) -> QuerySet[Any]:
+        of_partitions: Any = rows.values_list("partition")
+        return of_partitions.annotate(Sum("messages"), Sum("bytes"))  # type: ignore[no-any-return]
+
+    minutes, sums = Traffic.objects.using(using), TrafficLevel.objects.using(using)
     found: dict[int, Ranked] = {}
-    for partition, messages, size in rows.annotate(Sum("messages"), Sum("bytes")).order_by():
+    for partition, messages, size in levels(minutes, sums, since, columns):
         if (topic := topics.get(partition)) is not None:
             before = found.get(topic, Ranked(0, 0))
             found[topic] = Ranked(before.messages + int(messages), before.bytes + int(size))

@@ -10,7 +10,16 @@ from monitoring.models.backlog import Backlog
 from monitoring.models.consumption import Consumption
 from monitoring.models.error_class import ErrorClass
 from monitoring.models.hot_key import HotKey
+from monitoring.models.lake import LakeFile, LakePosition
 from monitoring.models.latency import Latency, Leg
+from monitoring.models.level import (
+    BacklogLevel,
+    ConsumptionLevel,
+    ErrorLevel,
+    Grain,
+    LatencyLevel,
+    TrafficLevel,
+)
 from monitoring.models.open_delivery import OpenDelivery
 from monitoring.models.overview import Overview
 from monitoring.models.position import Position
@@ -28,13 +37,20 @@ __all__ = [
     "AuditFinding",
     "AuditPlace",
     "Backlog",
+    "BacklogLevel",
     "ChannelKind",
     "Consumption",
+    "ConsumptionLevel",
     "ErrorClass",
+    "ErrorLevel",
     "Event",
+    "Grain",
     "GroupSample",
     "HotKey",
+    "LakeFile",
+    "LakePosition",
     "Latency",
+    "LatencyLevel",
     "LedgerEntry",
     "Leg",
     "Metric",
@@ -50,4 +66,5 @@ __all__ = [
     "Severity",
     "StagedMessage",
     "Traffic",
+    "TrafficLevel",
 ]

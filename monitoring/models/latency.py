@@ -32,6 +32,12 @@ class Latency(models.Model):
     p95 = models.FloatField(_("95 %"))
     p99 = models.FloatField(_("99 %"))
     worst = models.FloatField(_("longest"))
+    histogram = models.TextField(  # noqa: DJ001 - rows of earlier versions have none
+        _("histogram"),
+        null=True,
+        blank=True,
+        help_text=_("Bucket and count; from it the percentiles of longer times are computed."),
+    )
 
     class Meta:
         db_table = "ems_monitoring_latency"

@@ -73,7 +73,7 @@ class OverviewPage(Page):
         worst = groups[:SHOWN]
         if spark.until is not None:
             times = percentiles(using, self.now, [one.pk for one in worst])
-            counted = ranking(using, periods.first, self.now, site.topics)
+            counted = ranking(using, periods.first, site.topics)
         inbox = [one for one in topics if one.inbox_age and one.inbox_age > NOT_SEQUENCED]
         return {
             "alarms": firing(using) if self.may_view(Alarm) else None,

@@ -31,5 +31,5 @@ class TopicsPage(Page):
         return {
             "topics": topics[:LISTED_AT_MOST],
             "topics_in_all": len(topics),
-            "ranking": ranking(self.using, periods.first, self.now, site.topics),
+            "ranking": ranking(self.using, periods.first, site.topics),
         }

@@ -6,21 +6,18 @@ were not compared, which the next run replaces.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import date
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import StringType, StructField, StructType
 
+from sparkjobs import storage
 from sparkjobs.config import Config
 from sparkjobs.database import NOW, Connection, execute, fetch, vendor_of
 from sparkjobs.errors import BadConfig
 from sparkjobs.source.schemas import MESSAGES
-
-# The columns of the files and the column of the day; day and topic are in the names of the folders.
-ARCHIVED = StructType([*MESSAGES.fields, StructField("date", StringType())])
 
 
 @dataclass(frozen=True)
@@ -49,28 +46,55 @@ Fingerprints = dict[tuple[str, int], Fingerprint]
 
 def fingerprints(messages: DataFrame) -> Fingerprints:
     """Return the fingerprint of each partition's messages, by topic and partition id."""
+    rows = messages.groupBy("topic", "partition_id").agg(*_marks()).collect()
+    return {(row[0], row[1]): Fingerprint(*row[2:]) for row in rows}
+
+
+def observed(messages: DataFrame) -> tuple[DataFrame, Callable[[], Fingerprint]]:
+    """Return the messages, and a function that tells the fingerprint of all that were written.
+
+    Call it when they are written. A task that ran twice counts twice: a difference is no proof.
+    """
+    observation = Observation()
+
+    def seen() -> Fingerprint:
+        found = observation.get
+        return Fingerprint(found["messages"], found["bytes"] or 0, found["hash"] or "0")
+
+    return messages.observe(observation, *_marks()), seen
+
+
+def total(marks: Collection[Fingerprint]) -> Fingerprint:
+    """Return the fingerprint of all messages together: each part of it is a sum."""
+    return Fingerprint(
+        sum(mark.messages for mark in marks),
+        sum(mark.bytes for mark in marks),
+        str(sum(int(mark.hash) for mark in marks)),
+    )
+
+
+def _marks() -> list[Column]:
     columns = [F.col(name) for name in MESSAGES.names]
     # The hash ignores nulls: without their places, a key could become a tag with the same hash.
     row = F.xxhash64(*columns, *(column.isNull() for column in columns))
-    rows = (
-        messages.groupBy("topic", "partition_id")
-        .agg(
-            F.count(F.lit(1)).alias("messages"),
-            F.sum("size").alias("bytes"),
-            F.sum(row.cast("decimal(38,0)")).cast("string").alias("hash"),
-        )
-        .collect()
-    )
-    return {(row[0], row[1]): Fingerprint(*row[2:]) for row in rows}
+    return [
+        F.count(F.lit(1)).alias("messages"),
+        F.sum("size").alias("bytes"),
+        F.sum(row.cast("decimal(38,0)")).cast("string").alias("hash"),
+    ]
 
 
 def in_archive(
     spark: SparkSession, config: Config, topics: Iterable[str], days: Iterable[date]
 ) -> DataFrame:
-    """Return the messages of these topics on these days, as they are in the files."""
-    frame = spark.read.schema(ARCHIVED).parquet(folder(config))
-    of_days = F.col("date").isin([day.isoformat() for day in days])
-    return frame.where(of_days & F.col("topic").isin(list(topics))).select(*MESSAGES.names)
+    """Return the messages of these topics on these days, as they are in the files.
+
+    A day without messages has no folder.
+    """
+    root = folder(config)
+    chosen = [storage.place(day, topic) for day in sorted(days) for topic in sorted(topics)]
+    there = [path for path in chosen if storage.exists(spark, f"{root}/{path}")]
+    return storage.read(spark, root, there).select(*MESSAGES.names)
 
 
 def folder(config: Config) -> str:

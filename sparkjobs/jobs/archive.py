@@ -1,7 +1,9 @@
 """Archive the closed days of the topics that are set to it: Parquet by date and topic.
 
 A day is written, read again and compared with the database by count and hash. Then it is recorded
-in the manifest and archived_offset moves, in one transaction. Only after that it may be purged.
+in the manifest and archived_offset moves, in one transaction. Only after that it may be purged. A
+day that is in the lake is written from there, and its files leave the lake in that transaction. A
+topic that cannot be archived does not keep the others from it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from itertools import groupby
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from sparkjobs import storage
 from sparkjobs.archive.manifest import (
     Fingerprint,
     Fingerprints,
@@ -22,8 +25,10 @@ from sparkjobs.archive.manifest import (
     fingerprints,
     folder,
     in_archive,
+    observed,
     record,
     recorded,
+    total,
 )
 from sparkjobs.config import Config
 from sparkjobs.database import (
@@ -34,10 +39,12 @@ from sparkjobs.database import (
     transaction,
     vendor_of,
 )
-from sparkjobs.errors import ArchiveDiffers, BadOption, Busy
+from sparkjobs.errors import ArchiveDiffers, BadOption, Busy, NotArchived
 from sparkjobs.instants import EPOCH, MICROSECONDS, now
+from sparkjobs.lake.manifest import covers, of_day, retire_day, root
 from sparkjobs.lock import alone
 from sparkjobs.session import session
+from sparkjobs.source.schemas import MESSAGES
 from sparkjobs.source.splits import Log, logs, offset_at
 
 # How long after midnight a day is closed. A pass of the sequencer may have read the clock before it
@@ -61,19 +68,24 @@ def run(config: Config, options: Namespace) -> int:
 def archive(spark: SparkSession, config: Config, until: date | None = None) -> Iterator[str]:
     """Archive what is closed and not archived yet, day by day; yield lines that say what was done.
 
-    It may be killed and run again. Raises Busy, BadOption, ArchiveDiffers.
+    It may be killed and run again. Raises Busy and BadOption, and, when all else is archived,
+    NotArchived.
     """
+    failed: dict[str, str] = {}
     with alone(config, "archive") as still_alone:
         with connected(config) as connection:
             yesterday = _yesterday(connection)
             if until and until > yesterday:
                 raise BadOption(f"{until} is not closed: the last day that is, is {yesterday}")
-            parts = list(closed_parts(connection, until or yesterday))
-        days = groupby(sorted(parts, key=lambda part: part.day), key=lambda part: part.day)
-        for day, of_day in days:
-            yield from _archive_day(spark, config, day, list(of_day), still_alone)
+            parts = sorted(closed_parts(connection, until or yesterday), key=_order)
+        for _day, of_day in groupby(parts, key=lambda part: part.day):
+            # Days are archived in their order: archived_offset must not pass one that is left out.
+            left = [part for part in of_day if part.topic not in failed]
+            yield from _archive_together(spark, config, left, still_alone, failed)
         if not parts:
             yield "nothing to archive"
+    if failed:
+        raise NotArchived("; ".join(failed.values()))
 
 
 def closed_parts(connection: Connection, until: date) -> Iterator[Part]:
@@ -97,34 +109,94 @@ def closed_parts(connection: Connection, until: date) -> Iterator[Part]:
             first = end
 
 
-def _archive_day(
+def _archive_together(
     spark: SparkSession,
     config: Config,
-    day: date,
     parts: list[Part],
     still_alone: Callable[[], None],
+    failed: dict[str, str],
 ) -> Iterator[str]:
-    with connected(config) as connection:
-        for part in parts:
-            # The files of a topic and a day are written by one run, and replaced as a whole.
-            if other := recorded(connection, config, part.topic, day, day):
-                raise ArchiveDiffers(f"{part.topic} of {day} is in the archive: {[*other]}")
-    written = from_database(spark, config, parts).withColumn("date", F.lit(day.isoformat()))
+    """Archive the topics of a day by one query, or, if that fails, each by its own.
+
+    ``failed`` gets the topics that cannot be archived, with the reason.
+    """
+    if not parts:
+        return
     still_alone()
-    (
-        written.write.mode("overwrite")
-        .option("partitionOverwriteMode", "dynamic")
-        .partitionBy("date", "topic")
-        .parquet(folder(config))
+    topics = sorted({part.topic for part in parts})
+    try:
+        there, expected = _write_day(spark, config, parts)
+    except Exception as error:  # noqa: BLE001 - whatever it is, other topics may be archived
+        if len(topics) == 1:
+            yield _fail(failed, parts, error)
+            return
+        for topic in topics:
+            alike = [part for part in parts if part.topic == topic]
+            yield from _archive_together(spark, config, alike, still_alone, failed)
+        return
+    path = f"{folder(config)}/date={parts[0].day}"
+    for topic in topics:
+        of_topic = [part for part in parts if part.topic == topic]
+        marks = _only(topic, expected), _only(topic, there)
+        try:
+            yield _record_topic(config, of_topic, *marks, path)
+        except Exception as error:  # noqa: BLE001 - as above
+            yield _fail(failed, of_topic, error)
+
+
+def _fail(failed: dict[str, str], parts: list[Part], error: Exception) -> str:
+    """Note that a topic cannot be archived; return a line that says so."""
+    about, reason = f"{parts[0].topic} {parts[0].day}", f"{type(error).__name__}: {error}"
+    failed[parts[0].topic] = reason if about in reason else f"{about}: {reason}"
+    return f"not archived: {failed[parts[0].topic]}"
+
+
+def _write_day(
+    spark: SparkSession, config: Config, parts: list[Part]
+) -> tuple[Fingerprints, Fingerprints]:
+    """Write the files of some topics on a day; return what they hold, and what the database has."""
+    day = parts[0].day
+    topics = sorted({part.topic for part in parts})
+    with connected(config) as connection:
+        for topic in topics:
+            # The files of a topic and a day are written by one run, and replaced as a whole.
+            if other := recorded(connection, config, topic, day, day):
+                raise ArchiveDiffers(f"{topic} of {day} is in the archive: {[*other]}")
+        is_in_lake = covers(connection, parts)
+        files = [file.path for topic in topics for file in of_day(connection, config, topic, day)]
+    if is_in_lake:
+        whole = storage.read(spark, root(config), files).select(*MESSAGES.names)
+        there, _seen = _write(spark, config, parts, _within(whole, parts))
+        expected = fingerprints(from_database(spark, config, parts))
+        if there == expected:
+            return there, expected
+    there, seen = _write(spark, config, parts, from_database(spark, config, parts))
+    # What the database gave is what the files hold: to read it once more would tell nothing new.
+    is_same = total(there.values()) == seen
+    return there, there if is_same else fingerprints(from_database(spark, config, parts))
+
+
+def _write(
+    spark: SparkSession, config: Config, parts: list[Part], messages: DataFrame
+) -> tuple[Fingerprints, Fingerprint]:
+    """Write the files of these parts; return what they hold, and what was given to write."""
+    day = parts[0].day
+    given, seen = observed(messages)
+    dated = given.withColumn("date", F.lit(day.isoformat()))
+    storage.write(dated, folder(config), mode="overwrite")
+    there = in_archive(spark, config, {part.topic for part in parts}, [day])
+    return fingerprints(there), seen()
+
+
+def _within(messages: DataFrame, parts: list[Part]) -> DataFrame:
+    """Return the messages of these parts."""
+    ids = F.col("partition_id")
+    first = F.create_map(*[F.lit(n) for part in parts for n in (part.partition_id, part.first)])
+    end = F.create_map(*[F.lit(n) for part in parts for n in (part.partition_id, part.end)])
+    offset = F.col("offset")
+    return messages.where(
+        (offset >= F.try_element_at(first, ids)) & (offset < F.try_element_at(end, ids))
     )
-    expected = fingerprints(from_database(spark, config, parts))
-    topics = {part.topic for part in parts}
-    there = fingerprints(in_archive(spark, config, topics, [day]))
-    path = f"{folder(config)}/date={day}"
-    for topic, of_topic in groupby(sorted(parts, key=_place), key=lambda part: part.topic):
-        yield _record_topic(
-            config, list(of_topic), _only(topic, expected), _only(topic, there), path
-        )
 
 
 def _only(topic: str, found: Fingerprints) -> dict[int, Fingerprint]:
@@ -136,7 +208,7 @@ def from_database(spark: SparkSession, config: Config, parts: Iterable[Part]) ->
     """Return the messages of these parts, read again from the database."""
     bounds = {part.partition_id: [part.first, part.end] for part in parts}
     # What is not in the log is counted, see _record_topic: the rest of the day is archived.
-    reader = spark.read.format("ems").options(config=config.path, holes="skip")
+    reader = spark.read.format("ems").schema(MESSAGES).options(config=config.path, holes="skip")
     return reader.option("bounds", json.dumps(bounds)).load()
 
 
@@ -156,6 +228,7 @@ def _record_topic(
             mark = there.get(part.partition_id, Fingerprint())
             if not record(connection, config, part, mark, path):
                 raise Busy(f"{about}: archived_offset was moved by somebody else")
+        retire_day(connection, config, parts[0].topic, parts[0].day)
     messages = sum(mark.messages for mark in there.values())
     missing = sum(part.end - part.first for part in parts) - messages
     holes = f", {missing:,} offsets are not in the log: run reconcile" if missing else ""
@@ -197,3 +270,7 @@ def _after(day: date) -> datetime:
 
 def _place(part: Part) -> tuple[str, int]:
     return part.topic, part.number
+
+
+def _order(part: Part) -> tuple[date, str, int]:
+    return part.day, *_place(part)

@@ -18,6 +18,10 @@ class ArrowRows:
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
+    def distinct(self, column: str) -> set[Any]:
+        """Return the values of a column."""
+        return set(self._table[column].unique().to_pylist())
+
     def parts(self, order: Sequence[str], rows: int) -> Iterator[list[dict[str, Any]]]:
         """Yield all rows in this order of columns, at most ``rows`` of them at a time."""
         ordered = self._table.sort_by([(column, "ascending") for column in order])

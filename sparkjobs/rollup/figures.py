@@ -8,6 +8,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from sparkjobs.rollup import histogram
+
 # The names of the legs of a message's way, each with the two instants between which it lies.
 LEGS = {
     "sequenced": ("created_at", "sequenced_at"),
@@ -100,6 +102,7 @@ def latencies(
     """Compute how long messages took to the end of their first attempt, with a row for each leg.
 
     The percentiles are exact, in seconds, with interpolation between two values.
+    The histogram is for those of longer times.
 
     Messages and deliveries meet in buckets of ``width`` offsets; the mean length of the deliveries
     is the best. With ``small``, the deliveries fit into the memory of each executor.
@@ -127,6 +130,7 @@ def latencies(
                 f.avg(leg).alias("mean"),
                 f.percentile(leg, percents).alias("p"),
                 f.max(leg).alias("worst"),
+                histogram.buckets(f.col(leg)).alias("buckets"),
             ).alias(leg)
             for leg in LEGS
         )
@@ -136,6 +140,7 @@ def latencies(
         *("group_id", "minute", "l.leg", "l.messages", "l.mean"),
         *(f.col("l.p")[i].alias(name) for i, name in enumerate(("p50", "p95", "p99"))),
         "l.worst",
+        histogram.as_text(f.col("l.buckets")).alias("histogram"),
     )
 
 

@@ -69,7 +69,7 @@ CONSUMPTION = Table(
 LATENCY = Table(
     "ems_monitoring_latency",
     ("group_id", "minute", "leg"),
-    ("messages", "mean", "p50", "p95", "p99", "worst"),
+    ("messages", "mean", "p50", "p95", "p99", "worst", "histogram"),
     basis="messages",
 )
 ERRORS = Table(

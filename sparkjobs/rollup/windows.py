@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkjobs.database import Connection, transaction
+from sparkjobs.rollup.levels import add_up
 from sparkjobs.rollup.runs import Run, prune
 from sparkjobs.rollup.tables import Rows, Table, upsert
 
@@ -58,5 +59,7 @@ def write(connection: Connection, run: Run, window: Window) -> None:
     """Write all that the window has computed, or nothing."""
     with transaction(connection):
         rows = sum(upsert(connection, table, figures) for table, figures in window.figures)
+        for table, figures in window.figures:
+            add_up(connection, table, figures)
         window.move(connection)
         run.done(connection, rows=rows, **window.values)

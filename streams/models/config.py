@@ -29,6 +29,7 @@ AT_MOST = {
     "verifyMaxTimes": 1000,
     "verifyTimeoutSeconds": 60,
     "sendMaxTimes": 1000,
+    "figureMinuteRetentionDays": 36525,
 }
 MOST = 2**31 - 1  # of the settings without another limit
 MAY_BE_ZERO = {
@@ -38,6 +39,7 @@ MAY_BE_ZERO = {
     "deliveryRetentionDays",
     "deadRetentionDays",
     "figureRetentionDays",
+    "figureMinuteRetentionDays",
 }
 
 

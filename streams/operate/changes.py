@@ -55,6 +55,10 @@ MEANINGS = {
     "deliveryRetentionDays": _("days that deliveries are kept after their end; 0: for ever"),
     "deadRetentionDays": _("days that dead letters are kept; 0: for ever"),
     "figureRetentionDays": _("days that the figures of the Spark jobs are kept; 0: for ever"),
+    "figureMinuteRetentionDays": _(
+        "days that these figures are kept minute by minute, then as hours and days; 0: as long as"
+        " these"
+    ),
     "dedupWindowSeconds": _("the dedup window of a send that names none, in seconds"),
 }
 

@@ -32,11 +32,12 @@ SECTIONS = {
     "rate": ("stress", "rates"),
     "source": ("spark", "figures"),
     "reading": ("reading", "figures"),
+    "lake": ("lake", "figures"),
     "rollups": ("rollups", "figures"),
     "sink": ("sink", "figures"),
     "pages": ("pages.opening", "figures"),
 }
-CORE, STRESS, SPARK = [*SECTIONS][:6], [*SECTIONS][6:8], [*SECTIONS][8:11]
+CORE, STRESS, SPARK = [*SECTIONS][:6], [*SECTIONS][6:8], [*SECTIONS][8:13]
 SETS = {"core": CORE, "stress": STRESS, "spark": SPARK}
 # Measured on each server; the figures of the others are those of one.
 ON_EACH = {"pages"}

@@ -23,17 +23,25 @@ from monitoring.models import (
     AuditFinding,
     AuditPlace,
     Backlog,
+    BacklogLevel,
     Consumption,
+    ConsumptionLevel,
     ErrorClass,
+    ErrorLevel,
+    Grain,
     GroupSample,
     HotKey,
+    LakeFile,
+    LakePosition,
     Latency,
+    LatencyLevel,
     OpenDelivery,
     Overview,
     PartitionSample,
     Position,
     Run,
     Traffic,
+    TrafficLevel,
 )
 from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage, StagedMessage
 from streams.admin.base import ReadOnly
@@ -126,6 +134,21 @@ def fill(count: int) -> None:
             path="p",
         )
         LedgerEntry.objects.create(name=f"n{number}", batch=1)
+        LakePosition.objects.create(partition=partition, first_offset=0, next_offset=10)
+        sizes = ("messages", "bytes", "size", "version")
+        LakeFile.objects.create(
+            topic="t", day=date(2026, 1, 1), path="p", **dict.fromkeys(sizes, 1)
+        )
+        when: dict[str, Any] = {"grain": Grain.HOUR, "start": NOON}
+        sums = dict.fromkeys(("messages", "bytes", "delayed"), 1)
+        TrafficLevel.objects.create(**when, partition=partition, **sums)
+        when["group"] = group
+        ConsumptionLevel.objects.create(
+            **when, **dict.fromkeys(numbers, 1), passed=0, busy_seconds=61
+        )
+        LatencyLevel.objects.create(**when, leg="total", messages=1, mean=1, worst=1)
+        ErrorLevel.objects.create(**when, error_class="E", failed=1, dead=0)
+        BacklogLevel.objects.create(**when, open=0, waiting=0, dead=0)
 
 
 def list_of(model: Any, query: str = "") -> str:

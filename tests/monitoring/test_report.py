@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from monitoring.models import Backlog, ErrorClass, Latency, Run, Traffic
+from sparkjobs.rollup.histogram import bucket
 from streams.models import ConsumerGroup, Topic
 
 pytestmark = pytest.mark.django_db
@@ -52,6 +53,7 @@ def latency(name: str, minutes_ago: int, messages: int, mean: float, leg: str = 
         leg=leg,
         messages=messages,
         mean=mean,
+        histogram=f"{bucket(mean)}:{messages}",
         **times,
     )
 
@@ -101,10 +103,19 @@ def test_groups_are_ordered_by_how_long_they_take_on_average() -> None:
     latency("quick", 120, messages=1, mean=1000)
     rows = [tuple(row.values()) for row in report()["latencies"]]
     assert rows == [
-        ("slow", "orders", "in the log → claimed", 3, 0.5, 1.0, 2.0),
-        ("slow", "orders", "sent → done", 4, 4.0, 20.0, 40.0),
-        ("quick", "orders", "sent → done", 100, 0.1, 0.2, 0.4),
+        # 95 % to within 5 %: of one value, and between 2 and 10 seconds.
+        ("slow", "orders", "in the log → claimed", 3, 0.5, pytest.approx(0.5, rel=0.05), 2.0),
+        ("slow", "orders", "sent → done", 4, 4.0, pytest.approx(8.8, rel=0.05), 40.0),
+        ("quick", "orders", "sent → done", 100, 0.1, pytest.approx(0.1, rel=0.05), 0.4),
     ]
+
+
+def test_a_percentile_is_unknown_if_a_minute_has_no_histogram() -> None:
+    latency("quick", 5, messages=100, mean=0.1)
+    latency("quick", 6, messages=100, mean=0.1)
+    Latency.objects.filter(minute=ago(6)).update(histogram=None)
+    assert [row["95 %"] for row in report()["latencies"]] == [None]
+    assert "–" in text()
 
 
 def test_the_backlog_is_that_of_the_last_look() -> None:

@@ -48,7 +48,15 @@ def traffic(first: int = 0, **figures: Any) -> dict[str, Any]:
 
 
 def latency(**figures: Any) -> dict[str, Any]:
-    usual = {"messages": 10, "mean": 1.0, "p50": 1.0, "p95": 2.0, "p99": 3.0, "worst": 4.0}
+    usual: dict[str, Any] = {
+        "messages": 10,
+        "mean": 1.0,
+        "p50": 1.0,
+        "p95": 2.0,
+        "p99": 3.0,
+        "worst": 4.0,
+        "histogram": "80:10",
+    }
     return {"group_id": 1, "minute": NOON, "leg": "total", **usual, **figures}
 
 

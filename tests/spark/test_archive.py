@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, date, datetime, time, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from monitoring.models import ArchivedDay, LedgerEntry, ReplayedMessage
 from sparkjobs.config import Config
 from sparkjobs.database import connected
-from sparkjobs.errors import ArchiveDiffers, BadConfig, BadOption, Busy
+from sparkjobs.errors import ArchiveDiffers, BadConfig, BadOption, Busy, NotArchived
 from streams import Outgoing, send_many
 from streams.log.sequencer import sequence
 from streams.models import Access, Message, Partition, Topic
@@ -110,7 +112,7 @@ def test_a_day_that_is_not_closed_is_refused(spark: Any, config: Config) -> None
 def test_a_killed_run_leaves_files_that_the_next_one_replaces(
     spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sparkjobs.jobs import archive
+    archive: Any = import_module("sparkjobs.jobs.archive")
 
     partition = history()
 
@@ -134,23 +136,96 @@ def test_files_that_differ_are_not_recorded(
 ) -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from sparkjobs.jobs import archive
+    archive: Any = import_module("sparkjobs.jobs.archive")
 
     partition = history()
-    honest = archive.from_database
-    calls: list[int] = []
+    honest = archive.in_archive
 
-    def first_time_wrong(*arguments: Any) -> Any:
-        calls.append(1)
-        frame = honest(*arguments)
-        wrong = F.when(F.col("offset") == 3, F.lit("k")).otherwise(F.col("key"))
-        return frame.withColumn("key", wrong) if len(calls) == 1 else frame
+    def wrong(*arguments: Any) -> Any:
+        changed = F.when(F.col("offset") == 3, F.lit("k")).otherwise(F.col("key"))
+        return honest(*arguments).withColumn("key", changed)
 
-    monkeypatch.setattr(archive, "from_database", first_time_wrong)
-    with pytest.raises(ArchiveDiffers, match=str(DAYS[0])):
+    monkeypatch.setattr(archive, "in_archive", wrong)
+    with pytest.raises(NotArchived, match=f"{DAYS[0]}: the database has"):
         run(spark, config)
     partition.refresh_from_db()
     assert (partition.archived_offset, ArchivedDay.objects.count()) == (0, 0)
+
+
+def test_the_database_is_read_again_only_if_what_was_written_is_not_in_the_files(
+    spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive: Any = import_module("sparkjobs.jobs.archive")
+
+    history()
+    honest, observed = archive.from_database, archive.observed
+    reads: list[int] = []
+
+    def counted(*arguments: Any) -> Any:
+        reads.append(1)
+        return honest(*arguments)
+
+    monkeypatch.setattr(archive, "from_database", counted)
+    run(spark, config, DAYS[0])
+    assert len(reads) == 1
+
+    def twice(frame: Any) -> Any:  # as a task counts that ran twice
+        given, seen = observed(frame)
+        return given, lambda: archive.total([seen(), seen()])
+
+    monkeypatch.setattr(archive, "observed", twice)
+    run(spark, config)
+    assert len(reads) == 3
+    assert ArchivedDay.objects.count() == 2
+
+
+def test_a_topic_that_cannot_be_archived_leaves_the_others_and_fails_the_run(
+    spark: Any, config: Config
+) -> None:
+    bad = history("bad")
+    for topic in ("cargo", "flights"):
+        history(topic)
+    # A topic of this name, deleted since, has this day in the archive.
+    ArchivedDay.objects.create(
+        partition_id=bad.pk + 100,
+        day=DAYS[0],
+        topic="bad",
+        number=0,
+        first_offset=0,
+        end_offset=1,
+        messages=1,
+        bytes=1,
+        hash="1",
+        path="elsewhere",
+    )
+    said = []
+    with pytest.raises(NotArchived, match=f"bad {DAYS[0]}"):
+        said.extend(run(spark, config))
+    found = Partition.objects.values_list("topic__name", "archived_offset")
+    assert dict(found) == {"bad": 0, "cargo": 10, "flights": 10}
+    found_days = ArchivedDay.objects.exclude(topic="bad").values_list("topic", "day")
+    assert set(found_days) == {(topic, day) for topic in ("cargo", "flights") for day in DAYS[:2]}
+    ArchivedDay.objects.filter(topic="bad").delete()
+    assert run(spark, config) == [f"bad {day}: 5 messages archived" for day in DAYS[:2]]
+
+
+def test_what_a_step_lists_does_not_grow_with_the_archive(spark: Any, config: Config) -> None:
+    from sparkjobs.archive.manifest import fingerprints, in_archive
+
+    history()
+    run(spark, config)
+    counted = spark._jvm.org.apache.spark.metrics.source.HiveCatalogMetrics
+
+    def listed() -> int:
+        before = counted.METRIC_FILES_DISCOVERED().getCount()
+        assert len(fingerprints(in_archive(spark, config, ["flights"], [DAYS[0]]))) == 1
+        return int(counted.METRIC_FILES_DISCOVERED().getCount() - before)
+
+    alone = listed()
+    folder = Path(config.archive) / f"date={DAYS[1]}"
+    for day in range(30):
+        shutil.copytree(folder, folder.parent / f"date=2020-01-{day + 1:02}")
+    assert listed() == alone > 0
 
 
 def test_of_two_runs_at_a_time_one_is_refused(spark: Any, config: Config) -> None:
@@ -197,25 +272,81 @@ def test_a_replay_is_done_once_unless_it_is_given_another_name(spark: Any, confi
     assert LedgerEntry.objects.count() == 2
 
 
-def test_a_replay_that_is_killed_before_its_end_sends_nothing_and_then_all(
+def test_a_replay_that_is_killed_goes_on_where_it_was_and_sends_nothing_twice(
     spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sparkjobs.jobs import replay as job
+    staging: Any = import_module("sparkjobs.archive.staging")
+    job: Any = import_module("sparkjobs.jobs.replay")
 
     history()
     run(spark, config)
-    honest = job._send
+    expected = content(offset__lt=10)
+    monkeypatch.setattr(staging, "PIECE_ROWS", 3)
+    honest, calls = staging.execute, []
+
+    def killed(connection: Any, statement: str, *arguments: Any) -> int:
+        if statement.startswith("DELETE FROM `ems_monitoring_replay`"):
+            calls.append(1)
+            if len(calls) == 2:
+                raise KeyboardInterrupt  # the second piece is in the inbox, and not committed
+        return int(honest(connection, statement, *arguments))
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(staging, "execute", killed)
+        replay(spark, config)
+    assert content(offset=None) == expected[:3]
+    assert ReplayedMessage.objects.count() == 7
+    monkeypatch.setattr(job, "in_archive", None)  # what is left is in the database
+    assert "7 messages sent, the rest of a replay that had begun" in replay(spark, config)
+    assert content(offset=None) == expected
+    assert [entry.batch for entry in LedgerEntry.objects.all()] == [0]
+    assert "was done before" in replay(spark, config)
+
+
+def test_a_transaction_of_a_replay_is_bounded_in_rows_and_bytes(
+    spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging: Any = import_module("sparkjobs.archive.staging")
+
+    history()
+    run(spark, config)
+    sizes = list(Message.objects.filter(offset__lt=10).order_by("offset").values_list("size"))
+    assert max(sizes)[0] > 3000
+    monkeypatch.setattr(staging, "PIECE_BYTES", 3010)
+    monkeypatch.setattr(staging, "PIECE_ROWS", 4)
+    honest, sent = staging.execute, []
+
+    def noted(connection: Any, statement: str, *arguments: Any) -> int:
+        rows = int(honest(connection, statement, *arguments))
+        if statement.startswith("INSERT INTO `ems_msg`"):
+            sent.append(rows)
+        return rows
+
+    monkeypatch.setattr(staging, "execute", noted)
+    replay(spark, config)
+    assert sum(sent) == 10
+    assert max(sent) == 4
+    assert len(sent) > 3
+
+
+def test_a_replay_that_was_killed_while_it_collected_sends_nothing_and_then_all(
+    spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job: Any = import_module("sparkjobs.jobs.replay")
+
+    history()
+    run(spark, config)
+    honest = job.stage
 
     def killed(*arguments: Any) -> int:
         honest(*arguments)
-        raise KeyboardInterrupt  # before the commit
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(job, "_send", killed)
+        patch.setattr(job, "stage", killed)
         replay(spark, config)
-    assert Message.objects.filter(offset=None).count() == 0
-    assert LedgerEntry.objects.count() == 0
-    assert ReplayedMessage.objects.count() == 10  # what it had gathered
+    assert (Message.objects.filter(offset=None).count(), LedgerEntry.objects.count()) == (0, 0)
+    assert ReplayedMessage.objects.count() == 10
     assert "10 messages sent" in replay(spark, config)
     assert Message.objects.filter(offset=None).count() == 10
 

@@ -165,6 +165,7 @@ def test_latencies_are_the_same_in_buckets_of_any_width(
 
 def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messages) -> None:
     from sparkjobs.rollup.figures import latencies
+    from sparkjobs.rollup.histogram import bucket, merged
 
     # Sent a second before they are sequenced, at nine plus 1700, 1701 … 1704 s.
     log = messages(*((offset, 1700.0 + offset) for offset in range(5)))
@@ -188,6 +189,7 @@ def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messa
         "p95": 1.0,
         "p99": 1.0,
         "worst": 1.0,
+        "histogram": f"{bucket(1.0)}:5",
     }
     claimed = by_leg["claimed"]  # 100, 99, 98, 97, 96 and, though delayed, 10 s
     assert (claimed["messages"], claimed["worst"], claimed["p50"]) == (6, 100.0, 97.5)
@@ -197,6 +199,8 @@ def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messa
     total = by_leg["total"]  # 98.5 … 102.5 s
     assert (total["messages"], total["p50"], total["worst"]) == (5, 100.5, 102.5)
     assert total["p95"] == pytest.approx(102.3)
+    durations = (10.0, *(100.0 - n for n in range(5)))
+    assert claimed["histogram"] == merged(f"{bucket(seconds)}:1" for seconds in durations)
 
 
 def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:

@@ -28,6 +28,7 @@ class Command(StreamsCommand):
         "backlog": _("Look at the backlog of every group, and at the hot keys."),
         "serve": _("Stay, and do in one session what is due: each minute, and at night."),
         "trace": _("Show the whole way of a message (--message ID) or of a key (--key KEY)."),
+        "lake": _("Write the log of the topics that are set to it to the lake; --every N goes on."),
         "archive": _("Write closed days of the topics that are set to it to the archive."),
         "replay": _("Send archived messages again: TOPIC SINCE UNTIL [--to TOPIC]."),
         "reconcile": _("Compare every message with every group, over the whole history."),

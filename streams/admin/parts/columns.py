@@ -158,7 +158,8 @@ def label(row: Any) -> str:
 def _named(row: Any) -> str:
     if not hasattr(row, "partition_id"):
         return str(row)
-    where = str(row.partition) if hasattr(row, "next_offset") else span(row)
+    is_in_the_log = hasattr(row, "offset") or hasattr(row, "last_offset")
+    where = span(row) if is_in_the_log else str(row.partition)
     if where == UNKNOWN:  # in the inbox
         where = f"{row.partition} #{row.pk}"
     if not hasattr(row, "group_id"):

@@ -1,0 +1,92 @@
+"""Defines the lists of hours and days."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from monitoring.admin.base import RollUpAdmin, seconds
+from monitoring.models import (
+    BacklogLevel,
+    ConsumptionLevel,
+    ErrorLevel,
+    Grain,
+    LatencyLevel,
+    TrafficLevel,
+)
+from streams.admin.parts.columns import at, linked
+from streams.admin.parts.filters import FixedFilter
+from streams.admin.parts.listing import Reading
+
+WHEN = ("grain", at("start", _("from")))
+GROUP = linked("group", _("group"))
+
+
+class GrainFilter(FixedFilter):
+    title = _("grain")
+    parameter_name = "grain"
+    options = tuple((str(grain.value), grain.label) for grain in Grain)
+
+
+class LevelAdmin(RollUpAdmin):
+    """Shows days, then hours, the newest first: in the order of their index."""
+
+    list_filter = (GrainFilter,)
+
+    def reading(self, request: HttpRequest) -> Reading:
+        return Reading(self.ordering)
+
+
+@admin.register(TrafficLevel)
+class TrafficLevelAdmin(LevelAdmin):
+    list_display = (*WHEN, linked("partition", _("partition")), "messages", "bytes", "delayed")
+    related = ("partition",)
+    ordering = ("-grain", "-start", "-partition_id")
+    fields = (WHEN, linked("partition", _("partition")), ("messages", "bytes", "delayed"))
+
+
+@admin.register(ConsumptionLevel)
+class ConsumptionLevelAdmin(LevelAdmin):
+    list_display = (*WHEN, GROUP, "consumed", "failed", "retried", "dead", "lost")
+    related = ("group",)
+    ordering = ("-grain", "-start", "-group_id")
+    fields = (
+        WHEN,
+        GROUP,
+        ("deliveries", "consumed", "failed", "retried", "dead"),
+        ("lost", "missing", "passed", seconds("busy_seconds", _("busy"))),
+    )
+
+
+@admin.register(LatencyLevel)
+class LatencyLevelAdmin(LevelAdmin):
+    list_display = (
+        *(*WHEN, GROUP, "leg", "messages"),
+        seconds("mean", _("mean")),
+        seconds("worst", _("longest")),
+    )
+    related = ("group",)
+    ordering = ("-grain", "-start", "-group_id", "-leg")
+    fields = (
+        WHEN,
+        (GROUP, "leg"),
+        ("messages", seconds("mean", _("mean")), seconds("worst", _("longest"))),
+        "histogram",
+    )
+
+
+@admin.register(ErrorLevel)
+class ErrorLevelAdmin(LevelAdmin):
+    list_display = (*WHEN, GROUP, "error_class", "failed", "dead")
+    related = ("group",)
+    ordering = ("-grain", "-start", "-group_id", "-error_class")
+    fields = (WHEN, GROUP, ("error_class", "failed", "dead"))
+
+
+@admin.register(BacklogLevel)
+class BacklogLevelAdmin(LevelAdmin):
+    list_display = (*WHEN, GROUP, "behind", "open", "waiting", "dead")
+    related = ("group",)
+    ordering = ("-grain", "-start", "-group_id")
+    fields = (WHEN, GROUP, ("behind", "open", "waiting", "dead"), seconds("age_seconds", _("age")))

@@ -1,0 +1,151 @@
+"""Holds the messages of a replay in a table before they are sent: all of them, or what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from sparkjobs.config import Config
+from sparkjobs.database import (
+    FOR_UPDATE,
+    NOW,
+    Connection,
+    connected,
+    execute,
+    fetch,
+    transaction,
+    vendor_of,
+)
+from sparkjobs.errors import BadOption
+from sparkjobs.placement import Placement
+
+STAGED = (
+    *("replay", "source", "offset", "target"),
+    *("key", "tag", "headers", "body", "body_type", "size"),
+)
+# The most rows and bytes of one statement: far below the smallest max_allowed_packet. Only a single
+# message may be larger.
+STATEMENT_ROWS = 500
+STATEMENT_BYTES = 2 * 1024 * 1024
+DELETE_ROWS = 10_000
+# The most rows and bytes of one transaction. Group Replication and Galera refuse large ones.
+PIECE_ROWS = 5_000
+PIECE_BYTES = 16 * 1024 * 1024
+
+
+def stage(messages: DataFrame, config: Config, mark: str, placement: Placement) -> int:
+    """Collect the messages in the staging table, each once, however often a task runs.
+
+    Returns how many there are.
+    """
+    staging = partial(stage_batches, config=config, mark=mark, placement=placement)
+    messages.mapInArrow(staging, "rows long").write.format("noop").mode("overwrite").save()
+    with connected(config) as connection:
+        count = "SELECT COUNT(*) FROM `ems_monitoring_replay` WHERE `replay` = %s"
+        return int(fetch(connection, count, [mark])[0][0])
+
+
+def stage_batches(
+    batches: Iterator[pa.RecordBatch], config: Config, mark: str, placement: Placement
+) -> Iterator[pa.RecordBatch]:
+    """Write the batches of one task into the staging table; yield the number of rows."""
+    with connected(config) as connection:
+        rows = 0
+        for batch in batches:
+            for chunk in _chunks(_staged(batch, mark, placement)):
+                values = ", ".join(["(" + ", ".join(["%s"] * len(STAGED)) + ")"] * len(chunk))
+                names = ", ".join(f"`{name}`" for name in STAGED)
+                execute(
+                    connection,
+                    f"REPLACE INTO `ems_monitoring_replay` ({names}) VALUES {values}",  # noqa: S608
+                    [value for row in chunk for value in row],
+                )
+                rows += len(chunk)
+        yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
+
+
+def _staged(batch: pa.RecordBatch, mark: str, placement: Placement) -> Iterator[Sequence[Any]]:
+    partition_of = placement.partitioner()
+    for row in batch.to_pylist():
+        target = partition_of(row["key"], row["headers"], row["partition"])
+        message = (row[name] for name in STAGED[4:])
+        yield mark, row["partition"], row["offset"], target, *message
+
+
+def _chunks(rows: Iterator[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
+    chunk: list[Sequence[Any]] = []
+    size = 0
+    for row in rows:
+        length = row[STAGED.index("size")]
+        if chunk and (len(chunk) >= STATEMENT_ROWS or size + length > STATEMENT_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(row)
+        size += length
+    if chunk:
+        yield chunk
+
+
+def send(connection: Connection, mark: str, topic: str, target: int) -> int:
+    """Send the next messages of a replay, in one transaction, in their old order.
+
+    ``target`` is the id of the topic that gets them. Returns how many it has sent; 0: all are sent.
+    """
+    vendor = vendor_of(connection)
+    with transaction(connection):
+        rows = fetch(
+            connection,
+            "SELECT `id`, `size` FROM `ems_monitoring_replay` WHERE `replay` = %s"  # noqa: S608
+            f" ORDER BY `source`, `offset` LIMIT %s {FOR_UPDATE[vendor]}",
+            [mark, PIECE_ROWS],
+        )
+        if not rows:
+            return 0
+        ids = _piece(rows)
+        places = ", ".join(["%s"] * len(ids))
+        sent = execute(
+            connection,
+            "INSERT INTO `ems_msg` (`partition_id`, `due_at`, `key`, `tag`, `headers`, `body`,"  # noqa: S608
+            " `body_type`, `size`, `producer`, `created_at`)"
+            " SELECT p.`id`, '1970-01-01 00:00:00', s.`key`, s.`tag`, s.`headers`, s.`body`,"
+            f" s.`body_type`, s.`size`, {_producer(connection)}, {NOW[vendor]}"
+            " FROM `ems_monitoring_replay` s JOIN `ems_partition` p"
+            f" ON p.`topic_id` = %s AND p.`number` = s.`target` WHERE s.`id` IN ({places})"
+            " ORDER BY s.`source`, s.`offset`",
+            [f"replay@{topic}/", target, *ids],
+        )
+        if sent != len(ids):
+            raise BadOption("partitions of the target topic are gone")
+        execute(connection, f"DELETE FROM `ems_monitoring_replay` WHERE `id` IN ({places})", ids)  # noqa: S608
+    return sent
+
+
+def _piece(rows: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the ids of the first rows that have PIECE_BYTES together, of one at least."""
+    ids: list[int] = []
+    room = PIECE_BYTES
+    for id_, size in rows:
+        room -= size
+        if ids and room < 0:
+            break
+        ids.append(id_)
+    return ids
+
+
+def _producer(connection: Connection) -> str:
+    if vendor_of(connection) == "sqlite":
+        return "%s || s.`source` || '@' || s.`offset`"
+    return "CONCAT(%s, s.`source`, '@', s.`offset`)"
+
+
+def forget(connection: Connection, mark: str) -> None:
+    """Delete the messages of this replay from the staging table, in batches, by its index."""
+    table = "`ems_monitoring_replay`"
+    ids = f"SELECT `id` FROM {table} WHERE `replay` = %s ORDER BY `source`, `offset` LIMIT %s"  # noqa: S608
+    while rows := fetch(connection, ids, [mark, DELETE_ROWS]):
+        places = ", ".join(["%s"] * len(rows))
+        execute(connection, f"DELETE FROM {table} WHERE `id` IN ({places})", [r[0] for r in rows])  # noqa: S608
