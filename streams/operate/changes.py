@@ -60,6 +60,12 @@ MEANINGS = {
         " these"
     ),
     "dedupWindowSeconds": _("the dedup window of a send that names none, in seconds"),
+    "verifyFirstSeconds": _("seconds until a prepared message is checked first"),
+    "verifyStepSeconds": _("seconds: check n + 1 comes n + 1 times as long after check n"),
+    "verifyMaxTimes": _("checks of a prepared message; then a person must decide"),
+    "verifyTimeoutSeconds": _("how long a check endpoint may take to answer, in seconds"),
+    "sendMaxTimes": _("tries to send a committed message whose topic refuses it"),
+    "preparedRetentionDays": _("days that prepared messages are kept after the decision"),
 }
 
 Changes = dict[str, tuple[Any, Any]]  # {field: (before, after)}

@@ -89,6 +89,8 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(world, as_role, mo
             "group": world.billing.pk,
             "partition": world.message.partition_id,
             "topic": world.billing.topic_id,
+            "biz": "shop",
+            "checker": "payments",
         }
         value = rows.get(filter_.parameter_name) or filter_.options[0][0]
         queries.append(f"?{filter_.parameter_name}={value}")
