@@ -20,7 +20,9 @@ from monitoring.models import (
     PartitionSample,
     Run,
     Traffic,
+    TrafficLevel,
 )
+from monitoring.models.level import Grain
 from monitoring.sample import take
 from streams.database.clock import database_now
 from streams.models import (
@@ -262,10 +264,14 @@ def test_a_topic_that_spark_has_not_counted_has_no_bytes_beside_one_that_it_has(
     row = {"end_offset": 4, "messages": 4, "bytes": 4096, "keys": 0, "delayed": 0}
     for first, partition in ((0, group.topic.partitions.get()), (0, Partition(pk=999))):
         Traffic.objects.create(partition=partition, minute=now, first_offset=first, **row)
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        sums = {"partition": partition, "messages": 4, "bytes": 4096, "delayed": 0}
+        TrafficLevel.objects.create(grain=Grain.HOUR, start=hour, **sums)
+        TrafficLevel.objects.create(grain=Grain.DAY, start=hour.replace(hour=0), **sums)
     for name in ("changelist", "topics"):
-        counted = {"messages": 4, "bytes": 4096}
-        assert figures(browser, name)["ranking"] == {str(group.topic_id): counted}
-        assert figures(browser, name, query="&range=7d")["ranking"] == {}
+        counted = {str(group.topic_id): {"messages": 4, "bytes": 4096}}
+        assert figures(browser, name)["ranking"] == counted
+        assert figures(browser, name, query="&range=7d")["ranking"] == counted
         html = browser.get(page(name)).text
         assert "4\xa0KiB" in html
     assert other.topic.name in html
