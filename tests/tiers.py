@@ -53,24 +53,31 @@ ONE_IS_ENOUGH = {
     "docs": ON_ANY,  # what the pages say
     "demo": ON_ANY,  # brings a SQLite of its own
     "e2e": ON_ANY,  # so do the host projects
-    # Of Spark's, the source, the roll-ups and the trace read every database; long jobs read one.
-    "spark/test_archive.py": ON_THE_IDLER_SERVER,
-    "spark/test_reconcile.py": ON_THE_IDLER_SERVER,
-    "spark/test_flights.py": ON_A_SERVER,
+    # Of Spark's, the source and the trace read every database; long jobs read one.
+    "spark/test_archive.py": ON_ANY,
+    "spark/test_lake.py": ON_ANY,
     "spark/test_process.py": ON_A_SERVER,
-    "spark/test_stream.py": ON_THE_IDLER_SERVER,
+    "spark/test_reconcile.py": ON_ANY,
+    "spark/test_rollups.py": ON_A_SERVER,
     "spark/test_selection.py": ON_THE_IDLER_SERVER,
     "spark/test_sink.py": ON_A_SERVER,
-    # A minute of waiting for time limits, which all servers have.
-    "guarantees/test_stopping.py::test_the_server_has_to_cut_no_connection_of_a_consumer": (
-        ON_THE_IDLER_SERVER
-    ),
+    "spark/test_stream.py": ON_THE_IDLER_SERVER,
+    # What a process says, holds and starts: the same on every database.
+    "guarantees/test_memory.py": ON_ANY,
+    "guarantees/test_talking.py": ON_ANY,
+    "guarantees/test_pool.py": ON_A_SERVER,
+    "guarantees/test_processes.py": ON_A_SERVER,
+    # Kills of the same statements as in test_crashes.py, which runs everywhere, in large claims.
+    "guarantees/test_large_claims.py": ON_A_SERVER,
+    "guarantees/test_shadow_replays.py": ON_THE_IDLER_SERVER,
+    "streams/test_audit_resets.py": ON_THE_IDLER_SERVER,
     # Pages and words over figures that have tests of their own, and plans on every server.
     "monitoring/test_alarm_commands.py": ON_THE_IDLER_SERVER,
     "monitoring/test_alarm_page.py": ON_THE_IDLER_SERVER,
     "monitoring/test_overview.py": ON_THE_IDLER_SERVER,
     "monitoring/test_pages.py": ON_THE_IDLER_SERVER,
     "monitoring/test_pipeline.py": ON_THE_IDLER_SERVER,
+    "monitoring/test_rollup_letters.py": ON_THE_IDLER_SERVER,
     "monitoring/test_search_page.py": ON_THE_IDLER_SERVER,
     "browser": ON_A_SERVER,  # what is on the screen, of the same pages
 }

@@ -392,6 +392,7 @@ call_command("ems_consume", "--threads", "4")
 
 
 @pytest.mark.mysql
+@pytest.mark.exhaustive  # a minute of waiting for time limits
 def test_the_server_has_to_cut_no_connection_of_a_consumer(spawn):
     """From its start over a time longer than wait_timeout to SIGTERM."""
 

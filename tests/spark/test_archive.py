@@ -93,9 +93,11 @@ def test_an_archived_message_has_every_column_that_it_had(
     spark: Any, config: Config, read: Any
 ) -> None:
     from sparkjobs.archive.manifest import in_archive
+    from sparkjobs.source.schemas import MESSAGES
 
     history()
-    expected = read(topic="flights", end=10).toArrow().sort_by("offset").to_pylist()
+    whole = read(topic="flights", end=10).select(*MESSAGES.names)
+    expected = whole.toArrow().sort_by("offset").to_pylist()
     run(spark, config)
     found = in_archive(spark, config, ["flights"], DAYS).toArrow().sort_by("offset").to_pylist()
     assert found == expected
@@ -407,6 +409,7 @@ def test_a_replay_of_what_is_not_archived_starts_no_spark(
     from sparkjobs.__main__ import main
     from sparkjobs.jobs import replay as job
 
+    history()
     monkeypatch.setattr(job, "session", None)  # nobody calls it
     words = ["--config", config.path, "replay", "flights", "2026-01-01", "2026-01-02"]
     assert main(words) == 1

@@ -32,6 +32,7 @@ def flights() -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if row["departed"]]
 
 
+@pytest.mark.exhaustive
 def test_the_roll_up_of_all_flights_is_what_was_sent_and_done(roll: Roll, flights) -> None:
     @consumer("flights", group="board", batch=1000)
     def board(messages: Sequence[ReceivedMessage]) -> None: ...

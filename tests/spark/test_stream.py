@@ -156,6 +156,7 @@ writer.trigger(availableNow=True).start().awaitTermination()
 
 
 @pytest.mark.mysql
+@pytest.mark.exhaustive
 @pytest.mark.timeout(400)
 def test_it_writes_each_message_once_into_the_database_though_it_is_killed(
     spawn: Spawn, option_file: Path, tmp_path: Path
