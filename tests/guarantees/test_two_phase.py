@@ -318,6 +318,21 @@ def test_prepare_is_committed_though_the_transaction_of_its_caller_is_rolled_bac
     assert row().state == PreparedState.PREPARED
 
 
+@pytest.mark.mysql
+def test_a_prepare_does_not_wait_for_a_decision_about_its_key(
+    known: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction of its own caller has the row: it would wait for itself."""
+    one = held()
+    init = "SET SESSION innodb_lock_wait_timeout = 1"
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "init_command", init)
+    with transaction.atomic():
+        one.commit()
+        again = held()
+    assert (again.created, again.state) == (False, "prepared")
+    ended(["A7"], PreparedState.SENT)
+
+
 def test_on_sqlite_prepare_in_a_transaction_is_refused(known: list[Any], vendor: str) -> None:
     if vendor != "sqlite":
         return

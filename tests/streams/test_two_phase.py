@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from streams import (
     Decision,
@@ -18,6 +19,7 @@ from streams import (
     prepared,
     send,
 )
+from streams.api import Outgoing
 from streams.errors import (
     AlreadyDecided,
     InvalidConsumer,
@@ -50,6 +52,8 @@ from streams.retain.old_rows import prepared_messages
 from streams.runtime_settings import forget as forget_settings
 from streams.testing import advance, drain, sent
 from streams.testing import checkback as check
+from streams.two_phase.content import checked_content
+from streams.two_phase.prepare import keep_joined
 from tests.preparing import CHECKER, answering, held, pass_time, row, sent_keys
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry", "asked")]
@@ -67,6 +71,14 @@ def configured(**values: Any) -> None:
     for name, value in values.items():
         SystemConfig.objects.update_or_create(name=name, defaults={"value": value})
     forget_settings()
+
+
+def nested(levels: int) -> Any:
+    """Return lists in lists, with a number in the innermost one."""
+    value: Any = 1
+    for _level in range(levels):
+        value = [value]
+    return value
 
 
 # -- prepare --
@@ -130,6 +142,10 @@ def test_a_block_commits_at_its_end_and_leaves_an_error_to_the_check() -> None:
         ({"partition": 3}, UnknownPartition),
         ({"context": {1, 2}}, InvalidMessage),
         ({"context": "x" * 2000}, MessageTooLarge),
+        ({"context": nested(31)}, InvalidMessage),
+        ({"context": {"a": "\ud800"}}, InvalidMessage),
+        ({"context": {"\ud800": 1}}, InvalidMessage),
+        ({"context": [10**309]}, InvalidMessage),
         ({"check_after": -1}, InvalidMessage),
         ({"check_after": True}, InvalidMessage),
         ({"check_after": float("nan")}, InvalidMessage),
@@ -149,6 +165,24 @@ def test_what_is_wrong_is_an_error_before_anything_is_written(
         held(**wrong)
     assert not PreparedRow.objects.exists()
     assert Topic.objects.count() == 2
+
+
+@pytest.mark.mysql
+def test_each_server_keeps_the_deepest_context_and_the_largest_number() -> None:
+    context = [nested(29), -(10**308) + 1, "\U0001f600"]
+    held(context=context)
+    kept = row().context
+    assert kept is not None
+    assert kept[0] == nested(29)
+
+
+def test_an_error_that_is_not_about_the_key_is_raised() -> None:
+    """A CHECK of the table is an IntegrityError, too."""
+    message = Outgoing("orders", 1)
+    content = checked_content(message, biz="shop", biz_key=1, checker=CHECKER, using="default")
+    broken = replace(content, columns={**content.columns, "topic": None})
+    with pytest.raises(IntegrityError):
+        keep_joined(broken, "p", "default")
 
 
 def test_a_topic_that_may_not_be_created_is_unknown() -> None:
