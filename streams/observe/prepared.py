@@ -72,7 +72,10 @@ def _for_people(using: str) -> Iterator[Diagnosis]:
             "%d messages were rolled back by a check, and then committed by their callers.",
             disputed,
         )
-        hint = _("The check answers ROLLBACK too early: correct it. Then ems_prepared resend.")
+        hint = _(
+            "The check answers ROLLBACK too early: correct it. Then ems_prepared resend; or rollback"
+            " if it was right."
+        )
         yield Diagnosis(WARNING, "prepared", text % disputed, hint)
 
 

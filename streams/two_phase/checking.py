@@ -24,8 +24,9 @@ from streams.models.prepared import MAX_ERROR
 from streams.runtime_settings import system
 from streams.two_phase import asking, pausing
 from streams.two_phase.claim import claim, give_back, give_up_old, to_people, waiting_checkers
-from streams.two_phase.decide import CHECK, about, commit, roll_back, told
+from streams.two_phase.decide import commit, roll_back
 from streams.two_phase.forward import forward_due
+from streams.two_phase.record import CHECK, about, told
 from streams.two_phase.registry import find
 
 logger = logging.getLogger("streams.two_phase")

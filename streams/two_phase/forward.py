@@ -11,7 +11,8 @@ from streams.database.transactions import own_transaction
 from streams.logs import event
 from streams.models import PreparedRow, PreparedState, UtcNow
 from streams.runtime_settings import system
-from streams.two_phase.decide import about, send_locked, told
+from streams.two_phase.decide import send_locked
+from streams.two_phase.record import about, told
 
 logger = logging.getLogger("streams.two_phase")
 

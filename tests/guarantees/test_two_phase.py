@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from streams import Decision, prepared, send
+from streams import Decision, prepared, send, signals
 from streams.errors import (
     AlreadyDecided,
     InvalidMessage,
@@ -34,7 +34,7 @@ from tests.concurrency.locks import held_before, wait_until_one_waits
 from tests.faults import Guillotine, Severed, in_fork
 from tests.hostapp.models import Order
 from tests.preparing import CHECKER, answering, answers, endpoint, held, pass_time, row, sent_keys
-from tests.processes import PATIENCE_SECONDS, Spawn
+from tests.processes import PATIENCE_SECONDS, Spawn, wait_for
 from tests.proxy import Proxy
 from tests.sessions import Session, Threads
 
@@ -301,6 +301,38 @@ def test_a_commit_in_an_old_snapshot_sees_what_was_prepared_since(
             held("A7")
         commit("shop", "A7", by="caller:x", using="default")
     ended(["A7"], PreparedState.SENT)
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("ends", ["commits", "rolls back"])
+def test_a_dispute_is_noted_though_the_callers_snapshot_is_older(
+    clean_registry: None,
+    second_connection: Connect,
+    isolation_level: Callable[[str], None],
+    ends: str,
+) -> None:
+    """The transaction of the caller has locked the row when it sees the rollback."""
+    answering(ROLLBACK)
+    one = held()
+    pass_time(1)
+    isolation_level("repeatable read")
+    other = second_connection()
+    told: list[Any] = []
+    receiver = lambda **kwargs: told.append(kwargs["biz_key"])  # noqa: E731
+    signals.prepared_disputed.connect(receiver)
+    try:
+        with transaction.atomic():
+            assert row().state == PreparedState.PREPARED  # from here on it sees the past
+            with other.active():
+                assert check_due("default").rolled_back == 1
+            with pytest.raises(AlreadyDecided):
+                one.commit()
+            assert told == ["A7"]
+            transaction.set_rollback(ends == "rolls back")
+    finally:
+        signals.prepared_disputed.disconnect(receiver)
+    wait_for(lambda: row().is_disputed)
+    assert sent_keys() == []
 
 
 # -- transactions of the caller --

@@ -34,6 +34,7 @@ from streams.errors import (
     UnknownPartition,
     UnknownPrepared,
     UnknownTopic,
+    WrongDatabase,
 )
 from streams.log.topics import forget
 from streams.models import (
@@ -53,6 +54,7 @@ from streams.runtime_settings import forget as forget_settings
 from streams.testing import advance, drain, sent
 from streams.testing import checkback as check
 from streams.two_phase.content import checked_content
+from streams.two_phase.decide import commit, roll_back
 from streams.two_phase.prepare import keep_joined
 from tests.preparing import CHECKER, answering, held, pass_time, row, sent_keys
 
@@ -451,6 +453,62 @@ def test_a_check_that_rolled_back_too_early_is_loud(
     assert [r.ems_event for r in caplog.records if r.levelname == "ERROR"] == [  # type: ignore[attr-defined]
         "prepared.disputed"
     ]
+
+
+def disputed() -> Prepared:
+    one = held("A7", "text", checker="hasty")
+    pass_time(1)
+    check()
+    with pytest.raises(AlreadyDecided):
+        one.commit()
+    assert PreparedRow.objects.disputed().count() == 1
+    return one
+
+
+@pytest.mark.parametrize("ends", ["sent anyway", "rolled back"])
+def test_a_person_ends_a_dispute_for_good(clean_registry: None, ends: str) -> None:
+    """The caller repeats its commit, as one does whose replies are lost."""
+    from streams.two_phase.operator import send_anyway
+
+    answering(ROLLBACK, name="hasty")
+    one = disputed()
+    if ends == "sent anyway":
+        assert send_anyway(row(), "operator:ann", "default")
+    else:
+        roll_back("shop", "A7", by="operator:ann", using="default")
+        assert row().decided_by == "operator:ann"
+    assert not PreparedRow.objects.disputed().exists()
+    with pytest.raises(AlreadyDecided):
+        one.commit()
+    assert not PreparedRow.objects.disputed().exists()
+    assert len(sent("orders")) == (ends == "sent anyway")
+
+
+def test_a_rollback_of_the_caller_ends_no_dispute(clean_registry: None) -> None:
+    answering(ROLLBACK, name="hasty")
+    disputed().rollback()
+    assert row().is_disputed
+    assert row().decided_by == "check:hasty"
+
+
+@pytest.mark.parametrize("by", ["operator:ann", "check:hasty"])
+def test_only_a_caller_disputes(clean_registry: None, by: str) -> None:
+    answering(ROLLBACK, name="hasty")
+    held("A7", "text", checker="hasty")
+    pass_time(1)
+    assert check().rolled_back == 1
+    with pytest.raises(AlreadyDecided):
+        commit("shop", "A7", by=by, using="default")
+    assert not row().is_disputed
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_a_transaction_on_another_alias_is_told_so_inside_a_test_case_too() -> None:
+    one = held()
+    with transaction.atomic(using="other"), pytest.raises(WrongDatabase):
+        one.commit()
+    with transaction.atomic(using="other"), transaction.atomic():
+        assert one.commit().state == "committed"
 
 
 @pytest.mark.parametrize(
