@@ -184,3 +184,14 @@ def test_a_webhook_hands_messages_on_with_limited_tries() -> None:
         assert drain("partner").dead == 1
     assert Topic.objects.count() == 1
     assert not PreparedRow.objects.exists()
+
+
+def test_a_webhook_names_a_topic_of_any_letters() -> None:
+    from streams.forwarding import webhook
+
+    with answers() as server:
+        consumer("订单", group="partner")(webhook(server.url, allow_private=True, seconds=2))
+        send("订单", 1, key="键")
+        assert drain("partner").done == 1
+        ((_post, _path, headers, _body),) = server.asked
+    assert headers["Ems-Id"] == "%E8%AE%A2%E5%8D%95/0@0"
