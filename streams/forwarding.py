@@ -24,8 +24,8 @@ def webhook(
 
     The group's retries and dead letters are its tries: any answer but 2xx within ``seconds``
     fails. ``Ems-Id`` is the same in each attempt, so a receiver can tell a repetition. With a
-    ``secret`` the request is signed, with the time of this process. Addresses of private networks are refused unless
-    ``allow_private``.
+    ``secret`` the request is signed, with the time of this process. Addresses of private networks
+    are refused unless ``allow_private``.
     """
 
     def forward(message: ReceivedMessage) -> None:

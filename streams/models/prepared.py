@@ -112,6 +112,9 @@ class PreparedRow(models.Model):
     sent_at = UtcDateTimeField(_("sent at"), null=True)
     created_at = UtcDateTimeField(_("prepared at"), default=UtcNow)
 
+    # Of what is claimed: whether its check is the last one.
+    is_last: bool
+
     objects = OfNamespace.from_queryset(PreparedQuerySet)()
 
     class Meta:

@@ -43,6 +43,9 @@ from streams.two_phase.schedule import pause_after
 
 logger = logging.getLogger("streams.two_phase")
 
+# Seconds for which a decision is tried again after a deadlock or a lost connection.
+PATIENCE_SECONDS = 30.0
+
 
 class Changed(Exception):
     """Says that the row is in another state than was read: nothing is written."""
@@ -73,23 +76,27 @@ def _in_block(connection: BaseDatabaseWrapper) -> bool:
     return not all(getattr(block, "_from_testcase", False) for block in blocks)
 
 
-def commit(biz: str, biz_key: str, *, by: str, using: str) -> PreparedRow:
+def commit(
+    biz: str, biz_key: str, *, by: str, using: str, patience: float = PATIENCE_SECONDS
+) -> PreparedRow:
     """Send the message in the open transaction, or at once; return the row as it is then.
 
-    ``by`` says who decides. Without effect if it is committed already. If its topic takes no
-    message at present, the decision stands and the message is sent later. Raises AlreadyDecided,
-    UnknownPrepared.
+    ``by`` says who decides, ``patience`` for how many seconds it is tried again. Without effect if
+    it is committed already. If its topic takes no message at present, the decision stands and the
+    message is sent later. Raises AlreadyDecided, UnknownPrepared.
     """
-    return _translating(partial(_commit, biz, biz_key, by, using), using)
+    return _translating(partial(_commit, biz, biz_key, by, using), using, patience)
 
 
-def roll_back(biz: str, biz_key: str, *, by: str, using: str) -> PreparedRow:
+def roll_back(
+    biz: str, biz_key: str, *, by: str, using: str, patience: float = PATIENCE_SECONDS
+) -> PreparedRow:
     """Drop the message in the open transaction, or at once; return the row as it is then.
 
     Its body is kept until the row is purged. Without effect if it is rolled back already; but an
     operator ends a dispute so: the check was right. Raises AlreadyDecided, UnknownPrepared.
     """
-    return _translating(partial(_roll_back, biz, biz_key, by, using), using)
+    return _translating(partial(_roll_back, biz, biz_key, by, using), using, patience)
 
 
 def abandon(biz: str, biz_key: str, *, by: str, using: str) -> None:
@@ -112,9 +119,9 @@ def _decided(by: str) -> dict[str, Any]:
     return {"decided_at": UtcNow(), "decided_by": by[:MAX_PRODUCER]}
 
 
-def _translating(work: Any, using: str) -> PreparedRow:
+def _translating(work: Any, using: str, patience: float) -> PreparedRow:
     try:
-        return retrying(work, using)  # type: ignore[no-any-return]
+        return retrying(work, using, patience=patience)  # type: ignore[no-any-return]
     except Error as error:
         if tables_missing(error):
             raise NotMigrated.on(using) from error

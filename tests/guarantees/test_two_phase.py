@@ -6,12 +6,13 @@ With two connections and killed processes. docs/guides/two-phase.md has the same
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
 from streams import Decision, prepared, send, signals
 from streams.errors import (
@@ -27,6 +28,7 @@ from streams.observe.audit.walk import audit
 from streams.steps import turns
 from streams.steps.prepared import check_prepared_if_due
 from streams.testing import checkback as check
+from streams.two_phase import checking
 from streams.two_phase.checking import check_due
 from streams.two_phase.claim import claim
 from streams.two_phase.decide import commit, roll_back
@@ -478,6 +480,62 @@ def test_one_process_checks_at_a_time_and_the_sweep_does_not_wait(clean_registry
         go_on.set()
     thread.join(PATIENCE_SECONDS)
     ended(["A7"], PreparedState.SENT)
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("answer", [COMMIT, UNKNOWN], ids=str)
+def test_a_check_waits_shortly_for_the_transaction_of_a_caller(
+    clean_registry: None,
+    second_connection: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Decision,
+) -> None:
+    """The caller decides while its message is asked about; the others have their checks."""
+    from streams import checkback
+
+    monkeypatch.setattr(checking, "LOCK_SECONDS", 1)
+    monkeypatch.setattr(checking, "LOCK_PATIENCE", 0.0)
+    other = second_connection()
+    asked: list[str] = []
+
+    def decide(message: Any) -> Decision:
+        if not asked:
+            other.execute("BEGIN")
+            only = f"biz = 'shop' AND biz_key = '{message.biz_key}'"
+            other.execute(f"SELECT 1 FROM ems_prepared WHERE {only} FOR UPDATE")
+        asked.append(message.biz_key)
+        return answer
+
+    checkback(CHECKER)(decide)
+    for number in range(3):
+        held(f"A{number}")
+    pass_time(1)
+    begun = time.monotonic()
+    result = check_due("default")
+    assert time.monotonic() - begun < PATIENCE_SECONDS
+    assert len(asked) == 3
+    assert (result.committed if answer is COMMIT else result.unknown) >= 2
+    other.execute("ROLLBACK")
+    assert row(asked[0]).state == PreparedState.PREPARED
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_function_that_breaks_a_connection_harms_only_its_check(clean_registry: None) -> None:
+    """Also one of another alias: nothing else closes it in the thread of the checks."""
+    from streams import checkback
+
+    def answer(message: Any) -> Decision:
+        with connections["other"].cursor() as cursor:
+            cursor.execute("KILL CONNECTION_ID()" if message.biz_key == "A0" else "SELECT 1")
+        return COMMIT
+
+    checkback(CHECKER)(answer)
+    for number in range(3):
+        held(f"A{number}")
+        pass_time(1)
+    result = check_due("default")
+    assert (result.committed, result.failed) == (2, 1)
 
 
 def test_nothing_is_decided_where_no_process_knows_the_function(known: list[Any]) -> None:

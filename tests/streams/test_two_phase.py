@@ -53,10 +53,11 @@ from streams.retain.old_rows import prepared_messages
 from streams.runtime_settings import forget as forget_settings
 from streams.testing import advance, drain, sent
 from streams.testing import checkback as check
+from streams.two_phase import checking, forward
 from streams.two_phase.content import checked_content
 from streams.two_phase.decide import commit, roll_back
 from streams.two_phase.prepare import keep_joined
-from tests.preparing import CHECKER, answering, held, pass_time, row, sent_keys
+from tests.preparing import CHECKER, answering, endpoint, held, pass_time, row, sent_keys
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry", "asked")]
 
@@ -417,6 +418,103 @@ def test_what_is_older_than_a_day_is_for_a_person(asked: list[PreparedMessage]) 
     pass_time(61)
     assert check().manual == 1
     assert asked == []
+
+
+def test_nobody_gets_a_message_that_is_just_due(asked: list[PreparedMessage]) -> None:
+    """A process that does not know the function may come first."""
+    held(check_after=DAY)
+    PreparedRow.objects.update(checker="of-another-process")
+    pass_time(24 * 60 + 1)
+    assert check().manual == 0
+    PreparedRow.objects.update(checker=CHECKER)
+    assert check().checks == 1
+    assert len(asked) == 1
+
+
+def test_what_is_older_than_a_day_and_still_unknown_is_for_a_person(
+    asked: list[PreparedMessage],
+) -> None:
+    configured(verifyStepSeconds=6 * 3600)
+    held()
+    for _check in range(4):
+        pass_time(13.3 * 60)
+        check()
+    assert row().state == PreparedState.MANUAL
+    assert row().checks == 2
+    assert len(asked) == 2
+
+
+def test_checkers_take_turns(clean_registry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backlog of one leaves time for the other."""
+    order: list[str] = []
+    for name in ("one", "two"):
+
+        def answer(message: PreparedMessage) -> Decision:
+            order.append(message.biz_key[0])
+            return COMMIT
+
+        checkback(name)(answer)
+    for number in range(3):
+        for name in ("one", "two"):
+            held(f"{name[0]}{number}", checker=name)
+    pass_time(1)
+    monkeypatch.setattr(checking, "OF_FUNCTION", 1)
+    assert check().committed == 6
+    assert {*order[:2]} == {*order[2:4]} == {"o", "t"}
+
+
+def test_an_endpoint_needs_no_bodies(clean_registry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint("http://127.0.0.1:1/", name="far")
+    held(checker="far")
+    pass_time(1)
+    deferred: list[Any] = []
+
+    def ask(endpoint: Any, row: PreparedRow, *args: Any) -> Decision:
+        deferred.append(row.get_deferred_fields())
+        return COMMIT
+
+    monkeypatch.setattr("streams.two_phase.asking.ask_endpoint", ask)
+    assert check().committed == 1
+    assert deferred == [{"body"}]
+
+
+def test_what_waits_for_its_topic_is_sent_though_a_check_fails(
+    clean_registry: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is due, in rounds, of all checkers."""
+    monkeypatch.setattr(forward, "BATCH", 2)
+    for number in range(5):
+        held(f"A{number}").commit()
+    Message.objects.all().delete()
+    PreparedRow.objects.update(
+        state=PreparedState.COMMITTED, next_at=UtcNow(), body=b"{}", message_id=None
+    )
+    held("B1")
+    pass_time(1)
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError
+
+    monkeypatch.setattr(checking, "claim", broken)
+    with pytest.raises(RuntimeError):
+        check()
+    assert PreparedRow.objects.filter(state=PreparedState.SENT).count() == 5
+
+
+def test_what_is_claimed_and_not_asked_about_is_given_back(
+    asked: list[PreparedMessage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        held(f"A{number}")
+    pass_time(1)
+
+    def broken(*args: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(checking, "_write", broken)
+    with pytest.raises(RuntimeError):
+        check()
+    assert sorted(PreparedRow.objects.values_list("checks", flat=True)) == [0, 0, 1]
 
 
 def test_a_message_whose_checker_died_after_the_last_claim_is_for_a_person() -> None:
