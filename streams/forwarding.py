@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from urllib.parse import quote
 
 from streams import body as bodies
 from streams.api import ReceivedMessage
@@ -23,15 +24,16 @@ def webhook(
 
     The group's retries and dead letters are its tries: any answer but 2xx within ``seconds``
     fails. ``Ems-Id`` is the same in each attempt, so a receiver can tell a repetition. With a
-    ``secret`` the request is signed. Addresses of private networks are refused unless
-    ``allow_private``.
+    ``secret`` the request is signed, with the time of this process. Addresses of private networks
+    are refused unless ``allow_private``.
     """
 
     def forward(message: ReceivedMessage) -> None:
         headers = {
             "Content-Type": TYPES[message.body_type],
             "User-Agent": "ems-webhook",
-            "Ems-Id": f"{message.topic}/{message.partition}@{message.offset}",
+            # A header is Latin-1; the name of a topic may have any letters.
+            "Ems-Id": f"{quote(message.topic)}/{message.partition}@{message.offset}",
         }
         if message.key is not None:
             headers["Ems-Key"] = message.key.encode("unicode_escape").decode()

@@ -48,7 +48,8 @@ class PreparedQuerySet(models.QuerySet["PreparedRow"]):
         return self.filter(state__in=[PreparedState.MANUAL, PreparedState.UNSENT])
 
     def disputable(self) -> PreparedQuerySet:
-        return self.filter(state=PreparedState.ROLLED_BACK, disputed_at=None)
+        """Return those about which a dispute may be noted; not what was sent anyway."""
+        return self.filter(state=PreparedState.ROLLED_BACK, disputed_at=None, message_id=None)
 
     def disputed(self) -> PreparedQuerySet:
         """Return those that a check has rolled back before their caller came to commit them."""
@@ -110,6 +111,9 @@ class PreparedRow(models.Model):
     sent_partition = models.PositiveIntegerField(_("sent to partition"), null=True)
     sent_at = UtcDateTimeField(_("sent at"), null=True)
     created_at = UtcDateTimeField(_("prepared at"), default=UtcNow)
+
+    # Of what is claimed: whether its check is the last one.
+    is_last: bool
 
     objects = OfNamespace.from_queryset(PreparedQuerySet)()
 

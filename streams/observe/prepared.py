@@ -11,9 +11,8 @@ from django.utils.translation import ngettext
 
 from streams.models import CheckEndpoint, PreparedRow, PreparedState, UtcNow
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
+from streams.two_phase.schedule import OVERDUE
 
-# A check that is due for so long is made by nobody.
-OVERDUE = timedelta(minutes=5)
 # An undecided message of this age is unusual: most are decided at once.
 OLD = timedelta(hours=1)
 # Names that are listed, and rows that are counted.
@@ -72,7 +71,10 @@ def _for_people(using: str) -> Iterator[Diagnosis]:
             "%d messages were rolled back by a check, and then committed by their callers.",
             disputed,
         )
-        hint = _("The check answers ROLLBACK too early: correct it. Then ems_prepared resend.")
+        hint = _(
+            "The check answers ROLLBACK too early: correct it. Then ems_prepared resend;"
+            " or rollback if it was right."
+        )
         yield Diagnosis(WARNING, "prepared", text % disputed, hint)
 
 

@@ -45,7 +45,8 @@ from streams.models import (
 )
 from streams.operate.group_deletion import delete_group
 from streams.retain.purge import Purge
-from streams.two_phase.decide import OPERATOR, abandon
+from streams.two_phase.decide import abandon
+from streams.two_phase.record import OPERATOR
 
 # Seconds after which a closed topic has every message that will ever come.
 SETTLED_SECONDS = FRESH_SECONDS + SURE_SECONDS + 1

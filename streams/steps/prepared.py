@@ -12,11 +12,12 @@ from django.db import connections
 
 from streams.database.retrying import retrying
 from streams.logs import event
-from streams.models import PreparedRow, PreparedState, UtcNow
+from streams.models import PreparedState
 from streams.models.step import PREPARED
 from streams.runtime_settings import system
 from streams.steps.turns import is_turn, may_ask, rest
 from streams.two_phase.checking import check_due
+from streams.two_phase.claim import due_checkers
 
 logger = logging.getLogger("streams.two_phase")
 
@@ -40,8 +41,7 @@ def check_prepared_if_due(using: str) -> Thread | None:
         if _is_busy(using) or not may_ask(PREPARED, using):
             return None
         # Looked at first: usually nothing is due, and then one read is enough.
-        due = PreparedRow.objects.using(using).filter(state__in=WAITING, next_at__lte=UtcNow())
-        if not retrying(due.exists, using):
+        if not any(retrying(due_checkers, using, using, state) for state in WAITING):
             rest(PREPARED, using, EVERY)
             return None
         if not is_turn(PREPARED, EVERY, using):

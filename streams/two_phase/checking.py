@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from django.db import connections
+from django.db import Error, connections
 
 from streams import signals, telemetry
 from streams.api import Decision
 from streams.consume.registry import autodiscover
 from streams.database.clock import database_now
-from streams.database.retrying import retrying
-from streams.database.transactions import in_transaction
+from streams.database.retrying import held_by_others, retrying
+from streams.database.transactions import in_transaction, short_lock_waits
 from streams.errors import AlreadyDecided, UnknownPrepared, Unreachable, describe
 from streams.logs import event
 from streams.models import CheckEndpoint, PreparedRow, UtcNow
 from streams.models.prepared import MAX_ERROR
 from streams.runtime_settings import system
 from streams.two_phase import asking, pausing
-from streams.two_phase.claim import claim, give_back, give_up_old, to_people, waiting_checkers
-from streams.two_phase.decide import CHECK, about, commit, roll_back, told
+from streams.two_phase.claim import claim, due_checkers, give_back, give_up_old, to_people
+from streams.two_phase.decide import commit, roll_back
 from streams.two_phase.forward import forward_due
+from streams.two_phase.record import CHECK, about, told
 from streams.two_phase.registry import find
 
 logger = logging.getLogger("streams.two_phase")
@@ -35,6 +38,8 @@ logger = logging.getLogger("streams.two_phase")
 OF_FUNCTION, OF_ENDPOINT, THREADS = 20, 100, 16
 # Seconds after its claim in which a message is asked about. Its next check may then be due.
 ASK_SECONDS = 30.0
+# Seconds to wait for the row of an answer that another transaction has locked, and to try again.
+LOCK_SECONDS, LOCK_PATIENCE = 2, 5.0
 ERROR = "error"
 
 
@@ -68,22 +73,31 @@ class CheckResult:
 
 
 def check_due(using: str, seconds: float = 60.0, *, biz: str | None = None) -> CheckResult:
-    """Check what is due, of ``biz`` or all, for about ``seconds``; send what waits for its topic.
+    """Send what waits for its topic; check what is due, of ``biz`` or all, for about ``seconds``.
 
     Call it outside a transaction. It asks the functions that this process knows, and all endpoints
-    that are enabled and not paused.
+    that are enabled and not paused. The checkers take turns, so that no one waits for another's
+    backlog.
     """
     autodiscover()
-    ends = time.monotonic() + seconds
+    begun = time.monotonic()
     result = CheckResult()
-    for checker in retrying(waiting_checkers, using, using):
-        ask = _asker(checker, using)
-        if ask is not None:
-            while time.monotonic() < ends and ask(result, biz):
-                pass
-        for row in retrying(give_up_old, using, checker, OF_ENDPOINT, using):
-            _tell_manual(row, result, using)
-    result.forwarded = forward_due(using)
+    # First, and for half of the time: it asks nobody, and a check that fails does not stop it.
+    result.forwarded = forward_due(using, begun + seconds / 2)
+    names = retrying(due_checkers, using, using)
+    random.shuffle(names)  # who comes last in a round without time left is not always the same
+    askers = [ask for name in names if (ask := _asker(name, using)) is not None]
+    try:
+        while askers:
+            for ask in list(askers):
+                if time.monotonic() >= begun + seconds:
+                    return result
+                if not ask(result, biz):
+                    askers.remove(ask)
+    finally:
+        for name in names:
+            for row in retrying(give_up_old, using, name, OF_ENDPOINT, using):
+                _tell_manual(row, result, using)
     return result
 
 
@@ -95,27 +109,67 @@ def _asker(checker: str, using: str) -> Callable[[CheckResult, str | None], bool
     return None if endpoint is None else partial(_ask_endpoint, endpoint, using)
 
 
+@contextmanager
 def _claimed(
-    checker: str, at_most: int, using: str, biz: str | None, result: CheckResult
-) -> list[PreparedRow]:
-    rows, over = retrying(claim, using, checker, at_most, using, biz)
+    checker: str, at_most: int, using: str, biz: str | None, result: CheckResult, *, with_body: bool
+) -> Iterator[list[PreparedRow]]:
+    """Claim messages; what is left in the list at the end of the block is given back."""
+    rows, over = retrying(lambda: claim(checker, at_most, using, biz, with_body=with_body), using)
     for row in over:
         _tell_manual(row, result, using)
-    return rows
+    try:
+        yield rows
+    finally:
+        _give_back(rows, using)
+
+
+def _give_back(rows: list[PreparedRow], using: str) -> None:
+    for row in rows:
+        with _skipping_locked(row, using):
+            retrying(give_back, using, [row], using, patience=LOCK_PATIENCE)
+
+
+@contextmanager
+def _skipping_locked(row: PreparedRow, using: str) -> Iterator[None]:
+    """Do without what the block writes if another transaction has the row: its owner decides."""
+    try:
+        with short_lock_waits(using, LOCK_SECONDS):
+            yield
+    except Error as error:
+        if not held_by_others(error, using):
+            raise
+        logger.info(
+            "Prepared message %s is locked: another transaction decides about it",
+            row,
+            extra=event("prepared.locked", **about(row, using), error=type(error).__name__),
+        )
 
 
 def _ask_function(checker: str, using: str, result: CheckResult, biz: str | None) -> bool:
     """Make one round with a function; return whether there may be more."""
-    rows = _claimed(checker, OF_FUNCTION, using, biz, result)
-    late = time.monotonic() + ASK_SECONDS
-    for number, row in enumerate(rows):
-        if time.monotonic() > late:
-            give_back(rows[number:], using)
-            return True
-        _write(row, _answer(checker, partial(asking.ask_function, row)), result, using)
-        if not in_transaction(using):  # the function may have broken the connection
-            connections[using].close_if_unusable_or_obsolete()
-    return len(rows) == OF_FUNCTION
+    with _claimed(checker, OF_FUNCTION, using, biz, result, with_body=True) as rows:
+        is_full = len(rows) == OF_FUNCTION
+        late = time.monotonic() + ASK_SECONDS
+        while rows and time.monotonic() < late:
+            row = rows[0]
+            answer = _answer(checker, partial(asking.ask_function, row))
+            del rows[0]  # it was asked about
+            close_broken(using)
+            _write(row, answer, result, using)
+        return is_full or bool(rows)
+
+
+def close_broken(using: str) -> None:
+    """Close the connections that a function has broken, so that the next use opens others.
+
+    A transaction that is open is left alone.
+    """
+    was_joined = in_transaction(using)
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
+    if not was_joined:
+        connections[using].set_autocommit(True)  # the project may have it off
 
 
 def _ask_endpoint(
@@ -127,36 +181,36 @@ def _ask_endpoint(
     """
     # One question tells whether an endpoint that was down is there again.
     at_most = 1 if endpoint.is_down else OF_ENDPOINT
-    rows = _claimed(endpoint.name, at_most, using, biz, result)
-    full = len(rows) == OF_ENDPOINT
-    seconds = endpoint.timeout_seconds or system("verifyTimeoutSeconds", using)
-    now = database_now(using)
-    late = time.monotonic() + ASK_SECONDS
+    with _claimed(endpoint.name, at_most, using, biz, result, with_body=False) as rows:
+        full = len(rows) == OF_ENDPOINT
+        seconds = endpoint.timeout_seconds or system("verifyTimeoutSeconds", using)
+        now = database_now(using)
+        late = time.monotonic() + ASK_SECONDS
 
-    def answer(row: PreparedRow) -> Answer:
-        ask = partial(asking.ask_endpoint, endpoint, row, now, seconds)
-        return _answer(endpoint.name, ask)
+        def answer(row: PreparedRow) -> Answer:
+            ask = partial(asking.ask_endpoint, endpoint, row, now, seconds)
+            return _answer(endpoint.name, ask)
 
-    while rows and time.monotonic() < late:
-        wave, rows = rows[:THREADS], rows[THREADS:]
-        with ThreadPoolExecutor(len(wave), thread_name_prefix="ems-check") as threads:
-            answers = list(threads.map(answer, wave))
-        asked = list(zip(wave, answers, strict=True))
-        unreached = [row for row, one in asked if one.is_unreachable]
-        give_back(unreached, using)
-        for row, one in asked:
-            if one.is_unreachable:
-                result.failed += 1
-                result.errors.append(one.error)
+        while rows and time.monotonic() < late:
+            wave = rows[:THREADS]
+            with ThreadPoolExecutor(len(wave), thread_name_prefix="ems-check") as threads:
+                answers = list(threads.map(answer, wave))
+            del rows[: len(wave)]
+            asked = list(zip(wave, answers, strict=True))
+            unreached = [row for row, one in asked if one.is_unreachable]
+            _give_back(unreached, using)
+            for row, one in asked:
+                if one.is_unreachable:
+                    result.failed += 1
+                    result.errors.append(one.error)
+                else:
+                    _write(row, one, result, using)
+            if len(unreached) < len(wave):
+                retrying(pausing.note_reached, using, endpoint, using)
             else:
-                _write(row, one, result, using)
-        if len(unreached) < len(wave):
-            retrying(pausing.note_reached, using, endpoint, using)
-        else:
-            retrying(pausing.note_down, using, endpoint, len(wave), answers[-1].error, using)
-            if endpoint.is_down:
-                break
-    give_back(rows, using)
+                retrying(pausing.note_down, using, endpoint, len(wave), answers[-1].error, using)
+                if endpoint.is_down:
+                    break
     return full and not endpoint.is_down
 
 
@@ -172,10 +226,16 @@ def _answer(checker: str, ask: Callable[[], Decision]) -> Answer:
 
 def _write(row: PreparedRow, answer: Answer, result: CheckResult, using: str) -> None:
     """Carry out what was answered. A decision that comes late is still true."""
+    with _skipping_locked(row, using):
+        _carry_out(row, answer, result, using)
+
+
+def _carry_out(row: PreparedRow, answer: Answer, result: CheckResult, using: str) -> None:
     if answer.decision in (Decision.COMMIT, Decision.ROLLBACK):
         decide = commit if answer.decision is Decision.COMMIT else roll_back
         try:
-            decide(row.biz, row.biz_key, by=CHECK + row.checker, using=using)
+            by = CHECK + row.checker
+            decide(row.biz, row.biz_key, by=by, using=using, patience=LOCK_PATIENCE)
         except (AlreadyDecided, UnknownPrepared) as error:
             logger.info(
                 "The answer %s about %s comes late: %s",
@@ -200,9 +260,7 @@ def _write(row: PreparedRow, answer: Answer, result: CheckResult, using: str) ->
     else:
         result.unknown += 1
     _note(row, answer, using)
-    if row.checks >= system("verifyMaxTimes", using) and retrying(
-        to_people, using, [row.pk], using
-    ):
+    if row.is_last and retrying(to_people, using, [row.pk], using):
         _tell_manual(row, result, using)
 
 
@@ -210,7 +268,7 @@ def _note(row: PreparedRow, answer: Answer, using: str) -> None:
     """Keep the answer, if no later check was made meanwhile."""
     mine = PreparedRow.objects.using(using).filter(pk=row.pk, checks=row.checks)
     values = {"last_answer": str(answer), "last_error": answer.error, "checked_at": UtcNow()}
-    retrying(lambda: mine.update(**values), using)
+    retrying(lambda: mine.update(**values), using, patience=LOCK_PATIENCE)
 
 
 def _tell_manual(row: PreparedRow, result: CheckResult, using: str) -> None:

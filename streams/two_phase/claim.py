@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from django.db import connections
+from django.db.models import BooleanField, ExpressionWrapper, Q
 
 from streams.database.sql import prepared as sql
 from streams.database.sql.dialect import fetch
@@ -15,25 +16,28 @@ from streams.database.transactions import own_transaction
 from streams.models import PreparedRow, PreparedState, UtcNow
 from streams.models.namespaces import own_range
 from streams.runtime_settings import system
-from streams.two_phase.schedule import DAY, pause_after
+from streams.two_phase.schedule import DAY, OVERDUE, pause_after
 
 
-def waiting_checkers(using: str) -> list[str]:
-    """Return the names of the checkers of undecided messages, of all namespaces."""
-    return [name for (name,) in fetch(using, sql.CHECKERS)]
+def due_checkers(using: str, state: PreparedState = PreparedState.PREPARED) -> list[str]:
+    """Return the names of the checkers with due messages of this state, of all namespaces."""
+    return [name for (name,) in fetch(using, sql.DUE[connections[using].vendor], [state.value])]
 
 
 def claim(
-    checker: str, at_most: int, using: str, biz: str | None = None
+    checker: str, at_most: int, using: str, biz: str | None = None, *, with_body: bool = True
 ) -> tuple[list[PreparedRow], list[PreparedRow]]:
     """Return the messages to ask ``checker`` about, and those that have no check left.
 
-    The latter are for a person from now on. ``checks`` of the former counts the one to be made.
+    The latter are for a person from now on. ``checks`` of the former counts the one to be made, and
+    ``is_last`` tells whether it is the last one, by their number or by the age of the message.
     """
     statement = sql.CLAIM[connections[using].vendor]
     with own_transaction(using):
         ids = [pk for (pk,) in fetch(using, statement, [checker, *own_range(), at_most])]
-        rows = PreparedRow.objects.using(using).in_bulk(ids)
+        is_old = ExpressionWrapper(Q(created_at__lt=UtcNow(-DAY)), BooleanField())
+        loaded = PreparedRow.objects.using(using).annotate(is_last=is_old)  # type: ignore[no-redef]
+        rows = (loaded if with_body else loaded.defer("body")).in_bulk(ids)
         found = [rows[pk] for pk in ids if pk in rows and biz in (None, rows[pk].biz)]
         limit = system("verifyMaxTimes", using)
         over = [row for row in found if row.checks >= limit]
@@ -46,6 +50,7 @@ def claim(
         to_people([row.pk for row in over], using)
     for row in left:
         row.checks += 1
+        row.is_last = row.is_last or row.checks >= limit
     return left, over
 
 
@@ -59,15 +64,16 @@ def give_back(rows: Iterable[PreparedRow], using: str) -> None:
 
 
 def give_up_old(checker: str, at_most: int, using: str) -> list[PreparedRow]:
-    """Hand what is due and older than a day to a person; return it.
+    """Hand what is overdue and older than a day to a person; return it.
 
-    Also of a checker that is paused, or that no process knows.
+    Also of a checker that is paused, or that no process knows. What is just due may be asked about
+    by another process, which knows its checker.
     """
     statement = sql.CLAIM[connections[using].vendor]
     with own_transaction(using):
         ids = [pk for (pk,) in fetch(using, statement, [checker, *own_range(), at_most])]
         old = PreparedRow.objects.using(using).filter(pk__in=ids, created_at__lt=UtcNow(-DAY))
-        rows = list(old.defer("body"))
+        rows = list(old.filter(next_at__lt=UtcNow(-OVERDUE)).defer("body"))
         to_people([row.pk for row in rows], using)
     return rows
 

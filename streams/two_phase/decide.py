@@ -12,19 +12,15 @@ from functools import partial
 from typing import Any
 
 from django.db import Error, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.translation import gettext as _
 
-from streams import signals
 from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying, tables_missing
 from streams.database.transactions import (
-    after_commit,
-    in_test_case,
     in_transaction,
     own_transaction,
     sees_the_past,
-    short_lock_waits,
-    supports_other_connections,
 )
 from streams.errors import (
     AlreadyDecided,
@@ -40,16 +36,15 @@ from streams.logs import event
 from streams.models import PreparedRow, PreparedState, UtcNow
 from streams.models.prepared import COMMITTED, UNDECIDED, of_key
 from streams.names import MAX_PRODUCER
-from streams.produce.identity import producer_name
+from streams.two_phase.dispute import dispute
 from streams.two_phase.placing import place
+from streams.two_phase.record import OPERATOR, about
 from streams.two_phase.schedule import pause_after
 
 logger = logging.getLogger("streams.two_phase")
 
-# Who has decided is kept with one of these before it.
-CALLER, CHECK, TOKEN, OPERATOR = "caller:", "check:", "token:", "operator:"
-# Seconds to wait for a row that somebody else decides about, when only a note is to be written.
-NOTE_SECONDS = 2
+# Seconds for which a decision is tried again after a deadlock or a lost connection.
+PATIENCE_SECONDS = 30.0
 
 
 class Changed(Exception):
@@ -59,18 +54,12 @@ class Changed(Exception):
         self.row = row
 
 
-def caller() -> str:
-    """Return who decides when a caller does: the name of this thread."""
-    return CALLER + producer_name()
-
-
 def check_alias(using: str, verb: str) -> None:
     """Raise WrongDatabase if a transaction is open on another alias, and none on ``using``."""
-    if len(connections.settings) == 1 or connections[using].in_atomic_block:
+    if len(connections.settings) == 1 or _in_block(connections[using]):
         return
     for other in connections.all(initialized_only=True):
-        blocks = getattr(other, "atomic_blocks", [])
-        if other.alias != using and not all(getattr(b, "_from_testcase", False) for b in blocks):
+        if other.alias != using and _in_block(other):
             raise WrongDatabase(
                 _(
                     "The open transaction is on %(other)r, but EMS is on %(alias)r: a rollback"
@@ -81,23 +70,33 @@ def check_alias(using: str, verb: str) -> None:
             )
 
 
-def commit(biz: str, biz_key: str, *, by: str, using: str) -> PreparedRow:
+def _in_block(connection: BaseDatabaseWrapper) -> bool:
+    """Tell whether an atomic block is open that is not of a TestCase, which all aliases have."""
+    blocks = getattr(connection, "atomic_blocks", [])
+    return not all(getattr(block, "_from_testcase", False) for block in blocks)
+
+
+def commit(
+    biz: str, biz_key: str, *, by: str, using: str, patience: float = PATIENCE_SECONDS
+) -> PreparedRow:
     """Send the message in the open transaction, or at once; return the row as it is then.
 
-    ``by`` says who decides. Without effect if it is committed already. If its topic takes no
-    message at present, the decision stands and the message is sent later. Raises AlreadyDecided,
-    UnknownPrepared.
+    ``by`` says who decides, ``patience`` for how many seconds it is tried again. Without effect if
+    it is committed already. If its topic takes no message at present, the decision stands and the
+    message is sent later. Raises AlreadyDecided, UnknownPrepared.
     """
-    return _translating(partial(_commit, biz, biz_key, by, using), using)
+    return _translating(partial(_commit, biz, biz_key, by, using), using, patience)
 
 
-def roll_back(biz: str, biz_key: str, *, by: str, using: str) -> PreparedRow:
+def roll_back(
+    biz: str, biz_key: str, *, by: str, using: str, patience: float = PATIENCE_SECONDS
+) -> PreparedRow:
     """Drop the message in the open transaction, or at once; return the row as it is then.
 
-    Its body is kept until the row is purged. Without effect if it is rolled back already. Raises
-    AlreadyDecided, UnknownPrepared.
+    Its body is kept until the row is purged. Without effect if it is rolled back already; but an
+    operator ends a dispute so: the check was right. Raises AlreadyDecided, UnknownPrepared.
     """
-    return _translating(partial(_roll_back, biz, biz_key, by, using), using)
+    return _translating(partial(_roll_back, biz, biz_key, by, using), using, patience)
 
 
 def abandon(biz: str, biz_key: str, *, by: str, using: str) -> None:
@@ -120,9 +119,9 @@ def _decided(by: str) -> dict[str, Any]:
     return {"decided_at": UtcNow(), "decided_by": by[:MAX_PRODUCER]}
 
 
-def _translating(work: Any, using: str) -> PreparedRow:
+def _translating(work: Any, using: str, patience: float) -> PreparedRow:
     try:
-        return retrying(work, using)  # type: ignore[no-any-return]
+        return retrying(work, using, patience=patience)  # type: ignore[no-any-return]
     except Error as error:
         if tables_missing(error):
             raise NotMigrated.on(using) from error
@@ -133,7 +132,7 @@ def _commit(biz: str, biz_key: str, by: str, using: str) -> PreparedRow:
     while True:
         found = _find(biz, biz_key, using)
         if found.state == PreparedState.ROLLED_BACK:
-            _dispute(found, using)
+            dispute(found, by, using)
             raise _refusal(found)
         if not in_transaction(using):
             with suppress(UnknownTopic):
@@ -150,6 +149,7 @@ def _commit(biz: str, biz_key: str, by: str, using: str) -> PreparedRow:
         except Changed as changed:
             # Read again without the lock. The transaction of a caller keeps it: there it is told.
             if in_transaction(using):
+                dispute(changed.row, by, using, is_locked=True)
                 raise _refusal(changed.row) from None
 
 
@@ -162,6 +162,8 @@ def _roll_back(biz: str, biz_key: str, by: str, using: str) -> PreparedRow:
         if row.state != PreparedState.ROLLED_BACK:
             changes = {"state": PreparedState.ROLLED_BACK, "next_at": None}
             _update(row, UNDECIDED, using, **changes, **_decided(by))
+        elif row.is_disputed and by.startswith(OPERATOR):
+            _update(row, [row.state], using, disputed_at=None, **_decided(by))
         return row
 
 
@@ -205,11 +207,6 @@ def send_locked(row: PreparedRow, by: str, using: str) -> None:
         last_error="",
         **decided,
     )
-
-
-def about(row: PreparedRow, using: str) -> dict[str, Any]:
-    """Return what the log says of a prepared message."""
-    return {"biz": row.biz, "biz_key": row.biz_key, "topic": row.topic, "database": using}
 
 
 def _find(biz: str, biz_key: str, using: str) -> PreparedRow:
@@ -257,38 +254,3 @@ def _refusal(row: PreparedRow) -> AlreadyDecided:
         else _("%(message)s is rolled back already, by %(who)s.")
     )
     return AlreadyDecided(text % {"message": row, "who": row.decided_by})
-
-
-def _dispute(row: PreparedRow, using: str) -> None:
-    """Note that the caller commits what a check has rolled back: the check was wrong.
-
-    It is written on another connection, since the error may roll back the caller's transaction.
-    """
-    if not row.decided_by.startswith(CHECK):
-        return
-    logger.error(
-        "Prepared message %s was rolled back by %s, and now its caller commits it: the check"
-        " answers ROLLBACK before it can know. Its body is kept",
-        *(row, row.decided_by),
-        extra=event("prepared.disputed", **about(row, using), checker=row.checker),
-    )
-
-    def note() -> None:
-        rows = PreparedRow.objects.using(using).disputable().filter(pk=row.pk)
-        with short_lock_waits(using, NOTE_SECONDS), suppress(Error):
-            rows.update(disputed_at=UtcNow())
-
-    if not in_transaction(using) or in_test_case(using):
-        note()
-    elif supports_other_connections(using):
-        elsewhere(using, note)
-    after_commit(partial(_tell_dispute, row, using), using)
-
-
-def _tell_dispute(row: PreparedRow, using: str) -> None:
-    signals.prepared_disputed.send_robust(PreparedRow, **told(row, using))
-
-
-def told(row: PreparedRow, using: str) -> dict[str, Any]:
-    """Return the arguments of the signals."""
-    return {"biz": row.biz, "biz_key": row.biz_key, "topic": row.topic, "using": using}

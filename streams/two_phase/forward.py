@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from functools import partial
 
 from streams import signals
@@ -11,21 +12,38 @@ from streams.database.transactions import own_transaction
 from streams.logs import event
 from streams.models import PreparedRow, PreparedState, UtcNow
 from streams.runtime_settings import system
-from streams.two_phase.decide import about, send_locked, told
+from streams.two_phase.claim import due_checkers
+from streams.two_phase.decide import send_locked
+from streams.two_phase.record import about, told
 
 logger = logging.getLogger("streams.two_phase")
 
-# The most messages of one round.
+# The most messages of one checker in one round.
 BATCH = 100
 
 
-def forward_due(using: str) -> int:
-    """Try again to send what is due; return how many messages were sent."""
-    rows = PreparedRow.objects.using(using).filter(
-        state=PreparedState.COMMITTED, next_at__lte=UtcNow()
-    )
-    ids = retrying(list, using, rows.order_by("next_at").values_list("pk", flat=True)[:BATCH])
-    return sum(forward(pk, using) for pk in ids)
+def forward_due(using: str, ends: float) -> int:
+    """Try again to send what is due, each once; return how many messages were sent.
+
+    A round is begun only before ``ends``, of the monotonic clock.
+    """
+    state, sent = PreparedState.COMMITTED, 0
+    tried: set[int] = set()
+    # By checker, as the index is sorted.
+    waiting = retrying(due_checkers, using, using, state)
+    while waiting and time.monotonic() < ends:
+        for checker in list(waiting):
+            rows = PreparedRow.objects.using(using).filter(
+                state=state, checker=checker, next_at__lte=UtcNow()
+            )
+            due = rows.order_by("next_at").values_list("pk", flat=True)[:BATCH]
+            ids: list[int] = retrying(list, using, due)
+            fresh = [pk for pk in ids if pk not in tried]  # the others are locked
+            sent += sum(forward(pk, using) for pk in fresh)
+            if len(ids) < BATCH or not fresh:
+                waiting.remove(checker)
+            tried.update(fresh)
+    return sent
 
 
 def forward(pk: int, using: str) -> bool:
@@ -45,9 +63,9 @@ def forward(pk: int, using: str) -> bool:
 
 def _forward(pk: int, using: str) -> PreparedRow | None:
     with own_transaction(using):
-        rows = PreparedRow.objects.using(using).select_for_update()
+        rows = PreparedRow.objects.using(using).select_for_update(skip_locked=True)
         row = rows.filter(pk=pk, state=PreparedState.COMMITTED).first()
-        if row is None:  # sent by another process
+        if row is None:  # sent by another process, or locked by it
             return None
         send_locked(row, "", using)
         if row.state == PreparedState.COMMITTED and row.sends >= system("sendMaxTimes", using):

@@ -10,6 +10,7 @@ from typing import Self
 from streams.models import PreparedRow, PreparedState
 from streams.produce.asynchronous import refuse_async
 from streams.two_phase import decide
+from streams.two_phase.record import caller
 
 # The state as callers see it: how a committed message is sent is no concern of theirs.
 STATES = {
@@ -51,7 +52,7 @@ class Prepared:
         """
         refuse_async("commit", "sync_to_async(held.commit)()")
         decide.check_alias(self.using, "commit")
-        row = decide.commit(self.biz, self.biz_key, by=decide.caller(), using=self.using)
+        row = decide.commit(self.biz, self.biz_key, by=caller(), using=self.using)
         return handle(row, self.using)
 
     def rollback(self) -> Prepared:
@@ -62,7 +63,7 @@ class Prepared:
         """
         refuse_async("rollback", "sync_to_async(held.rollback)()")
         decide.check_alias(self.using, "rollback")
-        row = decide.roll_back(self.biz, self.biz_key, by=decide.caller(), using=self.using)
+        row = decide.roll_back(self.biz, self.biz_key, by=caller(), using=self.using)
         return handle(row, self.using)
 
     def __enter__(self) -> Self:

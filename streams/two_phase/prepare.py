@@ -33,6 +33,9 @@ from streams.produce.identity import producer_name
 from streams.two_phase.content import Content, checked_content, checked_names
 from streams.two_phase.handle import Prepared, handle
 
+# How often a row is inserted that was purged each time between the INSERT and the look for it.
+TRIES = 3
+
 
 def prepare(
     topic: str,
@@ -136,11 +139,16 @@ def keep(content: Content, producer: str, using: str) -> Prepared:
 
 def keep_joined(content: Content, producer: str, using: str) -> Prepared:
     """Write the row as a part of the open transaction, if there is one; raises PreparedConflict."""
-    rows = PreparedRow.objects.using(using)
+    tries = 0
     while True:
+        tries += 1
+        # Read first: an INSERT of this key would wait for a decision about it.
+        found = _same_key(content, using)
+        if found is not None:
+            return _again(found, content, using)
         try:
             with own_transaction(using):
-                row = rows.create(
+                row = PreparedRow.objects.using(using).create(
                     biz=content.biz,
                     biz_key=content.biz_key,
                     producer=producer,
@@ -149,16 +157,29 @@ def keep_joined(content: Content, producer: str, using: str) -> Prepared:
                 )
         except IntegrityError:
             # Locking, so that it sees what was committed since the snapshot of the caller.
-            with own_transaction(using):
-                same_key = rows.select_for_update().filter(of_key(content.biz, content.biz_key))
-                found = same_key.defer("body").first()
-            if found is None:  # purged meanwhile
-                continue
-            if bytes(found.digest) != content.columns["digest"]:
-                raise PreparedConflict(
-                    _("Other content is prepared under %(biz)s:%(key)s.")
-                    % {"biz": content.biz, "key": content.biz_key}
-                ) from None
-            return handle(found, using)
+            found = _same_key(content, using, lock=in_transaction(using))
+            if found is not None:
+                return _again(found, content, using)
+            if tries == TRIES:
+                raise
+            continue  # purged meanwhile, or the error is not about the key
         row.next_at = None  # it is the expression of the clock: the row is not read again
         return handle(row, using, created=True)
+
+
+def _again(found: PreparedRow, content: Content, using: str) -> Prepared:
+    """Return what is there; raises PreparedConflict if it is another message."""
+    if bytes(found.digest) != content.columns["digest"]:
+        raise PreparedConflict(
+            _("Other content is prepared under %(biz)s:%(key)s.")
+            % {"biz": content.biz, "key": content.biz_key}
+        )
+    return handle(found, using)
+
+
+def _same_key(content: Content, using: str, *, lock: bool = False) -> PreparedRow | None:
+    rows = PreparedRow.objects.using(using).filter(of_key(content.biz, content.biz_key))
+    if not lock:
+        return rows.defer("body").first()
+    with own_transaction(using):
+        return rows.select_for_update().defer("body").first()

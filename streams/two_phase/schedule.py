@@ -9,6 +9,8 @@ from streams.runtime_settings import system
 
 # A message that nobody has decided about for so long is for a person to decide.
 DAY = timedelta(hours=24)
+# A check that is due for so long is made by nobody.
+OVERDUE = timedelta(minutes=5)
 # By how much a pause is longer or shorter, so that messages of one moment come apart.
 JITTER = 0.1
 

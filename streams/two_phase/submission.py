@@ -5,11 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.db import connections
 from django.utils.translation import gettext as _
 
 from streams.api import Outgoing, ReceivedMessage
 from streams.conf import database
-from streams.errors import InvalidMessage, Reject, StreamsError, describe
+from streams.errors import (
+    ConfigurationError,
+    InvalidMessage,
+    NotMigrated,
+    Reject,
+    StreamsError,
+    TopicDenied,
+    UnknownChecker,
+    UnknownTopic,
+    describe,
+)
 from streams.two_phase.content import checked_content, checked_names
 from streams.two_phase.decide import commit, roll_back
 from streams.two_phase.prepare import keep_joined
@@ -20,13 +31,25 @@ OURS = "ems-"
 ACTION, BIZ, BIZ_KEY = "ems-action", "ems-biz", "ems-biz-key"
 TOPIC, KEY, TAG, CHECKER, CONTEXT = "ems-topic", "ems-key", "ems-tag", "ems-checker", "ems-context"
 
+# What a deployment may bring, and a misspelt name may not: the first attempts wait for it, some
+# minutes on the default ladder.
+MAY_APPEAR = (UnknownChecker, UnknownTopic)
+PATIENT_ATTEMPTS = 5
+
 
 def submitted(message: ReceivedMessage) -> None:
     """Carry out the call in the headers of ``message``, in the open transaction.
 
-    What can never succeed is rejected, so that it blocks no other call: the group is ordered.
+    What can never succeed is rejected, so that it blocks no other call: the group is ordered. What
+    passes with time is raised, and retried. Raises ConfigurationError if the topic is consumed on
+    another database than EMS["DATABASE"].
     """
     using = database()
+    if not connections[using].in_atomic_block:
+        raise ConfigurationError(
+            _("%(group)s decides on %(alias)r only: consume it there.")
+            % {"group": GROUP, "alias": using}
+        )
     try:
         biz, biz_key = checked_names(message.headers.get(BIZ), message.headers.get(BIZ_KEY))
         by = f"caller:{message.producer}"
@@ -41,7 +64,11 @@ def submitted(message: ReceivedMessage) -> None:
             raise InvalidMessage(
                 _("%(name)s is no action: %(value)r.") % {"name": ACTION, "value": action}
             )
+    except (TopicDenied, NotMigrated):
+        raise
     except StreamsError as error:
+        if isinstance(error, MAY_APPEAR) and message.attempt <= PATIENT_ATTEMPTS:
+            raise
         raise Reject(describe(error)) from error
 
 

@@ -130,6 +130,17 @@ def test_the_others_are_checked_now_and_sent_again(as_role: Any) -> None:
     assert row("C1").last_error == "Sent anyway by operator:operator."
 
 
+def test_a_dispute_is_ended_by_a_rollback_too(as_role: Any) -> None:
+    held("C1").rollback()
+    PreparedRow.objects.filter(biz_key="C1").update(disputed_at=UtcNow())
+    client = as_role("operator")
+    page = client.get(reverse("admin:ems_preparedrow_change", args=[row("C1").pk]))
+    assert "Roll back …" in page.content.decode()
+    asked = client.post(reverse(LIST), action("rollback", row("C1").pk))
+    client.post(reverse(LIST), action("rollback", row("C1").pk, typed="C1", **offered(asked)))
+    assert not row("C1").is_disputed
+
+
 @pytest.mark.parametrize("verb", ["check_now", "commit", "rollback", "resend"])
 def test_each_verb_needs_its_permission(as_role: Any, verb: str) -> None:
     for permission in ("check", "commit", "rollback"):

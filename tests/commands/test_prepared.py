@@ -10,7 +10,7 @@ from django.core.management import CommandError
 
 from streams import Decision
 from streams.log.topics import forget
-from streams.models import Access, CheckEndpoint, PreparedRow, PreparedState, Topic
+from streams.models import Access, CheckEndpoint, PreparedRow, PreparedState, Topic, UtcNow
 from tests.commands.conftest import Run
 from tests.preparing import CHECKER, answering, answers, held, row, sent_keys
 
@@ -98,6 +98,14 @@ def test_what_was_not_sent_is_sent_again(run: Run) -> None:
     forget()
     run("ems_prepared", "resend", "shop", "A8", "--yes")
     assert sent_keys() == ["A7", "A8"]
+
+
+def test_a_rollback_ends_a_dispute(run: Run) -> None:
+    held().rollback()
+    PreparedRow.objects.update(decided_by="check:x", disputed_at=UtcNow())
+    run("ems_prepared", "rollback", "shop", "A7", "--yes")
+    assert not row().is_disputed
+    assert row().decided_by.startswith("operator:")
 
 
 def test_endpoints_are_made_tested_and_removed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

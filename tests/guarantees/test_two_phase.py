@@ -6,14 +6,15 @@ With two connections and killed processes. docs/guides/two-phase.md has the same
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
-from streams import Decision, prepared, send
+from streams import Decision, prepared, send, signals
 from streams.errors import (
     AlreadyDecided,
     InvalidMessage,
@@ -27,6 +28,7 @@ from streams.observe.audit.walk import audit
 from streams.steps import turns
 from streams.steps.prepared import check_prepared_if_due
 from streams.testing import checkback as check
+from streams.two_phase import checking
 from streams.two_phase.checking import check_due
 from streams.two_phase.claim import claim
 from streams.two_phase.decide import commit, roll_back
@@ -34,7 +36,7 @@ from tests.concurrency.locks import held_before, wait_until_one_waits
 from tests.faults import Guillotine, Severed, in_fork
 from tests.hostapp.models import Order
 from tests.preparing import CHECKER, answering, answers, endpoint, held, pass_time, row, sent_keys
-from tests.processes import PATIENCE_SECONDS, Spawn
+from tests.processes import PATIENCE_SECONDS, Spawn, wait_for
 from tests.proxy import Proxy
 from tests.sessions import Session, Threads
 
@@ -303,6 +305,38 @@ def test_a_commit_in_an_old_snapshot_sees_what_was_prepared_since(
     ended(["A7"], PreparedState.SENT)
 
 
+@pytest.mark.mysql
+@pytest.mark.parametrize("ends", ["commits", "rolls back"])
+def test_a_dispute_is_noted_though_the_callers_snapshot_is_older(
+    clean_registry: None,
+    second_connection: Connect,
+    isolation_level: Callable[[str], None],
+    ends: str,
+) -> None:
+    """The transaction of the caller has locked the row when it sees the rollback."""
+    answering(ROLLBACK)
+    one = held()
+    pass_time(1)
+    isolation_level("repeatable read")
+    other = second_connection()
+    told: list[Any] = []
+    receiver = lambda **kwargs: told.append(kwargs["biz_key"])  # noqa: E731
+    signals.prepared_disputed.connect(receiver)
+    try:
+        with transaction.atomic():
+            assert row().state == PreparedState.PREPARED  # from here on it sees the past
+            with other.active():
+                assert check_due("default").rolled_back == 1
+            with pytest.raises(AlreadyDecided):
+                one.commit()
+            assert told == ["A7"]
+            transaction.set_rollback(ends == "rolls back")
+    finally:
+        signals.prepared_disputed.disconnect(receiver)
+    wait_for(lambda: row().is_disputed)
+    assert sent_keys() == []
+
+
 # -- transactions of the caller --
 
 
@@ -316,6 +350,21 @@ def test_prepare_is_committed_though_the_transaction_of_its_caller_is_rolled_bac
         assert not held().created
         _ = 1 / 0
     assert row().state == PreparedState.PREPARED
+
+
+@pytest.mark.mysql
+def test_a_prepare_does_not_wait_for_a_decision_about_its_key(
+    known: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction of its own caller has the row: it would wait for itself."""
+    one = held()
+    init = "SET SESSION innodb_lock_wait_timeout = 1"
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "init_command", init)
+    with transaction.atomic():
+        one.commit()
+        again = held()
+    assert (again.created, again.state) == (False, "prepared")
+    ended(["A7"], PreparedState.SENT)
 
 
 def test_on_sqlite_prepare_in_a_transaction_is_refused(known: list[Any], vendor: str) -> None:
@@ -431,6 +480,62 @@ def test_one_process_checks_at_a_time_and_the_sweep_does_not_wait(clean_registry
         go_on.set()
     thread.join(PATIENCE_SECONDS)
     ended(["A7"], PreparedState.SENT)
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("answer", [COMMIT, UNKNOWN], ids=str)
+def test_a_check_waits_shortly_for_the_transaction_of_a_caller(
+    clean_registry: None,
+    second_connection: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Decision,
+) -> None:
+    """The caller decides while its message is asked about; the others have their checks."""
+    from streams import checkback
+
+    monkeypatch.setattr(checking, "LOCK_SECONDS", 1)
+    monkeypatch.setattr(checking, "LOCK_PATIENCE", 0.0)
+    other = second_connection()
+    asked: list[str] = []
+
+    def decide(message: Any) -> Decision:
+        if not asked:
+            other.execute("BEGIN")
+            only = f"biz = 'shop' AND biz_key = '{message.biz_key}'"
+            other.execute(f"SELECT 1 FROM ems_prepared WHERE {only} FOR UPDATE")
+        asked.append(message.biz_key)
+        return answer
+
+    checkback(CHECKER)(decide)
+    for number in range(3):
+        held(f"A{number}")
+    pass_time(1)
+    begun = time.monotonic()
+    result = check_due("default")
+    assert time.monotonic() - begun < PATIENCE_SECONDS
+    assert len(asked) == 3
+    assert (result.committed if answer is COMMIT else result.unknown) >= 2
+    other.execute("ROLLBACK")
+    assert row(asked[0]).state == PreparedState.PREPARED
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_function_that_breaks_a_connection_harms_only_its_check(clean_registry: None) -> None:
+    """Also one of another alias: nothing else closes it in the thread of the checks."""
+    from streams import checkback
+
+    def answer(message: Any) -> Decision:
+        with connections["other"].cursor() as cursor:
+            cursor.execute("KILL CONNECTION_ID()" if message.biz_key == "A0" else "SELECT 1")
+        return COMMIT
+
+    checkback(CHECKER)(answer)
+    for number in range(3):
+        held(f"A{number}")
+        pass_time(1)
+    result = check_due("default")
+    assert (result.committed, result.failed) == (2, 1)
 
 
 def test_nothing_is_decided_where_no_process_knows_the_function(known: list[Any]) -> None:

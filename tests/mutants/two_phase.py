@@ -45,9 +45,9 @@ TWO_PHASE = [
     # TrustMessage: VERIFY_FAIL one check late.
     Mutant(
         "one-check-too-many",
-        "streams/two_phase/checking.py",
-        'if row.checks >= system("verifyMaxTimes", using) and retrying(',
-        'if row.checks > system("verifyMaxTimes", using) and retrying(',
+        "streams/two_phase/claim.py",
+        "        row.is_last = row.is_last or row.checks >= limit\n",
+        "        row.is_last = row.is_last or row.checks > limit\n",
         f"{PARTS}::test_the_schedule_is_a_minute_more_each_time_and_then_a_person",
     ),
     Mutant(
@@ -60,9 +60,16 @@ TWO_PHASE = [
     Mutant(
         "an-outage-spends-checks",
         "streams/two_phase/checking.py",
-        "        give_back(unreached, using)\n",
+        "            _give_back(unreached, using)\n",
         "",
         f"{MATRIX}::test_an_endpoint_that_is_down_spends_no_checks_and_is_paused",
+    ),
+    Mutant(
+        "what-is-just-due-is-for-a-person",
+        "streams/two_phase/claim.py",
+        '        rows = list(old.filter(next_at__lt=UtcNow(-OVERDUE)).defer("body"))\n',
+        '        rows = list(old.defer("body"))\n',
+        f"{PARTS}::test_nobody_gets_a_message_that_is_just_due",
     ),
     Mutant(
         "checks-claimed-without-skip-locked",
@@ -79,6 +86,13 @@ TWO_PHASE = [
         "    if True:\n",
         f"{MATRIX}::test_prepare_is_committed_though_the_transaction_of_its_caller_is_rolled_back",
         "mysql",
+    ),
+    Mutant(
+        "a-dispute-begins-again",
+        "streams/two_phase/dispute.py",
+        " or row.message_id is not None:\n",
+        ":\n",
+        f"{PARTS}::test_a_person_ends_a_dispute_for_good",
     ),
     Mutant(
         "sends-anyway-twice",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from itertools import islice
 
@@ -14,8 +15,9 @@ from streams.database.sql.dialect import fetch
 from streams.models import PreparedRow, PreparedState, UtcNow
 from streams.models.namespaces import own_range
 from streams.retain.old_rows import prepared_messages
-from streams.two_phase.claim import claim, waiting_checkers
+from streams.two_phase.claim import claim, due_checkers
 from streams.two_phase.decide import commit
+from streams.two_phase.forward import forward_due
 from tests.plans.statements import explained
 
 # ANALYZE commits.
@@ -49,13 +51,35 @@ def many() -> None:
 
 
 def test_a_claim_reads_the_due_messages_of_its_checker_alone(many: None) -> None:
-    assert waiting_checkers("default") == ["checker-0", "checker-1"]
+    assert due_checkers("default") == ["checker-0", "checker-1"]
     with explained() as statements:
         claim("checker-0", 20, "default")
     statements.assert_sound()
     (found, *_rest) = statements.on("ems_prepared")
     assert found.indexes == ["ems_prepared.ems_prepared_due"]
     assert found.steps[0].access == "range"
+
+
+@pytest.mark.parametrize("state", ["PREPARED", "COMMITTED"])
+def test_who_is_due_is_one_entry_of_the_index_for_each_checker(many: None, state: str) -> None:
+    PreparedRow.objects.filter(state="PREPARED").update(state=state)
+    with explained() as statements:
+        assert due_checkers("default", PreparedState(state)) == ["checker-0", "checker-1"]
+    (found,) = statements
+    assert found.indexes == ["ems_prepared.ems_prepared_due"]
+    assert "for group-by" in found.steps[0].extra
+
+
+def test_what_is_forwarded_is_read_in_the_order_of_the_index(many: None) -> None:
+    waiting = PreparedRow.objects.filter(state=PreparedState.PREPARED)
+    waiting.update(state=PreparedState.COMMITTED, next_at=UtcNow(timedelta(minutes=-1)))
+    with explained() as statements:
+        forward_due("default", time.monotonic() + 60)
+    statements.assert_sound()
+    (found,) = {
+        s.sql: s for s in statements if "ORDER BY" in s.sql and "LIMIT 100" in s.sql
+    }.values()
+    assert found.indexes == ["ems_prepared.ems_prepared_due"]
 
 
 def test_a_commit_finds_its_row_by_the_key_and_locks_it_by_its_id(many: None) -> None:

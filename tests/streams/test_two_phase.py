@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from streams import (
     Decision,
@@ -18,6 +19,7 @@ from streams import (
     prepared,
     send,
 )
+from streams.api import Outgoing
 from streams.errors import (
     AlreadyDecided,
     InvalidConsumer,
@@ -32,6 +34,7 @@ from streams.errors import (
     UnknownPartition,
     UnknownPrepared,
     UnknownTopic,
+    WrongDatabase,
 )
 from streams.log.topics import forget
 from streams.models import (
@@ -50,7 +53,11 @@ from streams.retain.old_rows import prepared_messages
 from streams.runtime_settings import forget as forget_settings
 from streams.testing import advance, drain, sent
 from streams.testing import checkback as check
-from tests.preparing import CHECKER, answering, held, pass_time, row, sent_keys
+from streams.two_phase import checking, forward
+from streams.two_phase.content import checked_content
+from streams.two_phase.decide import commit, roll_back
+from streams.two_phase.prepare import keep_joined
+from tests.preparing import CHECKER, answering, endpoint, held, pass_time, row, sent_keys
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry", "asked")]
 
@@ -67,6 +74,14 @@ def configured(**values: Any) -> None:
     for name, value in values.items():
         SystemConfig.objects.update_or_create(name=name, defaults={"value": value})
     forget_settings()
+
+
+def nested(levels: int) -> Any:
+    """Return lists in lists, with a number in the innermost one."""
+    value: Any = 1
+    for _level in range(levels):
+        value = [value]
+    return value
 
 
 # -- prepare --
@@ -130,6 +145,10 @@ def test_a_block_commits_at_its_end_and_leaves_an_error_to_the_check() -> None:
         ({"partition": 3}, UnknownPartition),
         ({"context": {1, 2}}, InvalidMessage),
         ({"context": "x" * 2000}, MessageTooLarge),
+        ({"context": nested(31)}, InvalidMessage),
+        ({"context": {"a": "\ud800"}}, InvalidMessage),
+        ({"context": {"\ud800": 1}}, InvalidMessage),
+        ({"context": [10**309]}, InvalidMessage),
         ({"check_after": -1}, InvalidMessage),
         ({"check_after": True}, InvalidMessage),
         ({"check_after": float("nan")}, InvalidMessage),
@@ -149,6 +168,24 @@ def test_what_is_wrong_is_an_error_before_anything_is_written(
         held(**wrong)
     assert not PreparedRow.objects.exists()
     assert Topic.objects.count() == 2
+
+
+@pytest.mark.mysql
+def test_each_server_keeps_the_deepest_context_and_the_largest_number() -> None:
+    context = [nested(29), -(10**308) + 1, "\U0001f600"]
+    held(context=context)
+    kept = row().context
+    assert kept is not None
+    assert kept[0] == nested(29)
+
+
+def test_an_error_that_is_not_about_the_key_is_raised() -> None:
+    """A CHECK of the table is an IntegrityError, too."""
+    message = Outgoing("orders", 1)
+    content = checked_content(message, biz="shop", biz_key=1, checker=CHECKER, using="default")
+    broken = replace(content, columns={**content.columns, "topic": None})
+    with pytest.raises(IntegrityError):
+        keep_joined(broken, "p", "default")
 
 
 def test_a_topic_that_may_not_be_created_is_unknown() -> None:
@@ -383,6 +420,103 @@ def test_what_is_older_than_a_day_is_for_a_person(asked: list[PreparedMessage]) 
     assert asked == []
 
 
+def test_nobody_gets_a_message_that_is_just_due(asked: list[PreparedMessage]) -> None:
+    """A process that does not know the function may come first."""
+    held(check_after=DAY)
+    PreparedRow.objects.update(checker="of-another-process")
+    pass_time(24 * 60 + 1)
+    assert check().manual == 0
+    PreparedRow.objects.update(checker=CHECKER)
+    assert check().checks == 1
+    assert len(asked) == 1
+
+
+def test_what_is_older_than_a_day_and_still_unknown_is_for_a_person(
+    asked: list[PreparedMessage],
+) -> None:
+    configured(verifyStepSeconds=6 * 3600)
+    held()
+    for _check in range(4):
+        pass_time(13.3 * 60)
+        check()
+    assert row().state == PreparedState.MANUAL
+    assert row().checks == 2
+    assert len(asked) == 2
+
+
+def test_checkers_take_turns(clean_registry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backlog of one leaves time for the other."""
+    order: list[str] = []
+    for name in ("one", "two"):
+
+        def answer(message: PreparedMessage) -> Decision:
+            order.append(message.biz_key[0])
+            return COMMIT
+
+        checkback(name)(answer)
+    for number in range(3):
+        for name in ("one", "two"):
+            held(f"{name[0]}{number}", checker=name)
+    pass_time(1)
+    monkeypatch.setattr(checking, "OF_FUNCTION", 1)
+    assert check().committed == 6
+    assert {*order[:2]} == {*order[2:4]} == {"o", "t"}
+
+
+def test_an_endpoint_needs_no_bodies(clean_registry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint("http://127.0.0.1:1/", name="far")
+    held(checker="far")
+    pass_time(1)
+    deferred: list[Any] = []
+
+    def ask(endpoint: Any, row: PreparedRow, *args: Any) -> Decision:
+        deferred.append(row.get_deferred_fields())
+        return COMMIT
+
+    monkeypatch.setattr("streams.two_phase.asking.ask_endpoint", ask)
+    assert check().committed == 1
+    assert deferred == [{"body"}]
+
+
+def test_what_waits_for_its_topic_is_sent_though_a_check_fails(
+    clean_registry: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is due, in rounds, of all checkers."""
+    monkeypatch.setattr(forward, "BATCH", 2)
+    for number in range(5):
+        held(f"A{number}").commit()
+    Message.objects.all().delete()
+    PreparedRow.objects.update(
+        state=PreparedState.COMMITTED, next_at=UtcNow(), body=b"{}", message_id=None
+    )
+    held("B1")
+    pass_time(1)
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError
+
+    monkeypatch.setattr(checking, "claim", broken)
+    with pytest.raises(RuntimeError):
+        check()
+    assert PreparedRow.objects.filter(state=PreparedState.SENT).count() == 5
+
+
+def test_what_is_claimed_and_not_asked_about_is_given_back(
+    asked: list[PreparedMessage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        held(f"A{number}")
+    pass_time(1)
+
+    def broken(*args: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(checking, "_write", broken)
+    with pytest.raises(RuntimeError):
+        check()
+    assert sorted(PreparedRow.objects.values_list("checks", flat=True)) == [0, 0, 1]
+
+
 def test_a_message_whose_checker_died_after_the_last_claim_is_for_a_person() -> None:
     held()
     PreparedRow.objects.update(checks=15)
@@ -417,6 +551,62 @@ def test_a_check_that_rolled_back_too_early_is_loud(
     assert [r.ems_event for r in caplog.records if r.levelname == "ERROR"] == [  # type: ignore[attr-defined]
         "prepared.disputed"
     ]
+
+
+def disputed() -> Prepared:
+    one = held("A7", "text", checker="hasty")
+    pass_time(1)
+    check()
+    with pytest.raises(AlreadyDecided):
+        one.commit()
+    assert PreparedRow.objects.disputed().count() == 1
+    return one
+
+
+@pytest.mark.parametrize("ends", ["sent anyway", "rolled back"])
+def test_a_person_ends_a_dispute_for_good(clean_registry: None, ends: str) -> None:
+    """The caller repeats its commit, as one does whose replies are lost."""
+    from streams.two_phase.operator import send_anyway
+
+    answering(ROLLBACK, name="hasty")
+    one = disputed()
+    if ends == "sent anyway":
+        assert send_anyway(row(), "operator:ann", "default")
+    else:
+        roll_back("shop", "A7", by="operator:ann", using="default")
+        assert row().decided_by == "operator:ann"
+    assert not PreparedRow.objects.disputed().exists()
+    with pytest.raises(AlreadyDecided):
+        one.commit()
+    assert not PreparedRow.objects.disputed().exists()
+    assert len(sent("orders")) == (ends == "sent anyway")
+
+
+def test_a_rollback_of_the_caller_ends_no_dispute(clean_registry: None) -> None:
+    answering(ROLLBACK, name="hasty")
+    disputed().rollback()
+    assert row().is_disputed
+    assert row().decided_by == "check:hasty"
+
+
+@pytest.mark.parametrize("by", ["operator:ann", "check:hasty"])
+def test_only_a_caller_disputes(clean_registry: None, by: str) -> None:
+    answering(ROLLBACK, name="hasty")
+    held("A7", "text", checker="hasty")
+    pass_time(1)
+    assert check().rolled_back == 1
+    with pytest.raises(AlreadyDecided):
+        commit("shop", "A7", by=by, using="default")
+    assert not row().is_disputed
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_a_transaction_on_another_alias_is_told_so_inside_a_test_case_too() -> None:
+    one = held()
+    with transaction.atomic(using="other"), pytest.raises(WrongDatabase):
+        one.commit()
+    with transaction.atomic(using="other"), transaction.atomic():
+        assert one.commit().state == "committed"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from streams import Decision, consumer, send
-from streams.models import DeadMessage, PreparedRow, PreparedState, Topic
+from streams.errors import ConfigurationError
+from streams.log.topics import forget
+from streams.models import Access, DeadMessage, PreparedRow, PreparedState, Topic
 from streams.outgoing import signature
 from streams.testing import DrainResult, advance, drain, sent
 from streams.two_phase.submission import GROUP, submitted
@@ -34,7 +36,8 @@ def call(body: Any = None, biz_key: str = "A7", **headers: str) -> None:
 
 
 def prepare_call(body: Any = None, biz_key: str = "A7", **headers: str) -> None:
-    call(body, biz_key, **{name.replace("-", "_"): v for name, v in PREPARE.items()}, **headers)
+    given = {name.replace("-", "_"): value for name, value in PREPARE.items()}
+    call(body, biz_key, **{**given, **headers})
 
 
 def handled() -> DrainResult:
@@ -93,7 +96,6 @@ def test_a_rollback_through_the_topic_sends_nothing() -> None:
         ({"ems_action": "commit"}, "UnknownPrepared"),
         ({"ems_action": "release"}, "is no action"),
         ({}, "is no action"),
-        ({**PREPARE, "ems-checker": "nobody"}, "UnknownChecker"),
         ({**PREPARE, "ems-topic": ""}, "InvalidName"),
         ({"ems-action": "prepare", "ems-checker": CHECKER}, "InvalidName"),
         ({**PREPARE, "ems-context": "{"}, "must be JSON"),
@@ -113,6 +115,50 @@ def test_what_can_never_succeed_is_a_dead_letter_at_once_and_blocks_nobody(
     letter = DeadMessage.objects.get()
     assert error in letter.error
     assert row("A8").state == PreparedState.PREPARED
+
+
+def test_a_call_whose_topic_is_denied_is_retried_and_its_commit_waits() -> None:
+    held("B1")  # makes the topic
+    Topic.objects.filter(name="orders").update(access=Access.DENIED)
+    forget()
+    prepare_call("text")
+    call(ems_action="commit")
+    assert (handled().failed, DeadMessage.objects.count()) == (1, 0)
+    Topic.objects.update(access=Access.READ_WRITE)
+    forget()
+    advance(timedelta(minutes=1))
+    assert handled().done == 2
+    assert sent_keys() == ["A7"]
+
+
+def test_a_call_waits_some_minutes_for_a_checker_that_a_deployment_may_bring() -> None:
+    prepare_call("text", ems_checker="shop.new")
+    prepare_call("text", "A8", ems_checker="nobody")
+    call(ems_action="commit")
+    assert (handled().failed, DeadMessage.objects.count()) == (1, 0)
+    answering(Decision.UNKNOWN, name="shop.new")
+    done = dead = 0
+    for _attempt in range(8):
+        advance(timedelta(hours=1))
+        result = handled()
+        done, dead = done + result.done, dead + result.dead
+    assert (done, dead) == (2, 1)
+    letter = DeadMessage.objects.get()
+    assert "UnknownChecker" in letter.error
+    assert letter.attempts == 6
+    assert row().state == PreparedState.SENT
+
+
+@pytest.mark.django_db(transaction=True)
+def test_calls_that_are_consumed_on_another_database_are_refused() -> None:
+    """Their decision and their acknowledgement would not be one transaction."""
+    got: list[Any] = []
+    consumer(CALLS, group="other")(got.append)
+    prepare_call("text")
+    assert drain("other").done == 1
+    with pytest.raises(ConfigurationError, match="'default' only"):
+        submitted(got[0])
+    assert not PreparedRow.objects.exists()
 
 
 def test_a_webhook_hands_messages_on_with_limited_tries() -> None:
@@ -138,3 +184,14 @@ def test_a_webhook_hands_messages_on_with_limited_tries() -> None:
         assert drain("partner").dead == 1
     assert Topic.objects.count() == 1
     assert not PreparedRow.objects.exists()
+
+
+def test_a_webhook_names_a_topic_of_any_letters() -> None:
+    from streams.forwarding import webhook
+
+    with answers() as server:
+        consumer("订单", group="partner")(webhook(server.url, allow_private=True, seconds=2))
+        send("订单", 1, key="键")
+        assert drain("partner").done == 1
+        ((_post, _path, headers, _body),) = server.asked
+    assert headers["Ems-Id"] == "%E8%AE%A2%E5%8D%95/0@0"

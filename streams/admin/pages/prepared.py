@@ -159,7 +159,7 @@ class PreparedAdmin(BodyAdmin):
         if row.state in UNDECIDED:
             names = ("check_now", "commit", "rollback")
         elif row.state in RESEND.states and row.message_id is None:
-            names = ("resend",)
+            names = ("rollback", "resend") if row.is_disputed else ("resend",)
         return {name: self.verbs[name] for name in names}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

@@ -18,8 +18,9 @@ from streams.admin.verbs.page import page, typed_number
 from streams.conf import database
 from streams.errors import StreamsError
 from streams.models import PreparedRow, PreparedState
-from streams.two_phase.decide import OPERATOR, commit, roll_back
+from streams.two_phase.decide import commit, roll_back
 from streams.two_phase.operator import send_again, send_anyway
+from streams.two_phase.record import OPERATOR
 
 # The most messages of one selection.
 AT_MOST = 50
@@ -53,10 +54,14 @@ class Verb:
     title: Any
     text: Any
 
+    def is_possible(self, row: PreparedRow) -> bool:
+        """Tell whether it may be done; to roll back what is disputed says that this was right."""
+        return row.state in self.states or (self.name == "rollback" and row.is_disputed)
+
     def respond(self, admin: Any, request: HttpRequest, chosen: QuerySet[Any]) -> HttpResponse:
         """Return the preview; what was shown is done once its key or number is typed in."""
         rows = list(chosen.order_by("pk")[: AT_MOST + 1])
-        possible = [row for row in rows if row.state in self.states]
+        possible = [row for row in rows if self.is_possible(row)]
         if len(rows) > 1:  # of several, only those that wait for a person
             possible = [row for row in possible if row.state == PreparedState.MANUAL]
         if not possible or len(rows) > AT_MOST:

@@ -24,8 +24,15 @@ CLAIM = {
     for vendor in (MYSQL, SQLITE)
 }
 
-# The checkers of undecided messages, from the index alone: the servers jump from one to the next.
-CHECKERS = "SELECT DISTINCT `checker` FROM `ems_prepared` WHERE `state` = 'PREPARED'"
+# The checkers with a message of one state that is due, of all namespaces. Index: ems_prepared_due,
+# in which the servers jump from the first entry of a checker to that of the next one.
+DUE = {
+    vendor: (
+        f"SELECT `checker` FROM `ems_prepared` {_USE_DUE[vendor]} WHERE `state` IN (%s)"  # noqa: S608
+        f" GROUP BY `state`, `checker` HAVING MIN(`next_at`) <= {NOW[vendor]}"
+    )
+    for vendor in (MYSQL, SQLITE)
+}
 
 # Counts the messages of each state but the final ones, which are many, with the age of the oldest
 # in seconds. Index: ems_prepared_due.

@@ -17,8 +17,9 @@ from streams.management.base import StreamsCommand, add_dry_run, add_limit, add_
 from streams.models import CheckEndpoint, Dialect, PreparedRow, PreparedState
 from streams.models.prepared import of_key
 from streams.two_phase.asking import ask_about_nothing
-from streams.two_phase.decide import OPERATOR, commit, roll_back
+from streams.two_phase.decide import commit, roll_back
 from streams.two_phase.operator import check_now, send_again, send_anyway
+from streams.two_phase.record import OPERATOR
 
 FROM_ENVIRONMENT = "env:"
 STATES = [state.lower() for state in PreparedState.values]
