@@ -56,9 +56,12 @@ def commit(
 
 
 def _is_new(connection: Connection, name: str, batch: int) -> bool:
-    if not take(connection, name, batch):
-        return False
-    # The ledger keeps the newest entries of a name only, so it does not know an older batch.
+    """Record the batch; return False if it was sent before. Raises WriteRefused for an old one.
+
+    Spark only ever repeats the newest batch of a checkpoint. Another one that is in the ledger may
+    be of an old checkpoint, and hold other rows this time.
+    """
+    is_new = take(connection, name, batch)
     later = "SELECT MAX(`batch`) FROM `ems_monitoring_ledger` WHERE `name` = %s"
     ((newest,),) = fetch(connection, later, [name])
     if newest > batch:
@@ -66,7 +69,7 @@ def _is_new(connection: Connection, name: str, batch: int) -> bool:
             f"batch {newest} of {name} was sent, so batch {batch} is of an old checkpoint: what it"
             " holds may be sent already, or not; go on with a new checkpoint"
         )
-    return True
+    return is_new
 
 
 def _send(
