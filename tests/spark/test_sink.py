@@ -227,16 +227,14 @@ def test_a_write_that_is_sent_does_not_fail_by_tidying_up(
     assert Purge("default").delete_old_rows()["staged"] == 1
 
 
+@pytest.mark.mysql
 def test_a_host_that_has_vanished_does_not_keep_its_locks(
-    stage: Stage, commit: Callable[..., int], monkeypatch: pytest.MonkeyPatch, config: Config
+    stage: Stage, commit: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sparkjobs.config import MYSQL
     from sparkjobs.database import fetch
     from sparkjobs.ledger import take
     from sparkjobs.sink import commit as module
 
-    if config.vendor != MYSQL:
-        pytest.skip("SQLite is a file of one host")
     seen = []
 
     def noted(connection: Any, *given: Any) -> bool:
