@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,8 @@ MYSQL, SQLITE = "mysql", "sqlite"
 
 # In place of a namespace: all of them.
 EVERY = "*"
+# As streams/conf.py has it. Statements have the namespace in them as it is.
+NAMESPACE = re.compile(r"[a-z0-9._-]{0,16}")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Config:
 
     ``path`` is the file, ``database`` the path of SQLite's file, ``archive`` a folder or URL,
     ``partitioner`` the dotted path of the project's own, if it has one; ``namespace`` is
-    ``EMS["NAMESPACE"]``.
+    ``EMS["NAMESPACE"]``. Raises BadConfig if that is none.
     """
 
     path: str
@@ -46,6 +49,13 @@ class Config:
     archive: str = ""
     partitioner: str = ""
     namespace: str = ""
+
+    def __post_init__(self) -> None:
+        if self.namespace != EVERY and not NAMESPACE.fullmatch(self.namespace):
+            raise BadConfig(
+                "namespace must be at most 16 of the characters a-z 0-9 . _ - (or *, to read all),"
+                f" not {self.namespace!r}"
+            )
 
     @property
     def prefix(self) -> str:

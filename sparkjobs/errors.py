@@ -39,6 +39,10 @@ class WriteRefused(SparkJobsError):
     """A write to a topic cannot be completed; nothing of it is sent."""
 
 
+class OutcomeUnknown(SparkJobsError):
+    """A write to a topic was sent whole or not at all, and the database cannot be asked which."""
+
+
 class Findings(SparkJobsError):
     """Reconcile has found promises that are broken."""
 

@@ -7,13 +7,25 @@ when Spark repeats the batch, the ledger row is there, and nothing is sent again
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from sparkjobs.config import MYSQL, Config
-from sparkjobs.database import NOW, Connection, connected, execute, fetch, transaction, vendor_of
-from sparkjobs.errors import BadRow, WriteRefused
+from sparkjobs.database import (
+    FOR_UPDATE,
+    LOCK_SECONDS,
+    NOW,
+    Connection,
+    connected,
+    execute,
+    fetch,
+    transaction,
+    vendor_of,
+)
+from sparkjobs.errors import BadRow, OutcomeUnknown, WriteRefused
 from sparkjobs.ledger import take
+from sparkjobs.lock import WAIT_SECONDS
 from sparkjobs.sink import dedup
 from sparkjobs.sink.dedup import Slot
 from sparkjobs.sink.staging import TABLE, Staged, forget
@@ -25,6 +37,10 @@ MOVED_ROWS = 1000
 TRANSIENT = {1205, 1213}
 TRIES = 5
 
+# The number in the ledger of a write that has none. The nightly purge knows it, too: see
+# monitoring/old_staged.py.
+UNNUMBERED = -1
+
 # A row of the table: its id, its partition, its dedup slot if it has a key.
 Kept = tuple[int, int, Slot | None]
 
@@ -34,31 +50,81 @@ def commit(
 ) -> int:
     """Send what the attempts ``parts`` have staged, in their order; return how many messages.
 
-    ``name`` and ``batch`` are the entry in the ledger; without ``batch`` there is none. Raises
-    WriteRefused if a topic was changed meanwhile, if staged rows are gone, or if a later batch was
-    sent; nothing is sent then.
+    ``name`` and ``batch`` are the entry in the ledger; without ``batch`` it is kept until the
+    outcome is known. Raises WriteRefused if a topic was changed meanwhile, if staged rows are gone,
+    or if a later batch was sent: nothing is sent then. Raises OutcomeUnknown if the connection was
+    lost at the end and the database cannot be asked.
     """
+    number = UNNUMBERED if batch is None else batch
     with connected(config) as connection:
+        if (
+            config.vendor == MYSQL
+        ):  # as in lock.py: a host that has vanished must not keep its locks
+            execute(connection, "SET SESSION wait_timeout = %s", [WAIT_SECONDS])
         slots = sorted(set(_slots(connection, parts)))
         for left in reversed(range(TRIES)):
+            is_whole = False
             try:
                 dedup.prepare(connection, slots)
                 with transaction(connection):
                     sent = 0
-                    if batch is None or _is_new(connection, name, batch):
+                    if _is_new(connection, name, number):
                         sent = _send(connection, f"spark@{name}"[:190], parts, slots, window)
+                    is_whole = True
                 break
             except Exception as error:
-                if left == 0 or not _transient(connection, error):
-                    raise
-        forget(connection, name)
+                if _transient(connection, error) and left > 0:
+                    continue
+                if is_whole and _is_sent(config, name, number, error):
+                    break
+                raise
+        _tidy(connection, name, is_numbered=batch is not None)
     return sent
 
 
+def _is_sent(config: Config, name: str, number: int, error: Exception) -> bool:
+    """Tell whether the transaction is done whose COMMIT has raised ``error``.
+
+    Its entry in the ledger is locked as long as the server has not decided, so this waits. Raises
+    OutcomeUnknown.
+    """
+    try:
+        with connected(config) as connection:
+            if config.vendor == MYSQL:
+                longest = WAIT_SECONDS + LOCK_SECONDS
+                execute(connection, "SET SESSION innodb_lock_wait_timeout = %s", [longest])
+            statement = "SELECT 1 FROM `ems_monitoring_ledger` WHERE `name` = %s AND `batch` = %s "
+            lock = FOR_UPDATE[config.vendor]
+            return bool(fetch(connection, statement + lock, [name, number]))
+    except Exception:  # noqa: BLE001 - whatever the driver raises
+        raise OutcomeUnknown(
+            f"{name}: the connection was lost at the end of the transaction, and the database"
+            " cannot be asked: all messages are sent, or none. A stream may go on, and a write with"
+            " txnAppId may be repeated: they send nothing twice"
+        ) from error
+
+
+def _tidy(connection: Connection, name: str, is_numbered: bool) -> None:
+    """Delete what the write needs no more. An error is only said: the messages are sent."""
+    try:
+        forget(connection, name)
+        if not is_numbered:
+            execute(connection, "DELETE FROM `ems_monitoring_ledger` WHERE `name` = %s", [name])
+    except Exception as error:  # noqa: BLE001 - whatever the driver raises
+        print(
+            f"ems: {name} is sent; its staged rows stay until the nightly purge: {error}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
 def _is_new(connection: Connection, name: str, batch: int) -> bool:
-    if not take(connection, name, batch):
-        return False
-    # The ledger keeps the newest entries of a name only, so it does not know an older batch.
+    """Record the batch; return False if it was sent before. Raises WriteRefused for an old one.
+
+    Spark only ever repeats the newest batch of a checkpoint. Another one that is in the ledger may
+    be of an old checkpoint, and hold other rows this time.
+    """
+    is_new = take(connection, name, batch)
     later = "SELECT MAX(`batch`) FROM `ems_monitoring_ledger` WHERE `name` = %s"
     ((newest,),) = fetch(connection, later, [name])
     if newest > batch:
@@ -66,7 +132,7 @@ def _is_new(connection: Connection, name: str, batch: int) -> bool:
             f"batch {newest} of {name} was sent, so batch {batch} is of an old checkpoint: what it"
             " holds may be sent already, or not; go on with a new checkpoint"
         )
-    return True
+    return is_new
 
 
 def _send(

@@ -7,6 +7,7 @@ Tasks stage their rows, and the end of the write sends them: see staging.py and 
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -63,7 +64,7 @@ class EmsWriter(_Writer, DataSourceArrowWriter):
         self.version: int | None = None
         if options.transaction is not None:
             app_id, self.version = options.transaction
-            self.name = f"{self.config.prefix}app {app_id}"
+            self.name = f"{self.config.prefix}app {app_id}{_of(options.topic)}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return self._stage(iterator, self.name)
@@ -103,6 +104,14 @@ class EmsStreamWriter(_Writer, DataSourceStreamArrowWriter):
             if part is not None:
                 self._abort(name_of(part.query))
                 break
+
+
+def _of(topic: str | None) -> str:
+    """Return what tells the writes of one application to several topics apart in the ledger.
+
+    It is hashed, since names in the ledger have at most 190 characters.
+    """
+    return "" if topic is None else f" {hashlib.sha256(topic.encode()).hexdigest()[:16]}"
 
 
 def name_of(query: str) -> str:

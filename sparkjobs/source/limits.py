@@ -10,15 +10,18 @@ STEP = 10_000
 Rows = dict[str, int]
 
 
-def shared(waiting: Rows, rows: int) -> Rows:
+def shared(waiting: Rows, rows: int, served: int = 0) -> Rows:
     """Share ``rows`` out, so that a long partition does not keep the others waiting.
 
-    Beginning with the shortest, each partition gets an equal share of what is left. Returns how
-    many rows each gets.
+    Beginning with the shortest, each partition gets an equal share of what is left. If there are
+    fewer rows than partitions, so many get one row: those with the next ids after ``served``, and
+    then from the lowest on. Returns how many rows each gets.
     """
+    if rows < len(waiting):
+        ids = sorted(waiting, key=lambda id_: (int(id_) <= served, int(id_)))
+        return dict.fromkeys(ids[:rows], 1)
     taken: Rows = {}
     for id_ in sorted(waiting, key=lambda id_: (waiting[id_], id_)):
-        # Rounded up, so that the stream moves even if the limit is below the number of partitions.
         share = -(-rows // (len(waiting) - len(taken)))
         taken[id_] = min(waiting[id_], share)
         rows -= taken[id_]

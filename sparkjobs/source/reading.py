@@ -127,7 +127,7 @@ class Task:
             found += batch.num_rows
             yield batch
         if found < part.rows:
-            check(self.connection, self.request, part)
+            check(self.connection, self.request, part, found)
 
     def _sent(self, also: Sequence[str] = ()) -> StructType:
         """Return what the database sends of a message: at least one column, to be counted."""

@@ -89,6 +89,13 @@ class Selection:
         return (self.starting, self.ending) != (EARLIEST, LATEST)
 
     @property
+    def starts_at_end(self) -> bool:
+        """Tell whether the beginning of a partition is the end that its log has at the moment."""
+        if isinstance(self.starting, str):
+            return self.starting == LATEST
+        return any(ENDS.get(at) == LATEST for of in self.starting.values() for at in of.values())
+
+    @property
     def is_bounded(self) -> bool:
         """Tell whether it says where to end."""
         return self.ending != LATEST

@@ -1,61 +1,103 @@
 """Says what is wrong when a range of offsets has fewer rows than offsets.
 
-The offsets of a log are dense, so every row that is not there was purged, or is missing: after a
-TRUNCATE, a DELETE by hand or a restore of a part of the tables.
+The offsets of a log are dense, so every row that was not read was purged, or is missing in the
+log: after a TRUNCATE, a DELETE by hand or a restore of a part of the tables. Or the read was cut
+short: a driver that hides an error ends as if there were no more rows, and a server that is behind
+gives what it has. That is never skipped, since the rows are there.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from sparkjobs.database import Connection, fetch
 from sparkjobs.errors import Missing, Purged
 from sparkjobs.source.request import SKIP, Request
 from sparkjobs.source.splits import Range
 
+# Offsets that are looked for in one statement, so that a check of a long range needs no memory.
+STEP = 10_000
 
-def check(connection: Connection, request: Request, part: Range) -> None:
-    """Raise Purged or Missing for a range that was read short, unless the request skips that.
 
-    first_offset is read after the rows: what has been purged meanwhile is below it.
+@dataclass
+class Holes:
+    """Counts offsets that are not in the log, added as they rise; ``first`` … ``last`` is a run."""
+
+    count: int = 0
+    first: int = 0
+    last: int = 0
+
+    def add(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            if not self.count:
+                self.first = self.last = offset
+            elif self.last - self.first + 1 == self.count and offset == self.last + 1:
+                self.last = offset
+            self.count += 1
+
+    def __str__(self) -> str:
+        run = self.last - self.first + 1
+        first = f"{self.first}" if run == 1 else f"{self.first} … {self.last}"
+        then = ", …" if run < self.count else ""
+        what = "1 offset is" if self.count == 1 else f"{self.count:,} offsets are"
+        return f"{what} not in the log: {first}{then}"
+
+
+def check(connection: Connection, request: Request, part: Range, found: int) -> None:
+    """Raise Purged or Missing for a range of which only ``found`` rows were read.
+
+    What was purged, and what is not in the log, is no error if the request skips that. It is always
+    one if more rows are left out than these.
     """
-    there = {
-        offset
-        for (offset,) in fetch(
-            connection,
-            "SELECT `offset` FROM `ems_msg`"
-            " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s",
-            [part.partition_id, part.first, part.end],
-        )
-    }
-    floors = fetch(
-        connection,
-        "SELECT `first_offset` FROM `ems_partition` WHERE `id` = %s",
-        [part.partition_id],
-    )
-    # The partition of a topic that was deleted is gone with all its messages.
-    floor = floors[0][0] if floors else part.end
+    holes, floor = _holes(connection, part)
     where = f"{part.topic}/{part.number}"
     if floor > part.first and request.purged != SKIP:
         raise Purged(
             f"{where}: offsets before {floor} were purged while"
             f" {part.first} … {part.end - 1} were read: read again from there"
         )
-    holes = [offset for offset in range(max(floor, part.first), part.end) if offset not in there]
-    if holes and request.holes != SKIP:
-        raise Missing(f"{where}: {_told(holes)}; with holes=skip the rest is read")
-    if holes:
-        print(f"ems: {where}: {_told(holes)}: skipped", file=sys.stderr, flush=True)
+    if holes.count and request.holes != SKIP:
+        raise Missing(f"{where}: {holes}; with holes=skip the rest is read")
+    purged = max(0, min(floor, part.end) - part.first)
+    if part.rows - found > holes.count + purged:
+        raise Missing(
+            f"{where}: {found:,} rows of the offsets {part.first} … {part.end - 1} were received,"
+            " and the log has more: the connection was cut, or the server was behind; read again"
+        )
+    if holes.count:
+        print(f"ems: {where}: {holes}: skipped", file=sys.stderr, flush=True)
 
 
-def _told(holes: list[int]) -> str:
-    """Return how many offsets are missing, and the first run of them."""
-    last = holes[0]
-    for offset in holes:
-        if offset > last + 1:
-            break
-        last = offset
-    first = f"{holes[0]}" if last == holes[0] else f"{holes[0]} … {last}"
-    then = ", …" if last != holes[-1] else ""
-    what = "1 offset is" if len(holes) == 1 else f"{len(holes):,} offsets are"
-    return f"{what} not in the log: {first}{then}"
+def _holes(connection: Connection, part: Range) -> tuple[Holes, int]:
+    """Return what is not in the log, and the first offset that was not purged.
+
+    That is read after the rows of each step: what has been purged meanwhile is below it.
+    """
+    holes = Holes()
+    floor = _floor(connection, part)
+    first = max(part.first, floor)
+    while first < part.end:
+        end = min(first + STEP, part.end)
+        rows = fetch(
+            connection,
+            "SELECT `offset` FROM `ems_msg`"
+            " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s",
+            [part.partition_id, first, end],
+        )
+        floor = _floor(connection, part)
+        there = {offset for (offset,) in rows}
+        holes.add(offset for offset in range(max(first, floor), end) if offset not in there)
+        first = max(end, floor)
+    return holes, floor
+
+
+def _floor(connection: Connection, part: Range) -> int:
+    rows = fetch(
+        connection,
+        "SELECT `first_offset` FROM `ems_partition` WHERE `id` = %s",
+        [part.partition_id],
+    )
+    # The partition of a topic that was deleted is gone with all its messages.
+    return int(rows[0][0]) if rows else part.end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from sparkjobs.database import Connection, connected
 from sparkjobs.errors import BadOption, Purged
+from sparkjobs.instants import now
 from sparkjobs.source.limits import shared, within_bytes
 from sparkjobs.source.reading import batches
 from sparkjobs.source.request import SKIP, Request
@@ -40,15 +41,21 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.request = request
         self.config = request.configuration()
         self.columns = schema
-        self.target: Offsets | None = None  # of a run of availableNow
+        self.target: dict[str, Log] | None = None  # of a run of availableNow
         self.reached: Offsets = {}  # up to where the newest batch goes
+        self.initial: Offsets | None = None  # where Spark has been told to begin
+        self.began = False  # a batch was planned
+        self.served = 0  # the last partition that got one of fewer rows than there are partitions
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as below
         selection = self.request.selection
         with connected(self.config) as connection:
             found = selected(connection, self.request)
             selection.check_known({(log.topic, log.number) for log in found})
-            return {str(log.id): self._start(connection, log) for log in found}
+            if self.request.since and self.request.since > now(connection):
+                raise BadOption(f"startingTimestamp {self.request.since} is in the future")
+            self.initial = {str(log.id): self._start(connection, log) for log in found}
+        return self.initial
 
     def _start(self, connection: Connection, log: Log) -> int:
         start = self.request.selection.start(log.topic, log.number, log.first, log.end)
@@ -70,24 +77,37 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.target = self._ends()
+        self.target = self._logs()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        ends = self.target if self.target is not None else self._ends()
-        if self.request.purged != SKIP:
-            _check_not_restored(start, ends)
+        found = self.target if self.target is not None else self._logs()
+        skips = self.request.purged == SKIP
+        if not skips:
+            _check_all_there(start, found)
+            _check_not_restored(start, found)
+        begins, self.began = not self.began, True
+        if begins and start == self.initial and self.request.selection.starts_at_end:
+            # Spark asks for the first offset again if it repeats the first batch, and never keeps
+            # it. So that one is empty, and writes into the checkpoint where the end of the log was.
+            return start
         # A partition that was added since begins at 0; a deleted one stays where it was.
-        waiting = {id_: max(0, end - start.get(id_, 0)) for id_, end in ends.items()}
+        places = {id_: start.get(id_, 0) for id_ in found}
+        if skips:
+            places = {
+                id_: max(at, min(found[id_].first, found[id_].end)) for id_, at in places.items()
+            }
+        waiting = {id_: max(0, found[id_].end - at) for id_, at in places.items()}
         if not isinstance(limit, ReadAllAvailable):
-            waiting = self._limited(start, waiting)
-        self.reached = {**start, **{id_: start.get(id_, 0) + n for id_, n in waiting.items()}}
+            waiting = self._limited(places, waiting)
+        self.reached = {**start, **places, **{id_: places[id_] + n for id_, n in waiting.items()}}
         return self.reached
 
     def _limited(self, start: Offsets, waiting: Offsets) -> Offsets:
         """Return how many messages of each partition fit into a batch."""
         waiting = {id_: rows for id_, rows in waiting.items() if rows}
         if waiting and self.request.max_rows is not None:
-            waiting = shared(waiting, self.request.max_rows)
+            waiting = shared(waiting, self.request.max_rows, self.served)
+            self.served = int(list(waiting)[-1])
         if waiting and self.request.selection.max_bytes is not None:
             with connected(self.config) as connection:
                 most = self.request.selection.max_bytes
@@ -97,11 +117,11 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         # Spark takes no metrics of sources that are written in Python, but shows what is returned
         # here in the progress of the query, as latestOffset.
-        ends = self._ends()
+        ends = {id_: log.end for id_, log in self._logs().items()}
         return {**ends, **behind(self.reached, ends)}
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        self.reached = end
+        self.reached, self.began = end, True
         with connected(self.config) as connection:
             wanted = self._wanted(connection, start, end)
             return tasks(connection, self.request, self.columns, wanted)
@@ -116,10 +136,10 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if id_ not in found:
                 if self.request.purged == SKIP:
                     continue
-                raise Purged(f"partition {id_} is gone, or not asked for: use a new checkpoint")
+                raise _gone([id_])
             log = found[id_]
             if first < log.first:
-                if id_ in start and self.request.purged != SKIP:
+                if self.request.purged != SKIP:
                     raise Purged(
                         f"{log.topic}/{log.number}: the stream is at offset {first}, those"
                         f" before {log.first} have been purged; purged=skip goes on from there"
@@ -131,9 +151,9 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: Split) -> Iterator[Any]:
         return batches(self.config, self.request, self.columns, partition)
 
-    def _ends(self) -> Offsets:
+    def _logs(self) -> dict[str, Log]:
         with connected(self.config) as connection:
-            return {str(log.id): log.end for log in selected(connection, self.request)}
+            return {str(log.id): log for log in selected(connection, self.request)}
 
 
 def behind(reached: Offsets, ends: Offsets) -> dict[str, Any]:
@@ -151,12 +171,26 @@ def behind(reached: Offsets, ends: Offsets) -> dict[str, Any]:
     }
 
 
-def _check_not_restored(start: Offsets, ends: Offsets) -> None:
+def _check_all_there(start: Offsets, found: Mapping[str, Log]) -> None:
+    """Raise Purged if a partition of the checkpoint is not there: its messages may be unread."""
+    if gone := sorted(set(start) - set(found), key=int):
+        raise _gone(gone)
+
+
+def _gone(ids: Sequence[str]) -> Purged:
+    which = f"partition {ids[0]} is" if len(ids) == 1 else f"partitions {', '.join(ids)} are"
+    return Purged(
+        f"{which} gone, or not asked for: was a topic deleted? Use a new checkpoint; with"
+        " failOnDataLoss=false the stream goes on without"
+    )
+
+
+def _check_not_restored(start: Offsets, found: Mapping[str, Log]) -> None:
     """Raise Purged if a log ends before the place where the stream is in it."""
-    for id_, end in ends.items():
-        if end < start.get(id_, 0):
+    for id_, log in found.items():
+        if log.end < start.get(id_, 0):
             raise Purged(
-                f"partition {id_} ends at offset {end}, and the stream is at {start[id_]}: was the"
-                " database restored from a backup? Use a new checkpoint; with failOnDataLoss=false"
-                " the stream waits until the log has grown so far"
+                f"partition {id_} ends at offset {log.end}, and the stream is at {start[id_]}: was"
+                " the database restored from a backup? Use a new checkpoint; with"
+                " failOnDataLoss=false the stream waits until the log has grown so far"
             )

@@ -122,6 +122,26 @@ def test_a_transaction_is_whole_and_an_update_tells_what_it_matched(config: Conf
 
 
 @pytest.mark.any_database
+@pytest.mark.parametrize("namespace", ["x' OR '1' = '1", "Blue", "a%s", "a" * 17, "blue\n"])
+def test_a_namespace_that_is_none_is_refused_wherever_it_is_said(
+    namespace: str, tmp_path: Path
+) -> None:
+    from sparkjobs.sink.options import SinkOptions
+    from sparkjobs.source.request import Request
+
+    path = tmp_path / "ems.cnf"
+    options = {"config": str(path), "namespace": namespace}
+    path.write_text("[ems]\nvendor=sqlite\npath=x\n")
+    for given in (Request.of(options), SinkOptions.of(options)):
+        with pytest.raises(BadConfig, match="namespace must be at most 16 of the characters"):
+            given.configuration()  # type: ignore[attr-defined]
+    if namespace.strip() == namespace:
+        path.write_text(f"[ems]\nvendor=sqlite\npath=x\nnamespace={namespace}\n")
+        with pytest.raises(BadConfig, match="namespace must be at most 16 of the characters"):
+            Config.load(str(path))
+
+
+@pytest.mark.any_database
 def test_a_wrong_sqlite_path_makes_no_new_database(tmp_path: Path) -> None:
     path = tmp_path / "nowhere.sqlite3"
     with (

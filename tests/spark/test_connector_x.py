@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from sparkjobs.source import connector_x, reading
 from streams import Outgoing, send, send_many
 from streams.log.sequencer import sequence
 from streams.models import Message
-from tests.spark.direct import Reading
+from tests.processes import Spawn
+from tests.spark.direct import Reading, part, sent
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
 
@@ -42,6 +44,46 @@ def test_it_gives_the_rows_that_mysqlclient_gives(
     assert len(found["connectorx", (), 0]) == 124
     for (_, asked, topics), seen in found.items():
         assert seen == found["mysqlclient", asked, topics], asked
+
+
+# ConnectorX lets no other thread of its process run while it waits for rows.
+KILLER = """
+import sys, time
+from sparkjobs.config import Config
+from sparkjobs.database import connected, execute, fetch
+
+reading = (
+    "SELECT id FROM information_schema.processlist"
+    " WHERE info LIKE 'SELECT%%SLEEP%%' AND id <> CONNECTION_ID()"
+)
+with connected(Config.load(sys.argv[1])) as connection:
+    while not (threads := fetch(connection, reading)):
+        time.sleep(0.05)
+    time.sleep(1)  # some rows have been received
+    execute(connection, "KILL QUERY %s", threads[0])
+"""
+
+
+@pytest.mark.mysql
+def test_a_statement_that_the_server_kills_is_no_end_of_the_log(
+    config: Config, monkeypatch: pytest.MonkeyPatch, spawn: Spawn
+) -> None:
+    pytest.importorskip("connectorx")
+
+    def slowly(self: reading.Task, sent: Any, where: list[Any], index: str) -> Any:
+        return whole(self, sent, [*where, ("SLEEP(0.02) = 0", None)], index)
+
+    whole = reading.Task._arrays
+    monkeypatch.setattr(reading.Task, "_arrays", slowly)
+    monkeypatch.setattr(connector_x, "ROWS_WITH_BODIES", 10)
+    planned = part(sent(messages=1000), 0, 1000)
+    killer = spawn(KILLER, config.path)
+    # ConnectorX says it or hides it, depending on when the statement is killed. What it raises is
+    # no Exception.
+    said = "execution was interrupted|rows of the offsets 0 … 999 were received"
+    with pytest.raises(BaseException, match=said):
+        Reading(config, "offset", "body", holes="skip", purged="skip").task(planned)
+    killer.succeed(20)
 
 
 def test_it_is_used_only_for_a_plain_address_where_nothing_would_be_encrypted(

@@ -144,7 +144,7 @@ def test_new_topics_and_partitions_that_match_join_a_running_stream(reader) -> N
     sent("orders", 2)
     running = reader(topicPattern=r"flights\..*", startingOffsets="latest")
     reached = running.initialOffset()
-    assert reached == {str(a.pk): 2}
+    assert advanced(running, reached) == reached == {str(a.pk): 2}
     b = sent("flights.b", 3)
     grow(Topic.objects.get(name="flights.a"), 2, "default")
     send("flights.a", "x", partition=1)
@@ -152,6 +152,64 @@ def test_new_topics_and_partitions_that_match_join_a_running_stream(reader) -> N
     added = Partition.objects.get(topic__name="flights.a", number=1)
     reached = advanced(running, reached)
     assert reached == {str(a.pk): 2, str(b.pk): 3, str(added.pk): 1}
+
+
+@pytest.mark.parametrize("starting", ["latest", '{"a": {"0": -1}}'])
+def test_the_first_batch_writes_down_where_the_end_was_and_is_empty(starting: str, reader) -> None:
+    id_ = str(sent("a", 5).pk)
+    first = reader(startingOffsets=starting)
+    begun = first.initialOffset()
+    sent("a", 2)
+    planned = advanced(first, begun)
+    assert planned == {id_: 5}
+    # Spark asks again when it runs the batch, and after a restart when it repeats it.
+    for running in (first, reader(startingOffsets=starting)):
+        assert running.initialOffset() == {id_: 7}
+        assert running.partitions({id_: 7}, planned) == []
+        assert advanced(running, planned) == {id_: 7}
+    # A beginning that does not move needs no such batch.
+    early = reader(startingOffsets="earliest")
+    assert advanced(early, early.initialOffset()) == {id_: 7}
+
+
+def test_a_stream_does_not_begin_in_the_future(reader) -> None:
+    sent("a", 5)
+    at = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    with pytest.raises(BadOption, match=r"startingTimestamp .* is in the future"):
+        reader(startingTimestamp=at).initialOffset()
+
+
+def test_a_deleted_topic_is_an_error_though_nobody_has_named_it(reader) -> None:
+    a, b = sent("a", 2), sent("b", 2)
+    running = reader(topicPattern="[ab]")
+    reached = running.initialOffset()
+    Message.objects.filter(partition=b).delete()
+    gone = Partition.objects.filter(pk=b.pk)
+    gone.delete()
+    Topic.objects.filter(name="b").delete()
+    with pytest.raises(Purged, match=f"partition {b.pk} is gone, or not asked for"):
+        advanced(running, reached)
+    again = sent("b", 1)  # one that was made again is another
+    with pytest.raises(Purged, match=f"partition {b.pk} is gone"):
+        advanced(running, reached)
+    lossy = reader(topicPattern="[ab]", failOnDataLoss="false")
+    assert advanced(lossy, reached) == {str(a.pk): 2, str(b.pk): 0, str(again.pk): 1}
+
+
+def test_a_partition_that_joins_with_its_beginning_purged_is_an_error(reader) -> None:
+    a, b = sent("a", 2), sent("b", 9)
+    Message.objects.filter(partition=b, offset__lt=4).delete()
+    Partition.objects.filter(pk=b.pk).update(first_offset=4)
+    start = {str(a.pk): 2}
+    running = reader()
+    with pytest.raises(Purged, match="b/0: the stream is at offset 0, those before 4"):
+        running.partitions(start, advanced(running, start))
+    # Where it is none, a limit counts what is there.
+    lossy = reader(failOnDataLoss="false", maxMessagesPerTrigger=3)
+    end = advanced(lossy, start)
+    assert end == {str(a.pk): 2, str(b.pk): 7}
+    (split,) = lossy.partitions(start, end)
+    assert [(part.first, part.end) for part in split.ranges] == [(4, 7)]
 
 
 def test_a_batch_is_bounded_in_messages_and_in_bytes(reader) -> None:
@@ -164,6 +222,16 @@ def test_a_batch_is_bounded_in_messages_and_in_bytes(reader) -> None:
     both = reader(maxBytesPerTrigger=75, maxMessagesPerTrigger=3)
     assert sum(advanced(both, start).values()) == 3
     assert advanced(reader(), start) == {str(a.pk): 20, str(b.pk): 2}
+
+
+def test_a_limit_below_the_number_of_partitions_keeps_nobody_waiting(reader) -> None:
+    parts = [sent(name, 3) for name in "abc"]
+    running = reader(maxMessagesPerTrigger=1)
+    reached = {str(part.pk): 0 for part in parts}
+    for round_ in (1, 2):
+        for _partition in parts:
+            reached = advanced(running, reached)
+        assert set(reached.values()) == {round_}
 
 
 def test_a_stream_with_a_limit_in_bytes_comes_to_its_end(

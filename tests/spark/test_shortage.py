@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from django.db import connection
 
 from sparkjobs.config import Config
 from sparkjobs.errors import Missing, Purged
+from sparkjobs.source import reading, shortage
 from streams.models import Message, Partition, Topic
 from tests.spark.direct import Reading, part, sent
 
@@ -87,3 +91,40 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_purged(config: Config) -> N
     with pytest.raises(Purged, match="while 0 … 9 were read"):
         Reading(config, "offset").task(planned)
     assert Reading(config, "offset", purged="skip").task(planned) == []
+
+
+def cut_short(patch: pytest.MonkeyPatch, rows: int) -> None:
+    """Let each read of a task end after ``rows`` rows, as if there were no more."""
+
+    def stopped(self: Any, *given: Any) -> Iterator[Any]:
+        for read in whole(self, *given):
+            yield {name: column[:rows] for name, column in read.items()}
+            return
+
+    whole = reading.Task._arrays
+    patch.setattr(reading.Task, "_arrays", stopped)
+
+
+@pytest.mark.parametrize("purged", [0, 2])
+@pytest.mark.parametrize("holes", [0, 3])
+def test_a_read_that_was_cut_short_is_never_taken_for_holes_or_purged_messages(
+    purged: int, holes: int, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = part(sent(messages=20), 0, 20)
+    Message.objects.filter(offset__lt=purged).delete()
+    Partition.objects.update(first_offset=purged)
+    Message.objects.filter(offset__gte=20 - holes).delete()
+    task = Reading(config, "offset", failOnDataLoss="false")
+    assert len(task.task(planned)) == 20 - purged - holes
+    cut_short(monkeypatch, 19 - purged - holes)
+    with pytest.raises(Missing, match=r"rows of the offsets 0 … 19 were received, .* read again"):
+        task.task(planned)
+
+
+def test_a_long_range_is_checked_in_steps(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shortage, "STEP", 4)
+    sent(messages=30)
+    Message.objects.filter(offset__in=[*range(6, 18), 25]).delete()
+    with pytest.raises(Missing, match=r"13 offsets are not in the log: 6 … 17, …; "):
+        Reading(config, "offset", topic="orders").rows()
+    assert len(Reading(config, "offset", topic="orders", holes="skip").rows()) == 17

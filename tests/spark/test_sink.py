@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 
 from monitoring.models import LedgerEntry, StagedMessage
 from sparkjobs.config import Config
-from sparkjobs.errors import BadOption, BadRow, WriteRefused
+from sparkjobs.errors import BadOption, BadRow, OutcomeUnknown, WriteRefused
 from streams import consumer, send
 from streams.log.sequencer import sequence
 from streams.models import DedupKey, Message, SystemConfig, Topic
@@ -94,8 +96,12 @@ def test_a_checkpoint_that_is_older_than_what_was_sent_is_refused(
 ) -> None:
     for number in range(5):
         commit(stage(str(number)), number=number)
-    with pytest.raises(WriteRefused, match="batch 4 of sink q was sent, so batch 1 is of an old"):
-        commit(stage("1"), number=1)
+    # The ledger still has batch 3, and not batch 1.
+    for number in (1, 3):
+        said = f"batch 4 of sink q was sent, so batch {number} is of an old"
+        with pytest.raises(WriteRefused, match=said):
+            commit(stage("other rows"), number=number)
+    assert commit(stage("4"), number=4) == 0
     assert len(bodies("orders")) == 5
 
 
@@ -138,6 +144,106 @@ def test_a_driver_that_is_killed_loses_nothing_and_doubles_nothing(
     assert commit(stage("a", "b")) == 2 - there  # Spark repeats the batch
     assert bodies("orders") == ["a", "b"]
     assert not StagedMessage.objects.exists()
+
+
+@pytest.mark.parametrize("number", [None, 0])
+@pytest.mark.parametrize("done", [True, False])
+def test_an_error_of_the_commit_is_looked_into(
+    done: bool,
+    number: int | None,
+    stage: Stage,
+    commit: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from sparkjobs.database import connected, transaction
+    from sparkjobs.sink import commit as module
+
+    @contextmanager
+    def lost(connection: Any) -> Iterator[None]:
+        with suppress(KeyError), transaction(connection):
+            yield
+            if not done:
+                raise KeyError
+        raise ConnectionError("lost")
+
+    part = stage("a", "b")
+    monkeypatch.setattr(module, "transaction", lost)
+    if not done:
+        with pytest.raises(ConnectionError):
+            commit(part, number=number)
+        assert not Message.objects.exists()
+        return
+    assert commit(part, number=number) == 2
+    assert bodies("orders") == ["a", "b"]
+    assert LedgerEntry.objects.count() == (number is not None)
+    assert not StagedMessage.objects.exists()
+    calls = itertools.count()
+
+    def once(config: Config) -> Any:
+        if next(calls):
+            raise ConnectionError("no answer")
+        return connected(config)
+
+    monkeypatch.setattr(module, "connected", once)
+    with pytest.raises(OutcomeUnknown, match="all messages are sent, or none"):
+        commit(stage("c"), number=number and 1)
+
+
+@pytest.mark.mysql
+def test_a_lost_reply_to_the_commit_is_no_failure(
+    proxied: Any, config: Config, stage: Stage, commit: Callable[..., int]
+) -> None:
+    part = stage("a", "b")
+    proxied.lose_reply_to(b"COMMIT")
+    assert commit(part, number=None) == 2
+    assert proxied.fired == [b"COMMIT"]
+    assert bodies("orders") == ["a", "b"]
+    # What could not be deleted on the lost connection the purge deletes.
+    LedgerEntry.objects.update(done_at=UtcNow(-timedelta(days=8)))
+    StagedMessage.objects.update(staged_at=UtcNow(-timedelta(days=8)))
+    Purge("default").delete_old_rows()
+    assert not LedgerEntry.objects.exists()
+    assert not StagedMessage.objects.exists()
+
+
+def test_a_write_that_is_sent_does_not_fail_by_tidying_up(
+    stage: Stage,
+    commit: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    from sparkjobs.sink import commit as module
+
+    def fails(*given: Any) -> None:
+        raise ConnectionError("lost")
+
+    monkeypatch.setattr(module, "forget", fails)
+    assert commit(stage("a"), number=None) == 1
+    assert "ems: sink q is sent; its staged rows stay until the nightly purge: lost" in (
+        capfd.readouterr().err
+    )
+    assert Purge("default").delete_old_rows()["staged"] == 0
+    LedgerEntry.objects.update(done_at=UtcNow(-timedelta(days=8)))
+    assert Purge("default").delete_old_rows()["staged"] == 1
+
+
+@pytest.mark.mysql
+def test_a_host_that_has_vanished_does_not_keep_its_locks(
+    stage: Stage, commit: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sparkjobs.database import fetch
+    from sparkjobs.ledger import take
+    from sparkjobs.sink import commit as module
+
+    seen = []
+
+    def noted(connection: Any, *given: Any) -> bool:
+        seen.append(fetch(connection, "SELECT @@SESSION.wait_timeout"))
+        return take(connection, *given)
+
+    monkeypatch.setattr(module, "take", noted)
+    commit(stage("a"))
+    assert seen == [[(120,)]]
 
 
 def test_what_was_staged_and_is_gone_refuses_the_write(
@@ -341,6 +447,27 @@ def test_a_write_with_a_version_is_done_once(spark: Any, config: Config) -> None
     write(frame, config, topic="orders")
     write(frame, config, topic="orders")
     assert len(bodies("orders")) == 12
+
+
+def test_a_version_is_of_one_topic(config: Config) -> None:
+    from pyspark.sql.types import StringType, StructType
+
+    from sparkjobs.sink.options import MAX_APP_ID, SinkOptions
+    from sparkjobs.sink.writer import EmsWriter
+
+    schema = StructType().add("body", StringType())
+    app = "a" * MAX_APP_ID
+    names = set()
+    for topic in ("orders", "copies"):
+        Topic.objects.get_or_create(name=topic)
+        given = {"config": config.path, "topic": topic, "txnAppId": app, "txnVersion": "7"}
+        for _again in range(2):
+            writer = EmsWriter(SinkOptions.of(given), schema, False)
+            writer.commit([writer.write(iter([batch("a")]))])
+            names.add(writer.name)
+        assert bodies(topic) == ["a"]
+    assert len(names) == 2
+    assert max(map(len, names)) + len(" sixteen-letters-/") <= 190
 
 
 def test_a_message_that_is_too_large_is_a_bad_row(stage: Stage) -> None:

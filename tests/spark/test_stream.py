@@ -110,7 +110,11 @@ def test_a_limit_is_shared_out_so_that_a_long_partition_does_not_keep_others_wai
 
     assert shared({"1": 1000, "2": 3, "3": 20}, 30) == {"1": 13, "2": 3, "3": 14}
     assert shared({"1": 5, "2": 5}, 100) == {"1": 5, "2": 5}
-    assert shared({str(n): 9 for n in range(4)}, 2) == {"0": 1, "1": 1, "2": 0, "3": 0}
+    # If there are more partitions than that, they take turns.
+    busy = {"2": 1, "3": 1, "11": 900, "30": 900}
+    assert shared(busy, 2) == {"2": 1, "3": 1}
+    assert shared(busy, 2, served=3) == {"11": 1, "30": 1}
+    assert shared(busy, 3, served=11) == {"30": 1, "2": 1, "3": 1}
 
 
 STREAM = """
