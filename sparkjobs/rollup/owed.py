@@ -40,6 +40,10 @@ UNSETTLED = {
     " OR EXISTS (SELECT 1 FROM `ems_topic_group_log` l"
     " WHERE l.`state` IN ('DONE', 'RETRY', 'RELEASED', 'SKIPPED')"
     f" AND l.`deadline` >= {hour_before} AND l.`finished_at` >= r.`consumption`)"
+    # What was open then may have got an end in the past: rollup/remembered.py.
+    " OR EXISTS (SELECT 1 FROM `ems_monitoring_open` o"
+    " JOIN `ems_topic_group_log` l ON l.`id` = o.`delivery_id`"
+    " WHERE o.`finished_at` IS NULL AND l.`state` <> 'START')"
     # A letter may be committed a minute later than it says: jobs/consumption.py, LATE.
     f" OR EXISTS (SELECT 1 FROM `ems_dead_msg` d WHERE d.`died_at` >= {minute_of_letters})"
     # A backlog that was noted and is gone must be noted as gone.

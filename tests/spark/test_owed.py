@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from monitoring.models import Backlog, Position, Run
+from monitoring.models import Backlog, OpenDelivery, Position, Run
 from sparkjobs import database
 from sparkjobs.rollup.owed import JOBS, note_nothing, owed
 from streams.models import (
@@ -69,6 +69,14 @@ def finished_since() -> None:
     day.add_delivery(group(), partition, (0, 0), now - 5 * MINUTE, took=6 * MINUTE)
 
 
+def committed_late() -> None:
+    """The last run has seen it open; its end is before that run."""
+    now = timezone.now()
+    partition = Partition.objects.get()
+    late = day.add_delivery(group(), partition, (0, 0), now - 5 * MINUTE, took=MINUTE)
+    OpenDelivery.objects.create(delivery_id=late.pk)
+
+
 def died_since() -> None:
     message = Message.objects.order_by("pk").first()
     day.add_letter(group(), message, timezone.now() + MINUTE)
@@ -102,6 +110,7 @@ def consumption_is_ahead_of_the_backlog() -> None:
         new_messages,
         open_delivery,
         finished_since,
+        committed_late,
         died_since,
         waits_for_a_retry,
         is_behind,
