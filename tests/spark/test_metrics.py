@@ -172,7 +172,9 @@ def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messa
     late = messages((5, 1790.0), delayed=True)
     other = messages((0, 1.0), partition_id=2)
     handled = deliveries(
-        {"first_offset": 0, "last_offset": 5},
+        # The first one was stopped after four, and gave the others back.
+        {"state": "RELEASED", "first_offset": 0, "last_offset": 5, "progress": 4},
+        {"first_offset": 4, "last_offset": 5},
         {"kind": "retry", "first_offset": 3, "last_offset": 3},
         {"first_offset": 6, "last_offset": 9},  # purged meanwhile
         {"state": "RELEASED", "first_offset": 0, "progress": 0},
