@@ -23,7 +23,7 @@ from sparkjobs.instants import instant, minute_of, now, stored
 from sparkjobs.lock import alone
 from sparkjobs.rollup.again import Past, stretches
 from sparkjobs.rollup.arrow import ArrowRows
-from sparkjobs.rollup.claims import LONG, ids_between
+from sparkjobs.rollup.claims import LONG, ids_between, messages_between
 from sparkjobs.rollup.figures import (
     MESSAGES_OF_LATENCY,
     MINUTE,
@@ -45,8 +45,12 @@ from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, only
 JOB = "consumption"
 # The longest window, which is what a run that is killed has to do again at most.
 LONGEST = timedelta(days=1)
+# The most messages of a window of more than SHORTEST: Spark keeps a time of each leg in memory.
+WINDOW_MESSAGES = 2_000_000
 # Transactions that write a letter, or end a delivery, may commit this much later than they say.
 LATE = timedelta(minutes=1)
+# The shortest window after which another one follows: a minute of it is whole.
+SHORTEST = LATE + timedelta(minutes=1)
 # An id that no row has, for a window in which there is nothing to read.
 BEYOND = 2**62
 # The most deliveries that each executor gets all of, so that messages need not be sorted.
@@ -82,11 +86,14 @@ def roll_up_consumption(
     spark: SparkSession, config: Config, connection: Connection, say: Say
 ) -> None:
     """Count again what has changed in the past, then what is new, window after window."""
+    # Before the look at the past: a letter that is written from now on is for the next run, which
+    # looks for those from the end of this one's last window on.
+    end = now(connection)
     past = _past(connection)
     reader = Reader(spark, config, connection)
 
     def step() -> Window:
-        return _again(reader, past.pop(0)) if past else _next(reader)
+        return _again(reader, past.pop(0)) if past else _next(reader, end)
 
     roll_up(JOB, connection, step, say)
 
@@ -138,18 +145,25 @@ def _again(reader: Reader, past: Past) -> Window:
     )
 
 
-def _next(reader: Reader) -> Window:
-    """Compute the next window."""
-    connection = reader.connection
-    until, since = now(connection), next_since(connection)
-    if since is None:
-        return Window("nothing was ever claimed", values={"until": until})
+def window_end(connection: Connection, since: datetime, end: datetime) -> datetime:
+    """Return where the window from ``since`` on ends: at ``end``, or before if it has too much."""
     # From where the last window has ended: the first one may begin long before.
-    longest = max(since, last_done(connection, JOB, "until") or since) + LONGEST
-    if more := until > longest:
-        until = longest
+    until = min(end, max(since, last_done(connection, JOB, "until") or since) + LONGEST)
+    while until - since > SHORTEST and messages_between(connection, since, until) > WINDOW_MESSAGES:
+        until = max(since + SHORTEST, minute_of(since + (until - since) / 2))
+    return until
+
+
+def _next(reader: Reader, end: datetime) -> Window:
+    """Compute the next window, which ends at ``end`` at the latest."""
+    connection = reader.connection
+    since = next_since(connection)
+    if since is None:
+        return Window("nothing was ever claimed", values={"until": end})
+    until = window_end(connection, since, end)
     seen = look(connection)
-    is_long = until - since > LONG
+    # What was claimed since the last run, and was open for long, no look has seen.
+    is_long = now(connection) - since > LONG
     long = long_ones(connection, ids_between(connection, since, until)) if is_long else []
     # Before the letters that these have written, and that were not seen before they ended.
     died = minute_of(min(since, seen.oldest_claim(since, until) or since))
@@ -173,7 +187,7 @@ def _next(reader: Reader) -> Window:
             "read": read,
         },
         move=lambda connection: remember(connection, seen, since, until, long),
-        more=more,
+        more=until < end,
     )
 
 

@@ -23,6 +23,17 @@ def ids_between(connection: Connection, since: datetime, until: datetime) -> tup
     return first, _first_claimed(connection, until + DISORDER)
 
 
+def messages_between(connection: Connection, since: datetime, until: datetime) -> int:
+    """Return how many messages the deliveries had that ended in this time, but for long ones."""
+    ((messages,),) = fetch(
+        connection,
+        "SELECT COALESCE(SUM(`progress` - `first_offset`), 0) FROM `ems_topic_group_log`"
+        " WHERE `id` >= %s AND `id` < %s AND `finished_at` >= %s AND `finished_at` < %s",
+        [*ids_between(connection, since, until), stored(since), stored(until)],
+    )
+    return int(messages)
+
+
 def _first_claimed(connection: Connection, moment: datetime) -> int:
     """Return the first id that was claimed at ``moment`` or later, or one that no row has yet.
 
