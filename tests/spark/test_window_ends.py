@@ -1,4 +1,4 @@
-"""Where the windows of the consumption end: with the run, and before they have too much."""
+"""Where the windows end, and where the next ones begin."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from monitoring.models import Run, Traffic
 from sparkjobs.instants import minute_of, now
-from sparkjobs.jobs import consumption
+from sparkjobs.jobs import backlog, consumption
 from sparkjobs.rollup.claims import messages_between
 from sparkjobs.rollup.windows import Window
 from streams.models import ConsumerGroup, Delivery, Topic
@@ -72,3 +73,21 @@ def test_what_is_written_while_a_run_works_is_for_the_next_run(
     consumption.roll_up_consumption(no_spark, no_spark, connection, lambda text: None)
     assert len(set(ends)) == 1
     assert ends[0] <= looked[0]
+
+
+def test_hot_keys_wait_for_the_partitions_that_the_traffic_has_not_reached(
+    connection: Any,
+) -> None:
+    """It has counted one partition up to now, and failed before the hours of another."""
+    assert backlog.keys_from(connection) is None
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    partition = Topic.objects.create(name="orders").partitions.get()
+    counted = {"end_offset": 1, "messages": 1, "bytes": 0, "keys": 1, "delayed": 0}
+    Traffic.objects.create(partition=partition, minute=hour, first_offset=0, **counted)
+    Run.objects.create(job="traffic", state="done")
+    # Others may have messages of the hour before, of after the look at them.
+    assert backlog.keys_from(connection) == hour - HOUR
+    Traffic.objects.update(minute=hour + 5 * MINUTE)
+    assert backlog.keys_from(connection) == hour
+    Run.objects.create(job="traffic", state="failed")
+    assert backlog.keys_from(connection) is None
