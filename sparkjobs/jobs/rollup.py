@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkjobs.config import Config
 from sparkjobs.database import connected
+from sparkjobs.instants import now
 from sparkjobs.lock import SERVE, alone, is_held
 from sparkjobs.rollup.owed import note_nothing, owed
 from sparkjobs.rollup.windows import ROLL_UP, Say
@@ -32,9 +33,10 @@ def run(config: Config, options: Namespace) -> int:
     config = config.everywhere()  # the figures name topics and groups by their ids
     with alone(config, ROLL_UP):
         with connected(config) as connection:
+            at = now(connection)
             due = owed(connection)
             if due is None:
-                note_nothing(connection)
+                note_nothing(connection, at)
                 print("rollup: nothing to do")
                 return 0
         # Only now: to import pyspark costs more than to look.

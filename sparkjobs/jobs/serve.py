@@ -82,8 +82,9 @@ def roll_up(config: Config, resident: Resident) -> None:
     try:
         with alone(config, ROLL_UP), connected(config) as connection:
             if spark is None or due is None:
+                at = now(connection)
                 if owed(connection) is None:
-                    note_nothing(connection)
+                    note_nothing(connection, at)
                 return
             for name, value in SMALL_WINDOWS.items():
                 if due.messages <= SMALL:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sparkjobs.database import Connection, execute, fetch, transaction, vendor_of
 from sparkjobs.instants import hour_of, instant, minute_of, now, stored
@@ -12,6 +12,7 @@ from sparkjobs.rollup.hours import counted_until, due, hours
 JOBS = ("traffic", "consumption", "backlog")
 # Transactions that end a delivery may commit this much later than they say.
 LATE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 # One row notes this much of a quiet time at most.
 LONGEST_QUIET = timedelta(days=1)
 
@@ -50,6 +51,11 @@ UNSETTLED = {
     " OR EXISTS (SELECT 1 FROM `ems_monitoring_backlog` b"
     f" WHERE b.`minute` > {minute_before} AND b.`minute` <= r.`backlog`"
     " AND COALESCE(b.`behind`, 0) + b.`open` + b.`waiting` > 0)"
+    # So must letters that were discarded, also in a quiet time.
+    " OR COALESCE((SELECT SUM(b.`dead`) FROM `ems_monitoring_backlog` b"
+    " WHERE b.`minute` = (SELECT MAX(`minute`) FROM `ems_monitoring_backlog`))"
+    " <> (SELECT COUNT(*) FROM `ems_dead_msg` d JOIN `ems_group` g ON g.`id` = d.`group_id`"
+    " WHERE d.`redriven_at` IS NULL AND g.`mode` = 'cluster'), FALSE)"
     f" FROM (SELECT {_LAST.format(job='consumption')} AS `consumption`,"
     f" {_LAST.format(job='backlog')} AS `backlog`) r"
     for vendor, hour_before, minute_of_letters, minute_before in (
@@ -88,19 +94,29 @@ def owed(connection: Connection) -> Owed | None:
 
 
 def _keys_are_due(connection: Connection) -> bool:
-    """Tell whether the last hour with messages is over, and its hot keys rest on a part of it."""
+    """Tell whether the last hour with messages is over, and its hot keys rest on a part of it.
+
+    A roll-up of after its end has ranked what there is: messages may be lost from the log.
+    """
     reached, current = counted_until(connection), hour_of(now(connection))
-    if reached is None or reached < current - LONGEST_QUIET:
+    if reached is None or not current - LONGEST_QUIET <= hour_of(reached) < current:
+        return False
+    rows = fetch(
+        connection,
+        "SELECT `started_at` FROM `ems_monitoring_run` WHERE `job` = 'backlog'"
+        " AND `state` = 'done' AND `resume_at` IS NOT NULL ORDER BY `id` DESC LIMIT 1",
+    )
+    began = instant(rows[0][0]) if rows else None
+    if began and began >= hour_of(reached) + HOUR:
         return False
     return bool(due(hours(connection, hour_of(reached)), current))
 
 
-def note_nothing(connection: Connection) -> None:
-    """Record for each job that a window until now has nothing in it: a quiet time is one row.
+def note_nothing(connection: Connection, at: datetime) -> None:
+    """Record for each job that a window until ``at`` has nothing in it: a quiet time is one row.
 
-    Call it when ``owed`` has just returned None: then nothing that has happened before is open.
+    ``at`` is read before ``owed``, which has returned None: what it has not seen is later.
     """
-    at = now(connection)
     moment = stored(at)
     with transaction(connection):
         for job in JOBS:

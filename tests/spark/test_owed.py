@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from monitoring.models import Backlog, OpenDelivery, Position, Run
 from sparkjobs import database
+from sparkjobs.instants import now
 from sparkjobs.rollup.owed import JOBS, note_nothing, owed
 from streams.models import (
     ConsumerGroup,
@@ -64,16 +65,14 @@ def open_delivery() -> None:
 
 def finished_since() -> None:
     """It was claimed long before, and is not open any more."""
-    now = timezone.now()
-    partition = Partition.objects.get()
-    day.add_delivery(group(), partition, (0, 0), now - 5 * MINUTE, took=6 * MINUTE)
+    claimed = timezone.now() - 5 * MINUTE
+    day.add_delivery(group(), Partition.objects.get(), (0, 0), claimed, took=6 * MINUTE)
 
 
 def committed_late() -> None:
     """The last run has seen it open; its end is before that run."""
-    now = timezone.now()
-    partition = Partition.objects.get()
-    late = day.add_delivery(group(), partition, (0, 0), now - 5 * MINUTE, took=MINUTE)
+    claimed = timezone.now() - 5 * MINUTE
+    late = day.add_delivery(group(), Partition.objects.get(), (0, 0), claimed, took=MINUTE)
     OpenDelivery.objects.create(delivery_id=late.pk)
 
 
@@ -100,6 +99,14 @@ def was_behind() -> None:
     Backlog.objects.create(group=group(), minute=minute, behind=3, open=0, waiting=0, dead=0)
 
 
+def letters_were_discarded() -> None:
+    """The last look has seen letters, long before the quiet time in which they were discarded."""
+    last = Run.objects.filter(job="backlog").latest("pk").until
+    assert last
+    minute = last.replace(second=0, microsecond=0) - 30 * MINUTE
+    Backlog.objects.create(group=group(), minute=minute, behind=0, open=0, waiting=0, dead=9)
+
+
 def consumption_is_ahead_of_the_backlog() -> None:
     Run.objects.filter(job="backlog").update(until=timezone.now() - MINUTE)
 
@@ -115,6 +122,7 @@ def consumption_is_ahead_of_the_backlog() -> None:
         waits_for_a_retry,
         is_behind,
         was_behind,
+        letters_were_discarded,
         consumption_is_ahead_of_the_backlog,
     ],
 )
@@ -134,7 +142,7 @@ def test_what_was_never_rolled_up_is_owed(connection: Any) -> None:
 def test_a_quiet_time_is_one_row_of_each_job(settled: Any) -> None:
     before = {run.job: run.until for run in Run.objects.all()}
     for _ in range(3):
-        note_nothing(settled)
+        note_nothing(settled, now(settled))
         assert owed(settled) is None
     rows = Run.objects.filter(seconds=0)
     assert sorted(rows.values_list("job", flat=True)) == sorted(JOBS)
@@ -150,8 +158,17 @@ def test_a_quiet_time_is_one_row_of_each_job(settled: Any) -> None:
     finished_since()
     assert owed(settled) is not None
     rows.update(started_at=timezone.now() - timedelta(days=2))
-    note_nothing(settled)
+    note_nothing(settled, now(settled))
     assert Run.objects.filter(seconds=0).count() == 6  # old rows are deleted: no row is for ever
+
+
+def test_what_ends_after_the_look_is_after_the_quiet_time(settled: Any) -> None:
+    at = now(settled)
+    assert owed(settled) is None
+    partition = Partition.objects.get()
+    day.add_delivery(group(), partition, (0, 0), timezone.now() - MINUTE, took=MINUTE)
+    note_nothing(settled, at)
+    assert owed(settled) is not None
 
 
 def test_statements_are_two(settled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
