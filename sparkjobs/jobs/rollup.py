@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkjobs.config import Config
 from sparkjobs.database import connected
+from sparkjobs.errors import Busy
 from sparkjobs.instants import now
 from sparkjobs.lock import SERVE, alone, is_held
 from sparkjobs.rollup.owed import note_nothing, owed
@@ -22,7 +23,9 @@ BRIEF = 200_000
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--fallback", action="store_true", help="do nothing while a resident service is at work"
+        "--fallback",
+        action="store_true",
+        help="do nothing while a resident service, or another roll-up, is at work",
     )
 
 
@@ -30,7 +33,16 @@ def run(config: Config, options: Namespace) -> int:
     if options.fallback and is_held(config, SERVE):
         print("rollup: ems_spark serve is at work")
         return 0
-    config = config.everywhere()  # the figures name topics and groups by their ids
+    try:
+        return _roll_up(config.everywhere())  # the figures name topics and groups by their ids
+    except Busy:
+        if not options.fallback:
+            raise
+        print("rollup: another one is at work")  # a long one, which beat meets each minute
+        return 0
+
+
+def _roll_up(config: Config) -> int:
     with alone(config, ROLL_UP):
         with connected(config) as connection:
             at = now(connection)

@@ -215,6 +215,21 @@ def test_the_fallback_does_nothing_while_a_service_is_at_work(
     assert not is_held(config, SERVE)
 
 
+def test_the_fallback_leaves_a_longer_one_at_work(
+    config: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Celery beat asks each minute, and what is at work is no error."""
+    from sparkjobs.__main__ import main
+    from sparkjobs.lock import alone
+    from sparkjobs.rollup.windows import ROLL_UP
+
+    with alone(config, ROLL_UP):
+        assert main(["--config", config.path, "rollup", "--fallback"]) == 0
+        assert capsys.readouterr().out == "rollup: another one is at work\n"
+        assert main(["--config", config.path, "rollup"]) == 1
+    assert not Run.objects.exists()
+
+
 def test_a_look_at_backlogs_where_no_group_is_says_so(
     config: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
