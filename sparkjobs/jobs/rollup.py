@@ -17,7 +17,8 @@ from sparkjobs.rollup.windows import ROLL_UP, Say
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Messages up to which a JVM for this run alone does better with the quick compiler only.
+# Messages and deliveries up to which a JVM for this run alone does better with the quick compiler
+# only.
 BRIEF = 200_000
 
 
@@ -54,7 +55,7 @@ def _roll_up(config: Config) -> int:
         # Only now: to import pyspark costs more than to look.
         from sparkjobs.session import SMALL_WINDOWS, session
 
-        brief = due.messages <= BRIEF
+        brief = due.rows <= BRIEF
         spark = session("rollup", brief=brief)
         for name, value in SMALL_WINDOWS.items():
             if brief:

@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 
 from sparkjobs.database import Connection, execute, fetch, transaction, vendor_of
 from sparkjobs.instants import hour_of, instant, minute_of, now, stored
+from sparkjobs.rollup.claims import claimed_since
 from sparkjobs.rollup.hours import counted_until, due, hours
+from sparkjobs.rollup.runs import last_done
 
 JOBS = ("traffic", "consumption", "backlog")
 # Transactions that end a delivery may commit this much later than they say.
@@ -77,20 +79,26 @@ UNSETTLED = {
 
 @dataclass(frozen=True)
 class Owed:
-    """Holds what is to be rolled up: ``messages`` is how many are not counted yet."""
+    """Holds what is to be rolled up: how many messages and deliveries are not counted yet."""
 
     messages: int
+    deliveries: int
+
+    @property
+    def rows(self) -> int:
+        return self.messages + self.deliveries
 
 
 def owed(connection: Connection) -> Owed | None:
     """Return what is to be rolled up; None if a roll-up would write nothing new."""
     ((messages,),) = fetch(connection, UNCOUNTED)
-    if messages:
-        return Owed(int(messages))
-    ((unsettled,),) = fetch(connection, UNSETTLED[vendor_of(connection)])
-    if unsettled or _keys_are_due(connection):
-        return Owed(0)
-    return None
+    if not messages:
+        ((unsettled,),) = fetch(connection, UNSETTLED[vendor_of(connection)])
+        if not unsettled and not _keys_are_due(connection):
+            return None
+    return Owed(
+        int(messages), claimed_since(connection, last_done(connection, "consumption", "resume_at"))
+    )
 
 
 def _keys_are_due(connection: Connection) -> bool:
