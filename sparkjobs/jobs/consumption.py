@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkjobs.config import EVERY, Config
 from sparkjobs.database import Connection, connected, fetch
-from sparkjobs.instants import instant, minute_of, now, stored
+from sparkjobs.instants import instant, minute_of, now
 from sparkjobs.lock import alone
 from sparkjobs.rollup.again import Past, stretches
 from sparkjobs.rollup.arrow import ArrowRows
@@ -33,14 +33,14 @@ from sparkjobs.rollup.figures import (
     latencies,
     touched,
 )
-from sparkjobs.rollup.letters import minutes_of_letters
+from sparkjobs.rollup.letters import LETTERS, counted_letters, minutes_of_letters
 from sparkjobs.rollup.offsets import NEAR, joined, turns
 from sparkjobs.rollup.remembered import long_ones, look, remember
 from sparkjobs.rollup.runs import last_done
 from sparkjobs.rollup.tables import CONSUMPTION, ERRORS, LATENCY, Rows, Table
 from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
-from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, only
+from sparkjobs.source.schemas import DELIVERIES, MESSAGES, only
 
 JOB = "consumption"
 # The longest window, which is what a run that is killed has to do again at most.
@@ -51,8 +51,6 @@ WINDOW_MESSAGES = 2_000_000
 LATE = timedelta(minutes=1)
 # The shortest window after which another one follows: a minute of it is whole.
 SHORTEST = LATE + timedelta(minutes=1)
-# An id that no row has, for a window in which there is nothing to read.
-BEYOND = 2**62
 # The most deliveries that each executor gets all of, so that messages need not be sorted.
 SMALL = 200_000
 
@@ -61,7 +59,6 @@ OF_DELIVERIES = (
     *("state", "client_id", "thread", "claimed_at", "finished_at"),
     *("failed", "dead", "missing", "passed", "error"),
 )
-OF_DEAD = ("group_id", "error_class", "died_at")
 
 Figures = list[tuple[Table, Rows]]
 
@@ -215,16 +212,9 @@ class Reader:
         return log
 
     def letters(self, since: datetime, until: datetime) -> DataFrame:
-        """Return the dead letters that were written in this time; index: ems_dead_died."""
-        ((first,),) = fetch(
-            self.connection,
-            "SELECT MIN(`id`) FROM `ems_dead_msg` WHERE `died_at` >= %s",
-            [stored(since)],
-        )
-        times = {"since": since.isoformat(), "until": until.isoformat()}
-        dead = self._of("dead", OF_DEAD, DEAD).options(**times)
-        letters: DataFrame = dead.option("start", first or BEYOND).load()
-        return letters
+        """Return the dead letters that were written in this time, counted (LETTERS)."""
+        counted = counted_letters(self.connection, since, until)
+        return self.spark.createDataFrame(counted, LETTERS)
 
     def latencies(self, log: DataFrame) -> Rows:
         """Return the latencies; only the messages of first attempts are read."""

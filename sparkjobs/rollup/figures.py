@@ -160,11 +160,12 @@ def in_minutes(deliveries: DataFrame, minutes: DataFrame) -> DataFrame:
     return deliveries.join(f.broadcast(minutes), same, "leftsemi")
 
 
-def error_classes(deliveries: DataFrame, dead: DataFrame) -> DataFrame:
+def error_classes(deliveries: DataFrame, letters: DataFrame) -> DataFrame:
     """Count how often each group failed with which class of error, by minute.
 
-    A delivery has the text of its last error only, so all its failures count for that class. Each
-    dead letter has its own class. Only the name is used, since only letters have the module.
+    A delivery has the text of its last error only, so all its failures count for that class.
+    ``letters`` are dead letters, counted by their own classes (LETTERS in rollup/letters.py).
+    Only the name is used, since only letters have the module.
     """
     failed = (
         _ended(deliveries)
@@ -178,12 +179,12 @@ def error_classes(deliveries: DataFrame, dead: DataFrame) -> DataFrame:
             f.lit(0).cast("long").alias("dead"),
         )
     )
-    died = dead.select(
+    died = letters.select(
         "group_id",
         _minute("died_at"),
         f.substring_index("error_class", ".", -1).alias("error_class"),
         f.lit(0).cast("long").alias("failed"),
-        f.lit(1).cast("long").alias("dead"),
+        f.col("letters").alias("dead"),
     )
     return (
         failed.unionByName(died)
