@@ -19,6 +19,8 @@ from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 JOBS = ("traffic", "consumption", "backlog")
 # The job of the rows of the resident service.
 SERVE = "serve"
+# What it does at night, for this long at most: it makes no roll-ups meanwhile.
+NIGHTLY, NIGHTLY_LIMIT = ("archive", "reconcile"), timedelta(hours=12)
 # A roll-up is due each minute: after this long without one, no process makes them.
 SILENT = timedelta(minutes=15)
 
@@ -54,7 +56,12 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
     if not done:
         yield Diagnosis(OK, "rollups", _("There are none: see docs/guides/spark.md."))
         return
+    at_night = runs.filter(
+        job__in=NIGHTLY, state=RunState.RUNNING, started_at__gt=UtcNow() - NIGHTLY_LIMIT
+    )
     silent = [job for job in ages if ages[job] > SILENT]
+    if silent and at_night.exists():
+        silent = []
     for job in silent:
         if job in done:
             values = {"job": job, "minutes": ages[job].total_seconds() // 60}

@@ -20,7 +20,7 @@ from sparkjobs.lock import alone
 from sparkjobs.rollup.figures import MESSAGES_OF_KEYS, SAMPLE, hot_keys, trends
 from sparkjobs.rollup.hours import Bounds, counted_until, due, hours
 from sparkjobs.rollup.lag import Lag, lags
-from sparkjobs.rollup.runs import last_done
+from sparkjobs.rollup.runs import is_done, last_done
 from sparkjobs.rollup.tables import BACKLOG, HOT_KEYS, Row
 from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
@@ -29,6 +29,8 @@ from sparkjobs.source.schemas import MESSAGES, only
 JOB = "backlog"
 TREND = timedelta(minutes=15)
 KEYS_AT_MOST = timedelta(days=1)
+# The ends of the partitions that one run of the traffic reads are this near to each other.
+APART = timedelta(minutes=5)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -60,8 +62,6 @@ def window(spark: SparkSession, config: Config, connection: Connection) -> Windo
     found = lags(connection)
     hour = hour_of(moment)
     since = max(last_done(connection, JOB, "resume_at") or hour - KEYS_AT_MOST, hour - KEYS_AT_MOST)
-    # Hours after the last one that the traffic has reached are not complete.
-    reached = counted_until(connection)
     return Window(
         about=f"{len(found):,} groups, {sum(lag.total for lag in found):,} messages",
         figures=[
@@ -71,10 +71,20 @@ def window(spark: SparkSession, config: Config, connection: Connection) -> Windo
         values={
             "since": since,
             "until": moment,
-            "resume_at": hour_of(reached) if reached else None,
+            "resume_at": keys_from(connection),
             "read": len(found),
         },
     )
+
+
+def keys_from(connection: Connection) -> datetime | None:
+    """Return the first hour whose hot keys may change; None: as after the run before.
+
+    If the traffic has failed on its way, it may have counted later hours of one partition, and not
+    these of another.
+    """
+    reached = counted_until(connection)
+    return hour_of(reached - APART) if reached and is_done(connection, "traffic") else None
 
 
 def _with_trends(

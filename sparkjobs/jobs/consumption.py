@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkjobs.config import EVERY, Config
 from sparkjobs.database import Connection, connected, fetch
-from sparkjobs.instants import instant, minute_of, now, stored
+from sparkjobs.instants import instant, minute_of, now
 from sparkjobs.lock import alone
 from sparkjobs.rollup.again import Past, stretches
 from sparkjobs.rollup.arrow import ArrowRows
-from sparkjobs.rollup.claims import LONG, ids_between
+from sparkjobs.rollup.claims import LONG, ids_between, messages_between
 from sparkjobs.rollup.figures import (
     MESSAGES_OF_LATENCY,
     MINUTE,
@@ -33,22 +33,24 @@ from sparkjobs.rollup.figures import (
     latencies,
     touched,
 )
-from sparkjobs.rollup.letters import minutes_of_letters
+from sparkjobs.rollup.letters import LETTERS, counted_letters, minutes_of_letters
 from sparkjobs.rollup.offsets import NEAR, joined, turns
 from sparkjobs.rollup.remembered import long_ones, look, remember
 from sparkjobs.rollup.runs import last_done
 from sparkjobs.rollup.tables import CONSUMPTION, ERRORS, LATENCY, Rows, Table
 from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
-from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, only
+from sparkjobs.source.schemas import DELIVERIES, MESSAGES, only
 
 JOB = "consumption"
 # The longest window, which is what a run that is killed has to do again at most.
 LONGEST = timedelta(days=1)
+# The most messages of a window of more than SHORTEST: Spark keeps a time of each leg in memory.
+WINDOW_MESSAGES = 2_000_000
 # Transactions that write a letter, or end a delivery, may commit this much later than they say.
 LATE = timedelta(minutes=1)
-# An id that no row has, for a window in which there is nothing to read.
-BEYOND = 2**62
+# The shortest window after which another one follows: a minute of it is whole.
+SHORTEST = LATE + timedelta(minutes=1)
 # The most deliveries that each executor gets all of, so that messages need not be sorted.
 SMALL = 200_000
 
@@ -57,7 +59,6 @@ OF_DELIVERIES = (
     *("state", "client_id", "thread", "claimed_at", "finished_at"),
     *("failed", "dead", "missing", "passed", "error"),
 )
-OF_DEAD = ("group_id", "error_class", "died_at")
 
 Figures = list[tuple[Table, Rows]]
 
@@ -82,11 +83,14 @@ def roll_up_consumption(
     spark: SparkSession, config: Config, connection: Connection, say: Say
 ) -> None:
     """Count again what has changed in the past, then what is new, window after window."""
+    # Before the look at the past: a letter that is written from now on is for the next run, which
+    # looks for those from the end of this one's last window on.
+    end = now(connection)
     past = _past(connection)
     reader = Reader(spark, config, connection)
 
     def step() -> Window:
-        return _again(reader, past.pop(0)) if past else _next(reader)
+        return _again(reader, past.pop(0)) if past else _next(reader, end)
 
     roll_up(JOB, connection, step, say)
 
@@ -138,18 +142,25 @@ def _again(reader: Reader, past: Past) -> Window:
     )
 
 
-def _next(reader: Reader) -> Window:
-    """Compute the next window."""
-    connection = reader.connection
-    until, since = now(connection), next_since(connection)
-    if since is None:
-        return Window("nothing was ever claimed", values={"until": until})
+def window_end(connection: Connection, since: datetime, end: datetime) -> datetime:
+    """Return where the window from ``since`` on ends: at ``end``, or before if it has too much."""
     # From where the last window has ended: the first one may begin long before.
-    longest = max(since, last_done(connection, JOB, "until") or since) + LONGEST
-    if more := until > longest:
-        until = longest
+    until = min(end, max(since, last_done(connection, JOB, "until") or since) + LONGEST)
+    while until - since > SHORTEST and messages_between(connection, since, until) > WINDOW_MESSAGES:
+        until = max(since + SHORTEST, minute_of(since + (until - since) / 2))
+    return until
+
+
+def _next(reader: Reader, end: datetime) -> Window:
+    """Compute the next window, which ends at ``end`` at the latest."""
+    connection = reader.connection
+    since = next_since(connection)
+    if since is None:
+        return Window("nothing was ever claimed", values={"until": end})
+    until = window_end(connection, since, end)
     seen = look(connection)
-    is_long = until - since > LONG
+    # What was claimed since the last run, and was open for long, no look has seen.
+    is_long = now(connection) - since > LONG
     long = long_ones(connection, ids_between(connection, since, until)) if is_long else []
     # Before the letters that these have written, and that were not seen before they ended.
     died = minute_of(min(since, seen.oldest_claim(since, until) or since))
@@ -173,7 +184,7 @@ def _next(reader: Reader) -> Window:
             "read": read,
         },
         move=lambda connection: remember(connection, seen, since, until, long),
-        more=more,
+        more=until < end,
     )
 
 
@@ -201,16 +212,9 @@ class Reader:
         return log
 
     def letters(self, since: datetime, until: datetime) -> DataFrame:
-        """Return the dead letters that were written in this time; index: ems_dead_died."""
-        ((first,),) = fetch(
-            self.connection,
-            "SELECT MIN(`id`) FROM `ems_dead_msg` WHERE `died_at` >= %s",
-            [stored(since)],
-        )
-        times = {"since": since.isoformat(), "until": until.isoformat()}
-        dead = self._of("dead", OF_DEAD, DEAD).options(**times)
-        letters: DataFrame = dead.option("start", first or BEYOND).load()
-        return letters
+        """Return the dead letters that were written in this time, counted (LETTERS)."""
+        counted = counted_letters(self.connection, since, until)
+        return self.spark.createDataFrame(counted, LETTERS)
 
     def latencies(self, log: DataFrame) -> Rows:
         """Return the latencies; only the messages of first attempts are read."""

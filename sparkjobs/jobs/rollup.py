@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from sparkjobs.config import Config
 from sparkjobs.database import connected
+from sparkjobs.errors import Busy
+from sparkjobs.instants import now
 from sparkjobs.lock import SERVE, alone, is_held
 from sparkjobs.rollup.owed import note_nothing, owed
 from sparkjobs.rollup.windows import ROLL_UP, Say
@@ -15,13 +17,16 @@ from sparkjobs.rollup.windows import ROLL_UP, Say
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Messages up to which a JVM for this run alone does better with the quick compiler only.
+# Messages and deliveries up to which a JVM for this run alone does better with the quick compiler
+# only.
 BRIEF = 200_000
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--fallback", action="store_true", help="do nothing while a resident service is at work"
+        "--fallback",
+        action="store_true",
+        help="do nothing while a resident service, or another roll-up, is at work",
     )
 
 
@@ -29,18 +34,28 @@ def run(config: Config, options: Namespace) -> int:
     if options.fallback and is_held(config, SERVE):
         print("rollup: ems_spark serve is at work")
         return 0
-    config = config.everywhere()  # the figures name topics and groups by their ids
+    try:
+        return _roll_up(config.everywhere())  # the figures name topics and groups by their ids
+    except Busy:
+        if not options.fallback:
+            raise
+        print("rollup: another one is at work")  # a long one, which beat meets each minute
+        return 0
+
+
+def _roll_up(config: Config) -> int:
     with alone(config, ROLL_UP):
         with connected(config) as connection:
+            at = now(connection)
             due = owed(connection)
             if due is None:
-                note_nothing(connection)
+                note_nothing(connection, at)
                 print("rollup: nothing to do")
                 return 0
         # Only now: to import pyspark costs more than to look.
         from sparkjobs.session import SMALL_WINDOWS, session
 
-        brief = due.messages <= BRIEF
+        brief = due.rows <= BRIEF
         spark = session("rollup", brief=brief)
         for name, value in SMALL_WINDOWS.items():
             if brief:

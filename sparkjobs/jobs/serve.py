@@ -30,7 +30,7 @@ ARCHIVE_AFTER = time(0, 15)
 RECONCILE_AFTER, RECONCILE_BEFORE = time(2), time(6)
 # Seconds, far beyond what a duty takes: only a hung one comes to it.
 LIMIT, NIGHTLY_LIMIT = 3600, 12 * 3600
-# Messages up to which a window is small.
+# Messages and deliveries up to which a window is small.
 SMALL = 50_000
 # Findings of reconcile that its run shows.
 SHOWN = 20
@@ -82,11 +82,12 @@ def roll_up(config: Config, resident: Resident) -> None:
     try:
         with alone(config, ROLL_UP), connected(config) as connection:
             if spark is None or due is None:
+                at = now(connection)
                 if owed(connection) is None:
-                    note_nothing(connection)
+                    note_nothing(connection, at)
                 return
             for name, value in SMALL_WINDOWS.items():
-                if due.messages <= SMALL:
+                if due.rows <= SMALL:
                     spark.conf.set(name, value)
                 else:
                     spark.conf.unset(name)

@@ -23,6 +23,24 @@ def ids_between(connection: Connection, since: datetime, until: datetime) -> tup
     return first, _first_claimed(connection, until + DISORDER)
 
 
+def claimed_since(connection: Connection, since: datetime | None) -> int:
+    """Return about how many deliveries were claimed since then; None: ever."""
+    ((low, end),) = fetch(connection, "SELECT MIN(`id`), MAX(`id`) + 1 FROM `ems_topic_group_log`")
+    first = _first_claimed(connection, since - DISORDER) if since else low
+    return int((end or 0) - (first or 0))
+
+
+def messages_between(connection: Connection, since: datetime, until: datetime) -> int:
+    """Return how many messages the deliveries had that ended in this time, but for long ones."""
+    ((messages,),) = fetch(
+        connection,
+        "SELECT COALESCE(SUM(`progress` - `first_offset`), 0) FROM `ems_topic_group_log`"
+        " WHERE `id` >= %s AND `id` < %s AND `finished_at` >= %s AND `finished_at` < %s",
+        [*ids_between(connection, since, until), stored(since), stored(until)],
+    )
+    return int(messages)
+
+
 def _first_claimed(connection: Connection, moment: datetime) -> int:
     """Return the first id that was claimed at ``moment`` or later, or one that no row has yet.
 

@@ -71,10 +71,12 @@ def consumption(deliveries: DataFrame) -> DataFrame:
 
 
 def first_attempts(deliveries: DataFrame) -> DataFrame:
-    """Return the deliveries whose messages count for the latencies."""
+    """Return the deliveries whose messages count for the latencies.
+
+    Of those that gave messages back, what they had done before counts: mostly slow messages.
+    """
     first = (f.col("kind") == "new") & (f.col("attempt") == 1)
-    done = f.col("state").isin("DONE", "RETRY") & first
-    return _ended(deliveries).where(done & (f.col("progress") > f.col("first_offset")))
+    return _ended(deliveries).where(first & (f.col("progress") > f.col("first_offset")))
 
 
 def touched(deliveries: DataFrame, block: int) -> DataFrame:
@@ -158,11 +160,12 @@ def in_minutes(deliveries: DataFrame, minutes: DataFrame) -> DataFrame:
     return deliveries.join(f.broadcast(minutes), same, "leftsemi")
 
 
-def error_classes(deliveries: DataFrame, dead: DataFrame) -> DataFrame:
+def error_classes(deliveries: DataFrame, letters: DataFrame) -> DataFrame:
     """Count how often each group failed with which class of error, by minute.
 
-    A delivery has the text of its last error only, so all its failures count for that class. Each
-    dead letter has its own class. Only the name is used, since only letters have the module.
+    A delivery has the text of its last error only, so all its failures count for that class.
+    ``letters`` are dead letters, counted by their own classes (LETTERS in rollup/letters.py).
+    Only the name is used, since only letters have the module.
     """
     failed = (
         _ended(deliveries)
@@ -176,12 +179,12 @@ def error_classes(deliveries: DataFrame, dead: DataFrame) -> DataFrame:
             f.lit(0).cast("long").alias("dead"),
         )
     )
-    died = dead.select(
+    died = letters.select(
         "group_id",
         _minute("died_at"),
         f.substring_index("error_class", ".", -1).alias("error_class"),
         f.lit(0).cast("long").alias("failed"),
-        f.lit(1).cast("long").alias("dead"),
+        f.col("letters").alias("dead"),
     )
     return (
         failed.unionByName(died)

@@ -1,4 +1,4 @@
-"""Finds the deliveries that count dead letters which were written long after they had ended.
+"""Counts dead letters, and finds the deliveries that count those of long after they had ended.
 
 When a group gives up on a waiting retry, the message is counted as dead in its last delivery,
 however long ago that was: see streams/consume/outcome/dead_letter.py.
@@ -11,14 +11,43 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
 
-from sparkjobs.database import Connection, fetch, stream
+from sparkjobs.config import MYSQL, SQLITE
+from sparkjobs.database import Connection, fetch, stream, vendor_of
 from sparkjobs.instants import instant, minute_of, stored
 
 # The most offsets of a delivery, so those that cover an offset begin less than this before it.
 MAX_BATCH = 1000
 
+# The columns of counted_letters(); ``died_at`` is the beginning of a minute.
+LETTERS = "group_id long, error_class string, died_at timestamp, letters long"
+DIED = {
+    MYSQL: "DATE_FORMAT(`died_at`, '%%Y-%%m-%%d %%H:%%i:00')",
+    SQLITE: "SUBSTR(`died_at`, 1, 16) || ':00'",
+}
+
 # A group, and a minute in which deliveries of it ended.
 Minute = tuple[int, datetime]
+
+
+def counted_letters(
+    connection: Connection, since: datetime, until: datetime
+) -> list[tuple[int, str, datetime | None, int]]:
+    """Return how many letters were written in this time, by group, class and minute (LETTERS).
+
+    Index: ems_dead_died. A letter that has died again is as old as its first death by its id, so
+    ids do not tell where those of a time are.
+    """
+    rows = fetch(
+        connection,
+        f"SELECT `group_id`, `error_class`, {DIED[vendor_of(connection)]} AS `minute`, COUNT(*)"  # noqa: S608
+        " FROM `ems_dead_msg` WHERE `died_at` >= %s AND `died_at` < %s"
+        " GROUP BY `group_id`, `error_class`, `minute`",
+        [stored(since), stored(until)],
+    )
+    return [
+        (group_id, error_class, instant(datetime.fromisoformat(minute)), int(count))
+        for group_id, error_class, minute, count in rows
+    ]
 
 
 def minutes_of_letters(

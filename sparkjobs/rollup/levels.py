@@ -6,7 +6,7 @@ of what its minutes say. Minutes are deleted earlier than hours and days: a sum 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -85,8 +85,7 @@ def add_up(connection: Connection, table: Table, rows: Rows) -> None:
         minutes = rows.distinct("minute")
     else:
         minutes = {row["minute"] for row in rows}
-    hours = {hour_of(minute) for minute in minutes}
-    hours.update(_left_out(connection, level, hours))
+    hours = _due(connection, level, {hour_of(minute) for minute in minutes})
     for hour in sorted(hours):
         rows = _rows(connection, level, level.minutes.name, "minute", hour, HOUR)
         upsert(connection, level.sums, rows)
@@ -94,27 +93,32 @@ def add_up(connection: Connection, table: Table, rows: Rows) -> None:
         upsert(connection, level.sums, _rows(connection, level, level.sums.name, "start", day, DAY))
 
 
-def _left_out(connection: Connection, level: Level, hours: set[datetime]) -> Iterator[datetime]:
-    """Yield older hours that were never added up, the newest first."""
-    ((first,),) = fetch(
+def _due(connection: Connection, level: Level, written: set[datetime]) -> set[datetime]:
+    """Return which hours are to be added up: those written, and older ones that never were.
+
+    From the first hour that is added up on, all are. So one before it waits until those between
+    are added up, too, OLD_HOURS with each window, the newest first.
+    """
+    ((start,),) = fetch(
         connection,
         f"SELECT MIN(`start`) FROM `{level.sums.name}` WHERE `grain` = %s",  # noqa: S608
         [HOUR],
     )
-    known = [instant(first), *hours]
-    before = min((hour for hour in known if hour), default=None)
-    for _number in range(OLD_HOURS):
-        if before is None:
-            return
+    first = instant(start) or max(written, default=None)
+    hours = {hour for hour in written if first and hour >= first}
+    old = 0
+    while first and old < OLD_HOURS:
         ((newest,),) = fetch(
             connection,
             f"SELECT MAX(`minute`) FROM `{level.minutes.name}` WHERE `minute` < %s",  # noqa: S608
-            [stored(before)],
+            [stored(first)],
         )
         found = instant(newest)
-        before = found and hour_of(found)
-        if before:
-            yield before
+        first = found and hour_of(found)
+        if first:
+            hours.add(first)
+            old += first not in written
+    return hours
 
 
 def _rows(

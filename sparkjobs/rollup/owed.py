@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sparkjobs.database import Connection, execute, fetch, transaction, vendor_of
 from sparkjobs.instants import hour_of, instant, minute_of, now, stored
+from sparkjobs.rollup.claims import claimed_since
 from sparkjobs.rollup.hours import counted_until, due, hours
+from sparkjobs.rollup.runs import last_done
 
 JOBS = ("traffic", "consumption", "backlog")
 # Transactions that end a delivery may commit this much later than they say.
 LATE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 # One row notes this much of a quiet time at most.
 LONGEST_QUIET = timedelta(days=1)
 
@@ -40,12 +43,21 @@ UNSETTLED = {
     " OR EXISTS (SELECT 1 FROM `ems_topic_group_log` l"
     " WHERE l.`state` IN ('DONE', 'RETRY', 'RELEASED', 'SKIPPED')"
     f" AND l.`deadline` >= {hour_before} AND l.`finished_at` >= r.`consumption`)"
+    # What was open then may have got an end in the past: rollup/remembered.py.
+    " OR EXISTS (SELECT 1 FROM `ems_monitoring_open` o"
+    " JOIN `ems_topic_group_log` l ON l.`id` = o.`delivery_id`"
+    " WHERE o.`finished_at` IS NULL AND l.`state` <> 'START')"
     # A letter may be committed a minute later than it says: jobs/consumption.py, LATE.
     f" OR EXISTS (SELECT 1 FROM `ems_dead_msg` d WHERE d.`died_at` >= {minute_of_letters})"
     # A backlog that was noted and is gone must be noted as gone.
     " OR EXISTS (SELECT 1 FROM `ems_monitoring_backlog` b"
     f" WHERE b.`minute` > {minute_before} AND b.`minute` <= r.`backlog`"
     " AND COALESCE(b.`behind`, 0) + b.`open` + b.`waiting` > 0)"
+    # So must letters that were discarded, also in a quiet time.
+    " OR COALESCE((SELECT SUM(b.`dead`) FROM `ems_monitoring_backlog` b"
+    " WHERE b.`minute` = (SELECT MAX(`minute`) FROM `ems_monitoring_backlog`))"
+    " <> (SELECT COUNT(*) FROM `ems_dead_msg` d JOIN `ems_group` g ON g.`id` = d.`group_id`"
+    " WHERE d.`redriven_at` IS NULL AND g.`mode` = 'cluster'), FALSE)"
     f" FROM (SELECT {_LAST.format(job='consumption')} AS `consumption`,"
     f" {_LAST.format(job='backlog')} AS `backlog`) r"
     for vendor, hour_before, minute_of_letters, minute_before in (
@@ -67,36 +79,52 @@ UNSETTLED = {
 
 @dataclass(frozen=True)
 class Owed:
-    """Holds what is to be rolled up: ``messages`` is how many are not counted yet."""
+    """Holds what is to be rolled up: how many messages and deliveries are not counted yet."""
 
     messages: int
+    deliveries: int
+
+    @property
+    def rows(self) -> int:
+        return self.messages + self.deliveries
 
 
 def owed(connection: Connection) -> Owed | None:
     """Return what is to be rolled up; None if a roll-up would write nothing new."""
     ((messages,),) = fetch(connection, UNCOUNTED)
-    if messages:
-        return Owed(int(messages))
-    ((unsettled,),) = fetch(connection, UNSETTLED[vendor_of(connection)])
-    if unsettled or _keys_are_due(connection):
-        return Owed(0)
-    return None
+    if not messages:
+        ((unsettled,),) = fetch(connection, UNSETTLED[vendor_of(connection)])
+        if not unsettled and not _keys_are_due(connection):
+            return None
+    return Owed(
+        int(messages), claimed_since(connection, last_done(connection, "consumption", "resume_at"))
+    )
 
 
 def _keys_are_due(connection: Connection) -> bool:
-    """Tell whether the last hour with messages is over, and its hot keys rest on a part of it."""
+    """Tell whether the last hour with messages is over, and its hot keys rest on a part of it.
+
+    A roll-up of after its end has ranked what there is: messages may be lost from the log.
+    """
     reached, current = counted_until(connection), hour_of(now(connection))
-    if reached is None or reached < current - LONGEST_QUIET:
+    if reached is None or not current - LONGEST_QUIET <= hour_of(reached) < current:
+        return False
+    rows = fetch(
+        connection,
+        "SELECT `started_at` FROM `ems_monitoring_run` WHERE `job` = 'backlog'"
+        " AND `state` = 'done' AND `resume_at` IS NOT NULL ORDER BY `id` DESC LIMIT 1",
+    )
+    began = instant(rows[0][0]) if rows else None
+    if began and began >= hour_of(reached) + HOUR:
         return False
     return bool(due(hours(connection, hour_of(reached)), current))
 
 
-def note_nothing(connection: Connection) -> None:
-    """Record for each job that a window until now has nothing in it: a quiet time is one row.
+def note_nothing(connection: Connection, at: datetime) -> None:
+    """Record for each job that a window until ``at`` has nothing in it: a quiet time is one row.
 
-    Call it when ``owed`` has just returned None: then nothing that has happened before is open.
+    ``at`` is read before ``owed``, which has returned None: what it has not seen is later.
     """
-    at = now(connection)
     moment = stored(at)
     with transaction(connection):
         for job in JOBS:

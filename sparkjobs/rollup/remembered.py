@@ -91,7 +91,7 @@ def look(connection: Connection) -> Look:
 def long_ones(connection: Connection, ids: tuple[int, int]) -> list[tuple[int, datetime]]:
     """Return the long deliveries among the ids first … end - 1, with their ends.
 
-    A window of up to LONG needs no such look: they were open when the last one ended.
+    A window that began LONG ago at most needs no such look: they were open at the last run's look.
     """
     at = MICROSECONDS[vendor_of(connection)]
     rows = fetch(

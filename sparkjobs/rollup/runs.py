@@ -93,6 +93,16 @@ def last_done(connection: Connection, job: str, column: str) -> datetime | None:
     return instant(rows[0][0]) if rows else None
 
 
+def is_done(connection: Connection, job: str) -> bool:
+    """Tell whether the newest run of this job is done; also if there is none."""
+    rows = fetch(
+        connection,
+        "SELECT `state` FROM `ems_monitoring_run` WHERE `job` = %s ORDER BY `id` DESC LIMIT 1",
+        [job],
+    )
+    return not rows or rows[0][0] == DONE
+
+
 def prune(connection: Connection) -> None:
     """Delete the runs that are older than KEEP_DAYS."""
     old = {

@@ -44,6 +44,18 @@ def test_an_old_one_is_a_warning_with_what_went_wrong_since() -> None:
     assert rollups().hint == "OSError: the disk is full"
 
 
+@pytest.mark.parametrize("job", ["archive", "reconcile"])
+def test_an_old_one_is_well_while_the_service_does_the_work_of_the_night(job: str) -> None:
+    run("done", 20)
+    nightly = Run.objects.create(job=job, state="running", started_at=ago(18))
+    assert rollups().level == OK
+    # It was killed: it does not work for so long.
+    Run.objects.filter(pk=nightly.pk).update(started_at=ago(13 * 60))
+    assert rollups().level == WARNING
+    Run.objects.filter(pk=nightly.pk).update(started_at=ago(18), state="done")
+    assert rollups().level == WARNING
+
+
 @pytest.mark.django_db(transaction=True)
 def test_missing_tables_are_a_warning() -> None:
     with connection.schema_editor() as editor:

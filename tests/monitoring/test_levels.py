@@ -156,6 +156,24 @@ def test_minutes_of_an_earlier_version_are_added_up_hour_by_hour(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_an_old_hour_that_is_written_does_not_hide_those_after_it(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A minute of long ago is counted again while hours after it are not added up yet."""
+    old = [traffic(n, minute=at(-3 * n), messages=1) for n in range(1, 8)]
+    upsert(connection, tables.TRAFFIC, old)
+    monkeypatch.setattr(levels, "OLD_HOURS", 3)
+    written(connection, tables.TRAFFIC, traffic(100, minute=at(1)))
+    for expected in (7, 8):
+        written(connection, tables.TRAFFIC, traffic(7, minute=at(-21), messages=1))
+        assert TrafficLevel.objects.filter(grain=Grain.HOUR).count() == expected
+    # All hours of the first window of all, however many, are added up with it.
+    TrafficLevel.objects.all().delete()
+    written(connection, tables.TRAFFIC, *old)
+    assert TrafficLevel.objects.filter(grain=Grain.HOUR).count() == 7
+
+
+@pytest.mark.django_db(transaction=True)
 def test_minutes_are_deleted_before_their_hours_and_only_if_these_are_there(
     connection: Any,
 ) -> None:

@@ -13,7 +13,7 @@ from monitoring.options import option_file
 from sparkjobs.config import Config
 from sparkjobs.database import connected, fetch
 from sparkjobs.rollup.again import stretches
-from sparkjobs.rollup.letters import Minute, minutes_of_letters
+from sparkjobs.rollup.letters import Minute, counted_letters, minutes_of_letters
 from streams.models import ConsumerGroup, DeadMessage, Delivery, Kind, State, Topic
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -149,6 +149,40 @@ def test_5000_letters_over_200000_deliveries_take_some_seconds(
     started = timezone.now()
     assert len(minutes_of_letters(connection, now - MINUTE, now - MINUTE)) == 1
     assert timezone.now() - started < timedelta(seconds=10)
+
+
+def test_letters_of_a_time_are_counted_by_class_and_minute(
+    connection: Any, group: ConsumerGroup
+) -> None:
+    noon = timezone.now().replace(hour=12, minute=0, second=0, microsecond=0)
+    times = (-1, 0, 59.5, 60, 119.999999, 120)
+    letters = [letter(group, n, noon + timedelta(seconds=at)) for n, at in enumerate(times)]
+    letters[3].error_class = "shop.Busy"
+    DeadMessage.objects.bulk_create(letters)
+    found = counted_letters(connection, noon, noon + 2 * MINUTE)
+    assert sorted(found, key=str) == [
+        (group.pk, "E", noon, 2),
+        (group.pk, "E", noon + MINUTE, 1),
+        (group.pk, "shop.Busy", noon + MINUTE, 1),
+    ]
+    assert counted_letters(connection, noon + 3 * MINUTE, noon + 4 * MINUTE) == []
+
+
+@pytest.mark.mysql
+def test_a_letter_that_has_died_again_lets_no_others_be_read(
+    connection: Any, group: ConsumerGroup
+) -> None:
+    """Its id is the lowest of all, and its death the last."""
+    now = timezone.now()
+    old = now - timedelta(days=1)
+    DeadMessage.objects.bulk_create([letter(group, n, old) for n in range(5000)], 1000)
+    first = DeadMessage.objects.order_by("pk")[0]
+    DeadMessage.objects.filter(pk=first.pk).update(died_at=now)
+
+    def work() -> None:
+        assert len(counted_letters(connection, now - MINUTE, now + MINUTE)) == 1
+
+    assert reads(connection, work) < 50
 
 
 def test_minutes_are_counted_again_together_if_they_are_near_each_other(

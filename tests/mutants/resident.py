@@ -16,6 +16,13 @@ RESIDENT = [
         "tests/spark/test_owed.py::test_whatever_happens_is_owed",
     ),
     Mutant(
+        "quiet-though-a-delivery-was-committed-late",
+        "sparkjobs/rollup/owed.py",
+        "WHERE o.`finished_at` IS NULL AND l.`state` <> 'START')",
+        "WHERE FALSE)",
+        "tests/spark/test_owed.py::test_whatever_happens_is_owed",
+    ),
+    Mutant(
         "two-services-at-work",
         "sparkjobs/lock.py",
         "                raise busy from error\n",

@@ -172,7 +172,9 @@ def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messa
     late = messages((5, 1790.0), delayed=True)
     other = messages((0, 1.0), partition_id=2)
     handled = deliveries(
-        {"first_offset": 0, "last_offset": 5},
+        # The first one was stopped after four, and gave the others back.
+        {"state": "RELEASED", "first_offset": 0, "last_offset": 5, "progress": 4},
+        {"first_offset": 4, "last_offset": 5},
         {"kind": "retry", "first_offset": 3, "last_offset": 3},
         {"first_offset": 6, "last_offset": 9},  # purged meanwhile
         {"state": "RELEASED", "first_offset": 0, "progress": 0},
@@ -205,7 +207,7 @@ def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messa
 
 def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
     from sparkjobs.rollup.figures import error_classes
-    from sparkjobs.source.schemas import DEAD, only
+    from sparkjobs.rollup.letters import LETTERS
 
     log = deliveries(
         {"failed": 2, "state": "RETRY", "error": "ValueError: no account: 7"},
@@ -215,15 +217,20 @@ def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
         {},
     )
     letters = spark.createDataFrame(
-        [(7, "ValueError", at(1801)), (7, "shop.errors.Busy", at(1860)), (8, "a.b.Busy", at(0))],
-        only(DEAD, "group_id", "error_class", "died_at"),
+        [
+            (7, "ValueError", at(1800), 1),
+            (7, "shop.errors.Busy", at(1860), 1),
+            (8, "a.b.Busy", at(0), 2),
+            (8, "Busy", at(0), 1),
+        ],
+        LETTERS,
     )
     found = rows(error_classes(log, letters), "group_id", "minute", "error_class")
     assert [tuple(row.values()) for row in found] == [
         (7, at(1800), "ProcessDied", 2, 0),
         (7, at(1800), "ValueError", 3, 1),
         (7, at(1860), "Busy", 1, 1),
-        (8, at(0), "Busy", 0, 1),
+        (8, at(0), "Busy", 0, 3),
     ]
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from monitoring.models import Backlog, Position, Run
+from monitoring.models import Backlog, OpenDelivery, Position, Run
 from sparkjobs import database
+from sparkjobs.instants import now
 from sparkjobs.rollup.owed import JOBS, note_nothing, owed
 from streams.models import (
     ConsumerGroup,
@@ -64,9 +65,15 @@ def open_delivery() -> None:
 
 def finished_since() -> None:
     """It was claimed long before, and is not open any more."""
-    now = timezone.now()
-    partition = Partition.objects.get()
-    day.add_delivery(group(), partition, (0, 0), now - 5 * MINUTE, took=6 * MINUTE)
+    claimed = timezone.now() - 5 * MINUTE
+    day.add_delivery(group(), Partition.objects.get(), (0, 0), claimed, took=6 * MINUTE)
+
+
+def committed_late() -> None:
+    """The last run has seen it open; its end is before that run."""
+    claimed = timezone.now() - 5 * MINUTE
+    late = day.add_delivery(group(), Partition.objects.get(), (0, 0), claimed, took=MINUTE)
+    OpenDelivery.objects.create(delivery_id=late.pk)
 
 
 def died_since() -> None:
@@ -92,6 +99,14 @@ def was_behind() -> None:
     Backlog.objects.create(group=group(), minute=minute, behind=3, open=0, waiting=0, dead=0)
 
 
+def letters_were_discarded() -> None:
+    """The last look has seen letters, long before the quiet time in which they were discarded."""
+    last = Run.objects.filter(job="backlog").latest("pk").until
+    assert last
+    minute = last.replace(second=0, microsecond=0) - 30 * MINUTE
+    Backlog.objects.create(group=group(), minute=minute, behind=0, open=0, waiting=0, dead=9)
+
+
 def consumption_is_ahead_of_the_backlog() -> None:
     Run.objects.filter(job="backlog").update(until=timezone.now() - MINUTE)
 
@@ -102,10 +117,12 @@ def consumption_is_ahead_of_the_backlog() -> None:
         new_messages,
         open_delivery,
         finished_since,
+        committed_late,
         died_since,
         waits_for_a_retry,
         is_behind,
         was_behind,
+        letters_were_discarded,
         consumption_is_ahead_of_the_backlog,
     ],
 )
@@ -114,6 +131,25 @@ def test_whatever_happens_is_owed(settled: Any, happen: Any) -> None:
     found = owed(settled)
     assert found is not None
     assert found.messages == (3 if happen is new_messages else 0)
+
+
+def test_deliveries_that_are_not_counted_make_a_window_large(settled: Any) -> None:
+    """A group has caught up with a long log, in which nothing is new."""
+    open_delivery()
+    before = owed(settled)
+    assert before
+    partition, at = Partition.objects.get(), timezone.now()
+    many = [day.delivery(group(), partition, (0, 0), at, took=MINUTE) for _ in range(30)]
+    Delivery.objects.bulk_create(many)
+    found = owed(settled)
+    assert found
+    assert found.messages == 0
+    assert found.rows - before.rows >= 30  # a server may leave out ids
+    assert before.rows < Delivery.objects.count() - 30
+    Run.objects.filter(job="consumption").update(resume_at=None)
+    found = owed(settled)
+    assert found
+    assert found.rows >= Delivery.objects.count()
 
 
 def test_what_was_never_rolled_up_is_owed(connection: Any) -> None:
@@ -125,7 +161,7 @@ def test_what_was_never_rolled_up_is_owed(connection: Any) -> None:
 def test_a_quiet_time_is_one_row_of_each_job(settled: Any) -> None:
     before = {run.job: run.until for run in Run.objects.all()}
     for _ in range(3):
-        note_nothing(settled)
+        note_nothing(settled, now(settled))
         assert owed(settled) is None
     rows = Run.objects.filter(seconds=0)
     assert sorted(rows.values_list("job", flat=True)) == sorted(JOBS)
@@ -141,8 +177,17 @@ def test_a_quiet_time_is_one_row_of_each_job(settled: Any) -> None:
     finished_since()
     assert owed(settled) is not None
     rows.update(started_at=timezone.now() - timedelta(days=2))
-    note_nothing(settled)
+    note_nothing(settled, now(settled))
     assert Run.objects.filter(seconds=0).count() == 6  # old rows are deleted: no row is for ever
+
+
+def test_what_ends_after_the_look_is_after_the_quiet_time(settled: Any) -> None:
+    at = now(settled)
+    assert owed(settled) is None
+    partition = Partition.objects.get()
+    day.add_delivery(group(), partition, (0, 0), timezone.now() - MINUTE, took=MINUTE)
+    note_nothing(settled, at)
+    assert owed(settled) is not None
 
 
 def test_statements_are_two(settled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,6 +232,21 @@ def test_the_fallback_does_nothing_while_a_service_is_at_work(
     assert "ems_spark serve is at work" in capsys.readouterr().out
     assert not Run.objects.exists()
     assert not is_held(config, SERVE)
+
+
+def test_the_fallback_leaves_a_longer_one_at_work(
+    config: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Celery beat asks each minute, and what is at work is no error."""
+    from sparkjobs.__main__ import main
+    from sparkjobs.lock import alone
+    from sparkjobs.rollup.windows import ROLL_UP
+
+    with alone(config, ROLL_UP):
+        assert main(["--config", config.path, "rollup", "--fallback"]) == 0
+        assert capsys.readouterr().out == "rollup: another one is at work\n"
+        assert main(["--config", config.path, "rollup"]) == 1
+    assert not Run.objects.exists()
 
 
 def test_a_look_at_backlogs_where_no_group_is_says_so(

@@ -1,0 +1,93 @@
+"""Where the windows end, and where the next ones begin."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from monitoring.models import Run, Traffic
+from sparkjobs.instants import minute_of, now
+from sparkjobs.jobs import backlog, consumption
+from sparkjobs.rollup.claims import messages_between
+from sparkjobs.rollup.windows import Window
+from streams.models import ConsumerGroup, Delivery, Topic
+from tests.spark import traffic_of_a_day as day
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+def test_a_window_of_the_past_has_a_limited_number_of_messages(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark has a time of each message in memory; a minute is never cut."""
+    monkeypatch.setattr(consumption, "WINDOW_MESSAGES", 100)
+    topic = Topic.objects.create(name="orders")
+    group = ConsumerGroup.objects.create(topic=topic, name="mail")
+    partition = topic.partitions.get()
+    end = timezone.now().replace(second=30, microsecond=0)
+    begin = end.replace(second=0) - 20 * HOUR
+    times = [begin + n * 10 * MINUTE for n in range(120)] + [begin + 5 * HOUR] * 30
+    Delivery.objects.bulk_create(
+        [day.delivery(group, partition, (0, 9), at, MINUTE) for at in sorted(times)]
+    )
+    since, windows = begin, []
+    while since < end - consumption.SHORTEST:
+        until = consumption.window_end(connection, since, end)
+        windows.append((since, until))
+        since = max(since, minute_of(until - consumption.LATE))
+    assert windows[-1][1] == end
+    assert len(windows) < 40
+    counts = [messages_between(connection, *window) for window in windows]
+    longest = [
+        last - first for (first, last), count in zip(windows, counts, strict=True) if count > 100
+    ]
+    assert set(longest) <= {consumption.SHORTEST}
+    assert sum(counts) >= 1500
+    short = consumption.window_end(connection, end - MINUTE, end)
+    assert short == end
+
+
+def test_what_is_written_while_a_run_works_is_for_the_next_run(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A letter that comes after the look at the past must be after the end of the windows, too."""
+    looked: list[datetime] = []
+    ends: list[datetime] = []
+
+    def past(connection: Any) -> list[Any]:
+        looked.append(now(connection))
+        return []
+
+    def following(reader: Any, end: datetime) -> Window:
+        ends.append(end)
+        return Window("", values={"until": end}, more=len(ends) < 3)
+
+    monkeypatch.setattr(consumption, "_past", past)
+    monkeypatch.setattr(consumption, "_next", following)
+    no_spark: Any = None
+    consumption.roll_up_consumption(no_spark, no_spark, connection, lambda text: None)
+    assert len(set(ends)) == 1
+    assert ends[0] <= looked[0]
+
+
+def test_hot_keys_wait_for_the_partitions_that_the_traffic_has_not_reached(
+    connection: Any,
+) -> None:
+    """It has counted one partition up to now, and failed before the hours of another."""
+    assert backlog.keys_from(connection) is None
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    partition = Topic.objects.create(name="orders").partitions.get()
+    counted = {"end_offset": 1, "messages": 1, "bytes": 0, "keys": 1, "delayed": 0}
+    Traffic.objects.create(partition=partition, minute=hour, first_offset=0, **counted)
+    Run.objects.create(job="traffic", state="done")
+    # Others may have messages of the hour before, of after the look at them.
+    assert backlog.keys_from(connection) == hour - HOUR
+    Traffic.objects.update(minute=hour + 5 * MINUTE)
+    assert backlog.keys_from(connection) == hour
+    Run.objects.create(job="traffic", state="failed")
+    assert backlog.keys_from(connection) is None
