@@ -134,7 +134,7 @@ def test_a_namespace_that_is_none_is_refused_wherever_it_is_said(
     path.write_text("[ems]\nvendor=sqlite\npath=x\n")
     for given in (Request.of(options), SinkOptions.of(options)):
         with pytest.raises(BadConfig, match="namespace must be at most 16 of the characters"):
-            given.configuration()  # type: ignore[attr-defined]
+            given.configuration()
     if namespace.strip() == namespace:
         path.write_text(f"[ems]\nvendor=sqlite\npath=x\nnamespace={namespace}\n")
         with pytest.raises(BadConfig, match="namespace must be at most 16 of the characters"):
