@@ -12,20 +12,17 @@ from django.db import connections
 
 from streams.database.retrying import retrying
 from streams.logs import event
-from streams.models import PreparedState
 from streams.models.step import PREPARED
 from streams.runtime_settings import system
 from streams.steps.turns import is_turn, may_ask, rest
 from streams.two_phase.checking import check_due
-from streams.two_phase.claim import due_checkers
+from streams.two_phase.claim import due
 
 logger = logging.getLogger("streams.two_phase")
 
 EVERY = timedelta(seconds=5)
 # Seconds after which a run ends, so that other processes have their turn.
 RUN_SECONDS = 60.0
-# The states in which a message waits for a time.
-WAITING = (PreparedState.PREPARED, PreparedState.COMMITTED)
 
 _running: dict[str, tuple[Thread, float]] = {}
 _starting = Lock()
@@ -41,7 +38,7 @@ def check_prepared_if_due(using: str) -> Thread | None:
         if _is_busy(using) or not may_ask(PREPARED, using):
             return None
         # Looked at first: usually nothing is due, and then one read is enough.
-        if not any(retrying(due_checkers, using, using, state) for state in WAITING):
+        if not retrying(due, using, using):
             rest(PREPARED, using, EVERY)
             return None
         if not is_turn(PREPARED, EVERY, using):

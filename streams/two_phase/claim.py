@@ -19,9 +19,14 @@ from streams.runtime_settings import system
 from streams.two_phase.schedule import DAY, OVERDUE, pause_after
 
 
+def due(using: str) -> list[tuple[str, str]]:
+    """Return each state and checker with due messages, of all namespaces."""
+    return [(state, name) for state, name in fetch(using, sql.DUE[connections[using].vendor])]
+
+
 def due_checkers(using: str, state: PreparedState = PreparedState.PREPARED) -> list[str]:
     """Return the names of the checkers with due messages of this state, of all namespaces."""
-    return [name for (name,) in fetch(using, sql.DUE[connections[using].vendor], [state.value])]
+    return [checker for its_state, checker in due(using) if its_state == state]
 
 
 def claim(

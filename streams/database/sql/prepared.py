@@ -24,11 +24,13 @@ CLAIM = {
     for vendor in (MYSQL, SQLITE)
 }
 
-# The checkers with a message of one state that is due, of all namespaces. Index: ems_prepared_due,
-# in which the servers jump from the first entry of a checker to that of the next one.
+# The states in which messages wait for a time, and the checkers with messages that are due, of all
+# namespaces. Index: ems_prepared_due, in which the servers jump from the first entry of a checker
+# to that of the next one; with one state MariaDB would read all its entries.
 DUE = {
     vendor: (
-        f"SELECT `checker` FROM `ems_prepared` {_USE_DUE[vendor]} WHERE `state` IN (%s)"  # noqa: S608
+        f"SELECT `state`, `checker` FROM `ems_prepared` {_USE_DUE[vendor]}"  # noqa: S608
+        " WHERE `state` IN ('PREPARED', 'COMMITTED')"
         f" GROUP BY `state`, `checker` HAVING MIN(`next_at`) <= {NOW[vendor]}"
     )
     for vendor in (MYSQL, SQLITE)
