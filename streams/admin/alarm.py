@@ -54,8 +54,13 @@ def alarm(using: str, may: Callable[[str], bool] = lambda permission: True) -> s
     clients = Consumer.objects.using(using).filter(own("group__name"))
     if groups.filter(paused=False).exists() and not clients.live().exists():
         return _("No consumer is running: messages are sequenced, and nobody handles them.")
-    if PreparedRow.objects.using(using).filter(state=PreparedState.MANUAL).exists():
+    prepared = PreparedRow.objects.using(using)
+    if prepared.filter(state=PreparedState.MANUAL).exists():
         return _("Prepared messages wait for a decision by a person.")
+    if prepared.filter(state=PreparedState.UNSENT).exists():
+        return _("Prepared messages are committed, and their topics refuse them.")
+    if prepared.disputed().exists():
+        return _("A check has rolled back prepared messages that their callers commit.")
     sentences = chain((f"{group}." for group in abandoned(using)), _of_apps(using, may))
     return next(sentences, "")
 

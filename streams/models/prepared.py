@@ -132,6 +132,7 @@ class PreparedRow(models.Model):
             models.Index(fields=["state", "checker", "next_at"], name="ems_prepared_due"),
             models.Index(fields=["topic", "state"], name="ems_prepared_topic"),
             models.Index(fields=["decided_at"], name="ems_prepared_decided"),
+            models.Index(fields=["disputed_at"], name="ems_prepared_disputed"),
         )
 
     def __str__(self) -> str:

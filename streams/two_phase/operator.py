@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from itertools import count
 
 from django.utils.translation import gettext as _
 
@@ -43,19 +43,22 @@ def send_anyway(row: PreparedRow, by: str, using: str) -> bool:
     The decision stands: the row stays rolled back, and notes the message. Raises a StreamsError if
     the topic refuses it.
     """
-    return retrying(partial(_send_anyway, row.pk, by, using), using)
+    tries = count(1)
+    return retrying(lambda: _send_anyway(row.pk, by, using, next(tries)), using)
 
 
-def _send_anyway(pk: int, by: str, using: str) -> bool:
+def _send_anyway(pk: int, by: str, using: str, tries: int) -> bool:
+    note = (_("Sent anyway by %s.") % by)[:MAX_ERROR]
     with own_transaction(using):
         rows = PreparedRow.objects.using(using).filter(
             pk=pk, state=PreparedState.ROLLED_BACK, message_id=None
         )
         row = rows.select_for_update().first()
         if row is None:
-            return False
+            # Its own try before this one may have done it, and the reply to the COMMIT was lost.
+            done = PreparedRow.objects.using(using).filter(pk=pk, last_error=note)
+            return tries > 1 and done.exclude(message_id=None).exists()
         sent = place(row, using)
-        note = (_("Sent anyway by %s.") % by)[:MAX_ERROR]
         rows.update(
             message_id=sent.message_id,
             sent_partition=sent.partition,

@@ -156,6 +156,16 @@ def test_the_top_of_every_page_says_that_a_person_must_decide() -> None:
     assert alarm("default") == "Prepared messages wait for a decision by a person."
 
 
+def test_the_top_of_every_page_says_what_else_waits_for_a_person() -> None:
+    Consumer.objects.update(lease_until=UtcNow(10 * LEASE))
+    PreparedRow.objects.update(state=PreparedState.UNSENT)
+    assert "their topics refuse them" in alarm("default")
+    PreparedRow.objects.update(state=PreparedState.ROLLED_BACK, disputed_at=UtcNow())
+    assert alarm("default").startswith("A check has rolled back")
+    PreparedRow.objects.update(disputed_at=None)
+    assert "repared" not in alarm("default")
+
+
 def test_an_endpoint_is_tested_and_its_secrets_are_never_shown(as_role: Any) -> None:
     client = as_role("operator")
     found = CheckEndpoint.objects.get()

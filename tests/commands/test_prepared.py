@@ -122,6 +122,10 @@ def test_endpoints_are_made_tested_and_removed(run: Run, monkeypatch: pytest.Mon
         with pytest.raises(CommandError, match="404"):
             run("ems_prepared", "test", CHECKER)
     run("ems_prepared", "endpoint", CHECKER, "--off")
+    assert CheckEndpoint.objects.get().allow_private
+    public = ("--url", "https://example.com/check", "--no-private")
+    run("ems_prepared", "endpoint", CHECKER, *public)
+    assert not CheckEndpoint.objects.get().allow_private
     shown = run("ems_prepared", "endpoints")
     assert "s3cret" not in shown
     assert "/check" not in shown

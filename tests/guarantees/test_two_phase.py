@@ -196,6 +196,18 @@ def test_the_reply_of_a_commit_is_lost_and_it_is_called_again(
     ended(["A7"], PreparedState.SENT)
 
 
+@pytest.mark.mysql
+def test_the_reply_of_what_was_sent_anyway_is_lost(known: list[Any], proxied: Proxy) -> None:
+    from streams.two_phase.operator import send_anyway
+
+    held().rollback()
+    dropped = row()
+    proxied.lose_reply_to(b"COMMIT")
+    assert send_anyway(dropped, "operator:ann", "default")
+    assert not send_anyway(dropped, "operator:ann", "default")
+    assert sent_keys() == ["A7"]
+
+
 # -- several at once --
 
 

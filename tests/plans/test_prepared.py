@@ -97,6 +97,15 @@ def test_the_purge_reads_what_is_old_alone(many: None) -> None:
     assert statements.on("ems_prepared")[0].indexes == ["ems_prepared.ems_prepared_decided"]
 
 
+def test_what_is_disputed_is_found_among_many_that_were_rolled_back(many: None) -> None:
+    sent = PreparedRow.objects.filter(state=PreparedState.SENT)
+    sent.update(state=PreparedState.ROLLED_BACK)
+    PreparedRow.objects.filter(biz="shop-1", biz_key__startswith="11").update(disputed_at=UtcNow())
+    with explained() as statements:
+        assert PreparedRow.objects.disputed().count() > 5
+    assert statements[0].indexes == ["ems_prepared.ems_prepared_disputed"]
+
+
 def test_the_counts_read_what_is_not_done(many: None) -> None:
     with explained() as statements:
         ((state, count, _age),) = fetch("default", sql.COUNTS[connection.vendor], own_range())

@@ -66,8 +66,19 @@ class Command(StreamsCommand):
         parser.add_argument("--dialect", choices=Dialect.values, help=_("how it is asked"))
         parser.add_argument("--secret", help=_("signs; env:NAME takes it from the environment"))
         parser.add_argument("--timeout", type=int, metavar="SECONDS", help=_("for an answer"))
-        parser.add_argument(
-            "--allow-private", action="store_true", help=_("also http and private addresses")
+        private = parser.add_mutually_exclusive_group()
+        private.add_argument(
+            "--allow-private",
+            action="store_true",
+            default=None,
+            help=_("also http and private addresses"),
+        )
+        private.add_argument(
+            "--no-private",
+            dest="allow_private",
+            action="store_false",
+            default=None,
+            help=_("only https and public addresses"),
         )
         state = parser.add_mutually_exclusive_group()
         state.add_argument("--on", action="store_true", help=_("ask it"))
@@ -179,7 +190,8 @@ class Command(StreamsCommand):
                 setattr(row, option, _from_environment(options[option]))
         row.dialect = options["dialect"] or row.dialect
         row.timeout_seconds = options["timeout"] or row.timeout_seconds
-        row.allow_private = options["allow_private"] or row.allow_private
+        if options["allow_private"] is not None:
+            row.allow_private = options["allow_private"]
         if options["on"] or options["off"]:
             row.enabled = options["on"]
         row._state.db = self.using
