@@ -54,7 +54,7 @@ def test_the_window_of_the_consumption_is_found_by_index(
         claims.claimed_since(opened, now)
         claims.messages_between(opened, now, now)
         letters.counted_letters(opened, now + timedelta(minutes=1), now + timedelta(minutes=2))
-        remembered.look(opened)
+        remembered.look(opened, now)
         remembered.long_ones(opened, (1, 2))
         letters.minutes_of_letters(opened, now + timedelta(minutes=1), now)
         letters.minutes_of_letters(opened, now - timedelta(days=1), now)
