@@ -111,14 +111,15 @@ def _past(connection: Connection) -> list[Past]:
     since, ended = last_done(connection, JOB, "resume_at"), last_done(connection, JOB, "until")
     if since is None or ended is None:
         return []
-    late = [one for one in look(connection).remembered if one.ended_late(minute_of(since))]
-    of_letters = minutes_of_letters(connection, ended - LATE, minute_of(since))
+    since = minute_of(since)
+    late = [one for one in look(connection, since).remembered if one.ended_late(since)]
+    of_letters = minutes_of_letters(connection, ended - LATE, since)
     return stretches(late, of_letters, LONGEST)
 
 
 def _again(reader: Reader, past: Past) -> Window:
     """Compute some minutes of the past once more."""
-    seen = look(reader.connection)
+    seen = look(reader.connection, past.since)
     chosen = reader.spark.createDataFrame(sorted(past.minutes), MINUTE)
     whole = reader.deliveries(past.since, past.until, seen.long_ends(past.since, past.until))
     log = in_minutes(whole, chosen).persist()
@@ -158,7 +159,7 @@ def _next(reader: Reader, end: datetime) -> Window:
     if since is None:
         return Window("nothing was ever claimed", values={"until": end})
     until = window_end(connection, since, end)
-    seen = look(connection)
+    seen = look(connection, since)
     # What was claimed since the last run, and was open for long, no look has seen.
     is_long = now(connection) - since > LONG
     long = long_ones(connection, ids_between(connection, since, until)) if is_long else []

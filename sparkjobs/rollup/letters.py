@@ -6,10 +6,10 @@ however long ago that was: see streams/consume/outcome/dead_letter.py.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from itertools import groupby
 
 from sparkjobs.config import MYSQL, SQLITE
 from sparkjobs.database import Connection, fetch, stream, vendor_of
@@ -18,6 +18,8 @@ from sparkjobs.instants import instant, minute_of, stored
 # The most offsets of a delivery, so those that cover an offset begin less than this before it.
 MAX_BATCH = 1000
 
+# The most letters whose deliveries are held at once.
+PART = 20_000
 # The columns of counted_letters(); ``died_at`` is the beginning of a minute.
 LETTERS = "group_id long, error_class string, died_at timestamp, letters long"
 DIED = {
@@ -59,26 +61,32 @@ def minutes_of_letters(
     however many letters are near it, and only those near a letter are read. Indexes: ems_dead_died
     and ems_log_place.
     """
-    letters = fetch(
+    offsets: dict[tuple[int, int], array[int]] = {}
+    for rows in stream(
         connection,
         "SELECT `group_id`, `partition_id`, `offset` FROM `ems_dead_msg` WHERE `died_at` >= %s"
         " ORDER BY `group_id`, `partition_id`, `offset`",
         [stored(died_since)],
-    )
+    ):
+        for group_id, partition_id, offset in rows:
+            offsets.setdefault((group_id, partition_id), array("q")).append(offset)
     found: set[Minute] = set()
-    for (group_id, partition_id), rows in groupby(letters, key=lambda row: (row[0], row[1])):
-        for offsets in _near_each_other(row[2] for row in rows):
-            for ended in _last_ends(connection, group_id, partition_id, offsets):
+    for (group_id, partition_id), of_place in offsets.items():
+        for part in _near_each_other(of_place):
+            for ended in _last_ends(connection, group_id, partition_id, part):
                 if ended < ended_before:
                     found.add((group_id, minute_of(ended)))
     return found
 
 
 def _near_each_other(offsets: Iterable[int]) -> Iterator[list[int]]:
-    """Yield rising offsets in parts, so that no two parts are covered by the same delivery."""
+    """Yield rising offsets in parts that are not too long.
+
+    Few deliveries cover two parts: those at the end of a part that was long enough.
+    """
     part: list[int] = []
     for offset in offsets:
-        if part and offset - part[-1] >= MAX_BATCH:
+        if part and (offset - part[-1] >= MAX_BATCH or len(part) >= PART):
             yield part
             part = []
         part.append(offset)

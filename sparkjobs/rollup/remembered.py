@@ -64,16 +64,18 @@ class Look:
         )
 
 
-def look(connection: Connection) -> Look:
+def look(connection: Connection, since: datetime) -> Look:
     """Look before the deliveries are read: those that end in between are then counted, now or next.
 
+    Left out are the long ones that are counted with an end before ``since``: they only get more.
     Ranges without a token were given back, and are deleted when they are claimed.
     """
     remembered = fetch(
         connection,
         "SELECT o.`delivery_id`, o.`finished_at`, l.`group_id`, l.`claimed_at`, l.`finished_at`"
         " FROM `ems_monitoring_open` o LEFT JOIN `ems_topic_group_log` l"
-        " ON l.`id` = o.`delivery_id`",
+        " ON l.`id` = o.`delivery_id` WHERE o.`finished_at` IS NULL OR o.`finished_at` >= %s",
+        [stored(since)],
     )
     rows = fetch(
         connection,
@@ -123,8 +125,14 @@ def remember(
     known = {one.id for one in seen.remembered}
     ends: dict[int, datetime | None] = dict.fromkeys(seen.open - known)
     for id_, ended in long:
-        if id_ not in known:
+        # One that ended before the window is counted, and not known if the look has left it out.
+        if id_ not in known and ended >= since:
             ends[id_] = ended if ended < until else None
+    execute(
+        connection,
+        "DELETE FROM `ems_monitoring_open`"
+        " WHERE `delivery_id` < (SELECT MIN(`id`) FROM `ems_topic_group_log`)",
+    )
     gone = [one.id for one in seen.remembered if one.group_id is None]
     for one in (*counted, *late):
         gone.append(one.id)

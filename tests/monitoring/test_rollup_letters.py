@@ -12,6 +12,7 @@ from django.utils import timezone
 from monitoring.options import option_file
 from sparkjobs.config import Config
 from sparkjobs.database import connected, fetch
+from sparkjobs.rollup import letters
 from sparkjobs.rollup.again import stretches
 from sparkjobs.rollup.letters import Minute, counted_letters, minutes_of_letters
 from streams.models import ConsumerGroup, DeadMessage, Delivery, Kind, State, Topic
@@ -70,9 +71,11 @@ def letter(group: ConsumerGroup, offset: int, died: datetime) -> DeadMessage:
     )
 
 
+@pytest.mark.parametrize("part", [1, 2, letters.PART])
 def test_the_last_ended_delivery_that_covers_a_letter_counts_it(
-    connection: Any, group: ConsumerGroup
+    connection: Any, group: ConsumerGroup, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(letters, "PART", part)
     now = timezone.now()
     day_ago = (now - timedelta(days=1)).replace(second=0, microsecond=0)
     at = [day_ago + number * MINUTE for number in range(20)]
@@ -88,8 +91,8 @@ def test_the_last_ended_delivery_that_covers_a_letter_counts_it(
             delivery(group, 7000, 7009, now, state=State.DONE),
         ]
     )
-    letters = [5, 999, 1005, 5009, 7001, 9000]
-    DeadMessage.objects.bulk_create([letter(group, offset, now) for offset in letters])
+    dead = [5, 999, 1005, 5009, 7001, 9000]
+    DeadMessage.objects.bulk_create([letter(group, offset, now) for offset in dead])
     DeadMessage.objects.bulk_create([letter(group, 1500, now - timedelta(hours=1))])
     found = minutes_of_letters(connection, now - MINUTE, now - MINUTE)
     assert found == {(group.pk, at[1]), (group.pk, at[4]), (group.pk, at[5])}
@@ -156,9 +159,9 @@ def test_letters_of_a_time_are_counted_by_class_and_minute(
 ) -> None:
     noon = timezone.now().replace(hour=12, minute=0, second=0, microsecond=0)
     times = (-1, 0, 59.5, 60, 119.999999, 120)
-    letters = [letter(group, n, noon + timedelta(seconds=at)) for n, at in enumerate(times)]
-    letters[3].error_class = "shop.Busy"
-    DeadMessage.objects.bulk_create(letters)
+    dead = [letter(group, n, noon + timedelta(seconds=at)) for n, at in enumerate(times)]
+    dead[3].error_class = "shop.Busy"
+    DeadMessage.objects.bulk_create(dead)
     found = counted_letters(connection, noon, noon + 2 * MINUTE)
     assert sorted(found, key=str) == [
         (group.pk, "E", noon, 2),
@@ -166,6 +169,12 @@ def test_letters_of_a_time_are_counted_by_class_and_minute(
         (group.pk, "shop.Busy", noon + MINUTE, 1),
     ]
     assert counted_letters(connection, noon + 3 * MINUTE, noon + 4 * MINUTE) == []
+
+
+@pytest.mark.any_database
+def test_the_deliveries_of_many_letters_in_a_row_are_not_held_at_once() -> None:
+    found = list(letters._near_each_other(range(50_000)))
+    assert [len(part) for part in found] == [20_000, 20_000, 10_000]
 
 
 @pytest.mark.mysql

@@ -87,26 +87,51 @@ def test_open_deliveries_are_remembered_until_they_are_counted(
     claimed = now - 5 * HOUR
     Delivery.objects.bulk_create([delivery(group, claimed, None) for _ in range(4)])
     gone, short, long, stays = Delivery.objects.order_by("pk")
-    remember(connection, look(connection), now - MINUTE, now)
+    remember(connection, look(connection, claimed), now - MINUTE, now)
     assert OpenDelivery.objects.filter(finished_at=None).count() == 4
     gone.delete()
     for one, took in ((short, MINUTE), (long, 2 * HOUR)):
         Delivery.objects.filter(pk=one.pk).update(state=State.DONE, finished_at=claimed + took)
     # A window that does not hold their ends leaves them to the next run.
-    remember(connection, look(connection), now, now + MINUTE)
-    seen = look(connection)
+    remember(connection, look(connection, claimed), now, now + MINUTE)
+    seen = look(connection, claimed)
     late = [one for one in seen.remembered if one.ended_late(now)]
     assert {one.id for one in late} == {short.pk, long.pk}
     remember(connection, seen, now, now, late=late)
     kept = dict(OpenDelivery.objects.values_list("delivery_id", "finished_at"))
     assert kept == {long.pk: claimed + 2 * HOUR, stays.pk: None}
-    again = look(connection)
+    again = look(connection, claimed)
     assert not [one for one in again.remembered if one.ended_late(now)]
     assert again.long_ends(claimed, now) == [long.pk]
     # In a window: those that end in it are counted with it.
     Delivery.objects.filter(pk=stays.pk).update(state=State.DONE, finished_at=now)
-    remember(connection, look(connection), now, now + MINUTE)
+    remember(connection, look(connection, claimed), now, now + MINUTE)
     assert OpenDelivery.objects.get(pk=stays.pk).finished_at == now
+
+
+def test_a_look_does_not_grow_with_the_long_deliveries_of_long_ago(
+    connection: Any, group: ConsumerGroup
+) -> None:
+    now = timezone.now()
+    Delivery.objects.bulk_create(
+        [
+            *(delivery(group, now - 9 * HOUR, 2 * HOUR) for _ in range(3)),
+            delivery(group, now - 3 * HOUR, 2 * HOUR),
+        ]
+    )
+    long = [(one.pk, one.finished_at) for one in Delivery.objects.order_by("pk") if one.finished_at]
+    remember(connection, look(connection, now), now - 9 * HOUR, now, long)
+    assert OpenDelivery.objects.count() == 4
+    seen = look(connection, now - 2 * HOUR)
+    assert [one.id for one in seen.remembered] == [long[3][0]]
+    # They are read with the ids of the next window, and are there.
+    remember(connection, seen, now - 2 * HOUR, now, long)
+    assert OpenDelivery.objects.count() == 4
+    # They are purged.
+    Delivery.objects.filter(pk__lt=long[2][0]).delete()
+    remember(connection, look(connection, now), now, now)
+    kept = OpenDelivery.objects.order_by("pk").values_list("pk", flat=True)
+    assert list(kept) == [long[2][0], long[3][0]]
 
 
 def test_offsets_are_read_as_exact_ranges() -> None:

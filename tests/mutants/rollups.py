@@ -38,6 +38,14 @@ ROLL_UPS = [
         f"{WINDOWS}::test_open_deliveries_are_remembered_until_they_are_counted",
     ),
     Mutant(
+        "an-old-hour-hides-those-after-it",
+        "sparkjobs/rollup/levels.py",
+        "for hour in written if first and hour >= first}",
+        "for hour in written}",
+        "tests/monitoring/test_levels.py"
+        "::test_an_old_hour_that_is_written_does_not_hide_those_after_it",
+    ),
+    Mutant(
         "rankings-that-rest-on-less",
         "sparkjobs/rollup/tables.py",
         "        if old is not None and old > new[0][table.basis]:\n            continue\n",

@@ -45,12 +45,16 @@ def test_the_window_of_the_consumption_is_found_by_index(
     for module in (claims, letters, remembered):
         monkeypatch.setattr(module, "fetch", fetch)
     monkeypatch.setattr(letters, "stream", lambda *asked: [fetch(*asked)])
-    monkeypatch.setattr(remembered, "vendor_of", lambda opened: "mysql")
+    for module in (letters, remembered):
+        monkeypatch.setattr(module, "vendor_of", lambda opened: "mysql")
     now = datetime.now(UTC)
     opened: Any = None
     with explained() as statements:
         claims.ids_between(opened, now, now)
-        remembered.look(opened)
+        claims.claimed_since(opened, now)
+        claims.messages_between(opened, now, now)
+        letters.counted_letters(opened, now + timedelta(minutes=1), now + timedelta(minutes=2))
+        remembered.look(opened, now)
         remembered.long_ones(opened, (1, 2))
         letters.minutes_of_letters(opened, now + timedelta(minutes=1), now)
         letters.minutes_of_letters(opened, now - timedelta(days=1), now)
