@@ -12,8 +12,8 @@ SPARK = [
     Mutant(
         "batch-sent-again",
         COMMIT,
-        "    if not take(connection, name, batch):\n        return False\n",
-        "    take(connection, name, batch)\n",
+        "    return is_new\n",
+        "    return True\n",
         f"{SINK}::test_a_batch_that_is_repeated_after_its_commit_sends_nothing",
     ),
     Mutant(
