@@ -564,7 +564,9 @@ def disputed() -> Prepared:
 
 
 @pytest.mark.parametrize("ends", ["sent anyway", "rolled back"])
-def test_a_person_ends_a_dispute_for_good(clean_registry: None, ends: str) -> None:
+def test_a_person_ends_a_dispute_for_good(
+    clean_registry: None, caplog: pytest.LogCaptureFixture, ends: str
+) -> None:
     """The caller repeats its commit, as one does whose replies are lost."""
     from streams.two_phase.operator import send_anyway
 
@@ -576,9 +578,11 @@ def test_a_person_ends_a_dispute_for_good(clean_registry: None, ends: str) -> No
         roll_back("shop", "A7", by="operator:ann", using="default")
         assert row().decided_by == "operator:ann"
     assert not PreparedRow.objects.disputed().exists()
+    caplog.clear()
     with pytest.raises(AlreadyDecided):
         one.commit()
     assert not PreparedRow.objects.disputed().exists()
+    assert [r for r in caplog.records if r.levelname == "ERROR"] == []
     assert len(sent("orders")) == (ends == "sent anyway")
 
 
