@@ -33,6 +33,8 @@ FETCH_ROWS = 32
 
 NOW = {MYSQL: "UTC_TIMESTAMP(6)", SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"}
 FOR_UPDATE = {MYSQL: "FOR UPDATE", SQLITE: ""}
+# An account that only reads may do so, too.
+FOR_SHARE = {MYSQL: "LOCK IN SHARE MODE", SQLITE: ""}
 
 
 class _SqliteConnection(sqlite3.Connection):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pyspark.sql.datasource import InputPartition
 
-from sparkjobs.database import Connection, fetch, vendor_of
+from sparkjobs.database import FOR_SHARE, Connection, fetch, transaction, vendor_of
 from sparkjobs.errors import BadOption, Purged
-from sparkjobs.instants import MICROSECONDS, microseconds
+from sparkjobs.instants import MICROSECONDS, microseconds, now
 from sparkjobs.source.request import SKIP, Request
 
 
@@ -84,6 +84,8 @@ def ranges(connection: Connection, request: Request) -> list[Range]:
     request.selection.check_known({(log.topic, log.number) for log in found})
     if unknown := set(request.bounds) - {log.id for log in found}:
         raise BadOption(f"bounds name partitions that are not there: {sorted(unknown)}")
+    if request.until and request.until <= now(connection):
+        found = [_settled(connection, log) for log in found]
     return [part for log in found for part in _offsets(connection, request, log)]
 
 
@@ -117,6 +119,17 @@ def _ids(connection: Connection, request: Request) -> list[Range]:
     first = max(low, request.start or 0)
     end = high + 1 if request.end is None else min(high + 1, request.end)
     return [Range(first, max(first, end))]
+
+
+def _settled(connection: Connection, log: Log) -> Log:
+    """Return the log with all messages that were sequenced until now, also those not committed yet.
+
+    A short lock keeps the sequencer out, so what it writes later has a later time.
+    """
+    statement = "SELECT `next_offset` FROM `ems_partition` WHERE `id` = %s "
+    with transaction(connection):
+        rows = fetch(connection, statement + FOR_SHARE[vendor_of(connection)], [log.id])
+    return replace(log, end=rows[0][0]) if rows else log
 
 
 def _offsets(connection: Connection, request: Request, log: Log) -> Iterator[Range]:

@@ -17,6 +17,21 @@ SPARK = [
         f"{SINK}::test_a_batch_that_is_repeated_after_its_commit_sends_nothing",
     ),
     Mutant(
+        "old-batch-skipped",
+        COMMIT,
+        "    if newest > batch:\n",
+        "    if is_new and newest > batch:\n",
+        f"{SINK}::test_a_checkpoint_that_is_older_than_what_was_sent_is_refused",
+    ),
+    Mutant(
+        "short-read-passes",
+        "sparkjobs/source/shortage.py",
+        "    if part.rows - found > holes.count + purged:\n",
+        "    if part.rows < found:\n",
+        "tests/spark/test_shortage.py::test_a_read_that_was_cut_short_is_never_taken_for_holes_or"
+        "_purged_messages",
+    ),
+    Mutant(
         "staged-rows-not-counted",
         COMMIT,
         "    if sent != expected:\n",

@@ -9,12 +9,17 @@ from typing import Any
 import pytest
 
 from sparkjobs.config import Config
+from sparkjobs.database import fetch
 from sparkjobs.errors import BadOption
+from sparkjobs.instants import now
 from streams import Outgoing, consumer, send, send_many
 from streams.errors import Reject
 from streams.log.sequencer import sequence
 from streams.models import DeadMessage, Delivery, Message, Partition, RetryMessage, Topic
 from streams.testing import drain
+from tests.concurrency.locks import held_before, wait_until_one_waits
+from tests.sessions import Threads
+from tests.spark.direct import Reading
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
 
@@ -81,6 +86,23 @@ def test_bounds_are_times_and_the_search_steps_over_a_hole(read) -> None:
     zone = {"since": "2026-03-01T12:00:05", "until": "2026-03-01T15:00:12+03:00"}
     frame = read(topic="orders", columns=["offset"], holes="skip", **zone)
     assert offsets(frame) == [5, 6, 7, 8, 11]
+
+
+@pytest.mark.mysql
+def test_an_end_that_has_passed_waits_for_messages_that_are_not_committed(
+    config: Config, connection: Any, in_thread: Threads
+) -> None:
+    sent("flights", 3)
+    sent("orders", 5)
+    send_many([Outgoing("orders", n) for n in range(5)])
+    with held_before(in_thread, "UPDATE `ems_partition`", lambda: sequence("default")):
+        until = now(connection).isoformat()  # all have their times, and five are not committed
+        reading = Reading(config, "offset", topic="orders", until=until)
+        planned = in_thread(reading.plan)
+        ((database,),) = fetch(connection, "SELECT DATABASE()")
+        wait_until_one_waits(database)
+    assert sum(part.rows for split in planned.result(60) for part in split.ranges) == 10
+    assert reading.offsets() == list(range(10))
 
 
 def test_bodies_of_a_batch_are_bounded_in_bytes(
