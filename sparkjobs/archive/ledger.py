@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected, transaction
 from sparkjobs.errors import BadOption
-from sparkjobs.ledger import QUERY_ID, take
+from sparkjobs.ledger import QUERY_ID, take_newest
 
 Write = Callable[[Connection, Any], None]
 
@@ -26,7 +26,7 @@ def into_database(config: Config, write: Write) -> Callable[[DataFrame, int], No
     The batch is collected on the driver, so aggregate it before. ``write`` must not commit. The
     checkpoint numbers the batches, and its query id is the name in the ledger: a new checkpoint
     writes all batches again, and one that is kept never writes a batch twice. Raises BadOption
-    outside foreachBatch.
+    outside foreachBatch, and WriteRefused for a batch of an old checkpoint.
     """
 
     def each(frame: DataFrame, batch: int) -> None:
@@ -35,7 +35,7 @@ def into_database(config: Config, write: Write) -> Callable[[DataFrame, int], No
             raise BadOption("into_database() is for foreachBatch: here is no streaming query")
         table: pa.Table = frame.toArrow()  # before the transaction: it holds locks
         with connected(config) as connection, transaction(connection):
-            if take(connection, f"stream {query}", batch):
+            if take_newest(connection, f"stream {query}", batch):
                 write(connection, table)
 
     return each

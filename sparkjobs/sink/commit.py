@@ -24,7 +24,7 @@ from sparkjobs.database import (
     vendor_of,
 )
 from sparkjobs.errors import BadRow, OutcomeUnknown, WriteRefused
-from sparkjobs.ledger import take
+from sparkjobs.ledger import take_newest
 from sparkjobs.lock import WAIT_SECONDS
 from sparkjobs.sink import dedup
 from sparkjobs.sink.dedup import Slot
@@ -68,7 +68,7 @@ def commit(
                 dedup.prepare(connection, slots)
                 with transaction(connection):
                     sent = 0
-                    if _is_new(connection, name, number):
+                    if take_newest(connection, name, number):
                         sent = _send(connection, f"spark@{name}"[:190], parts, slots, window)
                     is_whole = True
                 break
@@ -116,23 +116,6 @@ def _tidy(connection: Connection, name: str, is_numbered: bool) -> None:
             file=sys.stderr,
             flush=True,
         )
-
-
-def _is_new(connection: Connection, name: str, batch: int) -> bool:
-    """Record the batch; return False if it was sent before. Raises WriteRefused for an old one.
-
-    Spark only ever repeats the newest batch of a checkpoint. Another one that is in the ledger may
-    be of an old checkpoint, and hold other rows this time.
-    """
-    is_new = take(connection, name, batch)
-    later = "SELECT MAX(`batch`) FROM `ems_monitoring_ledger` WHERE `name` = %s"
-    ((newest,),) = fetch(connection, later, [name])
-    if newest > batch:
-        raise WriteRefused(
-            f"batch {newest} of {name} was sent, so batch {batch} is of an old checkpoint: what it"
-            " holds may be sent already, or not; go on with a new checkpoint"
-        )
-    return is_new
 
 
 def _send(

@@ -11,14 +11,14 @@ SPARK = [
     # Spark repeats a batch whose commit it could not note.
     Mutant(
         "batch-sent-again",
-        COMMIT,
+        "sparkjobs/ledger.py",
         "    return is_new\n",
         "    return True\n",
         f"{SINK}::test_a_batch_that_is_repeated_after_its_commit_sends_nothing",
     ),
     Mutant(
         "old-batch-skipped",
-        COMMIT,
+        "sparkjobs/ledger.py",
         "    if newest > batch:\n",
         "    if is_new and newest > batch:\n",
         f"{SINK}::test_a_checkpoint_that_is_older_than_what_was_sent_is_refused",

@@ -179,6 +179,33 @@ def test_it_writes_each_message_once_into_the_database_though_it_is_killed(
     assert list(entries) == [3, 4]  # the newest two
 
 
+class OfStream:
+    """Stands for a DataFrame that Spark gives to foreachBatch."""
+
+    sparkSession = sparkContext = property(lambda self: self)  # noqa: N815 - Spark's names
+
+    def getLocalProperty(self, name: str) -> str:  # noqa: N802
+        return "query"
+
+    def toArrow(self) -> None:  # noqa: N802
+        return None
+
+
+def test_a_batch_of_an_old_checkpoint_is_not_passed_over(config: Config) -> None:
+    from sparkjobs.archive.ledger import into_database
+    from sparkjobs.errors import WriteRefused
+
+    written: list[Any] = []
+    each = into_database(config, lambda connection, table: written.append(table))
+    for batch in (0, 1, 1, 2):
+        each(OfStream(), batch)
+    assert len(written) == 3
+    for old in (0, 1):
+        with pytest.raises(WriteRefused, match="old checkpoint"):
+            each(OfStream(), old)
+    assert len(written) == 3
+
+
 def test_what_writes_a_batch_is_refused_where_there_is_no_stream(
     spark: Any, config: Config
 ) -> None:
