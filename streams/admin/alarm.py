@@ -32,8 +32,8 @@ def alarm(using: str, may: Callable[[str], bool] = lambda permission: True) -> s
     This process asks the tables itself: the alarms of other apps, which come last, are evaluated
     by a process that may be what has stopped.
     """
-    sequenced = _is_done(diagnoses.silence(SEQUENCE, using))
-    swept = _is_done(diagnoses.silence(SWEEP, using))
+    silences = diagnoses.silences([SEQUENCE, SWEEP], using)
+    sequenced, swept = (_is_done(silences.get(step)) for step in (SEQUENCE, SWEEP))
     if not sequenced and not swept:
         return _("No consumer or beat has run since %s: messages wait.") % _since(using)
     if not sequenced:
@@ -55,9 +55,11 @@ def alarm(using: str, may: Callable[[str], bool] = lambda permission: True) -> s
     if groups.filter(paused=False).exists() and not clients.live().exists():
         return _("No consumer is running: messages are sequenced, and nobody handles them.")
     prepared = PreparedRow.objects.using(using)
-    if prepared.filter(state=PreparedState.MANUAL).exists():
+    states = prepared.filter(state__in=[PreparedState.MANUAL, PreparedState.UNSENT]).order_by()
+    there = set(states.values_list("state", flat=True).distinct())
+    if PreparedState.MANUAL in there:
         return _("Prepared messages wait for a decision by a person.")
-    if prepared.filter(state=PreparedState.UNSENT).exists():
+    if PreparedState.UNSENT in there:
         return _("Prepared messages are committed, and their topics refuse them.")
     if prepared.disputed().exists():
         return _("A check has rolled back prepared messages that their callers commit.")

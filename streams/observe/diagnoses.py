@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -107,9 +107,13 @@ def system_checks(using: str) -> Iterator[Diagnosis]:
 
 def silence(name: str, using: str) -> timedelta | None:
     """Return how long ago the step last ran; None if it never has."""
-    step = Step.objects.using(using).filter(name=name).annotate(now=UtcNow())
-    row = step.values_list("now", "last_run_at").first()
-    return None if row is None else row[0] - row[1]
+    return silences([name], using).get(name)
+
+
+def silences(names: Sequence[str], using: str) -> dict[str, timedelta]:
+    """Return how long ago these steps last ran, by one statement; without those that never have."""
+    rows = Step.objects.using(using).filter(name__in=names).annotate(now=UtcNow())
+    return {name: now - at for name, now, at in rows.values_list("name", "now", "last_run_at")}
 
 
 def steps(using: str) -> Iterator[Diagnosis]:
