@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db.models import prefetch_related_objects
 from django.utils import timezone
 
 from monitoring.options import option_file
@@ -31,6 +32,7 @@ def connection() -> Iterator[Any]:
 @pytest.fixture
 def group() -> ConsumerGroup:
     topic = Topic.objects.create(name="orders")
+    prefetch_related_objects([topic], "partitions")
     return ConsumerGroup.objects.create(topic=topic, name="mail")
 
 
@@ -38,7 +40,7 @@ def delivery(group: ConsumerGroup, first: int, last: int, ended: datetime, **nam
     given = {"state": State.RETRY, "kind": Kind.NEW, **named}
     return Delivery(
         group=group,
-        partition=group.topic.partitions.get(),
+        partition=group.topic.partitions.all()[0],
         first_offset=first,
         last_offset=last,
         progress=last + 1,
@@ -56,7 +58,7 @@ def letter(group: ConsumerGroup, offset: int, died: datetime) -> DeadMessage:
     return DeadMessage(
         topic=group.topic,
         group=group,
-        partition=group.topic.partitions.get(),
+        partition=group.topic.partitions.all()[0],
         offset=offset,
         message_id=offset,
         body=b"",
@@ -139,6 +141,7 @@ def test_what_letters_read_does_not_grow_with_the_deliveries(
 
 @pytest.mark.mysql
 @pytest.mark.exhaustive
+@pytest.mark.timeout(300)
 def test_5000_letters_over_200000_deliveries_take_some_seconds(
     connection: Any, group: ConsumerGroup
 ) -> None:
