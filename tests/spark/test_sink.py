@@ -232,16 +232,16 @@ def test_a_host_that_has_vanished_does_not_keep_its_locks(
     stage: Stage, commit: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sparkjobs.database import fetch
-    from sparkjobs.ledger import take
+    from sparkjobs.ledger import take_newest
     from sparkjobs.sink import commit as module
 
     seen = []
 
     def noted(connection: Any, *given: Any) -> bool:
         seen.append(fetch(connection, "SELECT @@SESSION.wait_timeout"))
-        return take(connection, *given)
+        return take_newest(connection, *given)
 
-    monkeypatch.setattr(module, "take", noted)
+    monkeypatch.setattr(module, "take_newest", noted)
     commit(stage("a"))
     assert seen == [[(120,)]]
 
