@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from streams.models.addresses import host_of, is_address
 from streams.models.fields import TopicOrGroupField, UtcDateTimeField
 from streams.models.namespaces import OwnManager
 
@@ -70,9 +69,7 @@ class AlarmChannel(models.Model):
         """Return where it leads to, without what is secret: recipients, or a host."""
         if self.kind == ChannelKind.EMAIL:
             return ", ".join(self.addresses)
-        parts = urlsplit(self.url)
-        port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{parts.hostname}{port}/…"
+        return host_of(self.url)
 
     @property
     def addresses(self) -> list[str]:
@@ -101,12 +98,6 @@ class AlarmChannel(models.Model):
                 raise ValidationError({"recipients": error.messages}) from error
 
     def _clean_url(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-            right = parts.scheme in ("http", "https") and parts.hostname and not parts.username
-            _port = parts.port
-        except ValueError:
-            right = False
-        if not right or not self.url.isascii() or any(c.isspace() for c in self.url):
+        if not is_address(self.url):
             text = _("Give a URL such as https://example.com/hook, without user and password.")
             raise ValidationError({"url": text})

@@ -9,6 +9,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from streams.models.addresses import host_of, is_address
 from streams.models.fields import TopicOrGroupField, UtcDateTimeField
 from streams.models.namespaces import OwnManager
 from streams.names import MAX_CHECKER
@@ -75,23 +76,15 @@ class CheckEndpoint(models.Model):
     @property
     def target(self) -> str:
         """Return where it leads to, without a path or a query, which may be secret."""
-        parts = urlsplit(self.url)
-        port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{parts.hostname}{port}/…"
+        return host_of(self.url)
 
     @property
     def is_down(self) -> bool:
         return self.failures >= DOWN_AFTER
 
     def clean(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-            right = parts.scheme in ("http", "https") and parts.hostname and not parts.username
-            _port = parts.port
-        except ValueError:
-            right = False
-        if not right or not self.url.isascii() or any(c.isspace() for c in self.url):
+        if not is_address(self.url):
             text = _("Give a URL such as https://example.com/check, without user and password.")
             raise ValidationError({"url": text})
-        if parts.scheme == "http" and not self.allow_private:
+        if urlsplit(self.url).scheme == "http" and not self.allow_private:
             raise ValidationError({"url": _("http is for private addresses only: give https.")})
