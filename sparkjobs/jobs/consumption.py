@@ -23,7 +23,7 @@ from sparkjobs.instants import instant, minute_of, now
 from sparkjobs.lock import alone
 from sparkjobs.rollup.again import Past, stretches
 from sparkjobs.rollup.arrow import ArrowRows
-from sparkjobs.rollup.claims import LONG, ids_between, messages_between
+from sparkjobs.rollup.claims import LATE, LONG, ids_between, messages_between
 from sparkjobs.rollup.figures import (
     MESSAGES_OF_LATENCY,
     MINUTE,
@@ -47,8 +47,6 @@ JOB = "consumption"
 LONGEST = timedelta(days=1)
 # The most messages of a window of more than SHORTEST: Spark keeps a time of each leg in memory.
 WINDOW_MESSAGES = 2_000_000
-# Transactions that write a letter, or end a delivery, may commit this much later than they say.
-LATE = timedelta(minutes=1)
 # The shortest window after which another one follows: a minute of it is whole.
 SHORTEST = LATE + timedelta(minutes=1)
 # The most deliveries that each executor gets all of, so that messages need not be sorted.

@@ -11,6 +11,8 @@ from sparkjobs.instants import stored
 LONG = timedelta(hours=1)
 # Ids rise with the times of the claims, but for claims that are nearer to each other than this.
 DISORDER = timedelta(minutes=5)
+# Transactions that write a letter, or end a delivery, may commit this much later than they say.
+LATE = timedelta(minutes=1)
 
 
 def ids_between(connection: Connection, since: datetime, until: datetime) -> tuple[int, int]:

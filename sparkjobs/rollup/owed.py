@@ -7,13 +7,11 @@ from datetime import datetime, timedelta
 
 from sparkjobs.database import Connection, execute, fetch, transaction, vendor_of
 from sparkjobs.instants import hour_of, instant, minute_of, now, stored
-from sparkjobs.rollup.claims import claimed_since
+from sparkjobs.rollup.claims import LATE, claimed_since
 from sparkjobs.rollup.hours import counted_until, due, hours
 from sparkjobs.rollup.runs import last_done
 
 JOBS = ("traffic", "consumption", "backlog")
-# Transactions that end a delivery may commit this much later than they say.
-LATE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 # One row notes this much of a quiet time at most.
 LONGEST_QUIET = timedelta(days=1)
@@ -47,7 +45,7 @@ UNSETTLED = {
     " OR EXISTS (SELECT 1 FROM `ems_monitoring_open` o"
     " JOIN `ems_topic_group_log` l ON l.`id` = o.`delivery_id`"
     " WHERE o.`finished_at` IS NULL AND l.`state` <> 'START')"
-    # A letter may be committed a minute later than it says: jobs/consumption.py, LATE.
+    # A letter may be committed a minute later than it says: LATE.
     f" OR EXISTS (SELECT 1 FROM `ems_dead_msg` d WHERE d.`died_at` >= {minute_of_letters})"
     # A backlog that was noted and is gone must be noted as gone.
     " OR EXISTS (SELECT 1 FROM `ems_monitoring_backlog` b"

@@ -11,7 +11,7 @@ from django.utils import timezone
 from monitoring.models import Run, Traffic
 from sparkjobs.instants import minute_of, now
 from sparkjobs.jobs import backlog, consumption
-from sparkjobs.rollup.claims import messages_between
+from sparkjobs.rollup.claims import LATE, messages_between
 from sparkjobs.rollup.windows import Window
 from streams.models import ConsumerGroup, Delivery, Topic
 from tests.spark import traffic_of_a_day as day
@@ -39,7 +39,7 @@ def test_a_window_of_the_past_has_a_limited_number_of_messages(
     while since < end - consumption.SHORTEST:
         until = consumption.window_end(connection, since, end)
         windows.append((since, until))
-        since = max(since, minute_of(until - consumption.LATE))
+        since = max(since, minute_of(until - LATE))
     assert windows[-1][1] == end
     assert len(windows) < 40
     counts = [messages_between(connection, *window) for window in windows]
