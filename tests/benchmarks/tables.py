@@ -29,16 +29,23 @@ KILLS = {
 }
 
 
-def speeds() -> str:
-    found = [row for section in SPEEDS for row in rows(section)]
+def speeds(*sections: str) -> str:
+    found = [row for section in sections for row in rows(section)]
     lines = []
     for row in found:
         told = "–"
         if row["target"] is not None and row["ratio"] is not None:
-            told = "reached" if row["ratio"] >= row["target"] else "**not reached**"
+            told = _reached(row["ratio"] >= row["target"])
         figures = [row[key] for key in ("ours", "raw", "ratio", "target")]
         lines.append([row["name"], *figures, told])
     return markdown(["", "ours", "raw", "ratio", "target", ""], lines)
+
+
+def reading() -> str:
+    keys = ("messages/s", "Spark, µs", "server, µs", "both, µs")
+    return markdown(
+        ["", *keys], [[row["name"], *(row[key] for key in keys)] for row in rows("reading")]
+    )
 
 
 def costs() -> str:
@@ -157,7 +164,7 @@ def _of_peers(columns: dict[str, str]) -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "speeds": speeds,
+    "speeds": lambda: speeds(*SPEEDS),
     "costs": costs,
     "waits": waits,
     "growth": growth,
@@ -169,6 +176,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "pages-mysql": lambda: pages("mysql"),
     "pages-mariadb": lambda: pages("mariadb"),
     "measured-pages": lambda: measured("pages-mysql", "pages-mariadb"),
+    "spark-source": lambda: speeds("source"),
+    "spark-reading": reading,
+    "spark-lake": lambda: speeds("lake"),
+    "spark-rollups": lambda: speeds("rollups"),
+    "spark-sink": lambda: speeds("sink"),
+    "measured-spark": lambda: measured("source", "reading", "lake", "rollups", "sink"),
     "measured-core": lambda: measured(*SPEEDS, "latency", "growth"),
     "measured-peers": lambda: measured("peers"),
     "measured-stress": lambda: measured("sizes", "rate"),
