@@ -27,6 +27,7 @@ SECTIONS = {
     "sequence": ("sequencing", "figures"),
     "consume": ("consume.lines", "figures"),
     "latency": ("latency", "figures"),
+    "units": ("units", "figures"),
     "growth": ("growth.axes", "figures"),
     "sizes": ("stress", "sizes"),
     "rate": ("stress", "rates"),
@@ -37,7 +38,7 @@ SECTIONS = {
     "sink": ("sink", "figures"),
     "pages": ("pages.opening", "figures"),
 }
-CORE, STRESS, SPARK = [*SECTIONS][:6], [*SECTIONS][6:8], [*SECTIONS][8:13]
+CORE, STRESS, SPARK = [*SECTIONS][:7], [*SECTIONS][7:9], [*SECTIONS][9:14]
 SETS = {"core": CORE, "stress": STRESS, "spark": SPARK}
 # Measured on each server; the figures of the others are those of one.
 ON_EACH = {"pages"}

@@ -121,6 +121,23 @@ def pages(server: str) -> str:
     return markdown(["", *keys, *times], found)
 
 
+def units() -> str:
+    keys = ("client CPU, µs", "server CPU, µs")
+    return markdown(
+        ["", *keys], [[row["name"], *(row[key] for key in keys)] for row in rows("units")]
+    )
+
+
+def plan(batch: int) -> str:
+    # The planner writes its tables with this module.
+    from tests.benchmarks.plan import NotMeasured, Wish, table
+
+    try:
+        return table(Wish(rate=1e6, batch=batch))
+    except NotMeasured:
+        return NOT_MEASURED
+
+
 def measured(*sections: str) -> str:
     """Say on what the sections were measured, once for all that agree."""
     said: dict[str, list[str]] = {}
@@ -181,6 +198,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "spark-lake": lambda: speeds("lake"),
     "spark-rollups": lambda: speeds("rollups"),
     "spark-sink": lambda: speeds("sink"),
+    "units": units,
+    "plan-batch": lambda: plan(100),
+    "plan-single": lambda: plan(1),
+    "measured-plan": lambda: measured("units", "consume", "sequence"),
     "measured-spark": lambda: measured("source", "reading", "lake", "rollups", "sink"),
     "measured-core": lambda: measured(*SPEEDS, "latency", "growth"),
     "measured-peers": lambda: measured("peers"),

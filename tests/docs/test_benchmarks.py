@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.benchmarks import kept, pictures, tables
+from tests.benchmarks import kept, pictures, plan, tables
 from tests.benchmarks.charts import charts
 from tests.benchmarks.consume.bounds import BOUNDS
 from tests.benchmarks.consume.cost import commits_that_write, far_behind
@@ -138,3 +138,49 @@ def test_statements_are_counted_in_whole_cycles_of_the_far_half() -> None:
     # Claims at 0, 10, 20, 30 and 40 are in the far half: four whole cycles of five statements.
     assert (found.messages, found.statements, found.flushes) == (40, 20, 8)
     assert found.per_100(found.statements) == 50
+
+
+# -- the planner --
+
+UNITS = {"send, one by one": 400.0, "send_many, 100 a call": 4.0, "sequence": 20.0, "purge": 10.0}
+
+
+@pytest.fixture
+def unit_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {
+        "units": [{"name": n, plan.SERVER: us, plan.CLIENT: us} for n, us in UNITS.items()],
+        "consume": [
+            {"name": "consume, batch 100", plan.SERVER: 3.0, plan.CLIENT: 1.0},
+            {"name": "consume, one-message handler", plan.SERVER: 9.0, plan.CLIENT: 7.0},
+        ],
+        "sequence": [{"name": "sequence, 10,000 a pass", "ours": 50_000.0}],
+    }
+    monkeypatch.setattr(plan, "rows", found.__getitem__)
+
+
+def planned(**wish: float) -> dict[str, float]:
+    return {what: value for what, value, _known in plan.plan(plan.Wish(**wish))}  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("unit_costs")
+def test_a_plan_multiplies_the_unit_costs_by_the_rate() -> None:
+    found = planned(rate=1e6, groups=2, cores=16, batch=100)
+    each = (4 + 20 + 2 * 3 + 10) * plan.REPLICATION
+    assert found["server CPU of a message, µs"] == pytest.approx(each)
+    assert found["cores that work"] == pytest.approx(each)
+    assert found["servers of 16 cores"] == 7, "54 cores, half of 16 each"
+    assert found["partitions of a server"] == 3, "142,857 a second, and 50,000 for a sequencer"
+    assert found["cores of the consumers, without their handlers"] == pytest.approx(2)
+
+
+@pytest.mark.usefixtures("unit_costs")
+def test_a_call_of_several_shares_the_cost_of_the_call() -> None:
+    # 400 = a call + a message, and 4 = a call / 100 + a message: so both are 400 and 0.
+    assert planned(rate=1, batch=1)["server CPU of a send, µs"] == pytest.approx(400)
+    assert planned(rate=1, batch=10)["server CPU of a send, µs"] == pytest.approx(40)
+
+
+def test_a_plan_without_figures_says_what_to_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "rows", lambda section: [])
+    with pytest.raises(plan.NotMeasured, match="make bench ARGS="):
+        planned(rate=1)
