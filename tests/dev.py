@@ -216,8 +216,9 @@ def mutants(options: argparse.Namespace) -> int:
 
 
 def scenario(options: argparse.Namespace) -> int:
-    """play a scenario on servers of its own (NAME=kill, ARGS=--full)"""
-    return run(environments.full(), "-m", "tests.scenarios", *options.rest, env=java())
+    """play a scenario on servers of its own (NAME=kill, ARGS=--full; NAME=failover)"""
+    module = "tests.ha" if options.rest[:1] == ["failover"] else "tests.scenarios"
+    return run(environments.full(), "-m", module, *options.rest, env=java())
 
 
 def servers(options: argparse.Namespace) -> int:

@@ -56,6 +56,7 @@ PACKAGES = {
         suite="sid",
         version=r"^(?!.*MariaDB)",
     ),
+    "haproxy": Package("haproxy", ("haproxy",)),
     "redis": Package("redis-server", ("redis-server",)),
     "headers": Package("mariadb_config", ("libmariadb-dev", "libmariadb3")),
     "postgresql": Package("postgres", ("postgresql",)),

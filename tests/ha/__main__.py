@@ -1,0 +1,98 @@
+"""``python -m tests.ha [--cluster semisync] [--fault kill] [--repeat 20]``: failovers, counted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.ha.clusters import CLUSTERS, Cluster, run
+from tests.ha.router import HAProxy, Router
+from tests.packages import Unavailable
+
+FAULTS = ("kill", "both", "freeze", "shutdown", "switch", "cut-5", "cut-40", "cut-90")
+COLUMNS = {
+    "acked": "acked",
+    "acked_before": "before",
+    "lost": "lost",
+    "unhandled": "unhandled",
+    "unknown": "unknown",
+    "unknown_there": "there",
+    "failed": "failed",
+    "twice": "twice",
+    "reused": "reused",
+    "no_send": "no send, s",
+    "no_handled": "handled, s",
+    "ended": "ended",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.ha")
+    parser.add_argument("name", nargs="?", default="failover", help=argparse.SUPPRESS)
+    parser.add_argument("--cluster", choices=CLUSTERS, default="semisync")
+    parser.add_argument("--fault", choices=FAULTS, default="kill")
+    parser.add_argument("--haproxy", action="store_true", help="before the servers; only kills")
+    parser.add_argument("--repeat", type=int, default=1)
+    options = parser.parse_args()
+    print(f"{options.cluster}, {options.fault}: {options.repeat} times")
+    print("".join(f"{title:>11}" for title in COLUMNS.values()), flush=True)
+    wrong: list[str] = []
+    for number in range(options.repeat):
+        # A process for each: Django is set up for one database.
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_one(options.cluster, options.fault, haproxy=options.haproxy))
+        _pid, status = os.waitpid(pid, 0)
+        if status:
+            wrong.append(f"run {number + 1} failed")
+    print("\n".join(["BROKEN:", *wrong]) if wrong else "Every promise held.")
+    return 1 if wrong else 0
+
+
+def _one(kind: str, fault: str, *, haproxy: bool) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="ems-failover-"))
+    try:
+        with CLUSTERS[kind]() as cluster, _way(cluster, haproxy=haproxy) as router:
+            run(cluster.primary, "CREATE DATABASE failover CHARACTER SET utf8mb4")
+            os.environ.update(
+                {
+                    "DJANGO_SETTINGS_MODULE": "tests.ha.settings",
+                    "EMS_TEST_DB": cluster.vendor,
+                    f"EMS_TEST_{cluster.vendor.upper()}_URL": f"mysql://root@127.0.0.1:{router.port}/",
+                    "EMS_TEST_DB_NAME": "failover",
+                    "EMS_TEST_FOLDER": str(folder),
+                }
+            )
+            os.environ.pop("EMS_TEST_REDIS_URL", None)
+            import django
+
+            django.setup()
+            from tests.ha.failover import FAULTS as PLAYED
+            from tests.ha.failover import Stage, play
+
+            result = play(Stage(cluster, router, folder), PLAYED[fault])
+            row = vars(result)
+            print("".join(f"{row[name]!s:>11}" for name in COLUMNS), flush=True)
+            wrong = result.failures(lossless=cluster.lossless)
+            print("\n".join(wrong), flush=True)
+            return 1 if wrong else 0
+    except Unavailable as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _way(cluster: Cluster, *, haproxy: bool) -> Router | HAProxy:
+    if not haproxy:
+        return Router(cluster.primary.port)
+    first, second = (node.port for node in cluster.nodes)
+    return HAProxy(first, second)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""Plays one failover: producers and consumers run, the primary fails, another one takes over."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from django.core.management import call_command
+from django.db import Error, connection
+
+from streams.models import Cursor, Delivery, Message, RetryMessage
+from streams.observe.audit.walk import audit
+from streams.operate.topics import create
+from tests.ha.clusters import Cluster
+from tests.ha.notes import noted
+from tests.ha.producer import TOPIC
+from tests.ha.router import HAProxy, Router
+from tests.scenarios.fleet import Process
+
+GROUPS = ("mail", "stats")
+BEFORE_SECONDS, AFTER_SECONDS = 4.0, 6.0
+FREEZE_SECONDS = 60.0
+SETTLE_SECONDS = 180.0
+PARTITIONS = 2
+
+Place = tuple[str, str]  # of a message: producer and number
+
+
+@dataclass
+class Stage:
+    """Holds what plays: the servers, the way to them, and the processes."""
+
+    cluster: Cluster
+    router: Router | HAProxy
+    folder: Path
+    producers: list[Process] = field(default_factory=list)
+    consumers: list[Process] = field(default_factory=list)
+
+    def promote(self) -> None:
+        self.router.move(self.cluster.promote().port)
+
+
+Fault = Callable[[Stage], Iterator[float]]
+
+
+def kill(stage: Stage) -> Iterator[float]:
+    """kill -9 of the primary."""
+    stage.cluster.kill(stage.cluster.primary)
+    stage.promote()
+    yield 0.0
+
+
+def both(stage: Stage) -> Iterator[float]:
+    """kill -9 of the primary and of a consumer, which is started again."""
+    stage.consumers[0].kill()
+    stage.cluster.kill(stage.cluster.primary)
+    stage.promote()
+    stage.consumers[0].start()
+    yield 0.0
+
+
+def freeze(stage: Stage) -> Iterator[float]:
+    """The primary stands still, is replaced, and goes on a minute later: nobody reaches it."""
+    old = stage.cluster.primary
+    stage.cluster.freeze(old)
+    stage.promote()
+    yield FREEZE_SECONDS
+    stage.cluster.thaw(old)
+    yield 5.0
+
+
+def shutdown(stage: Stage) -> Iterator[float]:
+    """The primary is stopped as an upgrade does it."""
+    process = stage.cluster.primary.process
+    assert process
+    process.terminate()
+    # With semi-sync it may wait for the commits that wait for their replica.
+    with suppress(TimeoutError):
+        process.wait(30)
+    stage.promote()
+    yield 0.0
+
+
+def switch(stage: Stage) -> Iterator[float]:
+    """A switchover, and back again: the primary lets nobody write first (error 1290)."""
+    stage.router.move(stage.cluster.switch_over().port)
+    yield AFTER_SECONDS
+    stage.router.move(stage.cluster.switch_over().port)
+    yield 0.0
+
+
+def cut(seconds: float) -> Fault:
+    def play(stage: Stage) -> Iterator[float]:
+        assert isinstance(stage.router, Router), "HAProxy cuts nothing"
+        stage.router.cut()
+        yield seconds
+        stage.router.heal()
+
+    play.__doc__ = f"Nothing comes through for {seconds:g} s; the primary stays."
+    return play
+
+
+FAULTS: dict[str, Fault] = {
+    "kill": kill,
+    "both": both,
+    "freeze": freeze,
+    "shutdown": shutdown,
+    "switch": switch,
+    "cut-5": cut(5),
+    "cut-40": cut(40),
+    "cut-90": cut(90),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Holds what one failover has shown."""
+
+    acked: int
+    acked_before: int
+    lost: int  # acknowledged, and neither in the log nor handled
+    unhandled: int  # acknowledged and not handled, by both groups
+    unknown: int
+    unknown_there: int
+    failed: int
+    failed_there: int
+    twice: int  # handled again, by both groups
+    reused: int  # offsets that handlers have seen with two messages
+    no_send: float  # the longest time, in seconds, in which nothing was acknowledged
+    no_handled: float  # and in which nothing was handled
+    ended: int  # consumers that have ended by themselves
+    findings: list[str]
+    rewound: float | None  # seconds from the promotion until a consumer said so
+
+    def failures(self, *, lossless: bool) -> list[str]:
+        """Return the broken promises, in words."""
+        wrong = []
+        if lossless and (self.lost or self.unhandled):
+            wrong.append(f"{self.lost} acknowledged messages lost, {self.unhandled} not handled")
+        if lossless and self.rewound is not None:
+            wrong.append("a rewound log was reported, and none was rewound")
+        if not lossless and self.lost and self.rewound is None:
+            wrong.append("the log was rewound, and nobody has said so")
+        if self.reused:
+            wrong.append(f"{self.reused} offsets were given to two messages")
+        if self.failed_there:
+            wrong.append(f"{self.failed_there} messages are there that send() said had failed")
+        if self.ended:
+            wrong.append(f"{self.ended} consumers ended")
+        return wrong + self.findings
+
+
+def play(stage: Stage, fault: Fault) -> Result:
+    """Play it, wait until all is consumed, and count."""
+    call_command("migrate", run_syncdb=True, verbosity=0)
+    create(TOPIC, PARTITIONS, "default")
+    _cast(stage)
+    try:
+        for process in (*stage.consumers, *stage.producers):
+            process.start()
+        for process in stage.consumers:
+            assert process.says("database connections", 60), process.log()
+        _until("messages are handled", lambda: any(noted("handled", stage.folder)))
+        time.sleep(BEFORE_SECONDS)  # the length of the quiet before it is part of what is played
+        began = time.monotonic()
+        for pause in fault(stage):
+            time.sleep(pause)
+        time.sleep(AFTER_SECONDS)
+        for process in stage.producers:
+            process.stop()
+        _until("all is consumed", _consumed)
+        return _count(stage, began)
+    except BaseException:
+        for process in (*stage.consumers, *stage.producers):
+            print(f"--- {process.name}\n{process.log()[-3000:]}", flush=True)
+        raise
+    finally:
+        for process in (*stage.consumers, *stage.producers):
+            process.stop()
+        connection.close()
+
+
+def _cast(stage: Stage) -> None:
+    folder = stage.folder
+
+    def process(name: str, *words: str) -> Process:
+        return Process(name, ["-m", *words], folder / f"{name}.log")
+
+    stage.producers = [process(n, "tests.ha.producer", n) for n in ("P1", "P2", "P3")]
+    consume = ("django", "ems_consume", "--start", "earliest")
+    stage.consumers = [process(n, *consume) for n in ("C1", "C2")]
+
+
+def _consumed() -> bool:
+    open_ = Delivery.objects.open().exists() or RetryMessage.objects.exists()
+    return not (open_ or Cursor.objects.behind().exists() or Message.objects.inbox().exists())
+
+
+def _until(what: str, condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + SETTLE_SECONDS
+    while time.monotonic() < limit:
+        with suppress(Error):
+            if condition():
+                return
+        connection.close()  # it may lead to the old primary
+        time.sleep(0.2)
+    raise AssertionError(f"not within {SETTLE_SECONDS:g} s: {what}")
+
+
+def _count(stage: Stage, began: float) -> Result:
+    sent: dict[str, set[Place]] = {"acked": set(), "unknown": set(), "failed": set()}
+    acked_at: list[float] = []
+    for outcome, name, n, at in noted("sent", stage.folder):
+        sent[outcome].add((name, n))
+        if outcome == "acked":
+            acked_at.append(float(at))
+    handled: Counter[tuple[str, Place]] = Counter()
+    places: dict[str, set[Place]] = {}
+    handled_at = []
+    for group, place, name, n, at in noted("handled", stage.folder):
+        handled[group, (name, n)] += 1
+        places.setdefault(place, set()).add((name, n))
+        handled_at.append(float(at))
+    there = _there()
+    seen = there | {message for _group, message in handled}
+    acked = sent["acked"]
+    return Result(
+        acked=len(acked),
+        acked_before=sum(at < began for at in acked_at),
+        lost=len(acked - there),
+        unhandled=sum((group, one) not in handled for group in GROUPS for one in acked),
+        unknown=len(sent["unknown"]),
+        unknown_there=len(sent["unknown"] & seen),
+        failed=len(sent["failed"]),
+        failed_there=len(sent["failed"] & seen),
+        twice=sum(handled.values()) - len(handled),
+        reused=sum(len(messages) > 1 for messages in places.values()),
+        no_send=_longest_gap(acked_at),
+        no_handled=_longest_gap(handled_at),
+        ended=sum(process.status is not None for process in stage.consumers),
+        findings=[str(finding) for finding in audit("default")],
+        rewound=_rewound(stage),
+    )
+
+
+def _there() -> set[Place]:
+    """Return the messages of the log, as the primary has it now."""
+    bodies = Message.objects.values_list("body", flat=True)
+    found: set[Place] = set()
+    for body in bodies.iterator():
+        name, n = bytes(body).decode().strip("[]").split(",") if body else ("", "")
+        found.add((name.strip(' "'), n.strip()))
+    return found
+
+
+def _longest_gap(times: list[float]) -> float:
+    ordered = sorted(times)
+    return round(max((b - a for a, b in pairwise(ordered)), default=0.0), 1)
+
+
+def _rewound(stage: Stage) -> float | None:
+    """Tell whether a consumer has said that the log was rewound; how late is not noted."""
+    told = any("was rewound" in process.log() for process in stage.consumers)
+    return 0.0 if told else None
