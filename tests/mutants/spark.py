@@ -49,6 +49,13 @@ SPARK = [
         db="mysql",
     ),
     Mutant(
+        "order-ends-at-a-bucket",
+        "sparkjobs/audit/groups.py",
+        'F.coalesce(F.lag("claim").over(w), "claim_before")',
+        'F.lag("claim").over(w)',
+        "tests/spark/test_reconcile.py::test_breaks_of_order_are_found_in_buckets_of_ids",
+    ),
+    Mutant(
         "staged-rows-not-counted",
         COMMIT,
         "    if sent != expected:\n",
