@@ -12,6 +12,8 @@ plan, an argument list or Spark's pages. Its first part is what every MySQL clie
     [ems]
     vendor=mysql
     archive=s3a://bucket/ems
+
+A part ``[replica]`` says what is different about a server that messages are read from.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ VARIABLE = "EMS_SPARK_CONFIG"
 
 MYSQL, SQLITE = "mysql", "sqlite"
 
+# The part of the file that says how the server for reading differs from that of [client].
+REPLICA = "replica"
 # In place of a namespace: all of them.
 EVERY = "*"
 # As streams/conf.py has it. Statements have the namespace in them as it is.
@@ -40,7 +44,8 @@ class Config:
 
     ``path`` is the file, ``database`` the path of SQLite's file, ``archive`` a folder or URL,
     ``partitioner`` the dotted path of the project's own, if it has one; ``namespace`` is
-    ``EMS["NAMESPACE"]``. Raises BadConfig if that is none.
+    ``EMS["NAMESPACE"]``; with ``replica``, messages are read from another server. Raises BadConfig
+    if the namespace is none.
     """
 
     path: str
@@ -49,6 +54,7 @@ class Config:
     archive: str = ""
     partitioner: str = ""
     namespace: str = ""
+    replica: bool = False
 
     def __post_init__(self) -> None:
         if self.namespace != EVERY and not NAMESPACE.fullmatch(self.namespace):
@@ -91,4 +97,7 @@ class Config:
             parser.get("ems", name, fallback="") or ""
             for name in ("archive", "partitioner", "namespace")
         )
-        return cls(path, vendor, database, archive, partitioner, namespace)
+        replica = parser.has_section(REPLICA)
+        if replica and vendor == SQLITE:
+            raise BadConfig(f"{path}: [{REPLICA}] is of MySQL and MariaDB; SQLite has none")
+        return cls(path, vendor, database, archive, partitioner, namespace, replica)

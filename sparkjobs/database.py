@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from sparkjobs.config import EVERY, MYSQL, SQLITE, Config
+from sparkjobs.config import EVERY, MYSQL, REPLICA, SQLITE, Config
 
 # A DB-API connection: of MySQLdb or sqlite3.
 Connection = Any
@@ -43,12 +43,13 @@ class _SqliteConnection(sqlite3.Connection):
     ems_names: Mapping[str, str]
 
 
-def connect(config: Config) -> Connection:
+def connect(config: Config, *, replica: bool = False) -> Connection:
     """Return a connection in UTC and READ COMMITTED, which commits each statement.
 
-    Its statements see the topics and groups of the configured namespace, without its prefix.
+    Its statements see the topics and groups of the configured namespace, without its prefix. With
+    ``replica`` it is one to the server for reading, if there is one.
     """
-    connection = _connect(config)
+    connection = _connect(config, replica=replica and config.replica)
     connection.ems_names = _names(config)
     return connection
 
@@ -70,7 +71,7 @@ def _names(config: Config) -> dict[str, str]:
     }
 
 
-def _connect(config: Config) -> Connection:
+def _connect(config: Config, *, replica: bool) -> Connection:
     if config.vendor == SQLITE:
         # mode=rw: a wrong path is an error, not a new and empty database.
         uri = f"file:{quote(config.database)}?mode=rw"
@@ -86,6 +87,8 @@ def _connect(config: Config) -> Connection:
 
     connection = MySQLdb.connect(
         read_default_file=config.path,
+        # The client reads the part [client], and beside it one more.
+        **({"read_default_group": REPLICA} if replica else {}),
         charset="utf8mb4",
         autocommit=True,
         # With this, rowcount is the number of rows that matched, as in Django. Guarded updates

@@ -23,6 +23,10 @@ class Missing(SparkJobsError):
     """Messages that the log of a partition must have are not there."""
 
 
+class ReplicaBehind(SparkJobsError):
+    """The server for reading does not have the messages yet that are to be read."""
+
+
 class Busy(SparkJobsError):
     """Another run of the same job is at work."""
 

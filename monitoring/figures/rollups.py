@@ -1,34 +1,48 @@
-"""Reads roll-ups of Spark period by period, as the samples are read."""
+"""Reads roll-ups of Spark period by period, as the samples are read.
+
+Charts with periods of minutes are read from the minutes. Those with longer periods are read from
+hours and days, which are few rows and stay when the minutes are deleted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import CharField, F, Max, Q, QuerySet, Sum
-from django.db.models.functions import Substr
+from django.db.models import F, FloatField, Max, Q, QuerySet, Sum, TextField, Value
+from django.utils.translation import gettext_lazy as _
 
+from monitoring.live.histogram import percentiles
 from monitoring.live.pipeline import RECENT, Percentiles
-from monitoring.models import ErrorClass, Latency, Leg
-from monitoring.sample.grain import HOURLY
+from monitoring.models import ErrorClass, ErrorLevel, Grain, Latency, LatencyLevel, Leg
+from monitoring.sample.grain import HOURLY, floor
 from monitoring.sample.periods import Periods
 from monitoring.sample.series import Values
 
-HOUR = "%Y-%m-%d %H"
-HOUR_LENGTH = len("2026-11-22 14")
+COLUMNS, SHARES = ("p50", "p95", "p99"), (0.5, 0.95, 0.99)
+NOTES = {
+    0: _("by Spark; of each period its worst minute"),
+    Grain.HOUR: _("by Spark; of each hour, to within 5 %"),
+    Grain.DAY: _("by Spark; of each day, to within 5 %"),
+}
 
 
 @dataclass
 class Latencies:
     """Holds p50, p95 and p99 of a group, in seconds from the send until it was done.
 
-    Of each period those of its worst minute; None where the group has finished nothing.
+    They are exact, of the worst minute of each period; in a chart of days, of all messages of the
+    hour or the day, to within 5 %. None where the group has finished nothing.
     """
 
     lines: list[Values]
     now: list[float | None]  # of the worst one of the last minutes, as the lists of groups show
+
+    @classmethod
+    def empty(cls, size: int) -> Latencies:
+        return cls([[None] * size for _name in COLUMNS], [None] * len(COLUMNS))
 
     @property
     def recent(self) -> Percentiles | None:
@@ -38,20 +52,84 @@ class Latencies:
 
 def latencies(using: str, periods: Periods, groups: Sequence[int]) -> dict[int, Latencies]:
     """Return how long the messages of each of the groups took that has finished any."""
+    grain = _grain(periods)
+    if grain:
+        return _latencies_of_sums(using, periods, groups, grain)
     rows = Latency.objects.using(using).filter(leg=Leg.TOTAL, group__in=list(groups))
-    columns = ("p50", "p95", "p99")
-    worst = {f"worst_{name}": Max(name) for name in columns}
+    worst = {f"worst_{name}": Max(name) for name in COLUMNS}
     recent = Q(minute__gte=periods.now - RECENT)
-    worst |= {f"recent_{name}": Max(name, filter=recent) for name in columns}
+    worst |= {f"recent_{name}": Max(name, filter=recent) for name in COLUMNS}
     found: dict[int, Latencies] = {}
-    for place, (group, *values) in _by_period(rows, periods, "group", **worst):
-        empty = Latencies([[None] * len(periods.starts) for _ in columns], [None] * len(columns))
-        of_group = found.setdefault(group, empty)
+    for place, (group, *values) in _by_minute(rows, periods, "group", **worst):
+        of_group = found.setdefault(group, Latencies.empty(len(periods.starts)))
         for line, value in zip(of_group.lines, values, strict=False):
             line[place] = _higher(line[place], value)
-        newer = values[len(columns) :]
-        of_group.now = [_higher(*pair) for pair in zip(of_group.now, newer, strict=True)]
+        _note_recent(of_group, values[len(COLUMNS) :])
     return found
+
+
+def note(periods: Periods) -> Any:
+    """Return of what the latencies of such a chart are."""
+    return NOTES[_grain(periods)]
+
+
+def _grain(periods: Periods) -> int:
+    """Return which sums a chart is read from; 0: from minutes."""
+    if periods.minutes < HOURLY:
+        return 0
+    return Grain.HOUR if periods.minutes == HOURLY else Grain.DAY
+
+
+def _latencies_of_sums(
+    using: str, periods: Periods, groups: Sequence[int], grain: int
+) -> dict[int, Latencies]:
+    """Return the latencies from the histograms of hours or days, by one statement."""
+    of_groups = {"leg": Leg.TOTAL, "group__in": list(groups)}
+    sums = LatencyLevel.objects.using(using).filter(
+        grain=grain, start__in=_starts(periods, grain), **of_groups
+    )
+    recent = Latency.objects.using(using).filter(minute__gte=periods.now - RECENT, **of_groups)
+    unknown = {name: Value(None, FloatField()) for name in COLUMNS}
+    # All columns are annotations, so that both queries have them in this order.
+    rows = _annotated(sums, of=F("group"), at=F("start"), text=F("histogram"), **unknown).union(
+        _annotated(
+            recent,
+            of=F("group"),
+            at=F("minute"),
+            text=Value(None, TextField()),
+            **{name: F(name) for name in COLUMNS},
+        ),
+        all=True,
+    )
+    found: dict[int, Latencies] = {}
+    by_start: dict[tuple[int, datetime], list[float | None]] = {}
+    for group, at, text, *values in rows:
+        of_group = found.setdefault(group, Latencies.empty(len(periods.starts)))
+        if text is None:
+            _note_recent(of_group, values)
+        else:
+            by_start[group, at] = percentiles([text], SHARES)
+    for place, start in enumerate(periods.starts):
+        for group, of_group in found.items():
+            values = by_start.get((group, floor(start, grain)), ())
+            for line, value in zip(of_group.lines, values, strict=False):
+                line[place] = value
+    return found
+
+
+def _annotated(rows: QuerySet[Any], **columns: Any) -> QuerySet[Any]:
+    renamed = {f"a_{name}": value for name, value in columns.items()}
+    found: QuerySet[Any] = rows.order_by().annotate(**renamed).values_list(*renamed)
+    return found
+
+
+def _starts(periods: Periods, grain: int) -> list[datetime]:
+    """Return when the hours or days of a chart begin: each one is looked up in the unique key."""
+    return sorted({floor(start, grain) for start in periods.starts})
+
+
+def _note_recent(found: Latencies, values: Sequence[float | None]) -> None:
+    found.now = [_higher(*pair) for pair in zip(found.now, values, strict=True)]
 
 
 def _higher(one: float | None, other: float | None) -> float | None:
@@ -59,26 +137,39 @@ def _higher(one: float | None, other: float | None) -> float | None:
 
 
 def failures(using: str, periods: Periods, group: int) -> Iterator[tuple[int, str, int, datetime]]:
-    """Yield (number of the period, class of error, failed attempts, last minute) of a group."""
+    """Yield (number of the period, class of error, failed attempts, when last) of a group.
+
+    When last is the minute, in a chart of days the hour; of the hour that goes on, the minute.
+    """
     rows = ErrorClass.objects.using(using).filter(group=group)
-    sums = {"n": Sum("failed"), "last": Max("minute")}
-    for place, (name, count, last) in _by_period(rows, periods, "error_class", **sums):
-        yield place, name, int(count), last
+    if not _grain(periods):
+        sums = {"n": Sum("failed"), "last": Max("minute")}
+        for place, (name, count, last) in _by_minute(rows, periods, "error_class", **sums):
+            yield place, name, int(count), last
+        return
+    current = floor(periods.now, HOURLY)
+    hours = ErrorLevel.objects.using(using).filter(
+        grain=Grain.HOUR, start__in=_hours(periods.first, current), group=group
+    )
+    columns = {"name": F("error_class"), "count": F("failed")}
+    found = _annotated(hours, at=F("start"), **columns).union(
+        _annotated(rows.filter(minute__gte=current), at=F("minute"), **columns), all=True
+    )
+    for at, name, count in found:
+        if (number := periods.place(at)) is not None:
+            yield number, name, count, at
 
 
-def _by_period(
+def _hours(first: datetime, end: datetime) -> list[datetime]:
+    return [first + timedelta(hours=n) for n in range((end - first) // timedelta(hours=1))]
+
+
+def _by_minute(
     rows: QuerySet[Any], periods: Periods, name: str, **aggregates: Any
 ) -> Iterator[tuple[int, Sequence[Any]]]:
-    """Yield (number of the period, [name, *aggregates]) of the rows of these periods.
-
-    In a chart of days the server adds up the rows of an hour, by the text of their minute: the
-    functions of Django that cut instants convert them to the zone of the connection.
-    """
-    by_hour = periods.minutes >= HOURLY
-    at: Any = Substr("minute", 1, HOUR_LENGTH, output_field=CharField()) if by_hour else F("minute")
+    """Yield (number of the period, [name, *aggregates]) of the minutes of these periods."""
     chosen = rows.filter(minute__gte=periods.first).order_by()
-    for text, *values in chosen.annotate(at=at).values_list("at", name).annotate(**aggregates):
-        moment = datetime.strptime(text, HOUR).replace(tzinfo=UTC) if by_hour else text
+    for moment, *values in chosen.values_list("minute", name).annotate(**aggregates):
         place = periods.place(moment)
         if place is not None:
             yield place, values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # A duration is known to within this part of it, or to within LEAST seconds.
 ERROR = 0.05
@@ -13,22 +13,28 @@ LEAST = 0.001
 
 
 def percentile(texts: Iterable[str], share: float) -> float | None:
-    """Return the percentile of all durations in these histograms, in seconds.
+    """Return one of the ``percentiles``."""
+    return percentiles(texts, [share])[0]
 
-    It is off by at most ERROR of the exact one, which lies between two durations, or by LEAST.
-    ``share`` is from 0 to 1. None if a histogram is missing, or if there are no durations.
+
+def percentiles(texts: Iterable[str], shares: Sequence[float]) -> list[float | None]:
+    """Return percentiles of all durations in these histograms, in seconds.
+
+    Each is off by at most ERROR of the exact one, which lies between two durations, or by LEAST.
+    ``shares`` are from 0 to 1. None if a histogram is missing, or if there are no durations.
     """
     counts: Counter[int] = Counter()
     for text in texts:
         if not text:
-            return None
+            return [None] * len(shares)
         for pair in text.split():
             number, _, count = pair.partition(":")
             counts[int(number)] += int(count)
     total = counts.total()
-    if not total:
-        return None
-    rank = share * (total - 1)
+    return [_percentile(counts, share * (total - 1)) if total else None for share in shares]
+
+
+def _percentile(counts: Counter[int], rank: float) -> float:
     low, high = (_at(counts, place(rank)) for place in (math.floor, math.ceil))
     return low + (high - low) * (rank - math.floor(rank))
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-HOURS = {"1h": 1, "6h": 6, "24h": 24, "7d": 7 * 24, "30d": 30 * 24}
+HOURS = {"1h": 1, "6h": 6, "24h": 24, "7d": 7 * 24, "30d": 30 * 24, "90d": 90 * 24}
 ZONES = {"utc": _("UTC"), "browser": _("Browser's time")}
 # Nothing shorter: each look costs the server some statements.
 REFRESHES = {"5": _("5 s"), "15": _("15 s"), "60": _("60 s"), "off": _("off")}

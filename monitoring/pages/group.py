@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from monitoring.charts.chart import DURATION, Chart, Line
 from monitoring.figures.errors import Errors, errors_by_spark, errors_of_letters
 from monitoring.figures.group import GroupFigures, group_figures
-from monitoring.figures.rollups import Latencies, latencies
+from monitoring.figures.rollups import Latencies, latencies, note
 from monitoring.figures.site import Site
 from monitoring.live.clients import clients
 from monitoring.live.inbox import PartitionState
@@ -190,7 +190,7 @@ def latency(site: Site, took: Latencies | None) -> Chart:
         DURATION,
         times,
         [Line(name, values) for name, values in zip(PERCENTILES, lines, strict=True)],
-        note=_("by Spark; of each period its worst minute"),
+        note=note(site.periods),
         empty=BY_SPARK,
     )
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.charts.chart import DURATION, Chart, Line
 from monitoring.figures.group import group_figures
-from monitoring.figures.rollups import latencies
+from monitoring.figures.rollups import latencies, note
 from monitoring.figures.site import Site
 from monitoring.figures.speed import speed
 from monitoring.figures.topic import topic_figures
@@ -120,7 +120,7 @@ class TopicPage(Page):
             DURATION,
             times,
             [Line(one.name, found[one.pk].lines[1]) for one in chosen if one.pk in found],
-            note=_("by Spark; of each period its worst minute"),
+            note=note(site.periods),
             empty=BY_SPARK,
         )
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from sparkjobs.audit.findings import LOST, ORDER, PLACE, REPEAT, Fault, findings
 from sparkjobs.audit.outcomes import outcome_findings
 
-# Offsets that one task sorts, so that the whole history of a group is not sorted by one task.
+# Offsets, or ids, of what one task sorts at a time: never the whole history of a group.
 BUCKET = 100_000
 
 CURSORS = (
@@ -34,7 +34,7 @@ def group_findings(
     )
     return (
         _coverage(claims, cursors, bucket)
-        .unionByName(_order(claims))
+        .unionByName(_order(claims, bucket))
         .unionByName(outcome_findings(known, retries, dead, cursors))
     )
 
@@ -122,29 +122,42 @@ def _earlier(rows: DataFrame) -> DataFrame:
     )
 
 
-def _order(claims: DataFrame) -> DataFrame:
-    """Find order breaks: an ordered group has one claim at a time, each after the last one."""
+def _order(claims: DataFrame, bucket: int) -> DataFrame:
+    """Find order breaks: an ordered group has one claim at a time, each after the last one.
+
+    Claims are sorted in buckets of ids; the last claim of the bucket before is known from one row
+    of each bucket.
+    """
     ordered = claims.where(
         F.col("is_ordered") & (F.col("state") != "SKIPPED") & F.col("reset_at").isNull()
+    ).select(
+        *(*PLACE, "id", "first_offset", "last_offset", "claimed_at"),
+        F.struct("first_offset", "finished_at").alias("claim"),
+        F.floor(F.col("id") / bucket).alias("bucket"),
     )
-    w = Window.partitionBy(*PLACE).orderBy("id")
-    looked = ordered.select(
-        *PLACE,
-        "first_offset",
-        "last_offset",
-        "claimed_at",
-        F.lag("first_offset").over(w).alias("first_before"),
-        F.lag("finished_at").over(w).alias("ended_before"),
+    w = Window.partitionBy(*PLACE, "bucket").orderBy("id")
+    looked = (
+        ordered.join(_claims_before(ordered), [*PLACE, "bucket"])
+        .withColumn("before", F.coalesce(F.lag("claim").over(w), "claim_before"))
+        .where(F.col("before").isNotNull())
     )
-    open_before = F.col("ended_before").isNull() | (F.col("claimed_at") < F.col("ended_before"))
-    back = F.col("first_offset") < F.col("first_before")
+    ended = F.col("before.finished_at")
+    open_before = ended.isNull() | (F.col("claimed_at") < ended)
+    back = F.col("first_offset") < F.col("before.first_offset")
     return findings(
         looked,
         Fault(
             ORDER,
             "claimed before the one before it had ended",
-            F.col("first_before").isNotNull() & (open_before | back),
+            open_before | back,
             F.col("first_offset"),
             F.col("last_offset"),
         ),
     )
+
+
+def _claims_before(ordered: DataFrame) -> DataFrame:
+    """Return the last claim of all buckets before each bucket; NULL for the first."""
+    w = Window.partitionBy(*PLACE).orderBy("bucket")
+    last = ordered.groupBy(*PLACE, "bucket").agg(F.max_by("claim", "id").alias("last"))
+    return last.select(*PLACE, "bucket", F.lag("last").over(w).alias("claim_before"))

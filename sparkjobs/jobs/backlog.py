@@ -6,25 +6,26 @@ of a minute without a run stays unknown.
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sparkjobs.config import EVERY, Config
+from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected, fetch
 from sparkjobs.instants import hour_of, instant, minute_of, now, stored
 from sparkjobs.lock import alone
-from sparkjobs.rollup.figures import MESSAGES_OF_KEYS, SAMPLE, hot_keys, trends
-from sparkjobs.rollup.hours import Bounds, counted_until, due, hours
+from sparkjobs.rollup.figures import MESSAGES_OF_KEYS, hot_keys
+from sparkjobs.rollup.hours import Hour, counted_until, due, hours, spans
 from sparkjobs.rollup.lag import Lag, lags
+from sparkjobs.rollup.messages import Messages
 from sparkjobs.rollup.runs import is_done, last_done
 from sparkjobs.rollup.tables import BACKLOG, HOT_KEYS, Row
+from sparkjobs.rollup.trend import Sample, fitted
 from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
-from sparkjobs.source.schemas import MESSAGES, only
 
 JOB = "backlog"
 TREND = timedelta(minutes=15)
@@ -52,11 +53,18 @@ def run(config: Config, options: Namespace) -> int:
     return 0
 
 
-def roll_up_backlog(spark: SparkSession, config: Config, connection: Connection, say: Say) -> None:
-    roll_up(JOB, connection, lambda: window(spark, config, connection), say)
+def roll_up_backlog(
+    spark: SparkSession,
+    config: Config,
+    connection: Connection,
+    say: Say,
+    messages: Messages | None = None,
+) -> None:
+    source = messages or Messages(spark, config)
+    roll_up(JOB, connection, lambda: window(source, connection), say)
 
 
-def window(spark: SparkSession, config: Config, connection: Connection) -> Window:
+def window(messages: Messages, connection: Connection) -> Window:
     """Compute the window: the backlog now, and the hours since the last run."""
     moment = now(connection)
     found = lags(connection)
@@ -65,8 +73,8 @@ def window(spark: SparkSession, config: Config, connection: Connection) -> Windo
     return Window(
         about=f"{len(found):,} groups, {sum(lag.total for lag in found):,} messages",
         figures=[
-            (BACKLOG, _with_trends(spark, connection, found, moment)),
-            (HOT_KEYS, _keys(spark, config, connection, due(hours(connection, since), hour))),
+            (BACKLOG, _with_trends(connection, found, moment)),
+            (HOT_KEYS, _keys(messages, connection, due(hours(connection, since), hour))),
         ],
         values={
             "since": since,
@@ -87,18 +95,14 @@ def keys_from(connection: Connection) -> datetime | None:
     return hour_of(reached - APART) if reached and is_done(connection, "traffic") else None
 
 
-def _with_trends(
-    spark: SparkSession, connection: Connection, found: list[Lag], moment: datetime
-) -> list[Row]:
-    if not found:
-        return []
+def _with_trends(connection: Connection, found: list[Lag], moment: datetime) -> list[Row]:
     minute = minute_of(moment)
-    samples = [*_earlier(connection, minute), *((lag.group_id, moment, lag.total) for lag in found)]
-    # As floats, since the regression leaves out an unknown count only as a null float.
-    rows = [(group_id, at, None if lag is None else float(lag)) for group_id, at, lag in samples]
-    fitted = trends(spark.createDataFrame(rows, SAMPLE)).toArrow().to_pylist()
-    by_group = {row["group_id"]: row for row in fitted}
-    return [{**by_group[lag.group_id], **lag.figures, "minute": minute} for lag in found]
+    samples: dict[int, list[Sample]] = {lag.group_id: [(moment, lag.total)] for lag in found}
+    for group_id, at, behind in _earlier(connection, minute):
+        samples.setdefault(group_id, []).append((at, behind))
+    return [
+        {**lag.figures, **asdict(fitted(samples[lag.group_id])), "minute": minute} for lag in found
+    ]
 
 
 def _earlier(connection: Connection, minute: datetime) -> list[tuple[Any, ...]]:
@@ -111,17 +115,12 @@ def _earlier(connection: Connection, minute: datetime) -> list[tuple[Any, ...]]:
     return [(group_id, instant(at), lag) for group_id, at, lag in rows]
 
 
-def _keys(spark: SparkSession, config: Config, connection: Connection, bounds: Bounds) -> list[Row]:
-    if not bounds:
+def _keys(messages: Messages, connection: Connection, counted: list[Hour]) -> list[Row]:
+    if not counted:
         return []
-    messages = (
-        spark.read.format("ems")
-        .schema(only(MESSAGES, *MESSAGES_OF_KEYS))
-        .options(config=config.path, namespace=EVERY, purged="skip", holes="skip")
-        .option("bounds", json.dumps(bounds))
-        .load()
-    )
     topics = dict(fetch(connection, "SELECT `name`, `id` FROM `ems_topic` t"))
-    rows = hot_keys(messages).toArrow().to_pylist()
-    # Topics that were deleted meanwhile are left out.
-    return [{**row, "topic_id": topics[row["topic"]]} for row in rows if row["topic"] in topics]
+    rows = hot_keys(messages.covering(spans(counted), MESSAGES_OF_KEYS)).toArrow().to_pylist()
+    # Topics that were deleted meanwhile are left out, and hours of which only a part was read.
+    whole = {(hour.topic_id, hour.hour) for hour in counted}
+    placed = ({**row, "topic_id": topics.get(row["topic"])} for row in rows)
+    return [row for row in placed if (row["topic_id"], row["hour"]) in whole]

@@ -8,14 +8,14 @@ is given up long after its last delivery (rollup/letters.py).
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
 
 from sparkjobs.config import EVERY, Config
 from sparkjobs.database import Connection, connected, fetch
@@ -34,13 +34,14 @@ from sparkjobs.rollup.figures import (
     touched,
 )
 from sparkjobs.rollup.letters import LETTERS, counted_letters, minutes_of_letters
-from sparkjobs.rollup.offsets import NEAR, joined, turns
+from sparkjobs.rollup.messages import Messages
+from sparkjobs.rollup.offsets import NEAR, Span, joined
 from sparkjobs.rollup.remembered import long_ones, look, remember
 from sparkjobs.rollup.runs import last_done
 from sparkjobs.rollup.tables import CONSUMPTION, ERRORS, LATENCY, Rows, Table
 from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
-from sparkjobs.source.schemas import DELIVERIES, MESSAGES, only
+from sparkjobs.source.schemas import DELIVERIES, only
 
 JOB = "consumption"
 # The longest window, which is what a run that is killed has to do again at most.
@@ -78,14 +79,18 @@ def run(config: Config, options: Namespace) -> int:
 
 
 def roll_up_consumption(
-    spark: SparkSession, config: Config, connection: Connection, say: Say
+    spark: SparkSession,
+    config: Config,
+    connection: Connection,
+    say: Say,
+    messages: Messages | None = None,
 ) -> None:
     """Count again what has changed in the past, then what is new, window after window."""
     # Before the look at the past: a letter that is written from now on is for the next run, which
     # looks for those from the end of this one's last window on.
     end = now(connection)
     past = _past(connection)
-    reader = Reader(spark, config, connection)
+    reader = Reader(spark, config, connection, messages or Messages(spark, config))
 
     def step() -> Window:
         return _again(reader, past.pop(0)) if past else _next(reader, end)
@@ -122,13 +127,13 @@ def _again(reader: Reader, past: Past) -> Window:
     whole = reader.deliveries(past.since, past.until, seen.long_ends(past.since, past.until))
     log = in_minutes(whole, chosen).persist()
     try:
-        read = log.count()
-        figures: Figures = [(CONSUMPTION, _rows(consumption(log)))]
+        done, read = _consumption(log)
+        figures: Figures = [(CONSUMPTION, done)]
         if past.late:
             ended_late = in_minutes(log, reader.spark.createDataFrame(past.minutes_of_late, MINUTE))
-            letters = reader.letters(minute_of(past.oldest_claim), past.until)
+            died = minute_of(past.oldest_claim), past.until
             figures.append((LATENCY, reader.latencies(ended_late)))
-            figures.append((ERRORS, _rows(error_classes(ended_late, letters))))
+            figures.append((ERRORS, reader.errors(ended_late, done, *died)))
     finally:
         log.unpersist()
     return Window(
@@ -165,11 +170,11 @@ def _next(reader: Reader, end: datetime) -> Window:
     died = minute_of(min(since, seen.oldest_claim(since, until) or since))
     log = reader.deliveries(since, until, seen.long_ends(since, until)).persist()
     try:
-        read = log.count()
+        done, read = _consumption(log)
         figures: Figures = [
-            (CONSUMPTION, _rows(consumption(log))),
+            (CONSUMPTION, done),
             (LATENCY, reader.latencies(log) if read else []),
-            (ERRORS, _rows(error_classes(log, reader.letters(died, until)))),
+            (ERRORS, reader.errors(log, done, died, until)),
         ]
     finally:
         log.unpersist()
@@ -194,12 +199,15 @@ class Reader:
     spark: SparkSession
     config: Config
     connection: Connection
+    messages: Messages
 
     def deliveries(self, since: datetime, until: datetime, long: Iterable[int]) -> DataFrame:
         """Return the deliveries that ended in this time; ``long`` are ids of those to be added."""
         first, end = ids_between(self.connection, since, until)
         log: DataFrame = (
-            self._of("deliveries", OF_DELIVERIES, DELIVERIES)
+            self.spark.read.format("ems")
+            .schema(only(DELIVERIES, *OF_DELIVERIES))
+            .options(config=self.config.path, namespace=EVERY, table="deliveries")
             .options(since=since.isoformat(), until=until.isoformat(), start=first, end=end)
             .load()
         )
@@ -210,32 +218,30 @@ class Reader:
             )
         return log
 
-    def letters(self, since: datetime, until: datetime) -> DataFrame:
-        """Return the dead letters that were written in this time, counted (LETTERS)."""
-        counted = counted_letters(self.connection, since, until)
-        return self.spark.createDataFrame(counted, LETTERS)
+    def errors(self, log: DataFrame, done: ArrowRows, since: datetime, until: datetime) -> Rows:
+        """Return the classes of error, with the dead letters that were written in this time.
+
+        ``done`` is the consumption of ``log``, which tells whether anything has failed.
+        """
+        letters = counted_letters(self.connection, since, until)
+        if not letters and not done.total("failed") and not done.total("lost"):
+            return []
+        return _rows(error_classes(log, self.spark.createDataFrame(letters, LETTERS)))
 
     def latencies(self, log: DataFrame) -> Rows:
         """Return the latencies; only the messages of first attempts are read."""
         found: list[dict[str, int]] = touched(log, NEAR).toArrow().to_pylist()
-        messages = [
-            self._of("messages", MESSAGES_OF_LATENCY, MESSAGES)
-            .options(bounds=json.dumps(bounds), purged="skip", holes="skip")
-            .load()
-            for bounds in turns(self._ranges(found))
-        ]
-        if not messages:
+        spans = self._spans(found)
+        if not spans:
             return []
-        whole = messages[0]
-        for part in messages[1:]:
-            whole = whole.unionByName(part)
+        whole = self.messages.covering(spans, MESSAGES_OF_LATENCY)
         count, offsets = (sum(row[name] for row in found) for name in ("deliveries", "offsets"))
         return _rows(latencies(log, whole, -(-offsets // count), small=count <= SMALL))
 
-    def _ranges(self, found: Iterable[dict[str, int]]) -> dict[int, list[tuple[int, int]]]:
-        """Return these offsets as ranges of each partition that is there."""
+    def _spans(self, found: Iterable[dict[str, int]]) -> dict[int, list[Span]]:
+        """Return these offsets as spans of each partition that is there."""
         ends = dict(fetch(self.connection, "SELECT `id`, `next_offset` FROM `ems_partition`"))
-        spans: dict[int, list[tuple[int, int]]] = {}
+        spans: dict[int, list[Span]] = {}
         for row in found:
             if (id_ := row["partition_id"]) in ends:
                 spans.setdefault(id_, []).append((row["first"], min(row["end"], ends[id_])))
@@ -254,10 +260,13 @@ class Reader:
             for row in rows
         ]
 
-    def _of(self, table: str, names: Any, schema: Any) -> Any:
-        reader = self.spark.read.format("ems").schema(only(schema, *names))
-        return reader.options(config=self.config.path, namespace=EVERY, table=table)
+
+def _consumption(log: DataFrame) -> tuple[ArrowRows, int]:
+    """Return the consumption, and how many deliveries were read for it, by one query."""
+    seen = Observation()
+    done = _rows(consumption(log.observe(seen, f.count("*").alias("read"))))
+    return done, seen.get.get("read", 0)
 
 
-def _rows(figures: DataFrame) -> Rows:
+def _rows(figures: DataFrame) -> ArrowRows:
     return ArrowRows(figures.toArrow())

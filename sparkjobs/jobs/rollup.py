@@ -73,15 +73,19 @@ def roll_up_all(spark: SparkSession, config: Config, say: Say) -> list[Exception
     from sparkjobs.jobs.backlog import roll_up_backlog
     from sparkjobs.jobs.consumption import roll_up_consumption
     from sparkjobs.jobs.traffic import roll_up_traffic
+    from sparkjobs.rollup.messages import Messages
     from sparkjobs.session import describe
 
     errors: list[Exception] = []
+    messages = Messages(spark, config, keeps=True)
     for job in (roll_up_traffic, roll_up_consumption, roll_up_backlog):
         describe(spark, job.__name__.removeprefix("roll_up_"))
         try:
             with connected(config) as connection:
-                job(spark, config, connection, say)
+                job(spark, config, connection, say, messages)
         except Exception as error:  # noqa: BLE001 - of Spark, the driver, py4j or ours
+            messages.forget()  # what the others keep may be what has failed
             print(f"{job.__name__}: {type(error).__name__}: {error}", file=sys.stderr)
             errors.append(error)
+    messages.forget()
     return errors

@@ -7,7 +7,6 @@ which the last window has ended, and counts that minute once more, as a whole.
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,17 +16,18 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkjobs.config import EVERY, Config
+from sparkjobs.config import Config
 from sparkjobs.database import FOR_UPDATE, Connection, connected, execute, fetch, transaction
 from sparkjobs.database import vendor_of as vendor
 from sparkjobs.instants import instant, minute_of, now, stored
 from sparkjobs.lock import alone
 from sparkjobs.rollup.figures import MESSAGES_OF_TRAFFIC, traffic
+from sparkjobs.rollup.messages import Messages
 from sparkjobs.rollup.runs import Overtaken, last_done
 from sparkjobs.rollup.tables import TRAFFIC, Row
 from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
-from sparkjobs.source.schemas import MESSAGES, only
+from sparkjobs.source.request import FAIL
 from sparkjobs.source.splits import Log, offset_at
 
 JOB = "traffic"
@@ -82,19 +82,27 @@ def run(config: Config, options: Namespace) -> int:
     return 0
 
 
-def roll_up_traffic(spark: SparkSession, config: Config, connection: Connection, say: Say) -> None:
-    roll_up(JOB, connection, lambda: window(spark, config, connection), say)
+def roll_up_traffic(
+    spark: SparkSession,
+    config: Config,
+    connection: Connection,
+    say: Say,
+    messages: Messages | None = None,
+) -> None:
+    source = messages or Messages(spark, config)
+    roll_up(JOB, connection, lambda: window(source, connection), say)
 
 
-def window(spark: SparkSession, config: Config, connection: Connection) -> Window:
+def window(messages: Messages, connection: Connection) -> Window:
     """Compute the next window."""
     since, until = last_done(connection, JOB, "until"), now(connection)
     stretches, more = plan(connection)
     for attempt in range(PLANS):
         try:
-            rows = _count(spark, config, stretches)
+            rows = _count(messages, stretches)
             break
         except PySparkException as error:
+            messages.forget()  # they may not be read to their end
             if "Purged" not in str(error) or attempt == PLANS - 1:
                 raise
             stretches, more = plan(connection)
@@ -179,19 +187,12 @@ def _end(connection: Connection, partition_id: int) -> int:
     return int(rows[0][0])
 
 
-def _count(spark: SparkSession, config: Config, stretches: Iterable[Stretch]) -> list[Row]:
-    bounds = {stretch.partition_id: (stretch.first, stretch.end) for stretch in stretches}
-    if not bounds:
+def _count(messages: Messages, stretches: Iterable[Stretch]) -> list[Row]:
+    spans = {stretch.partition_id: [(stretch.first, stretch.end)] for stretch in stretches}
+    if not spans:
         return []
-    messages = (
-        spark.read.format("ems")
-        .schema(only(MESSAGES, *MESSAGES_OF_TRAFFIC))
-        # What was lost from the log is for reconcile to report: the figures go on without it.
-        .options(config=config.path, namespace=EVERY, holes="skip")
-        .option("bounds", json.dumps(bounds))
-        .load()
-    )
-    found: list[Row] = traffic(messages).toArrow().to_pylist()
+    log = messages.exactly(spans, MESSAGES_OF_TRAFFIC, FAIL)
+    found: list[Row] = traffic(log).toArrow().to_pylist()
     return found
 
 

@@ -22,6 +22,10 @@ class ArrowRows:
         """Return the values of a column."""
         return set(self._table[column].unique().to_pylist())
 
+    def total(self, column: str) -> int:
+        """Return the sum of a column of numbers; 0 if there are no rows."""
+        return int(sum(chunk.to_numpy().sum() for chunk in self._table[column].chunks))
+
     def parts(self, order: Sequence[str], rows: int) -> Iterator[list[dict[str, Any]]]:
         """Yield all rows in this order of columns, at most ``rows`` of them at a time."""
         ordered = self._table.sort_by([(column, "ascending") for column in order])

@@ -24,7 +24,6 @@ WIDTH = 100
 PROCESS_DIED = "ProcessDied"
 
 MINUTE = "group_id long, minute timestamp"
-SAMPLE = "group_id long, at timestamp, lag double"
 MESSAGES_OF_TRAFFIC = ("partition_id", "offset", "key", "size", "delayed", "sequenced_at")
 MESSAGES_OF_LATENCY = ("partition_id", "offset", "delayed", "created_at", "sequenced_at")
 MESSAGES_OF_KEYS = ("topic", "key", "size", "sequenced_at")
@@ -210,21 +209,6 @@ def hot_keys(messages: DataFrame, most: int = HOT_KEYS) -> DataFrame:
     return ranked.where(f.col("place") <= most).select(
         "topic", "hour", "place", "key", "messages", "bytes", share, "total"
     )
-
-
-def trends(samples: DataFrame) -> DataFrame:
-    """Compute by how many messages a minute the lag of each group grows, and when it will be 0.
-
-    The trend is the slope of a line through the samples (SAMPLE); without two instants it is
-    unknown. The time to clear is unknown while the lag does not fall, and 0 if there is no lag.
-    """
-    minutes = f.unix_micros("at") / f.lit(60e6)
-    fitted = samples.groupBy("group_id").agg(
-        f.regr_slope("lag", minutes).alias("trend"), f.max_by("lag", "at").alias("lag")
-    )
-    falling = f.try_divide(f.col("lag") * 60, -f.col("trend"))
-    clear = f.when(f.col("lag") == 0, f.lit(0.0)).when(f.col("trend") < 0, falling)
-    return fitted.select("group_id", "trend", clear.alias("clear_seconds"))
 
 
 def _ended(deliveries: DataFrame) -> DataFrame:

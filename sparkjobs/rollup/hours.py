@@ -14,13 +14,11 @@ from datetime import datetime
 from sparkjobs.config import MYSQL, SQLITE
 from sparkjobs.database import Connection, fetch, vendor_of
 from sparkjobs.instants import instant, stored
+from sparkjobs.rollup.offsets import Span
 
 # In messages: a topic with no more in an hour is counted each minute.
 FEW = 5000
 GROWTH = 1.25
-
-# Partition → the offsets first … end - 1.
-Bounds = dict[int, tuple[int, int]]
 
 HOUR = {
     MYSQL: "DATE_FORMAT(x.`minute`, '%%Y-%%m-%%d %%H:00:00')",
@@ -37,7 +35,7 @@ class Hour:
     ranked: int = 0  # messages that were counted for the places that are there
     messages: int = 0  # messages of the log, without those that have been purged
     keys: int = 0
-    bounds: Bounds = field(default_factory=dict)
+    spans: dict[int, Span] = field(default_factory=dict)  # of each partition
 
     def is_due(self, current: datetime) -> bool:
         if not self.keys or self.messages <= self.ranked:
@@ -73,7 +71,7 @@ def hours(connection: Connection, since: datetime) -> list[Hour]:
         of_hour.messages += left
         of_hour.keys += int(keys)
         if left:
-            of_hour.bounds[partition_id] = max(first, floor), end
+            of_hour.spans[partition_id] = max(first, floor), end
     for topic_id, hour, total in fetch(
         connection,
         "SELECT `topic_id`, `hour`, MAX(`total`) FROM `ems_monitoring_hot_key`"
@@ -85,12 +83,16 @@ def hours(connection: Connection, since: datetime) -> list[Hour]:
     return list(found.values())
 
 
-def due(found: Iterable[Hour], current: datetime) -> Bounds:
-    """Return the offsets of the hours that are to be counted, as one range of each partition."""
-    bounds: Bounds = {}
-    for hour in found:
-        if hour.is_due(current):
-            for partition_id, (first, end) in hour.bounds.items():
-                low, high = bounds.get(partition_id, (first, end))
-                bounds[partition_id] = min(low, first), max(high, end)
-    return bounds
+def due(found: Iterable[Hour], current: datetime) -> list[Hour]:
+    """Return those that are to be counted."""
+    return [hour for hour in found if hour.is_due(current)]
+
+
+def spans(counted: Iterable[Hour]) -> dict[int, list[Span]]:
+    """Return the offsets of these hours, as one span of each partition."""
+    bounds: dict[int, Span] = {}
+    for hour in counted:
+        for partition_id, (first, end) in hour.spans.items():
+            low, high = bounds.get(partition_id, (first, end))
+            bounds[partition_id] = min(low, first), max(high, end)
+    return {partition_id: [span] for partition_id, span in bounds.items()}

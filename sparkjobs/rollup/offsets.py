@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 # Offsets: to read this many for nothing takes less time than one more range.
 NEAR = 1000
-# The most ranges of a partition, each of which is a query of its own to Spark.
+# The most ranges of a partition, each of which is a statement.
 RANGES = 16
 
 Span = tuple[int, int]  # first … end - 1
@@ -32,7 +32,14 @@ def _joined(spans: Iterable[Span], gap: int) -> list[Span]:
     return found
 
 
-def turns(spans: Mapping[int, list[Span]]) -> Iterator[dict[int, Span]]:
-    """Yield one range of each partition at a time, since the source takes one range of each."""
-    for turn in range(max(map(len, spans.values()), default=0)):
-        yield {id_: found[turn] for id_, found in spans.items() if turn < len(found)}
+def left(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
+    """Return what of these rising spans is in none of ``taken``, as rising spans."""
+    found = list(spans)
+    for first_taken, end_taken in taken:
+        found = [
+            (low, high)
+            for first, end in found
+            for low, high in ((first, min(end, first_taken)), (max(first, end_taken), end))
+            if low < high
+        ]
+    return found

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyspark.sql.types import BooleanType, StructType
 
-from sparkjobs.config import MYSQL, Config
+from sparkjobs.config import MYSQL, REPLICA, Config
 from sparkjobs.database import WRITE_SECONDS
 from sparkjobs.source.arrow import BATCH_ROWS, Arrays, type_of
 
@@ -28,7 +28,7 @@ ROWS_WITH_BODIES = 1000
 
 
 def address(config: Config) -> str | None:
-    """Return the URL for ConnectorX; None where it is not there, or must not be used."""
+    """Return the URL of where messages are read; None where ConnectorX is not to be used."""
     if config.vendor != MYSQL or find_spec("connectorx") is None:
         return None
     text = Path(config.path).read_text()
@@ -36,7 +36,9 @@ def address(config: Config) -> str | None:
         return None
     parser = configparser.ConfigParser(allow_no_value=True, interpolation=None, strict=False)
     parser.read_string(text)
-    found = {name.replace("-", "_"): value or "" for name, value in parser.items("client")}
+    parts = ["client", REPLICA] if config.replica else ["client"]
+    items = [item for part in parts for item in parser.items(part)]
+    found = {name.replace("-", "_"): value or "" for name, value in items}
     # Quotes, comments and escapes have rules that only the client knows.
     plain = not any(mark in value for value in found.values() for mark in "\"'#;\\")
     unencrypted = found.get("host") in LOOPBACK or found.get("ssl_mode", "").upper() == "DISABLED"

@@ -11,12 +11,13 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from sparkjobs.config import EVERY, Config
-from sparkjobs.database import Connection, connect, fetch, stream
+from sparkjobs.database import Connection, connect, connected, fetch, stream
 from sparkjobs.instants import MICROSECONDS, microseconds
 from sparkjobs.source import connector_x
 from sparkjobs.source.arrow import CONSTANT, Arrays, arrays, of_range, of_ranges
 from sparkjobs.source.connector_x import address
 from sparkjobs.source.primary_key import apart, span
+from sparkjobs.source.replica import wait
 from sparkjobs.source.request import Request
 from sparkjobs.source.schemas import LOADED, only
 from sparkjobs.source.shortage import check
@@ -34,12 +35,15 @@ def batches(
     """
     if not split.ranges:
         return
-    with closing(connect(config)) as connection:
+    # Nothing proves that a replica has all rows of the other tables, which have no dense offsets.
+    with closing(connect(config, replica=request.is_log)) as connection:
         task = Task(connection, config, request, columns)
         if not request.is_log:
             for part in split.ranges:
                 yield from task.by_id(part)
             return
+        if config.replica:
+            wait(connection, split.ranges)
         for ranges in apart(split.ranges):
             yield from task.messages(ranges)
 
@@ -51,6 +55,7 @@ class Task:
         self, connection: Connection, config: Config, request: Request, columns: StructType
     ) -> None:
         self.connection = connection
+        self.config = config
         self.vendor = config.vendor
         self.connector_x = address(config) if request.is_log else None
         self.request = request
@@ -127,7 +132,15 @@ class Task:
             found += batch.num_rows
             yield batch
         if found < part.rows:
+            self._check(part, found)
+
+    def _check(self, part: Range, found: int) -> None:
+        """Raise if there should be more rows: by what the primary has, not a replica."""
+        if not self.config.replica:
             check(self.connection, self.request, part, found)
+            return
+        with connected(self.config) as primary:
+            check(primary, self.request, part, found)
 
     def _sent(self, also: Sequence[str] = ()) -> StructType:
         """Return what the database sends of a message: at least one column, to be counted."""

@@ -35,10 +35,11 @@ SECTIONS = {
     "reading": ("reading", "figures"),
     "lake": ("lake", "figures"),
     "rollups": ("rollups", "figures"),
+    "resident": ("resident", "figures"),
     "sink": ("sink", "figures"),
     "pages": ("pages.opening", "figures"),
 }
-CORE, STRESS, SPARK = [*SECTIONS][:7], [*SECTIONS][7:9], [*SECTIONS][9:14]
+CORE, STRESS, SPARK = [*SECTIONS][:7], [*SECTIONS][7:9], [*SECTIONS][9:15]
 SETS = {"core": CORE, "stress": STRESS, "spark": SPARK}
 # Measured on each server; the figures of the others are those of one.
 ON_EACH = {"pages"}

@@ -130,14 +130,14 @@ class Way:
 
     def _spent(self) -> tuple[float, float]:
         of_server = processor_seconds(self.server) if self.server else 0.0
-        return sum(map(processor_seconds, _family(self.process.pid))), of_server
+        return sum(map(processor_seconds, family(self.process.pid))), of_server
 
 
-def _family(pid: int) -> Iterator[int]:
+def family(pid: int) -> Iterator[int]:
     yield pid
     for thread in Path(f"/proc/{pid}/task").iterdir():
         for child in (thread / "children").read_text().split():
-            yield from _family(int(child))
+            yield from family(int(child))
 
 
 def _without_connectorx(file: Path) -> Path:

@@ -48,6 +48,11 @@ def reading() -> str:
     )
 
 
+def resident() -> str:
+    head = ["", "processor time, s"]
+    return markdown(head, [[row["name"], row["median"]] for row in rows("resident")])
+
+
 def costs() -> str:
     keys = ("statements", "flushes", "client CPU, µs", "server CPU, µs")
     head = ["", "statements / 100", "log flushes / 100", "client CPU, µs each", "server CPU, µs"]
@@ -197,12 +202,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "spark-reading": reading,
     "spark-lake": lambda: speeds("lake"),
     "spark-rollups": lambda: speeds("rollups"),
+    "spark-resident": resident,
     "spark-sink": lambda: speeds("sink"),
     "units": units,
     "plan-batch": lambda: plan(100),
     "plan-single": lambda: plan(1),
     "measured-plan": lambda: measured("units", "consume", "sequence"),
-    "measured-spark": lambda: measured("source", "reading", "lake", "rollups", "sink"),
+    "measured-spark": lambda: measured("source", "reading", "lake", "rollups", "resident", "sink"),
     "measured-core": lambda: measured(*SPEEDS, "latency", "growth"),
     "measured-peers": lambda: measured("peers"),
     "measured-stress": lambda: measured("sizes", "rate"),

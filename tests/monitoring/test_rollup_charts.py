@@ -12,8 +12,12 @@ from django.test.utils import CaptureQueriesContext
 from monitoring.charts import svg
 from monitoring.charts.chart import Chart, Line
 from monitoring.figures import errors
-from monitoring.models import ErrorClass, Latency
+from monitoring.figures.rollups import failures, latencies
+from monitoring.live.histogram import ERROR
+from monitoring.models import ErrorClass, ErrorLevel, Grain, Latency, LatencyLevel
 from monitoring.sample.grain import floor
+from monitoring.sample.periods import Periods
+from sparkjobs.rollup.histogram import bucket, merged
 from streams.database.clock import database_now
 from streams.models import DeadMessage, UtcNow
 from tests.monitoring.test_overview import (  # noqa: F401 - a fixture
@@ -54,14 +58,13 @@ def known(values: list[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-@pytest.mark.every_database
-@pytest.mark.parametrize(("asked", "expected"), [("1h", [1.0, 4.0]), ("7d", [4.0])])
+@pytest.mark.parametrize(("asked", "expected"), [("1h", [1.0, 4.0]), ("24h", [4.0])])
 def test_latencies_are_those_of_the_worst_minute_of_each_period(browser, asked, expected) -> None:  # noqa: F811
     group = make("orders", "mail")
-    hour = floor(database_now("default"), 60) - timedelta(minutes=30)
+    five = floor(database_now("default"), 5) - timedelta(minutes=10)
     for number, seconds in enumerate((1.0, 4.0)):
         values = {"mean": 1, "p50": seconds, "p95": 2 * seconds, "p99": 9, "worst": 9}
-        at = hour + number * MINUTE if asked == "7d" else minute(9 - number)
+        at = five + number * MINUTE
         Latency.objects.create(group=group, minute=at, leg="total", messages=1, **values)
         Latency.objects.create(group=group, minute=at, leg="done", messages=1, **values)
     found = lines(figures(browser, "group", group.pk, query=f"&range={asked}"), "latency")
@@ -72,6 +75,94 @@ def test_latencies_are_those_of_the_worst_minute_of_each_period(browser, asked, 
     }
     of_topic = figures(browser, "topic", group.topic_id, query=f"&range={asked}")
     assert known(lines(of_topic, "latency")["mail"]) == [2 * value for value in expected]
+
+
+def hours_of(group: Any, grain: int, start: Any, *seconds: float) -> None:
+    """The sum of an hour or a day, whose minutes are deleted."""
+    found = merged(f"{bucket(value)}:1" for value in seconds)
+    values = {"messages": len(seconds), "mean": 1, "worst": max(seconds)}
+    LatencyLevel.objects.create(
+        group=group, grain=grain, start=start, leg="total", histogram=found, **values
+    )
+    LatencyLevel.objects.create(
+        group=group, grain=grain, start=start, leg="done", histogram="0:9", **values
+    )
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize(("asked", "places"), [("7d", 1), ("30d", 4), ("90d", 4)])
+def test_latencies_of_long_ranges_are_there_when_their_minutes_are_deleted(
+    browser,  # noqa: F811
+    asked: str,
+    places: int,
+) -> None:
+    group = make("orders", "mail")
+    day = floor(database_now("default"), Grain.DAY) - timedelta(days=3)
+    hours_of(group, Grain.HOUR, day + timedelta(hours=5), *range(1, 101))
+    hours_of(group, Grain.DAY, day, *range(1, 101))
+    took(group, 2, 7, 8, 9)
+    found = figures(browser, "group", group.pk, query=f"&range={asked}")
+    for name, exact in (("p50", 50.5), ("p95", 95.05), ("p99", 99.01)):
+        values = known(lines(found, "latency")[name])
+        assert values == [pytest.approx(exact, rel=ERROR)] * places
+    assert "within 5 %" in found["charts"]["latency"]["note"]
+    # Those of now are exact, of the last minutes.
+    assert found["percentiles"] == {"p50": 7, "p95": 8, "p99": 9}
+    of_topic = figures(browser, "topic", group.topic_id, query=f"&range={asked}")
+    assert known(lines(of_topic, "latency")["mail"]) == [pytest.approx(95, rel=ERROR)] * places
+
+
+@pytest.mark.every_database
+def test_failures_of_long_ranges_are_those_of_the_hours_and_of_this_hour(browser) -> None:  # noqa: F811
+    group = make("orders", "mail")
+    hour = floor(database_now("default"), 60)
+    level = {"group": group, "grain": Grain.HOUR, "error_class": "shop.Declined", "dead": 0}
+    for ago, count in ((0, 7), (1, 60), (50, 120)):
+        ErrorLevel.objects.create(start=hour - ago * 60 * MINUTE, failed=count, **level)
+    # Of the hour that goes on, as its minutes say it.
+    ErrorClass.objects.create(
+        group=group, minute=hour, error_class="shop.Declined", failed=7, dead=0
+    )
+    found = figures(browser, "group", group.pk, query="&range=7d")
+    assert [one[:2] for one in found["errors"]] == [["shop.Declined", 187]]
+    values = known(lines(found, "errors")["Declined"])
+    assert (values[0], values[-2]) == (2, 1)
+    assert sum(values) * 60 == pytest.approx(187)
+
+
+@pytest.mark.mysql
+@pytest.mark.every_database
+def test_charts_of_long_ranges_read_few_rows() -> None:
+    group = make("orders", "mail")
+    now = database_now("default")
+    first = floor(now, 60) - timedelta(days=6)
+    values = {"leg": "total", "messages": 1, "mean": 1, "p50": 1, "p95": 1, "p99": 1, "worst": 1}
+    Latency.objects.bulk_create(
+        Latency(group=group, minute=first + n * 2 * MINUTE, **values) for n in range(3000)
+    )
+    ErrorClass.objects.bulk_create(
+        ErrorClass(group=group, minute=first + n * 2 * MINUTE, error_class="E", failed=1, dead=0)
+        for n in range(3000)
+    )
+    for n in range(100):
+        hours_of(group, Grain.HOUR, first + n * 60 * MINUTE, 1.0)
+    for range_ in (timedelta(days=7), timedelta(days=90)):
+        periods = Periods.until(now, range_)
+        before = rows_read()
+        latencies("default", periods, [group.pk])
+        list(failures("default", periods, group.pk))
+        assert rows_read() - before < 600
+
+
+def rows_read() -> int:
+    """Rows that the server has read for this connection."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%'")
+        return sum(
+            int(count)
+            for name, count in cursor.fetchall()
+            if name in ("Handler_read_next", "Handler_read_prev", "Handler_read_rnd_next")
+        )
 
 
 def test_failures_are_counted_by_class_and_a_minute_without_a_row_is_none(browser) -> None:  # noqa: F811

@@ -14,8 +14,8 @@ from monitoring.options import option_file
 from sparkjobs.config import Config
 from sparkjobs.database import connected
 from sparkjobs.rollup.claims import ids_between
-from sparkjobs.rollup.hours import due, hours
-from sparkjobs.rollup.offsets import RANGES, joined, turns
+from sparkjobs.rollup.hours import due, hours, spans
+from sparkjobs.rollup.offsets import RANGES, joined, left
 from sparkjobs.rollup.owed import owed
 from sparkjobs.rollup.remembered import look, remember
 from streams.models import ConsumerGroup, Delivery, Partition, State, Topic
@@ -140,11 +140,14 @@ def test_offsets_are_read_as_exact_ranges() -> None:
     assert joined([(0, 10), (50_000, 50_010)]) == [(0, 10), (50_000, 50_010)]
     far = joined([(n * 10_000, n * 10_000 + 10) for n in range(100)])
     assert len(far) <= RANGES
-    assert list(turns({1: [(0, 1), (5, 6)], 2: [(3, 4)]})) == [{1: (0, 1), 2: (3, 4)}, {1: (5, 6)}]
-    # 400 partitions of ten messages each: nothing else is read.
-    spans = {id_: joined([(5000, 5010)]) for id_ in range(400)}
-    (only,) = turns(spans)
-    assert sum(end - first for first, end in only.values()) == 4000
+
+
+def test_what_was_read_already_is_left_out() -> None:
+    assert left([(0, 10)], []) == [(0, 10)]
+    assert left([(0, 10)], [(0, 10)]) == []
+    assert left([(0, 10)], [(3, 5), (8, 20)]) == [(0, 3), (5, 8)]
+    assert left([(0, 10), (20, 30)], [(5, 25)]) == [(0, 5), (25, 30)]
+    assert left([(5, 6)], [(0, 5), (6, 9)]) == [(5, 6)]
 
 
 def counted(partition: Partition, minute: datetime, first: int, end: int, keys: int = 3) -> None:
@@ -177,7 +180,7 @@ def test_an_hour_is_read_five_times_at_most_however_often_one_looks(connection: 
             counted(partition, hour + minute * MINUTE, end, end + 6000)
             end += 6000
         current = hour if minute < 60 else hour + HOUR
-        for _first, last in due(hours(connection, hour), current).values():
+        for ((_first, last),) in spans(due(hours(connection, hour), current)).values():
             read += last
             ranked(topic, hour, last)
     assert HotKey.objects.get().total == end == 360_000
@@ -212,18 +215,18 @@ def test_an_hour_is_counted_while_it_is_small_and_once_more_when_it_is_over(
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
 
     def is_due(current: datetime = hour) -> Any:
-        return due(hours(connection, hour - HOUR), current)
+        return spans(due(hours(connection, hour - HOUR), current))
 
     counted(partition, hour, 0, 100)
-    assert is_due() == {partition.pk: (0, 100)}
+    assert is_due() == {partition.pk: [(0, 100)]}
     ranked(topic, hour, 100)
     assert is_due() == {}
     counted(partition, hour + MINUTE, 100, 101)
-    assert is_due() == {partition.pk: (0, 101)}
+    assert is_due() == {partition.pk: [(0, 101)]}
     counted(partition, hour + 2 * MINUTE, 101, 10_000)
     ranked(topic, hour, 9999)
     assert is_due() == {}
-    assert is_due(hour + HOUR) == {partition.pk: (0, 10_000)}
+    assert is_due(hour + HOUR) == {partition.pk: [(0, 10_000)]}
     # What was purged cannot be ranked any more.
     Partition.objects.update(first_offset=5000)
     assert is_due(hour + HOUR) == {}

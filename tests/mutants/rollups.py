@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 LAG = "tests/monitoring/test_rollup_lag.py"
 LETTERS = "tests/monitoring/test_rollup_letters.py"
+MESSAGES = "tests/spark/test_messages.py"
 WINDOWS = "tests/monitoring/test_rollup_windows.py"
 
 ROLL_UPS = [
@@ -44,6 +45,33 @@ ROLL_UPS = [
         "for hour in written}",
         "tests/monitoring/test_levels.py"
         "::test_an_old_hour_that_is_written_does_not_hide_those_after_it",
+    ),
+    Mutant(
+        "each-roll-up-reads-for-itself",
+        "sparkjobs/rollup/messages.py",
+        "if (found := left(spans, [span for of in taken for span in of.get(id_, ())]))",
+        "if (found := left(spans, []))",
+        f"{MESSAGES}::test_what_was_read_is_not_read_again",
+    ),
+    Mutant(
+        "each-range-is-a-read-of-its-own",
+        "sparkjobs/rollup/messages.py",
+        """        parts = [part for part in self._parts if part.has_of(asked)]
+        taken""",
+        """        for id_, spans in asked.items():
+            for span in spans:
+                self._kept({id_: [span]}, SKIP)
+        parts = [part for part in self._parts if part.has_of(asked)]
+        taken""",
+        f"{MESSAGES}::test_all_ranges_are_one_read",
+    ),
+    Mutant(
+        "long-charts-read-the-minutes",
+        "monitoring/figures/rollups.py",
+        "    if periods.minutes < HOURLY:\n        return 0\n",
+        "    if periods.minutes:\n        return 0\n",
+        "tests/monitoring/test_rollup_charts.py"
+        "::test_latencies_of_long_ranges_are_there_when_their_minutes_are_deleted",
     ),
     Mutant(
         "rankings-that-rest-on-less",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 COMMIT = "sparkjobs/sink/commit.py"
+REPLICA = "tests/spark/test_replica.py"
 SINK = "tests/spark/test_sink.py"
 
 SPARK = [
@@ -30,6 +31,29 @@ SPARK = [
         "    if part.rows < found:\n",
         "tests/spark/test_shortage.py::test_a_read_that_was_cut_short_is_never_taken_for_holes_or"
         "_purged_messages",
+    ),
+    Mutant(
+        "replica-not-waited-for",
+        "sparkjobs/source/reading.py",
+        "        if config.replica:\n            wait(connection, split.ranges)\n",
+        "",
+        f"{REPLICA}::test_a_replica_that_is_behind_is_waited_for",
+        db="mysql",
+    ),
+    Mutant(
+        "replica-judges-what-is-missing",
+        "sparkjobs/source/reading.py",
+        "        if not self.config.replica:\n",
+        "        if self.config:\n",
+        f"{REPLICA}::test_what_the_replica_lacks_and_the_primary_has_is_never_skipped",
+        db="mysql",
+    ),
+    Mutant(
+        "order-ends-at-a-bucket",
+        "sparkjobs/audit/groups.py",
+        'F.coalesce(F.lag("claim").over(w), "claim_before")',
+        'F.lag("claim").over(w)',
+        "tests/spark/test_reconcile.py::test_breaks_of_order_are_found_in_buckets_of_ids",
     ),
     Mutant(
         "staged-rows-not-counted",

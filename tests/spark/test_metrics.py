@@ -255,30 +255,3 @@ def test_hot_keys_are_ranked_within_their_topic_and_hour(messages) -> None:
         ("a", at(3600), 1, "d", 1, 10, 1.0, 1),
         ("z", at(0), 1, "a", 1, 10, 1.0, 1),
     ]
-
-
-def test_a_trend_is_the_slope_and_says_when_a_falling_lag_is_gone(spark) -> None:
-    from sparkjobs.rollup.figures import SAMPLE, trends
-
-    samples = {
-        1: (100.0, 80.0, 60.0),  # falls by 20 a minute: 3 minutes left
-        2: (10.0, 30.0, 50.0),  # grows
-        3: (5.0, 5.0, 5.0),  # stays
-        4: (7.0,),  # nobody knows yet
-        5: (4.0, 2.0, 0.0),
-        6: (3.0, None, 1.0),
-    }
-    data = [
-        (group, at(60 * minute), lag)
-        for group, lags in samples.items()
-        for minute, lag in enumerate(lags)
-    ]
-    found = rows(trends(spark.createDataFrame(data, SAMPLE)), "group_id")
-    assert [tuple(row.values()) for row in found] == [
-        (1, pytest.approx(-20.0), pytest.approx(180.0)),
-        (2, pytest.approx(20.0), None),
-        (3, pytest.approx(0.0), None),
-        (4, None, None),
-        (5, pytest.approx(-2.0), 0.0),
-        (6, pytest.approx(-1.0), pytest.approx(60.0)),
-    ]

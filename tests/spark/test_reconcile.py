@@ -216,6 +216,43 @@ def test_an_ordered_group_that_does_not_keep_the_order_is_found(found: Any) -> N
     assert order.endswith("claimed before the one before it had ended")
 
 
+def test_breaks_of_order_are_found_in_buckets_of_ids(spark: Any) -> None:
+    """No task sorts more claims than a bucket has, however long a group has existed."""
+    from datetime import UTC, datetime
+
+    from sparkjobs.audit.groups import _order
+
+    nine = datetime(2026, 1, 1, 9, tzinfo=UTC)
+    # A claim a minute, each done after half a minute; ids have gaps of more than a bucket.
+    claims = [(n, n * 10, n * 10 + 9, 0.0, 30.0) for n in (1, 2, 3, 4, 40, 41, 42, 43)]
+    for at, changed in (
+        (2, (3, 30, 39, -45.0, 30.0)),  # before the one before had ended
+        (4, (40, 20, 29, 0.0, 30.0)),  # back
+        (6, (42, 420, 429, 0.0, None)),  # open: the next one breaks the order
+    ):
+        claims[at] = changed
+    rows = [
+        (
+            *(7, 1, True, "DONE", None, id_, first, last),
+            nine + timedelta(minutes=id_, seconds=claimed),
+            None if ended is None else nine + timedelta(minutes=id_, seconds=ended),
+        )
+        for id_, first, last, claimed, ended in claims
+    ]
+    columns = (
+        "group_id long, partition_id long, is_ordered boolean, state string, reset_at timestamp,"
+        " id long, first_offset long, last_offset long, claimed_at timestamp, finished_at timestamp"
+    )
+    frame = spark.createDataFrame(rows, columns)
+    for bucket in (1, 2, 10_000):
+        found = _order(frame, bucket).toArrow().to_pylist()
+        assert sorted(row["first_offset"] for row in found) == [20, 30, 430], bucket
+    plan = _order(frame, 2)._jdf.queryExecution().optimizedPlan().toString()
+    sorts = [line for line in plan.splitlines() if "Window [lag(claim" in line]
+    assert sorts
+    assert all("bucket" in line.split("windowspecdefinition(")[1] for line in sorts)
+
+
 def test_what_seems_lost_only_at_the_first_look_is_not_reported(
     spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,11 +21,11 @@ def test_an_error_of_one_job_does_not_keep_the_others_from_running(
 
     ran = []
 
-    def breaks(spark: Any, config: Any, connection: Any, say: Any) -> None:
+    def breaks(spark: Any, config: Any, connection: Any, say: Any, messages: Any) -> None:
         ran.append(connection)
         raise sqlite3.OperationalError("database is locked")
 
-    def works(spark: Any, config: Any, connection: Any, say: Any) -> None:
+    def works(spark: Any, config: Any, connection: Any, say: Any, messages: Any) -> None:
         ran.append(connection)
 
     monkeypatch.setattr(session, "describe", lambda spark, text: None)

@@ -1,0 +1,115 @@
+"""Reads the messages that the roll-ups of a run need, each of them once.
+
+The traffic, the latencies and the hot keys are counted from about the same messages. So what one
+of them has read is kept in Spark for the next one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkjobs.config import EVERY, Config
+from sparkjobs.rollup.figures import MESSAGES_OF_KEYS, MESSAGES_OF_LATENCY, MESSAGES_OF_TRAFFIC
+from sparkjobs.rollup.offsets import Span, left
+from sparkjobs.source.request import SKIP
+from sparkjobs.source.schemas import MESSAGES, only
+
+# What any of the roll-ups asks for.
+COLUMNS = tuple(dict.fromkeys(MESSAGES_OF_TRAFFIC + MESSAGES_OF_LATENCY + MESSAGES_OF_KEYS))
+# The most messages that are kept for later: about a hundred bytes each, on disk if need be.
+KEPT = 2_000_000
+
+# Partition → rising spans of offsets.
+Spans = Mapping[int, Sequence[Span]]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Holds what was read at once."""
+
+    spans: Spans
+    frame: DataFrame
+
+    @property
+    def messages(self) -> int:
+        return sum(end - first for spans in self.spans.values() for first, end in spans)
+
+    def has_of(self, asked: Spans) -> bool:
+        return any(
+            first < end_asked and first_asked < end
+            for id_, spans in self.spans.items()
+            for first, end in spans
+            for first_asked, end_asked in asked.get(id_, ())
+        )
+
+
+class Messages:
+    """Gives the messages of spans of offsets; with ``keeps``, each is read once until forget()."""
+
+    def __init__(self, spark: SparkSession, config: Config, *, keeps: bool = False) -> None:
+        self._spark = spark
+        self._config = config
+        self._keeps = keeps
+        self._parts: list[Part] = []
+
+    def exactly(self, asked: Spans, columns: Sequence[str], purged: str) -> DataFrame:
+        """Read these messages, whatever was kept; with ``purged`` = fail a purge is an error."""
+        if not self._keeps:
+            return self._read(asked, columns, purged)
+        for part in [part for part in self._parts if part.has_of(asked)]:
+            self._drop(part)
+        frame: DataFrame = self._kept(asked, purged).frame.select(*columns)
+        return frame
+
+    def covering(self, asked: Spans, columns: Sequence[str]) -> DataFrame:
+        """Return these messages, at least one, each once; and perhaps others read with them."""
+        if not self._keeps:
+            return self._read(asked, columns, SKIP)
+        parts = [part for part in self._parts if part.has_of(asked)]
+        taken = [part.spans for part in parts]
+        rest = {
+            id_: found
+            for id_, spans in asked.items()
+            if (found := left(spans, [span for of in taken for span in of.get(id_, ())]))
+        }
+        if rest or not parts:
+            parts.append(self._kept(rest, SKIP, needed=parts))
+        whole = parts[0].frame
+        for part in parts[1:]:
+            whole = whole.unionByName(part.frame)
+        return whole.select(*columns)
+
+    def forget(self) -> None:
+        """Free the memory; what is asked for later is read again."""
+        for part in self._parts:
+            part.frame.unpersist()
+        self._parts = []
+
+    def _kept(self, asked: Spans, purged: str, needed: Sequence[Part] = ()) -> Part:
+        """Read with all columns and keep it; free what is too much, the oldest first."""
+        part = Part(asked, self._read(asked, COLUMNS, purged).persist())
+        for oldest in [old for old in self._parts if old not in needed]:
+            if part.messages + sum(old.messages for old in self._parts) <= KEPT:
+                break
+            self._drop(oldest)
+        self._parts.append(part)
+        return part
+
+    def _drop(self, part: Part) -> None:
+        part.frame.unpersist()
+        self._parts = [other for other in self._parts if other is not part]
+
+    def _read(self, asked: Spans, columns: Sequence[str], purged: str) -> DataFrame:
+        # All spans in one read: to plan another one costs more than to read most of them. What was
+        # lost from the log is left out: reconcile reports it.
+        return (
+            self._spark.read.format("ems")
+            .schema(only(MESSAGES, *columns))
+            .options(config=self._config.path, namespace=EVERY, purged=purged, holes="skip")
+            .option("bounds", json.dumps(asked))
+            .load()
+        )
