@@ -43,7 +43,7 @@ class SendResult:
 
 
 # The fields of a received message that all messages of one claim have in common.
-OF_CLAIM = frozenset({"topic", "group", "partition", "attempt"})
+OF_CLAIM = frozenset({"topic", "group", "partition", "attempt", "epoch"})
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class ReceivedMessage:
 
     ``attempt`` counts from 1. ``offset`` is its place in the partition and, with ``topic`` and
     ``partition``, its identity: use the three as the key when a handler must do a thing once.
+    ``epoch`` is how often the log had been rewound when the message got its offset.
     """
 
     message_id: int
@@ -69,6 +70,7 @@ class ReceivedMessage:
     sequenced_at: datetime | None
     body_type: str
     raw_body: bytes = field(repr=False)
+    epoch: int = field(default_factory=int)  # a plain default would hide __getattr__()
 
     @cached_property
     def body(self) -> Any:

@@ -34,17 +34,18 @@ class StreamsConfig(AppConfig):
             wakeup,
         )
         from streams.database import emptied
-        from streams.log import topics
+        from streams.log import rewinds, topics
         from streams.metrics import start_if_shared
         from streams.observe.announcement import announce_retention
 
         # A flush deletes the rows that are in these caches.
-        for forget in (runtime_settings.forget, topics.forget, wakeup.forget):
+        caches = (runtime_settings.forget, topics.forget, wakeup.forget, rewinds.forget)
+        for forget in caches:
             post_migrate.connect(forget, sender=self)
             # Another namespace, in a test that changes the settings.
             setting_changed.connect(forget)
         post_migrate.connect(announce_retention, sender=self)
-        emptied.forget_with(runtime_settings.forget, topics.forget, wakeup.forget)
+        emptied.forget_with(*caches)
         connection_created.connect(emptied.watch)
         start_if_shared()
         telemetry.look_for(tracing.look)

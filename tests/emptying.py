@@ -56,7 +56,7 @@ def _with_rows(alias: str, tables: list[str]) -> list[str]:
 def teardown(case: TransactionTestCase) -> None:
     """Replace ``TransactionTestCase._fixture_teardown``."""
     from streams import runtime_settings, wakeup
-    from streams.log import topics
+    from streams.log import rewinds, topics
 
     for alias in case._databases_names(include_mirrors=False):  # type: ignore[attr-defined]
         empty(alias)
@@ -64,3 +64,4 @@ def teardown(case: TransactionTestCase) -> None:
     runtime_settings.forget()
     topics.forget()
     wakeup.forget()
+    rewinds.forget()

@@ -15,6 +15,7 @@ from streams.database.sql.dialect import fetch
 from streams.models import ConsumerGroup, PreparedRow, UtcNow
 from streams.observe.inbox import waiting
 from streams.observe.mysql_server import models
+from streams.observe.rewinds import rewound
 
 # The kind of the findings that say which deliveries found messages gone.
 MISSING = "missing"
@@ -63,6 +64,17 @@ def prepared(using: str) -> Values:
         counts = chosen.order_by().values_list("biz").annotate(n=Count("pk"))
         found.update(dict(counts))
     return {Subject(name=biz): Value(float(n)) for biz, n in found.items()}
+
+
+def rewinds(using: str) -> Values:
+    """Return how often a log of each topic was rewound; ``detail`` tells of the last time."""
+    found: dict[Subject, Value] = {}
+    for one in rewound(using, FOUND_FOR):  # the newest first
+        subject = Subject(one.partition.topic.name)
+        place = f"{one.partition}@{one.first_offset} … {one.next_offset - 1}"
+        number, detail = found.get(subject, Value(0.0, place))
+        found[subject] = Value((number or 0.0) + 1, detail)
+    return found
 
 
 def disk(using: str) -> Values | None:

@@ -48,6 +48,7 @@ METRICS: dict[str, Measure] = {
     Metric.MISSING: Measure(log.missing, COUNT, 0, 0, Severity.CRITICAL),
     Metric.AUDIT_FINDING: Measure(log.audit_finding, COUNT, 0, 0, Severity.CRITICAL),
     Metric.PREPARED: Measure(log.prepared, COUNT, 0, 0, Severity.CRITICAL),
+    Metric.REWOUND: Measure(log.rewinds, COUNT, 0, 0, Severity.CRITICAL),
     Metric.DISK: Measure(log.disk, BYTES, 50 * 2**30, enabled=False),
 }
 

@@ -28,6 +28,7 @@ class Metric(models.TextChoices):
     MISSING = "missing", _("Messages that were gone when they were to be read, in an hour")
     AUDIT_FINDING = "audit_finding", _("Findings of the continuous audit, in a day")
     PREPARED = "prepared", _("Prepared messages that wait for a person")
+    REWOUND = "rewound", _("Times a log was rewound, in a day")
     DISK = "disk", _("Size of a table")
 
 
@@ -38,7 +39,7 @@ OF_GROUPS = frozenset(
         *(Metric.DEAD_NEW, Metric.NO_CONSUMER, Metric.MISSING),
     }
 )
-OF_TOPICS = OF_GROUPS | {Metric.NOT_SEQUENCED}
+OF_TOPICS = OF_GROUPS | {Metric.NOT_SEQUENCED, Metric.REWOUND}
 
 
 class Operator(models.TextChoices):

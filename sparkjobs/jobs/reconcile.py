@@ -24,6 +24,7 @@ from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected, fetch, vendor_of
 from sparkjobs.instants import EPOCH, MICROSECONDS
 from sparkjobs.session import session
+from sparkjobs.source.left_out import kept
 from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES, only
 from sparkjobs.source.splits import Log, logs
 
@@ -81,6 +82,11 @@ def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
         partitions = logs(connection)
         groups = dict(fetch(connection, "SELECT `id`, `name` FROM `ems_group` g"))
         archived = _archive_findings(connection, config)
+        parts = [
+            (log.id, part.start, part.stop)
+            for log in partitions
+            for part in kept(connection, log.id, range(log.first, log.end))
+        ]
     where = {log.id: f"{log.topic}/{log.number}" for log in partitions}
     bounds = {log.id: [log.first, log.end] for log in partitions}
     tables: dict[str, StructType] = {
@@ -96,7 +102,7 @@ def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
     columns = only(MESSAGES, "partition_id", "offset", "sequenced_at")
     skip = {"purged": "skip", "holes": "skip"}  # it finds them itself
     messages = _load(spark, config, columns, bounds=json.dumps(bounds), **skip)
-    found = log_findings(messages, _logs(spark, partitions)).unionByName(
+    found = log_findings(messages, spark.createDataFrame(parts, LOGS)).unionByName(
         group_findings(**frames, cursors=spark.createDataFrame(cursors, CURSORS))
     )
     rows = found.toArrow().to_pylist() if partitions else []
@@ -122,10 +128,6 @@ def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
 
 def _load(spark: SparkSession, config: Config, schema: StructType, **options: str) -> DataFrame:
     return spark.read.format("ems").schema(schema).options(config=config.path, **options).load()
-
-
-def _logs(spark: SparkSession, partitions: list[Log]) -> DataFrame:
-    return spark.createDataFrame([(log.id, log.first, log.end) for log in partitions], LOGS)
 
 
 def _cursors(connection: Connection) -> list[tuple[Any, ...]]:
@@ -172,8 +174,9 @@ def _archive_findings(connection: Connection, config: Config) -> list[Found]:
         before = reached.get(partition_id, first)
         if first > before:
             found.append(Found(HOLE, where, before, first - 1, "not in the archive"))
-        if messages != end - first:
-            detail = f"the archive has {messages:,} of {end - first:,}"
+        expected = sum(map(len, kept(connection, partition_id, range(first, end))))
+        if messages != expected:
+            detail = f"the archive has {messages:,} of {expected:,}"
             found.append(Found(HOLE, where, first, end - 1, detail))
         reached[partition_id] = end
     return found

@@ -1,9 +1,10 @@
 """Says what is wrong when a range of offsets has fewer rows than offsets.
 
-The offsets of a log are dense, so every row that was not read was purged, or is missing in the
-log: after a TRUNCATE, a DELETE by hand or a restore of a part of the tables. Or the read was cut
-short: a driver that hides an error ends as if there were no more rows, and a server that is behind
-gives what it has. That is never skipped, since the rows are there.
+The offsets of a log are dense, except those that it leaves out since it was rewound. So every row
+that was not read was purged, or is missing in the log: after a TRUNCATE, a DELETE by hand or a
+restore of a part of the tables. Or the read was cut short: a driver that hides an error ends as if
+there were no more rows, and a server that is behind gives what it has. That is never skipped, since
+the rows are there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from sparkjobs.database import Connection, fetch
 from sparkjobs.errors import Missing, Purged
+from sparkjobs.source.left_out import left_out
 from sparkjobs.source.request import SKIP, Request
 from sparkjobs.source.splits import Range
 
@@ -51,7 +53,11 @@ def check(connection: Connection, request: Request, part: Range, found: int) -> 
     What was purged, and what is not in the log, is no error if the request skips that. It is always
     one if more rows are left out than these.
     """
-    holes, floor = _holes(connection, part)
+    declared = left_out(connection, part.partition_id, range(part.first, part.end))
+    rows = part.rows - sum(map(len, declared))
+    if rows == found:
+        return
+    holes, floor = _holes(connection, part, declared)
     where = f"{part.topic}/{part.number}"
     if floor > part.first and request.purged != SKIP:
         raise Purged(
@@ -61,7 +67,7 @@ def check(connection: Connection, request: Request, part: Range, found: int) -> 
     if holes.count and request.holes != SKIP:
         raise Missing(f"{where}: {holes}; with holes=skip the rest is read")
     purged = max(0, min(floor, part.end) - part.first)
-    if part.rows - found > holes.count + purged:
+    if rows - found > holes.count + purged:
         raise Missing(
             f"{where}: {found:,} rows of the offsets {part.first} … {part.end - 1} were received,"
             " and the log has more: the connection was cut, or the server was behind; read again"
@@ -70,8 +76,10 @@ def check(connection: Connection, request: Request, part: Range, found: int) -> 
         print(f"ems: {where}: {holes}: skipped", file=sys.stderr, flush=True)
 
 
-def _holes(connection: Connection, part: Range) -> tuple[Holes, int]:
+def _holes(connection: Connection, part: Range, declared: list[range]) -> tuple[Holes, int]:
     """Return what is not in the log, and the first offset that was not purged.
+
+    What is ``declared`` to be left out is none of it.
 
     That is read after the rows of each step: what has been purged meanwhile is below it.
     """
@@ -88,7 +96,11 @@ def _holes(connection: Connection, part: Range) -> tuple[Holes, int]:
         )
         floor = _floor(connection, part)
         there = {offset for (offset,) in rows}
-        holes.add(offset for offset in range(max(first, floor), end) if offset not in there)
+        holes.add(
+            offset
+            for offset in range(max(first, floor), end)
+            if offset not in there and not any(offset in one for one in declared)
+        )
         first = max(end, floor)
     return holes, floor
 

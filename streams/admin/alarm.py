@@ -17,11 +17,14 @@ from streams.models.namespaces import own
 from streams.models.step import SEQUENCE, SWEEP
 from streams.observe import diagnoses
 from streams.observe.inbox import waiting
+from streams.observe.rewinds import rewound
 from streams.observe.topics import damaged
 from streams.retain.abandoned_groups import abandoned
 
 # After this time a message waits for an offset, whatever the steps say of themselves.
 NOT_SEQUENCED = timedelta(seconds=30)
+# How long the pages tell of a log that was rewound.
+REWOUND_FOR = timedelta(days=1)
 
 
 def alarm(using: str, may: Callable[[str], bool] = lambda permission: True) -> str:
@@ -63,6 +66,9 @@ def alarm(using: str, may: Callable[[str], bool] = lambda permission: True) -> s
         return _("Prepared messages are committed, and their topics refuse them.")
     if prepared.disputed().exists():
         return _("A check has rolled back prepared messages that their callers commit.")
+    if found_back := rewound(using, REWOUND_FOR):
+        text = _("The log of %s was rewound: a failover or a restore has lost messages.")
+        return text % ", ".join(sorted({str(one.partition) for one in found_back}))
     sentences = chain((f"{group}." for group in abandoned(using)), _of_apps(using, may))
     return next(sentences, "")
 

@@ -17,6 +17,9 @@ from streams.database.sql import claim as sql
 from streams.database.sql.dialect import execute, fetch, insert, later, placeholders
 from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost
+from streams.log.ends import End
+from streams.log.rewinds import REWOUND, note, readable
+from streams.log.skips import write_skipped
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -24,6 +27,7 @@ from streams.models import (
     Kind,
     Partition,
     RetryMessage,
+    UtcNow,
 )
 from streams.models.retry import RetryMessageQuerySet
 from streams.telemetry import CLAIM, observed
@@ -38,7 +42,7 @@ Behind = tuple[int, int, int, int]
 
 
 class Locked(NamedTuple):
-    """Holds the row of a cursor, whose lock this transaction has, and the end of its partition."""
+    """Holds the row of a cursor, whose lock this transaction has, and where its partition ends."""
 
     start: int
     stop: int | None
@@ -46,6 +50,7 @@ class Locked(NamedTuple):
     attempt: int
     alone: bool
     end: int
+    epoch: int
 
 
 @dataclass
@@ -78,6 +83,9 @@ class Claimer:
         if first and (again := self._claim_given_back(batch, timeout)):
             return again
         if new := self._adopting(lambda: self._claim_new(batch, timeout)):
+            # What was claimed has been seen, and no other message may get its offsets.
+            place = new.partition
+            note({place.pk: End(place.next_offset, place.epoch)}, self.using)
             return new
         return self._claim_given_back(batch, timeout) if looks and not first else None
 
@@ -185,8 +193,8 @@ class Claimer:
             if locked.end - locked.start < batch:
                 # Others may have claimed up to this end, and messages come after it, while the lock
                 # was waited for. No server promises to have read it after the wait.
-                ((end,),) = fetch(self.using, sql.PARTITION_END, [partition_id])
-                locked = locked._replace(end=end)
+                ((end, epoch),) = fetch(self.using, sql.PARTITION_END, [partition_id])
+                locked = locked._replace(end=end, epoch=epoch)
             return self._take(turns[0], locked, batch, timeout)
 
     def _take_given_back(self, batch: int, timeout: timedelta) -> Delivery | None:
@@ -225,10 +233,26 @@ class Claimer:
         timeout: timedelta,
     ) -> Delivery | None:
         """Move the cursor, whose row is locked, and cover what it passes with a delivery."""
-        start, stop, replay, attempt, alone, end = locked
+        start, stop, replay, attempt, alone, end, epoch = locked
         cursor_id, *place = row[:3]
-        partition = Partition.from_db(self.using, ["id", "number", "next_offset"], [*place, end])
+        names = ["id", "number", "next_offset", "epoch"]
+        partition = Partition.from_db(self.using, names, [*place, end, epoch])
+        kind = Kind.REPLAY if replay else Kind.NEW
         last = end if stop is None else min(end, stop)
+        if epoch and last > start:
+            left = readable(partition.pk, epoch, start, last, self.using)
+            if left.start > start:
+                # The log was rewound here. The cursor passes the offsets that no message has.
+                write_skipped(
+                    (self.group.pk, partition.pk),
+                    range(start, left.start),
+                    kind,
+                    UtcNow(),
+                    self.using,
+                    thread=REWOUND,
+                )
+                execute(self.using, sql.MOVE_CURSOR, [left.start, cursor_id])
+            start, last = left.start, left.stop
         if last <= start:
             return None
         size = batch if self.group.ordered else self.pace.messages(batch, last - start)
@@ -237,7 +261,6 @@ class Claimer:
         if end == last and row in self._known:
             self._known.remove(row)
         execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
-        kind = Kind.REPLAY if replay else Kind.NEW
         delivery = self._insert(kind, partition, start, end, attempt, timeout)
         delivery.alone = bool(alone)
         if self.group.ordered:

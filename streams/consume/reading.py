@@ -13,6 +13,7 @@ from streams.consume.outcome.failure import BodyUnread
 from streams.consume.registry import Registration
 from streams.errors import describe
 from streams.log.bodies import StoredMessage, message_in_dead_letter, stored_messages
+from streams.log.rewinds import epoch_of
 from streams.logs import event
 from streams.models import Delivery, Partition, RetryMessage
 
@@ -26,6 +27,7 @@ class Claimed(NamedTuple):
     group: str
     partition: int
     attempt: int
+    epoch: int
 
 
 class Reading:
@@ -60,7 +62,9 @@ class Reading:
         rows = rows or stored_messages(*place, delivery.using, at_most=share)
         rows = self._without_absent(rows, set(delivery.offsets) - {row.offset for row in rows})
         rows, self.passed = chosen(rows, self._registration.tags)
-        place_of = delivery.partition.number, delivery.attempt
+        partition = delivery.partition
+        epoch = epoch_of(partition, delivery.first_offset, delivery.using)
+        place_of = partition.number, delivery.attempt, epoch
         yield from in_calls(rows, size, self._registration, *place_of, load=self._load)
 
     def _load(self, rows: list[StoredMessage]) -> list[StoredMessage]:
@@ -108,6 +112,7 @@ def in_calls(
     registration: Registration,
     partition: int,
     attempt: int,
+    epoch: int,
     *,
     load: Callable[[list[StoredMessage]], list[StoredMessage]] = lambda rows: rows,
 ) -> Iterator[list[ReceivedMessage]]:
@@ -116,7 +121,7 @@ def in_calls(
     ``load`` gets the rows that are left when the first of them has no body. A row is let go when
     its call has been yielded.
     """
-    claimed = Claimed(registration.topic, registration.group, partition, attempt)
+    claimed = Claimed(registration.topic, registration.group, partition, attempt, epoch)
     rows.reverse()
     while rows:
         messages: list[ReceivedMessage] = []

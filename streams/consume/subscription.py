@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 from django.utils.translation import gettext as _
@@ -13,10 +14,21 @@ from streams.database.transactions import own_transaction
 from streams.errors import GroupMismatch, LogDamaged, StartNeeded
 from streams.log.holdings import Holdings, holdings
 from streams.log.offsets import offset_at
-from streams.log.sequencer import DAMAGES, Cancelled, sequence, sequence_locked
+from streams.log.rewinds import jump_if_rewound
+from streams.log.sequencer import (
+    DAMAGES,
+    Cancelled,
+    Rewound,
+    Unsettled,
+    sequence,
+    sequence_locked,
+)
 from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start, Topic
 from streams.names import MAX_NAME, valid_new_name
+
+# Seconds between two tries while no offset may be given, after a failover.
+UNSETTLED_SECONDS = 0.1
 
 # "earliest", "latest" or an aware datetime.
 Begin = str | datetime
@@ -45,6 +57,11 @@ def subscribe(registration: Registration, using: str, start: Begin | None = None
         while True:
             try:
                 return _create(topic.id, registration, begin, using)
+            except Rewound:
+                for partition_id in partitions:
+                    jump_if_rewound(partition_id, using)
+            except Unsettled:
+                time.sleep(UNSETTLED_SECONDS)
             except Cancelled:
                 continue
 

@@ -6,6 +6,7 @@ or ``available_apps``. So in a test process the statements themselves are watche
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ from django.core import mail
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 CACHED = ("ems_topic", "ems_partition", "ems_system_config")
+# The whole name: a purge deletes from ems_topic_group_log.
+NAMED = re.compile(rf"\b({'|'.join(CACHED)})\b")
 
 _forget: list[Callable[[], None]] = []
 
@@ -31,7 +34,7 @@ def watch(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
 
 def _watched(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
     result = execute(sql, *arguments)
-    if sql.startswith(("DELETE", "TRUNCATE")) and any(table in sql for table in CACHED):
+    if sql.startswith(("DELETE", "TRUNCATE")) and NAMED.search(sql):
         for forget in _forget:
             forget()
     return result

@@ -14,12 +14,16 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from django.db import DataError, IntegrityError, OperationalError, connections
+from django.db import DataError, IntegrityError, OperationalError, connections, transaction
 
+from streams.conf import settings
 from streams.database.retrying import held_by_others, retrying
+from streams.database.server import seconds_on, server
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import own_transaction
+from streams.log.ends import End
+from streams.log.rewinds import is_rewound, jump_if_rewound, note
 from streams.logs import event
 from streams.models import Partition
 from streams.telemetry import SEQUENCE, observed
@@ -46,6 +50,14 @@ _damaged: dict[tuple[str, int], float] = {}
 
 class Cancelled(Exception):
     """Says that a message left the inbox between the read and the update."""
+
+
+class Rewound(Cancelled):
+    """Says that this process knows a higher end of the log: first the log must jump beyond it."""
+
+
+class Unsettled(Cancelled):
+    """Says that a failover was moments ago: other processes may know a higher end of the log."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +154,11 @@ def _sequence(partition_id: int, using: str, until: float) -> Pass:
         try:
             with own_transaction(using):
                 return sequence_locked(partition_id, using, until)
+        except Unsettled:
+            break
+        except Rewound:
+            if not jump_if_rewound(partition_id, using):
+                break
         except Cancelled:
             continue
     return Pass(busy=True)  # end the transaction, so that others go on, and look again later
@@ -151,13 +168,19 @@ def sequence_locked(partition_id: int, using: str, until: float = math.inf) -> P
     """Make a pass over one partition in the open transaction, which is one of EMS's own.
 
     It ends after the chunk that it writes at ``until``, an instant of time.monotonic(). Raises
-    Cancelled: then the transaction must be rolled back, or there would be a hole.
+    Cancelled: then the transaction must be rolled back, or there would be a hole. It is Rewound or
+    Unsettled if no offset may be given yet.
     """
     vendor = connections[using].vendor
+    here = server(using)
     partition = fetch(using, sql.LOCK_PARTITION[vendor], [partition_id])
     if not partition:
         return Pass(busy=True)
-    ((next_offset, now, keys_from, indexes_keys),) = partition
+    ((next_offset, now, keys_from, indexes_keys, epoch, there),) = partition
+    if is_rewound(partition_id, next_offset, using):
+        raise Rewound
+    if here and there not in ("", here) and seconds_on(here, using) < settle_seconds():
+        raise Unsettled
     due = fetch(using, sql.DUE_INBOX[vendor], [partition_id, DUE_PER_PASS])
     immediate = fetch(using, sql.IMMEDIATE_INBOX[vendor], [partition_id, IMMEDIATE_PER_PASS])
     ids = [id_ for (id_,) in (*due, *immediate)]
@@ -175,7 +198,18 @@ def sequence_locked(partition_id: int, using: str, until: float = math.inf) -> P
             keys_from = None
         elif keys_from is None:
             keys_from = next_offset
-        values = [next_offset + done, now, keys_from, partition_id]
+        values = [next_offset + done, now, keys_from, here, partition_id]
         execute(using, sql.ADVANCE_PARTITION, values)
+    end = End(next_offset + done, epoch)
+    transaction.on_commit(lambda: note({partition_id: end}, using), using=using, robust=True)
     full = len(due) == DUE_PER_PASS or len(immediate) == IMMEDIATE_PER_PASS
     return Pass(done, more=full or done < len(ids))
+
+
+def settle_seconds() -> float:
+    """Return for how many seconds no offset is given after a failover.
+
+    In this time every other process that lives looks at all logs, and lets those jump that end
+    lower than it knows.
+    """
+    return 1.0 + 2.0 * settings().POLL_SECONDS

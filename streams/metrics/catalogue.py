@@ -183,7 +183,7 @@ PROCESS: dict[str, Metric] = _named(
     Metric(
         "ems_log_rewound_total",
         COUNTER,
-        "Times a broadcast client found an older log than it had read.",
+        "Times that a log was found older than this process had seen it; a group if it broadcasts.",
         ("topic", "group", "partition"),
     ),
     Metric(

@@ -16,6 +16,7 @@ from streams.models.partition import Partition
 from streams.models.prepared import PreparedRow, PreparedState
 from streams.models.redrive import Redrive, RedriveState
 from streams.models.retry import Again, RetryMessage
+from streams.models.rewind import Rewind
 from streams.models.shadow import ShadowCall, ShadowRun
 from streams.models.step import Step
 from streams.models.topic import Access, Topic
@@ -44,6 +45,7 @@ __all__ = [
     "Redrive",
     "RedriveState",
     "RetryMessage",
+    "Rewind",
     "ShadowCall",
     "ShadowRun",
     "Start",

@@ -31,6 +31,21 @@ class Partition(models.Model):
         editable=False,
         help_text=_("The index of keys has the messages from this offset on; empty: none."),
     )
+    epoch = models.PositiveIntegerField(
+        _("epoch"),
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text=_("How often the log was rewound: see the rewinds of this partition."),
+    )
+    server = models.CharField(
+        _("server"),
+        max_length=64,
+        default="",
+        db_default="",
+        editable=False,
+        help_text=_("The server on which the last offsets were given."),
+    )
     last_sequenced_at = UtcDateTimeField(_("last sequenced at"), null=True, editable=False)
 
     class Meta:

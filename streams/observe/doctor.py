@@ -13,6 +13,7 @@ from streams.observe.backlogs import blocked
 from streams.observe.diagnoses import ERROR, Diagnosis
 from streams.observe.indexes import indexes
 from streams.observe.prepared import prepared
+from streams.observe.rewinds import rewinds
 
 
 def examine(using: str) -> list[Diagnosis]:
@@ -27,6 +28,7 @@ def examine(using: str) -> list[Diagnosis]:
         *diagnoses.steps(using),
         *diagnoses.inbox(using),
         *diagnoses.partitions(using),
+        *rewinds(using),
         *diagnoses.topics(using),
         *diagnoses.consumers(using),
         *diagnoses.groups(using),

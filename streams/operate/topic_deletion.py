@@ -41,6 +41,7 @@ from streams.models import (
     Partition,
     PreparedRow,
     RetryMessage,
+    Rewind,
     Topic,
 )
 from streams.operate.group_deletion import delete_group
@@ -253,5 +254,6 @@ class TopicDeletion:
                 raise TopicInUse(
                     _("Messages or a consumer came to %s meanwhile: try again.") % self.topic
                 )
+            Rewind.objects.using(self.using).filter(partition__in=ids).delete()
             Partition.objects.using(self.using).filter(pk__in=ids).delete()
             Topic.objects.using(self.using).filter(pk=self.topic.pk).delete()

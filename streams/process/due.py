@@ -14,6 +14,7 @@ from streams.database.retrying import retrying
 from streams.database.sql import claim as sql
 from streams.database.sql import sequence as sequence_sql
 from streams.database.sql.dialect import fetch
+from streams.log.ends import End
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Due:
     ends: dict[int, dict[int, int]] = field(default_factory=dict)
     # Seconds until the next message, retry or blocked cursor is due; None if nothing waits.
     next_in: float | None = None
+    logs: dict[int, End] = field(default_factory=dict)  # the same ends, by partition
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,16 @@ def what_is_due(places: Places, using: str) -> Due:
     statement = sql.due(connections[using].vendor, topics, places.groups)
     inbox, groups = set(), set()
     ends: dict[int, dict[int, int]] = {}
+    logs: dict[int, End] = {}
     waits: list[float] = []
-    for kind, id_, value in retrying(fetch, using, using, statement):
+    for kind, id_, value, epoch in retrying(fetch, using, using, statement):
         if kind == sql.END:
             ends.setdefault(topics[id_], {})[id_] = int(value)
+            logs[id_] = End(int(value), int(epoch))
         elif value > 0:  # microseconds from now
             waits.append(int(value) / 1e6)
         elif kind == sql.INBOX:
             inbox.add(id_)
         else:
             groups.add(id_)
-    return Due(frozenset(inbox), frozenset(groups), ends, min(waits, default=None))
+    return Due(frozenset(inbox), frozenset(groups), ends, min(waits, default=None), logs)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 
 from streams.conf import FRESH_SECONDS, settings
+from streams.log import ends
+from streams.log.rewinds import compare
 from streams.log.sequencer import Pass, sequence
 from streams.process.due import Due, Places, partitions, what_is_due
 from streams.process.pool import Pool
@@ -60,7 +62,9 @@ class Poller:
         started = time.monotonic()
         activity = self._held.activity()
         self._refresh(started)
+        before = ends.seen(self._using)  # whatever is read after this is not lower
         outlook = what_is_due(self._places, self._using)
+        compare(outlook.logs, before, self._using)
         done = sequence(self._using, outlook.inbox, until=started + SEQUENCE_SECONDS)
         self._note(started)
         ready = self._ready(outlook, done)

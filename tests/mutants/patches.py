@@ -63,6 +63,36 @@ SEND = [
         "tests/guarantees/test_flushed_tables.py::test_a_topic_of_before_a_flush_is_not_sent_to",
     ),
     Mutant(
+        "offsets-given-again-after-commits-are-lost",
+        "streams/log/sequencer.py",
+        "        raise Rewound\n",
+        "        pass\n",
+        "tests/guarantees/test_rewound_logs.py::test_no_offset_is_given_twice",
+    ),
+    Mutant(
+        "nobody-waits-after-a-failover",
+        "streams/log/sequencer.py",
+        "        raise Unsettled\n",
+        "        pass\n",
+        "tests/guarantees/test_rewound_logs.py"
+        "::test_after_a_failover_offsets_are_given_when_those_who_know_more_have_looked",
+    ),
+    Mutant(
+        "claimed-offsets-are-not-remembered",
+        "streams/consume/claim.py",
+        "            note({place.pk: End(place.next_offset, place.epoch)}, self.using)\n",
+        "            pass\n",
+        "tests/guarantees/test_rewound_logs.py::test_what_a_worker_has_claimed_is_remembered",
+    ),
+    Mutant(
+        "a-claim-enters-what-is-left-out",
+        "streams/consume/claim.py",
+        "        if epoch and last > start:\n",
+        "        if False:\n",
+        "tests/guarantees/test_rewound_logs.py"
+        "::test_a_group_that_is_behind_handles_all_that_is_kept_first",
+    ),
+    Mutant(
         "cancel-by-id-alone",
         "streams/produce/cancel.py",
         "if not found or not _is_at(found[0], topic, number):",

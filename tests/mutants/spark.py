@@ -27,7 +27,7 @@ SPARK = [
     Mutant(
         "short-read-passes",
         "sparkjobs/source/shortage.py",
-        "    if part.rows - found > holes.count + purged:\n",
+        "    if rows - found > holes.count + purged:\n",
         "    if part.rows < found:\n",
         "tests/spark/test_shortage.py::test_a_read_that_was_cut_short_is_never_taken_for_holes_or"
         "_purged_messages",

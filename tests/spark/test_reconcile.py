@@ -10,6 +10,8 @@ import pytest
 from sparkjobs.config import Config
 from streams import Outgoing, Reject, consumer, send_many
 from streams.consume.outcome.dead_letter import redrive
+from streams.log.ends import End
+from streams.log.rewinds import jump
 from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
@@ -272,3 +274,11 @@ def test_what_seems_lost_only_at_the_first_look_is_not_reported(
     monkeypatch.setattr(reconcile, "_look", look)
     assert reconcile.reconcile(spark, config)[0] == []
     assert len(looks) == 2
+
+
+def test_what_a_rewound_log_leaves_out_is_no_hole(found: Any) -> None:
+    history("orders")
+    assert jump(Partition.objects.get().pk, End(25, 0), "default")
+    send_many([Outgoing("orders", number) for number in range(20)])
+    drain()
+    assert found() == []

@@ -11,6 +11,8 @@ from django.db import connection
 from sparkjobs.config import Config
 from sparkjobs.errors import Missing, Purged
 from sparkjobs.source import reading, shortage
+from streams.log.ends import End
+from streams.log.rewinds import jump
 from streams.models import Message, Partition, Topic
 from tests.spark.direct import Reading, part, sent
 
@@ -128,3 +130,19 @@ def test_a_long_range_is_checked_in_steps(config: Config, monkeypatch: pytest.Mo
     with pytest.raises(Missing, match=r"13 offsets are not in the log: 6 … 17, …; "):
         Reading(config, "offset", topic="orders").rows()
     assert len(Reading(config, "offset", topic="orders", holes="skip").rows()) == 17
+
+
+def test_what_a_rewound_log_leaves_out_is_not_missing(config: Config) -> None:
+    sent(messages=10)
+    partition = Partition.objects.get()
+    rewind = jump(partition.pk, End(15, 0), "default")
+    assert rewind
+    sent(messages=2)
+    assert Reading(config, "offset", topic="orders").offsets() == [
+        *range(10),
+        rewind.next_offset,
+        rewind.next_offset + 1,
+    ]
+    Message.objects.filter(offset=7).delete()
+    with pytest.raises(Missing, match="orders/0: 1 offset is not in the log: 7; "):
+        Reading(config, "offset", topic="orders").rows()

@@ -36,10 +36,11 @@ CURSORS_BEHIND = for_each_vendor(
 
 # Locks one cursor by its key, and reads the end of its partition. The lock guarantees that only one
 # client claims a range of offsets. The first form skips a cursor that another transaction has
-# locked; the second waits for it. The subquery takes no lock, so it waits for no sequencer.
+# locked; the second waits for it. The subqueries take no lock, so they wait for no sequencer.
 _CURSOR = (
     "SELECT c.`next_offset`, c.`stop_offset`, c.`replay`, c.`attempt`, c.`alone`,"
-    " (SELECT p.`next_offset` FROM `ems_partition` p WHERE p.`id` = c.`partition_id`)"
+    " (SELECT p.`next_offset` FROM `ems_partition` p WHERE p.`id` = c.`partition_id`),"
+    " (SELECT p.`epoch` FROM `ems_partition` p WHERE p.`id` = c.`partition_id`)"
     " FROM `ems_cursor` c WHERE c.`id` = %s AND c.`open_delivery` IS NULL"
     " AND COALESCE(c.`blocked_until` <= {now}, 1)"
 )
@@ -47,7 +48,7 @@ _CURSOR = (
 LOCK_FREE_CURSOR = for_each_vendor(_CURSOR + " {skip_locked}")
 LOCK_CURSOR = for_each_vendor(_CURSOR + " {lock}")
 
-PARTITION_END = "SELECT `next_offset` FROM `ems_partition` WHERE `id` = %s"
+PARTITION_END = "SELECT `next_offset`, `epoch` FROM `ems_partition` WHERE `id` = %s"
 
 MOVE_CURSOR = "UPDATE `ems_cursor` SET `next_offset` = %s WHERE `id` = %s"
 
@@ -91,10 +92,10 @@ CUT_GIVEN_BACK = (
 )
 DELETE_GIVEN_BACK = "DELETE FROM `ems_topic_group_log` WHERE `id` = %s"
 
-# Reads what a waiting consumer process needs, in one statement: rows of (kind, id, value), where
-# value is a partition's end, or the microseconds until something is due. Indexes: ems_msg_inbox and
-# ems_retry_due, one entry for each partition or group (a loose index scan, which needs the MIN), so
-# the number of rows that are due later does not matter; ems_cursor_place.
+# Reads what a waiting consumer process needs, in one statement: rows of (kind, id, value, epoch),
+# where value is a partition's end, or the microseconds until something is due. Indexes:
+# ems_msg_inbox and ems_retry_due, one entry for each partition or group (a loose index scan, which
+# needs the MIN), so the number of rows that are due later does not matter; ems_cursor_place.
 INBOX, BEHIND, RETRY, GIVEN, END = "inbox", "behind", "retry", "given", "end"
 
 UNTIL = {
@@ -110,26 +111,27 @@ def due(vendor: str, partitions: Iterable[int], groups: Iterable[int]) -> str:
         return UNTIL[vendor].format(column)
 
     inbox = (
-        f"SELECT '{INBOX}', `partition_id`, {until('MIN(`due_at`)')}"  # noqa: S608
+        f"SELECT '{INBOX}', `partition_id`, {until('MIN(`due_at`)')}, 0"  # noqa: S608
         f" FROM `ems_msg` {USE_INBOX[vendor]} WHERE `partition_id` IN ({ids})"
         f" AND `offset` IS NULL AND `due_at` >= '{IMMEDIATE}' GROUP BY `partition_id`"
         for ids in places
     )
     of_groups = (
-        f"SELECT '{BEHIND}', c.`group_id`, MIN(COALESCE({until('c.`blocked_until`')}, 0))"  # noqa: S608
+        f"SELECT '{BEHIND}', c.`group_id`, MIN(COALESCE({until('c.`blocked_until`')}, 0)), 0"  # noqa: S608
         f" FROM `ems_cursor` c JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
         f" WHERE c.`group_id` IN ({of}) AND c.`open_delivery` IS NULL"
         f" AND {_BEHIND.format(least=LEAST[vendor])}"
         " GROUP BY c.`group_id`",
-        f"SELECT '{RETRY}', `group_id`, {until('MIN(`due_at`)')}"  # noqa: S608
+        f"SELECT '{RETRY}', `group_id`, {until('MIN(`due_at`)')}, 0"  # noqa: S608
         f" FROM `ems_retry_msg` WHERE `group_id` IN ({of}) AND `delivery_id` IS NULL"
         " GROUP BY `group_id`",
-        f"SELECT '{GIVEN}', d.`group_id`, 0"  # noqa: S608
+        f"SELECT '{GIVEN}', d.`group_id`, 0, 0"  # noqa: S608
         f" FROM `ems_topic_group_log` d {USE_OPEN[vendor]} WHERE d.`state` = 'START'"
         f" AND d.`deadline` <= {NOW[vendor]} AND d.`group_id` IN ({of}) AND d.`token` = ''",
     )
     ends = (
-        f"SELECT '{END}', `id`, `next_offset` FROM `ems_partition` WHERE `id` IN ({ids})"  # noqa: S608
+        f"SELECT '{END}', `id`, `next_offset`, `epoch` FROM `ems_partition`"  # noqa: S608
+        f" WHERE `id` IN ({ids})"
         for ids in places
     )
     return " UNION ALL ".join((*inbox, *of_groups, *ends))

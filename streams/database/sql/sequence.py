@@ -68,12 +68,14 @@ def first_immediate(vendor: str, ids: Iterable[int]) -> str:
 
 # Locks a partition: only the sequencer that holds this lock gives out offsets. SKIP LOCKED: another
 # sequencer has nothing to wait for. The second value is the time, never lower than that of an
-# earlier offset; then from where on the index has the keys, and whether it is to have them. The
-# inner SELECT locks nothing.
+# earlier offset; then from where on the index has the keys, and whether it is to have them; then
+# how often the log was rewound, and on which server the last offsets were given. The inner SELECT
+# locks nothing.
 LOCK_PARTITION = for_each_vendor(
     "SELECT `next_offset`, {greatest}({now}, COALESCE(`last_sequenced_at`, {immediate})),"
     " `keys_from`,"
-    " (SELECT t.`index_keys` FROM `ems_topic` t WHERE t.`id` = `ems_partition`.`topic_id`)"
+    " (SELECT t.`index_keys` FROM `ems_topic` t WHERE t.`id` = `ems_partition`.`topic_id`),"
+    " `epoch`, `server`"
     " FROM `ems_partition` WHERE `id` = %s {skip_locked}"
 )
 
@@ -110,8 +112,8 @@ _ASSIGN = for_each_vendor(
 )
 
 ADVANCE_PARTITION = (
-    "UPDATE `ems_partition` SET `next_offset` = %s, `last_sequenced_at` = %s, `keys_from` = %s"
-    " WHERE `id` = %s"
+    "UPDATE `ems_partition` SET `next_offset` = %s, `last_sequenced_at` = %s, `keys_from` = %s,"
+    " `server` = %s WHERE `id` = %s"
 )
 
 # Writes the keys of messages that this transaction has given their offsets. Index: the primary key.

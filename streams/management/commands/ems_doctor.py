@@ -16,6 +16,7 @@ from streams.observe.audit.walk import walk
 from streams.observe.backlogs import Limits, beyond
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 from streams.observe.doctor import examine, ready
+from streams.operate.rewound import declare
 
 # An audit stops after this many findings: a longer list would not help.
 FINDINGS_AT_MOST = 1000
@@ -46,12 +47,23 @@ class Command(StreamsCommand):
         parser.add_argument(
             "--audit", action="store_true", help=_("also compare the tables with the promises")
         )
+        parser.add_argument(
+            "--rewound",
+            metavar="TOPIC/PARTITION:OFFSET",
+            help=_(
+                "only this: a failover or a restore has lost commits, and OFFSET is the highest"
+                " that had been given. The log goes on beyond it, so that none is given twice"
+            ),
+        )
         parser.add_argument("--seconds", type=float, help=_("seconds after which the audit stops"))
         parser.add_argument(
             "--resume", metavar="POSITION", help=_("go on with an audit where one has stopped")
         )
 
     def run(self, **options: Any) -> None:
+        if options["rewound"]:
+            self._show([self._rewound(options["rewound"])])
+            return
         start = AuditPosition.parse(options["resume"]) if options["resume"] else None
         found = ready(self.using) if options["ready"] else examine(self.using)
         readable = not any(d.level == ERROR and d.name in ("database", "schema") for d in found)
@@ -62,6 +74,24 @@ class Command(StreamsCommand):
         self._show(found)
         if any(diagnosis.level == ERROR for diagnosis in found):
             sys.exit(1)
+
+    def _rewound(self, told: str) -> Diagnosis:
+        partition, rewind = declare(told, self.using)
+        if rewind is None:
+            text = _("%(partition)s has reached offset %(end)d: nothing has to be done.")
+            values = {"partition": partition, "end": partition.next_offset}
+            return Diagnosis(OK, "rewound", text % values)
+        text = _(
+            "%(partition)s goes on at offset %(next)d. Its groups pass %(first)d … %(last)d, which"
+            " no message will have."
+        )
+        values = {
+            "partition": partition,
+            "next": rewind.next_offset,
+            "first": rewind.first_offset,
+            "last": rewind.next_offset - 1,
+        }
+        return Diagnosis(WARNING, "rewound", text % values)
 
     def _audit(self, start: AuditPosition | None, seconds: float | None) -> list[Diagnosis]:
         limit = None if seconds is None else time.monotonic() + seconds

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from streams.database.retrying import retrying
 from streams.database.snapshot import snapshot
 from streams.log.foreign import own_rows
+from streams.log.rewinds import holes
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -97,7 +98,15 @@ def _log(position: AuditPosition, using: str) -> Window:
     start = max(position.offset, partition.first_offset)
     end = min(start + WINDOW, partition.next_offset)
     log = Message.objects.using(using).filter(partition=partition.pk)
-    findings = [*_irregular(log, str(partition), start, end)]
+    left_out = holes(partition.pk, partition.epoch, using)
+    findings: list[Finding] = []
+    for part, is_kept in _parts(range(start, end), [hole.offsets for hole in left_out]):
+        if is_kept:
+            findings += _irregular(log, str(partition), part.start, part.stop)
+        elif count := log.filter(offset__gte=part.start, offset__lt=part.stop).count():
+            detail = _("%(count)d messages from offset %(first)d on, which are left out")
+            inside = {"count": count, "first": part.start}
+            findings.append(Finding("outside the log", str(partition), detail % inside))
     about = f"{partition}: {end} / {partition.next_offset}"
     if end < partition.next_offset:
         return Window(findings, position.at(end), about, end)
@@ -115,6 +124,18 @@ def _next_row(position: AuditPosition, rows: QuerySet[Any]) -> AuditPosition:
     ids = rows.filter(pk__gte=position.row).order_by("pk").values_list("pk", flat=True)
     first = ids.first() or 0
     return position if first == position.row else AuditPosition(position.stage, first)
+
+
+def _parts(offsets: range, left_out: list[range]) -> Iterator[tuple[range, bool]]:
+    """Yield the offsets in parts, and whether messages have them: in a log that was rewound."""
+    start = offsets.start
+    for hole in left_out:
+        first, end = max(start, hole.start), min(offsets.stop, hole.stop)
+        if first < end:
+            yield range(start, first), True
+            yield range(first, end), False
+            start = end
+    yield range(start, offsets.stop), True
 
 
 def _irregular(log: MessageQuerySet, where: str, start: int, end: int) -> Iterator[Finding]:

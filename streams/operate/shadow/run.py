@@ -24,6 +24,7 @@ from streams.database.retrying import retrying
 from streams.database.transactions import committing, own_transaction
 from streams.errors import ShadowExists, ShadowRefused, TransactionEnded
 from streams.log.bodies import bounded_in_bytes, stored_messages
+from streams.log.rewinds import epoch_of, readable
 from streams.models import ConsumerGroup, ShadowCall, ShadowRun, UtcNow
 from streams.names import MAX_NAME, valid_new_name
 from streams.operate.replay import Span
@@ -139,7 +140,10 @@ class _Shadow:
         for span in self._spans:
             partition, first = span.partition, span.first
             while first < span.end:
-                end = min(span.end, first + (self._batch or READ))
+                left = readable(partition.pk, partition.epoch, first, span.end, self._using)
+                first, end = left.start, min(left.stop, left.start + (self._batch or READ))
+                if first == end:
+                    break
                 place = partition.pk, first, end, self._using
                 end = retrying(bounded_in_bytes, self._using, *place)
                 rows = stored_messages(partition.pk, first, end, self._using)
@@ -147,7 +151,8 @@ class _Shadow:
                 self._stretch = _Stretch(first, end - 1)
                 wanted, _passed = chosen(rows, self._registration.tags)
                 size = self._batch or 1
-                yield span, in_calls(wanted, size, self._registration, partition.number, 1)
+                epoch = epoch_of(partition, first, self._using)
+                yield span, in_calls(wanted, size, self._registration, partition.number, 1, epoch)
                 first = end
 
     def _handle(self, span: Span, messages: Iterable[list[ReceivedMessage]]) -> None:

@@ -19,6 +19,7 @@ from streams.consume.reading import chosen, in_calls
 from streams.consume.registry import Registration
 from streams.database.clock import instant
 from streams.log.bodies import StoredMessage, stored_messages
+from streams.log.rewinds import epoch_of
 from streams.process.broadcast.reader import Reader, Stretch
 
 logger = logging.getLogger("streams.broadcast")
@@ -81,7 +82,9 @@ class BroadcastHandling:
         """Read the messages, call the handler and move the position; return the outcome."""
         stretch = self.stretch
         rows, cut = self._read()
-        self._calls.run(in_calls(rows, self._size, self.registration, stretch.partition.number, 1))
+        partition = stretch.partition
+        epoch = epoch_of(partition, stretch.first_offset, self._reader.using)
+        self._calls.run(in_calls(rows, self._size, self.registration, partition.number, 1, epoch))
         if cut and stretch.progress > stretch.last_offset:
             self._reader.note_absent(stretch.partition)
         return self.outcome

@@ -12,6 +12,7 @@ from typing import Any
 from django.db import connections
 
 from streams.database.retrying import retrying
+from streams.log import rewinds
 from streams.log.bodies import bounded_in_bytes
 from streams.log.offsets import offset_at
 from streams.log.sequencer import sequence
@@ -121,8 +122,15 @@ class Reader:
             return None
         self._turn += 1
         row = readable[self._turn % len(readable)]
-        start = self._positions.known[row.number].offset
-        end = min(row.next_offset, start + batch)
+        before = self._positions.known[row.number]
+        # A log that was rewound leaves offsets out: they are passed, and nothing is missed.
+        left = rewinds.readable(row.pk, row.epoch, before.offset, row.next_offset, self.using)
+        if left.start > before.offset:
+            self._positions.known[row.number] = Position(left.start, None, before.sequenced_at)
+            self._positions.save()
+        if not left:
+            return None
+        start, end = left.start, min(left.stop, left.start + batch)
         end = retrying(bounded_in_bytes, self.using, row.pk, start, end, self.using)
         return Stretch(row, start, end - 1, progress=start)
 

@@ -10,7 +10,8 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, consumer, send, send_many
-from streams.log import topics
+from streams.log import rewinds, topics
+from streams.log.ends import End
 from streams.log.offsets import offset_at
 from streams.log.sequencer import sequence
 from streams.models import Access, Cursor, Delivery, Message, Partition, RetryMessage, Topic, UtcNow
@@ -336,7 +337,11 @@ def test_one_partition_that_cannot_be_read_does_not_hold_up_another(start, seen)
 
 
 def restored(to: int) -> None:
-    """As after a restore from a backup that had ``to`` messages; time has passed since."""
+    """As after a restore from a backup that had ``to`` messages; time has passed since.
+
+    Every process that sequences has begun after it: one from before would let the log jump.
+    """
+    rewinds.forget()
     Message.objects.filter(offset__gte=to).delete()
     Message.objects.update(sequenced_at=UtcNow(-HOUR))
     Partition.objects.update(next_offset=to, last_sequenced_at=UtcNow(-HOUR))
@@ -479,6 +484,20 @@ def test_a_position_that_knows_no_message_goes_back_to_the_first_kept_offset(sta
     start().run_until_idle()
     assert bodies(seen) == list(range(6))
     assert len(missed(caplog)) == 1
+
+
+@pytest.mark.usefixtures("prices")
+def test_what_a_rewound_log_leaves_out_is_passed_and_not_missed(start, seen, caplog):
+    client = start()
+    send_prices(*range(10))
+    client.run_until_idle()
+    rewind = rewinds.jump(Partition.objects.get().pk, End(10 + 5, 0), "default")
+    caplog.clear()
+    send_prices("new")
+    client.run_until_idle()
+    assert missed(caplog) == []
+    assert [(m.offset, m.epoch) for m in seen[9:]] == [(9, 0), (rewind.next_offset, 1)]
+    assert offsets() == {0: rewind.next_offset + 1}
 
 
 @pytest.mark.usefixtures("prices")

@@ -1,0 +1,370 @@
+"""A log that has lost its last commits gives no offset twice, and everybody is told.
+
+The tables are put back to an earlier state by another connection, as a failover to a server does
+that lacks the last commits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from streams import Outgoing, consumer, send, send_many
+from streams.log import ends, rewinds, sequencer
+from streams.log.ends import End
+from streams.log.rewinds import MARGIN, jump
+from streams.log.sequencer import Pass, sequence
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    Delivery,
+    Kind,
+    Message,
+    Partition,
+    Rewind,
+    State,
+)
+from streams.observe.audit.walk import audit
+from streams.operate import replay
+from streams.operate.reset import Reset, towards
+from streams.operate.target import Target
+from tests.consuming import Process
+from tests.faults import Guillotine, in_fork, strides
+from tests.processes import Spawn, wait_for
+from tests.rewinding import Replica
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+
+# Ten messages were replicated, and five more were not.
+KEPT, LOST = 10, 15
+GOES_ON = LOST + MARGIN
+
+
+def sent(*bodies: Any) -> None:
+    send_many([Outgoing("orders", body) for body in bodies])
+    while sequence("default").more:
+        pass
+
+
+def offsets() -> list[int | None]:
+    return list(Message.objects.order_by("offset").values_list("offset", flat=True))
+
+
+def partition() -> Partition:
+    return Partition.objects.get()
+
+
+@pytest.fixture
+def seen() -> list[Any]:
+    found: list[Any] = []
+    consumer("orders", group="mail", start="earliest")(found.append)
+    return found
+
+
+@pytest.fixture
+def process(seen: list[Any]) -> Process:
+    return Process("mail")
+
+
+def lose(process: Process | None = None) -> None:
+    """Send, let the group handle it, and lose the last five messages in a failover."""
+    sent(*range(KEPT))
+    if process:
+        process.run_until_idle()
+    replica = Replica()
+    sent(*range(KEPT, LOST))
+    if process:
+        process.run_until_idle()
+    replica.promote()
+
+
+def test_no_offset_is_given_twice(seen, process):
+    lose(process)
+    sent("new")
+    assert offsets() == [*range(KEPT), GOES_ON]
+    process.run_until_idle()
+    assert [(m.offset, m.epoch) for m in seen[-2:]] == [(LOST - 1, 0), (GOES_ON, 1)]
+    assert [m.body for m in seen] == [*range(LOST), "new"]
+    assert audit("default") == []
+
+
+def test_it_is_written_down_and_said_once(process, caplog):
+    lose(process)
+    sent("new")
+    sent("newer")
+    rewind = Rewind.objects.get()
+    assert (rewind.epoch, rewind.first_offset, rewind.known_offset) == (1, KEPT, LOST)
+    assert (rewind.next_offset, partition().epoch) == (GOES_ON, 1)
+    (record,) = [r for r in caplog.records if r.levelno == logging.CRITICAL]
+    assert record.message.startswith("orders/0 was rewound: it ended at offset 10, and had reached")
+    assert record.ems_event == "log.rewound"
+    assert (record.ems_first_offset, record.ems_known_offset) == (KEPT, LOST)
+
+
+def test_the_poller_notices_it_without_a_message(process, caplog):
+    lose(process)
+    process.poller.step()
+    assert partition().next_offset == GOES_ON
+    assert [r.ems_event for r in caplog.records if r.levelno == logging.CRITICAL] == ["log.rewound"]
+
+
+def test_what_a_worker_has_claimed_is_remembered(process):
+    """Another process has given the offsets, and the poller has not looked since."""
+    lose(process)
+    rewinds.forget()
+    replica = Replica()
+    sent(*range(KEPT, LOST))
+    rewinds.forget()
+    process.claim(batch=100)
+    replica.promote()
+    sent("new")
+    assert offsets()[-1] == GOES_ON
+
+
+def test_a_group_at_the_end_passes_what_is_left_out_at_once(process):
+    lose(process)
+    process.poller.step()
+    assert Cursor.objects.get().next_offset == GOES_ON
+    skip = Delivery.objects.get(state=State.SKIPPED)
+    assert (skip.first_offset, skip.last_offset, skip.kind) == (KEPT, GOES_ON - 1, Kind.NEW)
+
+
+def test_a_group_that_is_behind_handles_all_that_is_kept_first(seen, process):
+    lose()
+    sent("new")
+    assert Cursor.objects.get().next_offset == 0
+    process.run_until_idle()
+    assert [m.offset for m in seen] == [*range(KEPT), GOES_ON]
+    assert Delivery.objects.filter(state=State.SKIPPED).count() == 1
+    assert audit("default") == []
+
+
+def test_an_ordered_group_passes_it_when_it_comes_there(clean_registry):
+    found: list[Any] = []
+    consumer("orders", group="mail", start="earliest", ordered=True)(found.append)
+    process = Process("mail")
+    lose()
+    held = process.claim(batch=4)
+    sent("new")
+    held.held().update(state=State.RELEASED, finished_at=held.claimed_at)
+    Cursor.objects.update(open_delivery=None, next_offset=0)
+    process.run_until_idle()
+    assert [m.offset for m in found] == [*range(KEPT), GOES_ON]
+    assert audit("default") == []
+
+
+def test_a_group_that_begins_later_passes_it(process):
+    lose(process)
+    sent("new")
+    found: list[Any] = []
+    consumer("orders", group="late", start="earliest")(found.append)
+    Process("late").run_until_idle()
+    assert [m.offset for m in found] == [*range(KEPT), GOES_ON]
+    assert audit("default") == []
+
+
+def test_a_reset_and_a_replay_pass_it(seen, process):
+    lose(process)
+    sent("new")
+    process.run_until_idle()
+    del seen[:]
+    group = ConsumerGroup.objects.get()
+    Reset(group, towards(Target.parse("8")), "default", force=True).run()
+    process.run_until_idle()
+    assert [m.offset for m in seen] == [8, 9, GOES_ON]
+    del seen[:]
+    replay.start(group, [replay.Span(partition(), 7, partition().next_offset)], "default")
+    process.run_until_idle()
+    assert [m.offset for m in seen] == [7, 8, 9, GOES_ON]
+    assert audit("default") == []
+
+
+def test_a_message_where_offsets_are_left_out_is_found_by_the_audit(process):
+    lose(process)
+    sent("new")
+    Message.objects.filter(offset=GOES_ON).update(offset=KEPT + 1)
+    kinds = {finding.kind for finding in audit("default")}
+    assert "outside the log" in kinds
+
+
+def test_a_second_failover_may_lose_the_jump_itself(process):
+    sent(*range(KEPT))
+    replica = Replica()
+    sent(*range(KEPT, LOST))
+    replica.promote()
+    sent("lost with the jump")
+    replica.promote()
+    sent("new")
+    assert offsets() == [*range(KEPT), GOES_ON + 1 + MARGIN]
+    assert partition().epoch == 2
+    assert audit("default") == []
+
+
+def test_who_knows_more_jumps_again(process):
+    lose(process)
+    known = ends.seen("default")
+    process.poller.step()
+    more = {pk: End(GOES_ON + 5, 0) for pk in known}
+    ends.remember(more, "default")
+    sent("new")
+    assert offsets()[-1] == GOES_ON + 5 + MARGIN
+    assert partition().epoch == 2
+
+
+def test_of_two_that_notice_it_at_once_one_jumps(process):
+    lose(process)
+    pk, known = partition().pk, End(LOST, 0)
+    start = threading.Barrier(2)
+
+    def try_it() -> Rewind | None:
+        try:
+            start.wait()
+            return jump(pk, known, "default")
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(try_it) for _ in range(2)]
+        found = [one.result() for one in done]
+    assert [one is None for one in sorted(found, key=lambda one: one is None)] == [False, True]
+    assert Rewind.objects.count() == 1
+    assert Delivery.objects.filter(state=State.SKIPPED).count() == 1
+
+
+@strides(6)
+@pytest.mark.parametrize("work", ["poller", "sequencer"])
+def test_a_kill_at_any_statement_of_the_jump_repeats_nothing(process, seen, work, stride):
+    """The fork remembers what this process has seen, and is killed before its n-th statement."""
+    sent(*range(KEPT))
+    process.run_until_idle()
+    replica = Replica()
+    sent(*range(KEPT, LOST))
+    process.run_until_idle()
+    known = ends.seen("default")
+
+    def notice(point: int) -> None:
+        Guillotine(point).install()
+        if work == "poller":
+            process.poller.step()
+        else:
+            sequence("default")
+
+    for point in count(1, stride):
+        replica.promote()
+        rewinds.forget()
+        ends.remember(known, "default")
+        send("orders", f"new {point}")
+        status = in_fork(partial(notice, point))
+        sequence("default")
+        assert Rewind.objects.count() == 1
+        assert offsets()[KEPT] == GOES_ON, f"killed before statement {point}"
+        assert Delivery.objects.filter(state=State.SKIPPED).count() == 1
+        assert audit("default") == []
+        if not status:
+            break
+    assert point > 8
+
+
+# -- after a failover: who knows nothing waits for those who do -------------------------------
+
+
+@pytest.fixture
+def promoted(process, monkeypatch):
+    """The offsets were given on another server, and this process is new on this one."""
+    since = [0.0]
+    monkeypatch.setattr(sequencer, "server", lambda using: "this one")
+    monkeypatch.setattr(sequencer, "seconds_on", lambda name, using: since[0])
+    lose(process)
+    Partition.objects.update(server="another one")
+    return since
+
+
+def test_after_a_failover_offsets_are_given_when_those_who_know_more_have_looked(promoted):
+    known = ends.seen("default")
+    rewinds.forget()  # a process that has not seen what is lost
+    send("orders", "new")
+    assert sequence("default") == Pass(busy=True)
+    assert partition().next_offset == KEPT
+    # Another one looks.
+    ends.remember(known, "default")
+    rewinds.jump_if_rewound(partition().pk, "default")
+    rewinds.forget()
+    promoted[0] = sequencer.settle_seconds()
+    assert sequence("default").sequenced == 1
+    assert offsets()[-1] == GOES_ON
+    assert partition().server == "this one"
+
+
+def test_after_a_failover_that_lost_nothing_offsets_are_dense(promoted):
+    rewinds.forget()
+    send("orders", "new")
+    promoted[0] = sequencer.settle_seconds()
+    assert sequence("default").sequenced == 1
+    assert offsets()[-1] == KEPT
+    assert not Rewind.objects.exists()
+
+
+def test_where_no_offset_was_given_before_nobody_waits(promoted):
+    rewinds.forget()
+    Partition.objects.update(server="")
+    send("orders", "new")
+    assert sequence("default").sequenced == 1
+
+
+def test_a_group_that_begins_at_the_latest_waits_for_that(promoted, clean_registry):
+    promoted[0] = sequencer.settle_seconds() - 0.1
+    rewinds.forget()
+    send("orders", "old")
+    found: list[Any] = []
+    consumer("orders", group="late", start="latest")(found.append)
+    timer = threading.Timer(0.1, lambda: promoted.__setitem__(0, 60.0))
+    timer.start()
+    Process("late").run_until_idle()
+    timer.join()
+    assert found == []
+
+
+# -- the processes of ems_consume ---------------------------------------------------------------
+
+CONSUME = """
+import sys
+from django.core.management import call_command
+from streams import consumer
+@consumer("orders", group="mail", start="earliest")
+def handle(message):
+    print("handled", message.offset, flush=True)
+call_command("ems_consume")
+"""
+
+
+@pytest.mark.mysql
+def test_every_running_process_says_so_within_two_seconds(spawn: Spawn, clean_registry):
+    send_many([Outgoing("orders", n) for n in range(KEPT)])
+    consumers = [spawn(CONSUME), spawn(CONSUME)]
+    for child in consumers:
+        child.expect("orders")
+    wait_for(lambda: Delivery.objects.filter(state=State.DONE, last_offset=KEPT - 1).exists())
+    replica = Replica()
+    send_many([Outgoing("orders", n) for n in range(KEPT, LOST)])
+    wait_for(lambda: Delivery.objects.filter(state=State.DONE, last_offset=LOST - 1).exists())
+    known = partition().next_offset
+    # Both have looked since.
+    threading.Event().wait(1.2)
+    replica.promote()
+    for child in consumers:
+        child.expect(f"orders/0 was rewound: it ended at offset {KEPT}", timeout=2.0)
+    send("orders", "new")
+    wait_for(lambda: Message.objects.filter(offset=known + MARGIN).exists())
+    for child in consumers:
+        child.terminate()
+    for child in consumers:
+        assert child.wait() == 0
+    assert Rewind.objects.count() == 1
+    assert audit("default") == []
