@@ -18,12 +18,15 @@ from streams.models.redrive import Redrive, RedriveState
 from streams.models.retry import Again, RetryMessage
 from streams.models.shadow import ShadowCall, ShadowRun
 from streams.models.step import Step
+from streams.models.token import ApiRight, ApiToken, Verb
 from streams.models.topic import Access, Topic
 
 __all__ = [
     "IMMEDIATE",
     "Access",
     "Again",
+    "ApiRight",
+    "ApiToken",
     "BodyType",
     "CheckEndpoint",
     "Consumer",
@@ -53,5 +56,6 @@ __all__ = [
     "Topic",
     "UtcDateTimeField",
     "UtcNow",
+    "Verb",
     "Verdict",
 ]
