@@ -11,7 +11,7 @@ from django.db import connections
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.urls import URLPattern, path, re_path
 from ninja import NinjaAPI
-from ninja.operation import Operation
+from ninja.operation import Operation, PathView
 
 from streams.http.access import identified
 from streams.http.problems import Problem, answer, handle_all, too_large
@@ -36,6 +36,22 @@ api = Api(
 handle_all(api)
 for _router in ROUTERS:
     api.add_router("/v1", _router)
+
+
+def _merge() -> None:
+    """Make the operations of one path one view, whichever files they are in.
+
+    Otherwise Django would find the first view, which does not know the methods of the others.
+    """
+    views: dict[str, PathView] = {}
+    for bound in api._get_bound_routers():
+        for name, view in list(bound.path_operations.items()):
+            first = views.setdefault(bound.prefix + name, view)
+            if first is not view:
+                first.operations += bound.path_operations.pop(name).operations
+
+
+_merge()
 
 
 def schema(server: str = "/ems") -> dict[str, Any]:

@@ -151,7 +151,13 @@ def _complaints(error: ValidationError) -> str:
 
 def _places(error: ValidationError) -> list[Mapping[str, str]]:
     """Return where the request is wrong and why; nothing of what it has there."""
-    return [{"at": _place(one["loc"]), "text": str(one["msg"])} for one in error.errors]
+    return [{"at": _place(one["loc"]), "text": _text(one)} for one in error.errors]
+
+
+def _text(one: Mapping[str, Any]) -> str:
+    if one["type"].startswith("model_"):  # pydantic names our class
+        return "Input should be an object"
+    return str(one["msg"]).removeprefix("Value error, ")
 
 
 def _place(path: Sequence[str | int]) -> str:

@@ -15,11 +15,12 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections
+from django.db import close_old_connections, connections, reset_queries
 from django.http import HttpRequest
 
 from streams.conf import database, settings
-from streams.database.transactions import committing
+from streams.produce.identity import acting_for
+from streams.tracing import continued
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,28 +49,50 @@ os.register_at_fork(after_in_child=_forget)
 
 
 async def on_a_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do ``work`` on a thread of the pool, committed when it returns; return its result."""
+    """Do ``work`` on a thread of the pool; return its result."""
     run = sync_to_async(_with_connection, thread_sensitive=False, executor=pool())
     return await run(lambda: work(*args, **kwargs))
 
 
 def _with_connection(work: Callable[[], T]) -> T:
+    """Do ``work`` on this thread's connection, which stays open, as that of a consumer does.
+
+    CONN_MAX_AGE is meant for threads that end with their request. With AUTOCOMMIT off nobody would
+    commit what is done here.
+    """
+    using = database()
+    ours = {"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True, "AUTOCOMMIT": True}
+    connections[using].settings_dict = {**connections.settings[using], **ours}
     close_old_connections()
+    reset_queries()
     try:
-        with committing(database()):
-            return work()
+        return work()
     finally:
         close_old_connections()
 
 
 def on_pool(view: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], Awaitable[T]]:
-    """Make an endpoint, which is a plain function, one that runs on a thread of the pool."""
+    """Make an endpoint, which is a plain function, one that runs on a thread of the pool.
+
+    What it sends has the caller as its producer, and continues the caller's trace.
+    """
+
+    def work(request: R, *args: P.args, **kwargs: P.kwargs) -> T:
+        with acting_for(_name_of(request)), continued(request.headers):
+            return view(request, *args, **kwargs)
 
     @wraps(view)
     async def call(request: R, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await on_a_thread(view, request, *args, **kwargs)
+        return await on_a_thread(work, request, *args, **kwargs)
 
     # The names in its annotations are those of its own module.
     made: Any = call
     made.__signature__ = inspect.signature(view, eval_str=True)
     return call
+
+
+def _name_of(request: HttpRequest) -> str:
+    """Return the producer of what this request sends: ``http:PREFIX@ADDRESS@THREAD``."""
+    prefix = getattr(getattr(request, "auth", None), "prefix", "")
+    address = request.META.get("REMOTE_ADDR", "")
+    return f"http:{prefix}@{address}@{threading.current_thread().name}"
