@@ -6,9 +6,11 @@ import hmac
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from django.conf import settings as django_settings
+from django.db.models import Q
 from django.http import HttpRequest
 from ninja.operation import Operation
 from ninja.security.base import AuthBase
@@ -18,7 +20,7 @@ from streams import conf
 from streams.http import rates
 from streams.http.problems import Problem
 from streams.http.threads import on_a_thread
-from streams.models import ApiToken
+from streams.models import ApiToken, UtcNow
 from streams.models.token import matches
 from streams.operate.tokens import FORM, digest
 
@@ -26,7 +28,8 @@ V = TypeVar("V", bound=Callable[..., Any])
 
 # The name of an operation's right in the OpenAPI file. An endpoint without one is refused.
 RIGHT = "x-right"
-USED_SECONDS = 60
+# How often a token in use is noted to be so.
+USED_EVERY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -129,14 +132,9 @@ async def identified(request: HttpRequest) -> Caller:
     """Return who calls; raises Problem: 403 without TLS, 401 without a valid token, 429."""
     refuse_plain(request)
     scheme, _blank, given = request.headers.get("Authorization", "").partition(" ")
-    address = str(request.META.get("REMOTE_ADDR", ""))
     if scheme.lower() != "bearer" or not given.strip():
         raise Problem(401, "unauthorized", "A token is needed: Authorization: Bearer ems_…")
-    rates.refuse_guesser(address)
-    caller = await _caller(given.strip())
-    if caller is None:
-        rates.count_guess(address)
-        raise Problem(401, "unauthorized", "The token is unknown, expired or revoked.")
+    caller = await _caller(given.strip(), str(request.META.get("REMOTE_ADDR", "")))
     rates.refuse_fast(caller.id, caller.max_rate)
     return caller
 
@@ -149,27 +147,36 @@ def refuse_plain(request: HttpRequest) -> None:
         )
 
 
-async def _caller(text: str) -> Caller | None:
-    form = FORM.fullmatch(text)
-    if not form:
-        return None
-    prefix, secret = form.groups()
+async def _caller(text: str, address: str) -> Caller:
+    """Return whose token this is; raises Problem (401, 429)."""
+    prefix, secret = form.groups() if (form := FORM.fullmatch(text)) else ("", "")
+    hash_ = digest(secret)
     known = _known.get(prefix)
-    if not known or time.monotonic() >= known[0]:
+    if not (known and hmac.compare_digest(known[1], hash_)):
+        # Of a proxy, an address is that of many: who has shown a valid token is not a guesser.
+        rates.refuse_guesser(address)
+    if form and (not known or time.monotonic() >= known[0]):
         found = await on_a_thread(_find, prefix)
-        if found is None:
+        known = (time.monotonic() + conf.FRESH_SECONDS, *found) if found else None
+        if known:
+            _known[prefix] = known
+        else:
             _known.pop(prefix, None)
-            return None
-        known = _known[prefix] = (time.monotonic() + conf.FRESH_SECONDS, *found)
-    return known[2] if hmac.compare_digest(known[1], digest(secret)) else None
+    if known and hmac.compare_digest(known[1], hash_):
+        return known[2]
+    rates.count_guess(address)
+    raise Problem(401, "unauthorized", "The token is unknown, expired or revoked.")
 
 
 def _find(prefix: str) -> tuple[bytes, Caller] | None:
-    using = conf.database()
-    tokens = ApiToken.objects.using(using).valid()
-    token = tokens.filter(prefix=prefix).prefetch_related("rights").first()
+    """Return the hash and the caller of a valid token, and note that it is in use."""
+    tokens = ApiToken.objects.using(conf.database()).valid().filter(prefix=prefix)
+    unnoted = Q(last_used_at=None) | Q(last_used_at__lte=UtcNow(-USED_EVERY))
+    token = tokens.annotate(unnoted=unnoted).prefetch_related("rights").first()
     if token is None:
         return None
+    if token.unnoted:  # type: ignore[attr-defined]  # of the annotation
+        tokens.filter(unnoted).update(last_used_at=UtcNow())
     rights = frozenset((right.verb, right.pattern) for right in token.rights.all())
     caller = Caller(
         *(token.pk, token.name, token.prefix, token.created_by, token.owner),

@@ -14,10 +14,27 @@ from ninja import NinjaAPI
 from ninja.operation import Operation, PathView
 
 from streams.http.access import identified
-from streams.http.problems import Problem, answer, handle_all, too_large
+from streams.http.problems import CONTENT_TYPE, Problem, answer, handle_all, too_large
 from streams.http.routes import ROUTERS
 
-View = Callable[..., Awaitable[HttpResponseBase]]
+AsyncView = Callable[..., Awaitable[HttpResponseBase]]
+
+# The answer to every error, in the OpenAPI file.
+PROBLEM = {
+    "type": "object",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string"},
+        "detail": {"type": "string"},
+    },
+    "required": ["type", "title", "status", "code", "detail"],
+}
+REFUSED = {
+    "description": "A problem (RFC 9457)",
+    "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
 
 
 class Api(NinjaAPI):
@@ -56,7 +73,12 @@ _merge()
 
 def schema(server: str = "/ems") -> dict[str, Any]:
     """Return the OpenAPI file; ``server`` is where the project has mounted the API."""
-    return {**api.get_openapi_schema(path_prefix=""), "servers": [{"url": server}]}
+    made = {**api.get_openapi_schema(path_prefix=""), "servers": [{"url": server}]}
+    made["components"]["schemas"]["Problem"] = PROBLEM
+    for methods in made["paths"].values():
+        for operation in methods.values():
+            operation["responses"] = {**operation["responses"], "default": REFUSED}
+    return made
 
 
 def url_patterns() -> list[URLPattern]:
@@ -71,7 +93,7 @@ def url_patterns() -> list[URLPattern]:
     ]
 
 
-def guarded(view: View) -> View:
+def guarded(view: AsyncView) -> Callable[..., Any]:
     """Put around a view what holds for all of them."""
 
     @wraps(view)
@@ -97,7 +119,7 @@ def guarded(view: View) -> View:
 
 def _refuse_large(request: HttpRequest) -> None:
     """Refuse a body that Django would not accept, before anything of it is read."""
-    most = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    most: Any = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE  # None: no limit
     length = request.META.get("CONTENT_LENGTH") or "0"
     if most is not None and length.isdecimal() and int(length) > most:
         raise too_large()
@@ -107,7 +129,8 @@ async def openapi(request: HttpRequest) -> HttpResponse:
     """Answer with the OpenAPI file, to staff and to any token."""
     if request.method not in ("GET", "HEAD"):
         raise Problem(405, "method_not_allowed", "Allowed: GET")
-    user = await request.auser() if hasattr(request, "auser") else None
+    auser: Any = getattr(request, "auser", None)  # without Django's sessions there is none
+    user = await auser() if auser else None
     if not (user and user.is_active and user.is_staff):
         await identified(request)
     return JsonResponse(schema(request.path.removesuffix("/openapi.json")))

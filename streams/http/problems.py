@@ -12,7 +12,7 @@ from typing import Any
 from django.core.exceptions import RequestDataTooBig
 from django.core.signals import got_request_exception
 from django.db import Error, InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
@@ -98,6 +98,8 @@ def problem_of(error: Exception) -> Problem:
         return _of_database(error)
     if isinstance(error, RequestDataTooBig):
         return too_large()
+    if isinstance(error, UnreadablePostError):
+        return Problem(400, "malformed", "The request ended too early.")
     if isinstance(error, ValidationError):
         return Problem(422, "invalid", _complaints(error), errors=_places(error))
     if isinstance(error, AuthenticationError):
@@ -113,7 +115,7 @@ def too_large() -> Problem:
     return Problem(413, "body_too_large", "The request is larger than this server accepts.")
 
 
-def answer(request: HttpRequest, error: Exception) -> HttpResponse:
+def answer(request: HttpRequest, error: Any) -> HttpResponse:
     """Return the response to ``error``, after a record of it if it is a fault of this server."""
     problem = problem_of(error)
     if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -137,8 +139,7 @@ def handle_all(api: NinjaAPI) -> None:
 
 def _of_database(error: Error) -> Problem:
     if tables_missing(error):
-        text = str(errors.NotMigrated())
-        return Problem(503, "not_migrated", text, retry_after=AWAY_SECONDS)
+        return problem_of(errors.NotMigrated())
     if transient(error) or isinstance(error, InterfaceError | OperationalError):
         text = "The database is unavailable."
         return Problem(503, "database_unavailable", text, retry_after=AWAY_SECONDS)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections, connections, reset_queries
@@ -88,7 +88,7 @@ def on_pool(view: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P],
     # The names in its annotations are those of its own module.
     made: Any = call
     made.__signature__ = inspect.signature(view, eval_str=True)
-    return call
+    return cast("Callable[Concatenate[R, P], Awaitable[T]]", made)
 
 
 def _name_of(request: HttpRequest) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import re
 import secrets
 from collections.abc import Iterable
@@ -15,8 +16,11 @@ from django.utils.translation import gettext as _
 
 from streams.database.transactions import own_transaction
 from streams.errors import InvalidValue
+from streams.logs import event
 from streams.models import ApiRight, ApiToken, UtcNow, Verb
 from streams.models.token import ANY, MAX_WHO, PREFIX
+
+logger = logging.getLogger("streams.operate")
 
 # ems_, eight letters or digits that name the token, and 32 random bytes in Base64.
 FORM = re.compile(rf"ems_([a-z0-9]{{{PREFIX}}})_([A-Za-z0-9_-]{{43}})")
@@ -46,13 +50,25 @@ def issue(token: ApiToken, rights: Iterable[ApiRight], using: str) -> str:
             if ApiToken._base_manager.using(using).filter(prefix=token.prefix).exists():
                 continue  # 36^8 prefixes: it is the first time that this happens
             raise
+        logger.info(
+            "Token %s is issued by %s",
+            *(token, token.created_by),
+            extra=event("token.issued", token=token.prefix, by=token.created_by),
+        )
         return f"ems_{token.prefix}_{secret}"
 
 
-def revoke(token: ApiToken, using: str) -> bool:
+def revoke(token: ApiToken, by: str, using: str) -> bool:
     """Revoke a token; tell whether it was not revoked before. In force within five seconds."""
     rows = ApiToken.objects.using(using).filter(pk=token.pk, revoked_at=None)
-    return bool(rows.update(revoked_at=UtcNow()))
+    if not rows.update(revoked_at=UtcNow()):
+        return False
+    logger.info(
+        "Token %s is revoked by %s",
+        *(token, by),
+        extra=event("token.revoked", token=token.prefix, by=by),
+    )
+    return True
 
 
 def right_of(text: str) -> ApiRight:
