@@ -153,6 +153,8 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 ROOT_URLCONF = "emsproject.urls"
 WSGI_APPLICATION = "emsproject.wsgi.application"
+# The HTTP API takes messages of msgMaxSizeInBytes, also in Base64.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 6 * 1024 * 1024
 STATIC_URL = "static/"
 STATIC_ROOT = STATE_DIR / "static"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -23,6 +24,13 @@ _to_json = DjangoJSONEncoder(
 ).encode
 
 
+@dataclass(frozen=True, slots=True)
+class AsJson:
+    """Holds a body that is JSON also where it is a string, which otherwise is text."""
+
+    value: Any
+
+
 def encode(value: Any) -> tuple[bytes, str]:
     """Return the bytes to store and the body type; raises NotSerializable."""
     if isinstance(value, bytes | bytearray | memoryview):
@@ -30,6 +38,8 @@ def encode(value: Any) -> tuple[bytes, str]:
     try:
         if isinstance(value, str):
             return value.encode(), TEXT
+        if isinstance(value, AsJson):
+            value = value.value
         return _to_json(value).encode(), JSON
     except (TypeError, ValueError, RecursionError) as error:
         text = complaint(value, _writable) or _("The body cannot be written as JSON: %s") % error

@@ -10,7 +10,9 @@ import ast
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields
+from importlib import import_module
 from importlib.util import find_spec
 from linecache import getlines
 from pathlib import Path
@@ -44,6 +46,8 @@ MARIADB_AT_LEAST, MYSQL_AT_LEAST = (10, 6), (8, 0, 11)
 VENDORS = ("mysql", "sqlite")
 REDIS_BACKEND = "django_redis.cache.RedisCache"
 ROUTER = "streams.routers.StreamsRouter"
+# What a request has beside the body of its message: the other fields, and the JSON around them.
+AROUND_A_BODY = 64 * 1024
 SAFE = {"json", "application/json"}
 
 
@@ -100,6 +104,36 @@ def check_database(
     return found
 
 
+@register("ems", "database")
+def check_http(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Check that the largest message can be sent over HTTP, where the project has mounted it."""
+    if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
+        return []
+    alias = settings().DATABASE
+    most: Any = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE  # None: any
+    if (
+        alias not in (databases or ())
+        or most is None
+        or not _serves_http()
+        or missing_tables(alias)
+    ):
+        return []
+    limit = system("msgMaxSizeInBytes", alias)
+    needed = limit * 4 // 3 + AROUND_A_BODY
+    if most >= needed:
+        return []
+    return [
+        Warning(
+            _("DATA_UPLOAD_MAX_MEMORY_SIZE is %(most)d; a message may have %(limit)d bytes.")
+            % {"most": most, "limit": limit},
+            hint=_("Raise it to %d: in a request, Base64 makes a body a third larger.") % needed,
+            id="ems.W022",
+        )
+    ]
+
+
 @register("ems", deploy=True)
 def check_deployment(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
@@ -124,6 +158,15 @@ def check_deployment(
             id="ems.W014",
         )
     ]
+
+
+def _serves_http() -> bool:
+    """Tell whether the URLs of the project have those of EMS. Django checks the URLs themselves."""
+    if find_spec("ninja") is None:
+        return False
+    with suppress(Exception):
+        import_module(django_settings.ROOT_URLCONF)
+    return "streams.http.urls" in sys.modules
 
 
 def _place(error: Exception) -> str:

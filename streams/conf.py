@@ -106,6 +106,8 @@ class Settings:
     TRACE_PARENT: str = LINK
     SHADOW_REPLAY: bool = False
     TWO_PHASE_TOPIC: str | None = None
+    HTTP_THREADS: int = 8
+    HTTP_INSECURE: bool = False
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
@@ -139,6 +141,11 @@ class Settings:
             raise ConfigurationError(_("EMS['TRACE_PARENT'] must be “link” or “parent”."))
         if not isinstance(self.SHADOW_REPLAY, bool):
             raise ConfigurationError(_("EMS['SHADOW_REPLAY'] must be True or False."))
+        threads: Any = self.HTTP_THREADS
+        if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 256:
+            raise ConfigurationError(_("EMS['HTTP_THREADS'] must be a number from 1 to 256."))
+        if not isinstance(self.HTTP_INSECURE, bool):
+            raise ConfigurationError(_("EMS['HTTP_INSECURE'] must be True or False."))
         topic: Any = self.TWO_PHASE_TOPIC
         if topic is not None and (not isinstance(topic, str) or not topic.strip()):
             raise ConfigurationError(_("EMS['TWO_PHASE_TOPIC'] must be a topic, or None."))

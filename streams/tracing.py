@@ -7,9 +7,10 @@ not go on for weeks through retries and replays.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,11 @@ SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 MOST_LINKS = 128
 # Where a delivery has the span contexts of its calls that failed: {offset: span context}.
 FAILED = "_ems_failed_spans"
+# W3C Trace Context: the header of a request, and the longest state that everybody passes on.
+TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+LONGEST_STATE = 512
 
 
 def look() -> None:
@@ -39,6 +45,35 @@ def look() -> None:
     telemetry.look_for(None)
     if wanted is not False:
         telemetry.observe(Tracing())
+
+
+@contextmanager
+def continued(headers: Mapping[str, str]) -> Iterator[None]:
+    """Let the spans of the block be children of the one that ``headers`` of a request name.
+
+    Not where a span is open already: who has opened it has read the headers.
+    """
+    tracing = next((one for one in telemetry.active() if isinstance(one, Tracing)), None)
+    token = safely(tracing.enter, headers) if tracing else None
+    try:
+        yield
+    finally:
+        if tracing and token is not None:
+            safely(tracing.leave, token)
+
+
+def carried(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return what a message has in its headers of the trace of the request that sends it.
+
+    Empty where spans are made: then the span of the send is in them.
+    """
+    if any(isinstance(one, Tracing) for one in telemetry.active()):
+        return {}
+    parent, state = headers.get("traceparent", ""), headers.get("tracestate", "")
+    if not TRACEPARENT.fullmatch(parent):
+        return {}
+    known = {"traceparent": parent}
+    return {**known, "tracestate": state} if 0 < len(state) <= LONGEST_STATE else known
 
 
 def _provider_is_set() -> bool:
@@ -67,6 +102,18 @@ class Tracing(telemetry.Observer):
             failures = args[2] if len(args) > 2 else ()
             return self._settle(args[0], "nack", [f.offset for f in failures]) if failures else None
         return self._settle(args[0], "release", ()) if what == RELEASE else None
+
+    # -- request --
+
+    def enter(self, headers: Mapping[str, str]) -> Any:
+        """Attach the context in ``headers``; return what ``leave`` takes, None if there is none."""
+        if self._trace.get_current_span().get_span_context().is_valid:
+            return None
+        lower = {name.lower(): value for name, value in headers.items()}
+        return self._context.attach(self._propagate.extract(lower))
+
+    def leave(self, token: Any) -> None:
+        self._context.detach(token)
 
     # -- send --
 

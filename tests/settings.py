@@ -118,6 +118,7 @@ TEMPLATES = [
 # Django 6.1 warns of a mail without it; the others do not know it.
 MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 ROOT_URLCONF = "emsproject.urls"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 6 * 1024 * 1024
 STATIC_URL = "static/"
 SECRET_KEY = "only-for-tests"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # fast

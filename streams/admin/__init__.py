@@ -17,6 +17,7 @@ from streams.admin.pages import (
     redrive,
     retry,
     step,
+    token,
     topic,
 )
 
@@ -36,5 +37,6 @@ __all__ = [
     "redrive",
     "retry",
     "step",
+    "token",
     "topic",
 ]

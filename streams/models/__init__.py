@@ -19,12 +19,15 @@ from streams.models.retry import Again, RetryMessage
 from streams.models.rewind import Rewind
 from streams.models.shadow import ShadowCall, ShadowRun
 from streams.models.step import Step
+from streams.models.token import ApiRight, ApiToken, Verb
 from streams.models.topic import Access, Topic
 
 __all__ = [
     "IMMEDIATE",
     "Access",
     "Again",
+    "ApiRight",
+    "ApiToken",
     "BodyType",
     "CheckEndpoint",
     "Consumer",
@@ -55,5 +58,6 @@ __all__ = [
     "Topic",
     "UtcDateTimeField",
     "UtcNow",
+    "Verb",
     "Verdict",
 ]

@@ -6,6 +6,8 @@ import os
 import re
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from streams.names import MAX_PRODUCER
 
@@ -27,7 +29,21 @@ def producer() -> tuple[str, tuple[str, ...]]:
 
 def producer_name() -> str:
     """Return the name of this thread as a text."""
-    return f"{host()}@{os.getpid()}@{threading.current_thread().name}"[:MAX_PRODUCER]
+    name = getattr(_identity, "name", None)
+    return name or f"{host()}@{os.getpid()}@{threading.current_thread().name}"[:MAX_PRODUCER]
+
+
+@contextmanager
+def acting_for(name: str) -> Iterator[None]:
+    """Let ``name`` be the producer of what this thread sends in the block: it serves another."""
+    before = dict(vars(_identity))
+    vars(_identity).clear()
+    _identity.name = name[:MAX_PRODUCER]
+    try:
+        yield
+    finally:
+        vars(_identity).clear()
+        vars(_identity).update(before)
 
 
 _host: str | None = None

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ems', '0016_disputed_messages'),
+        ('ems', '0017_api_tokens'),
     ]
 
     operations = [

@@ -1,0 +1,185 @@
+"""Tells who calls, and whether this caller may do what the request asks for."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.conf import settings as django_settings
+from django.db.models import Q
+from django.http import HttpRequest
+from ninja.operation import Operation
+from ninja.security.base import AuthBase
+from ninja.utils import contribute_operation_callback
+
+from streams import conf
+from streams.http import rates
+from streams.http.problems import Problem
+from streams.http.threads import on_a_thread
+from streams.models import ApiToken, UtcNow
+from streams.models.token import matches
+from streams.operate.tokens import FORM, digest
+
+V = TypeVar("V", bound=Callable[..., Any])
+
+# The name of an operation's right in the OpenAPI file. An endpoint without one is refused.
+RIGHT = "x-right"
+# How often a token in use is noted to be so.
+USED_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Holds who calls: a valid token, with its rights as (verb, pattern)."""
+
+    id: int
+    name: str
+    prefix: str
+    created_by: str
+    owner: str
+    max_rate: int | None
+    max_holds: int
+    rights: frozenset[tuple[str, str]]
+
+    def may(self, verb: str, place: str | None = None) -> bool:
+        """Tell whether the caller has the right on ``place``; without one, on any."""
+        return any(
+            verb == one and (place is None or matches(pattern, place))
+            for one, pattern in self.rights
+        )
+
+    def needs(self, verb: str, place: str | None = None) -> None:
+        """Raise a Problem (403) if the caller has no such right."""
+        if not self.may(verb, place):
+            # Not whether there is such a topic: who may not use it is not told that either.
+            raise Problem(403, "forbidden", f"The token has no right {verb!r} on this.")
+
+
+class ApiRequest(HttpRequest):
+    """Is a request that has passed the check of its token."""
+
+    auth: Caller
+
+
+# Of each prefix: until when it is believed, the hash of the secret, and who it is.
+_known: dict[str, tuple[float, bytes, Caller]] = {}
+
+
+def forget() -> None:
+    """Forget all tokens that were looked up."""
+    _known.clear()
+
+
+class Bearer(AuthBase):
+    """Lets in who has a token with the right ``verb`` on ``place``.
+
+    ``place`` has the parameters of the path in braces: ``{topic}/{group}``. Without one, a caller
+    with the right on anything is let in, and the endpoint asks for more: ``request.auth.needs()``.
+    """
+
+    openapi_type = "http"
+    openapi_scheme = "bearer"
+
+    def __init__(self, verb: str | None = None, place: str | None = None) -> None:
+        super().__init__()
+        self._verb, self._place = verb, place
+
+    async def __call__(self, request: HttpRequest) -> Caller:
+        caller = await identified(request)
+        if self._verb is not None:
+            match = request.resolver_match
+            given = match.kwargs if match else {}
+            caller.needs(self._verb, self._place.format(**given) if self._place else None)
+        return caller
+
+
+def needs(verb: str, place: str | None = None) -> Callable[[V], V]:
+    """Declare the right that an endpoint needs; see :class:`Bearer`. Below the route, above the
+    rest::
+
+        @router.post("/topics/{topic}/messages")
+        @needs("send", "{topic}")
+        @on_pool
+        def send_message(request: ApiRequest, topic: str, message: NewMessage) -> Sent: …
+    """
+    right = {"verb": verb} if place is None else {"verb": verb, "on": place}
+    return _declared(right, Bearer(verb, place))
+
+
+def open_to_all(view: V) -> V:
+    """Declare that an endpoint needs no token."""
+    return _declared(None, None)(view)
+
+
+def _declared(right: dict[str, str] | None, bearer: Bearer | None) -> Callable[[V], V]:
+    def contribute(operation: Operation) -> None:
+        operation.auth_param = bearer
+        operation._set_auth(bearer)
+        operation.openapi_extra = {**(operation.openapi_extra or {}), RIGHT: right}
+
+    def declare(view: V) -> V:
+        contribute_operation_callback(view, contribute)
+        return view
+
+    return declare
+
+
+async def identified(request: HttpRequest) -> Caller:
+    """Return who calls; raises Problem: 403 without TLS, 401 without a valid token, 429."""
+    refuse_plain(request)
+    scheme, _blank, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not given.strip():
+        raise Problem(401, "unauthorized", "A token is needed: Authorization: Bearer ems_…")
+    caller = await _caller(given.strip(), str(request.META.get("REMOTE_ADDR", "")))
+    rates.refuse_fast(caller.id, caller.max_rate)
+    return caller
+
+
+def refuse_plain(request: HttpRequest) -> None:
+    """Raise a Problem (403) for a request that others on its way may have read."""
+    if not (django_settings.DEBUG or request.is_secure() or conf.settings().HTTP_INSECURE):
+        raise Problem(
+            403, "tls_required", "Tokens are taken over TLS only; this request came without."
+        )
+
+
+async def _caller(text: str, address: str) -> Caller:
+    """Return whose token this is; raises Problem (401, 429)."""
+    prefix, secret = form.groups() if (form := FORM.fullmatch(text)) else ("", "")
+    hash_ = digest(secret)
+    known = _known.get(prefix)
+    if not (known and hmac.compare_digest(known[1], hash_)):
+        # Of a proxy, an address is that of many: who has shown a valid token is not a guesser.
+        rates.refuse_guesser(address)
+    if form and (not known or time.monotonic() >= known[0]):
+        found = await on_a_thread(_find, prefix)
+        known = (time.monotonic() + conf.FRESH_SECONDS, *found) if found else None
+        if known:
+            _known[prefix] = known
+        else:
+            _known.pop(prefix, None)
+    if known and hmac.compare_digest(known[1], hash_):
+        return known[2]
+    rates.count_guess(address)
+    raise Problem(401, "unauthorized", "The token is unknown, expired or revoked.")
+
+
+def _find(prefix: str) -> tuple[bytes, Caller] | None:
+    """Return the hash and the caller of a valid token, and note that it is in use."""
+    tokens = ApiToken.objects.using(conf.database()).valid().filter(prefix=prefix)
+    unnoted = Q(last_used_at=None) | Q(last_used_at__lte=UtcNow(-USED_EVERY))
+    token = tokens.annotate(unnoted=unnoted).prefetch_related("rights").first()
+    if token is None:
+        return None
+    if token.unnoted:  # type: ignore[attr-defined]  # of the annotation
+        tokens.filter(unnoted).update(last_used_at=UtcNow())
+    rights = frozenset((right.verb, right.pattern) for right in token.rights.all())
+    caller = Caller(
+        *(token.pk, token.name, token.prefix, token.created_by, token.owner),
+        *(token.max_rate, token.max_holds, rights),
+    )
+    return bytes(token.hash), caller

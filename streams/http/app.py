@@ -1,0 +1,140 @@
+"""Makes the API: its endpoints, its answers to errors, and its OpenAPI file."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.db import connections
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.urls import URLPattern, path, re_path
+from ninja import NinjaAPI
+from ninja.operation import Operation, PathView
+
+from streams.http.access import identified
+from streams.http.problems import CONTENT_TYPE, Problem, answer, handle_all, too_large
+from streams.http.routes import ROUTERS
+
+AsyncView = Callable[..., Awaitable[HttpResponseBase]]
+
+# The answer to every error, in the OpenAPI file.
+PROBLEM = {
+    "type": "object",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string"},
+        "detail": {"type": "string"},
+    },
+    "required": ["type", "title", "status", "code", "detail"],
+}
+REFUSED = {
+    "description": "A problem (RFC 9457)",
+    "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+
+
+class Api(NinjaAPI):
+    def get_openapi_operation_id(self, operation: Operation) -> str:
+        return operation.view_func.__name__
+
+
+api = Api(
+    title="EMS",
+    version="1",
+    description="A message stream on the MySQL of a Django project.",
+    urls_namespace="ems_http",
+    openapi_url=None,  # see openapi() below
+    docs_url=None,  # that page loads scripts from other hosts
+)
+handle_all(api)
+for _router in ROUTERS:
+    api.add_router("/v1", _router)
+
+
+def _merge() -> None:
+    """Make the operations of one path one view, whichever files they are in.
+
+    Otherwise Django would find the first view, which does not know the methods of the others.
+    """
+    views: dict[str, PathView] = {}
+    for bound in api._get_bound_routers():
+        for name, view in list(bound.path_operations.items()):
+            first = views.setdefault(bound.prefix + name, view)
+            if first is not view:
+                first.operations += bound.path_operations.pop(name).operations
+
+
+_merge()
+
+
+def schema(server: str = "/ems") -> dict[str, Any]:
+    """Return the OpenAPI file; ``server`` is where the project has mounted the API."""
+    made = {**api.get_openapi_schema(path_prefix=""), "servers": [{"url": server}]}
+    made["components"]["schemas"]["Problem"] = PROBLEM
+    for methods in made["paths"].values():
+        for operation in methods.values():
+            operation["responses"] = {**operation["responses"], "default": REFUSED}
+    return made
+
+
+def url_patterns() -> list[URLPattern]:
+    """Return the URLs of the API; what is not one of them gets a problem, too."""
+    found = [one for one in api.urls[0] if isinstance(one, URLPattern) and one.name != "api-root"]
+    for one in found:
+        one.callback = guarded(one.callback)
+    return [
+        path("openapi.json", guarded(openapi), name="openapi"),
+        *found,
+        re_path(r"^v1/", guarded(_nothing), name="nothing"),
+    ]
+
+
+def guarded(view: AsyncView) -> Callable[..., Any]:
+    """Put around a view what holds for all of them."""
+
+    @wraps(view)
+    async def call(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            _refuse_large(request)
+            response = await view(request, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - a page of HTML is no answer to a program
+            response = answer(request, error)
+        if response.status_code == 405 and not response.get("Content-Type", "").endswith("json"):
+            allowed = response["Allow"]
+            response = Problem(405, "method_not_allowed", f"Allowed: {allowed}").response()
+            response["Allow"] = allowed
+        response["Cache-Control"] = "no-store"
+        return response
+
+    made: Any = call
+    made.csrf_exempt = True  # no cookie lets anybody in
+    # With ATOMIC_REQUESTS Django refuses async views. The work has transactions of its own.
+    made._non_atomic_requests = set(connections)
+    return call
+
+
+def _refuse_large(request: HttpRequest) -> None:
+    """Refuse a body that Django would not accept, before anything of it is read."""
+    most: Any = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE  # None: no limit
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if most is not None and length.isdecimal() and int(length) > most:
+        raise too_large()
+
+
+async def openapi(request: HttpRequest) -> HttpResponse:
+    """Answer with the OpenAPI file, to staff and to any token."""
+    if request.method not in ("GET", "HEAD"):
+        raise Problem(405, "method_not_allowed", "Allowed: GET")
+    auser: Any = getattr(request, "auser", None)  # without Django's sessions there is none
+    user = await auser() if auser else None
+    if not (user and user.is_active and user.is_staff):
+        await identified(request)
+    return JsonResponse(schema(request.path.removesuffix("/openapi.json")))
+
+
+async def _nothing(request: HttpRequest) -> HttpResponse:
+    raise Http404

@@ -1,0 +1,89 @@
+"""Defines what requests and answers have in common: instants, bodies, ids, pages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic.json_schema import WithJsonSchema
+
+from streams.body import BYTES, JSON, TEXT, AsJson, decode
+from streams.errors import InvalidMessage
+
+T = TypeVar("T")
+
+# The highest number that a column of ids or offsets can have.
+MOST = 2**63 - 1
+# The most rows of one page of a list.
+PAGE = 1000
+
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
+
+
+def _instant(given: Any) -> Any:
+    if not isinstance(given, str) or not INSTANT.fullmatch(given):
+        raise ValueError("an instant with its zone, such as 2026-01-31T12:00:00Z")
+    return datetime.fromisoformat(given)
+
+
+def written(instant: datetime) -> str:
+    """Return an instant as answers have it: RFC 3339, UTC, with microseconds."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+Instant = Annotated[
+    datetime,
+    BeforeValidator(_instant),
+    PlainSerializer(written, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+Id = Annotated[int, Field(ge=0, le=MOST)]
+Limit = Annotated[int, Field(ge=1, le=PAGE)]
+BodyTypeName = Literal["json", "text", "bytes"]
+
+
+class Request(BaseModel):
+    """Is what a client sends: nothing unknown, and nothing of another type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Answer(BaseModel):
+    """Is what a client gets. It is made by EMS, so nothing is checked."""
+
+    model_config = ConfigDict(strict=False)
+
+
+class Page(Answer, Generic[T]):
+    """Is a page of a list; ``next`` is the ``after`` of the one that follows, null at the end."""
+
+    items: list[T]
+    next: str | None = None
+
+
+def body_in(value: Any, body_type: BodyTypeName | None) -> Any:
+    """Return what to send for ``body`` and ``body_type`` of a request.
+
+    Without a type a string is text, as in Python. Raises InvalidMessage.
+    """
+    if body_type is None:
+        return value
+    if body_type == JSON:
+        return AsJson(value)
+    if not isinstance(value, str):
+        raise InvalidMessage(f"A body of the type {body_type} must be a string.")
+    if body_type == TEXT:
+        return value
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidMessage("A body of the type bytes must be Base64.") from error
+
+
+def body_out(raw: bytes, body_type: str) -> Any:
+    """Return the ``body`` of an answer: bytes in Base64, anything else as it was sent."""
+    return base64.b64encode(raw).decode() if body_type == BYTES else decode(raw, body_type)

@@ -1,0 +1,7 @@
+"""Looks at topics and changes them."""
+
+from __future__ import annotations
+
+from ninja import Router
+
+router = Router(tags=["Topics"])

@@ -1,0 +1,87 @@
+"""Issues, lists and revokes the tokens of the HTTP API."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from streams.management.base import StreamsCommand, positive
+from streams.models import ApiToken
+from streams.models.token import HOLDS
+from streams.operate.tokens import expiry, issue, revoke, right_of
+
+
+class Command(StreamsCommand):
+    help = "Issues, lists and revokes the tokens of the HTTP API."
+    verbs = {
+        "create": gettext_lazy("issue a token, and print it: it is not shown again"),
+        "list": gettext_lazy("list the valid tokens"),
+        "revoke": gettext_lazy("revoke a token: it is refused within five seconds"),
+    }
+
+    def add_create_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", help=_("what it is for, such as the name of a service"))
+        parser.add_argument(
+            "--right",
+            action="append",
+            default=[],
+            metavar="VERB:PATTERN",
+            help=_("such as send:orders.* or consume:orders/mail; several times"),
+        )
+        parser.add_argument(
+            "--days", type=positive, help=_("how long it is valid; without: for ever")
+        )
+        parser.add_argument("--rate", type=positive, help=_("requests a second, in each process"))
+        parser.add_argument("--holds", type=positive, help=_("held requests, in each process"))
+
+    def add_list_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--all", action="store_true", help=_("expired and revoked ones, too"))
+
+    def add_revoke_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("prefix", help=_("the eight characters after ems_"))
+
+    def do_create(self, *, name: str, right: list[str], **options: Any) -> None:
+        rights = [right_of(text) for text in dict.fromkeys(right)]
+        token = ApiToken(
+            name=name,
+            created_by=self.who,
+            expires_at=expiry(options["days"]),
+            max_rate=options["rate"],
+            max_holds=options["holds"] or HOLDS,
+        )
+        token._state.db = self.using
+        try:
+            token.full_clean(exclude=["expires_at"])
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
+        text = issue(token, rights, self.using)
+        self.tell(text, name=name, prefix=token.prefix, token=text)
+
+    def do_list(self, **options: Any) -> None:
+        found = ApiToken.objects.using(self.using)
+        rows = found.all() if options["all"] else found.valid()
+        columns = ("name", "prefix", "rights", "created_by", "created_at", "expires_at")
+        more = ("last_used_at", "revoked_at", "max_rate", "max_holds")
+        self.show(
+            (*columns, *more),
+            (
+                (
+                    *(row.name, row.prefix, ", ".join(sorted(map(str, row.rights.all())))),
+                    *(getattr(row, name) for name in (*columns[3:], *more)),
+                )
+                for row in rows.order_by("name", "pk").prefetch_related("rights")
+            ),
+        )
+
+    def do_revoke(self, *, prefix: str, **options: Any) -> None:
+        row = ApiToken.objects.using(self.using).filter(prefix=prefix).first()
+        if row is None:
+            raise CommandError(_("There is no token %r.") % prefix)
+        if not revoke(row, self.who, self.using):
+            raise CommandError(_("%s was revoked before.") % row)
+        self.tell(_("revoked: %s") % row, name=row.name, prefix=prefix)

@@ -1,0 +1,55 @@
+"""The guide of the HTTP API: its commands run, its tables are those of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from streams import errors
+from streams.http.problems import STATUS, code_of
+from streams.models import Verb
+from tests.docs.documents import DOCS, section, table
+from tests.http.conftest import Api, MakeToken
+from tests.http.contract import FILE, every_right, written
+from tests.http.examples import Run, examples
+
+PAGE = DOCS / "guides" / "http.md"
+HTTP = Path(errors.__file__).parent / "http"
+
+
+def test_the_commands_of_the_guide_do_what_it_says(
+    transactional_db: None, api: Api, make_token: MakeToken, clean_registry: None
+) -> None:
+    run = Run(api, make_token(*every_right()))
+    found = list(examples(PAGE))
+    assert len(found) >= 5
+    for example in found:
+        run(example)
+
+
+def test_the_openapi_file_is_that_of_the_code() -> None:
+    """A change of the contract is seen in review: python -m tests.http.contract writes it anew."""
+    assert FILE.read_text() == written()
+
+
+def test_the_rights_are_those_of_the_table() -> None:
+    assert set(table(PAGE, "Tokens")) == set(Verb.values)
+
+
+def test_every_error_has_the_status_of_the_table() -> None:
+    """And each code that is written somewhere in the API is in one of the tables."""
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", section(PAGE, "Errors"), re.MULTILINE)
+    shown = {code: int(status) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
+    shown.pop("dedup_key")
+    real = {
+        code_of(kind): next(STATUS[one] for one in kind.__mro__ if one in STATUS)
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.StreamsError)
+    }
+    assert {code: real[code] for code in shown} == shown
+    by_status = {status for status in real.values() if status != 409}
+    assert {code for code, status in real.items() if status in by_status} <= set(shown)
+    written = re.compile(r'Problem\(\s*(\d+), "(\w+)"')
+    of_code = {found for path in HTTP.rglob("*.py") for found in written.findall(path.read_text())}
+    own = {(status, code) for code, status in table(PAGE, "Errors").items() if code.isidentifier()}
+    assert of_code <= own

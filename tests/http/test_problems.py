@@ -1,0 +1,94 @@
+"""Errors over HTTP: a problem with a code for programs, and never a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.signals import got_request_exception
+from django.db import DataError, OperationalError, connection
+
+from streams import errors
+from streams.http import threads
+from streams.http.routes import produce
+from tests.http.conftest import Api, MakeToken
+from tests.http.test_produce import ORDERS
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "wait"),
+    [
+        (errors.SendOutcomeUnknown(), 503, "send_outcome_unknown", "1"),
+        (errors.NotMigrated(), 503, "not_migrated", "1"),
+        (OperationalError(1146, "Table 'x.ems_msg' doesn't exist"), 503, "not_migrated", "1"),
+        (OperationalError(2003, "Can't connect"), 503, "database_unavailable", "1"),
+        (OperationalError(1213, "Deadlock"), 503, "database_unavailable", "1"),
+        (DataError(1406, "Data too long: secret"), 500, "internal_error", None),
+        (errors.LeaseLost(), 410, "lease_lost", None),
+        (errors.OffsetOutOfRange(), 409, "offset_out_of_range", None),
+        (errors.ConfigurationError(), 500, "configuration_error", None),
+        (ZeroDivisionError("secret"), 500, "internal_error", None),
+    ],
+)
+def test_an_error_has_its_status_and_its_code(
+    api: Api,
+    make_token: MakeToken,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    status: int,
+    code: str,
+    wait: str | None,
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    told: list[Any] = []
+
+    def tell(**kwargs: Any) -> None:
+        told.append(kwargs["request"])
+
+    monkeypatch.setattr(produce, "send", fail)
+    got_request_exception.connect(tell)
+    try:
+        answer = api.post(ORDERS, {}, token=make_token("send:orders"))
+    finally:
+        got_request_exception.disconnect(tell)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer["Content-Type"] == "application/problem+json"
+    assert answer.get("Retry-After") == wait
+    assert b"secret" not in answer.content
+    assert len(told) == (status == 500)
+
+
+def test_a_database_that_is_away_is_said(
+    transactional_db: None, api: Api, make_token: MakeToken, request: pytest.FixtureRequest
+) -> None:
+    token = make_token("send:orders")
+    request.getfixturevalue("away")
+    answer = api.post(ORDERS, {}, token=token)
+    assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
+    assert answer["Retry-After"] == "1"
+
+
+@pytest.mark.mysql
+def test_a_connection_that_the_server_has_ended_fails_no_request(
+    transactional_db: None,
+    api: Api,
+    make_token: MakeToken,
+    ems_settings: Callable[..., None],
+    second_connection: Callable[..., Any],
+) -> None:
+    ems_settings(HTTP_THREADS=1)
+    token = make_token("send:orders")
+    assert api.post(ORDERS, {}, token=token).status_code == 201
+
+    def number() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT CONNECTION_ID()")
+            return int(cursor.fetchone()[0])
+
+    for _ in range(2):
+        ended = threads.pool().submit(number).result(20)
+        second_connection().execute(f"KILL {ended}")
+        assert api.post(ORDERS, {}, token=token).status_code == 201
