@@ -40,6 +40,7 @@ from streams.log.holdings import holdings
 from streams.metrics.series import MANY_SERIES, series_of_tables
 from streams.models import ConsumerGroup, Mode, Topic
 from streams.observe.mysql_server import Server, missing_tables
+from streams.observe.replication import Replication
 from streams.runtime_settings import system
 
 MARIADB_AT_LEAST, MYSQL_AT_LEAST = (10, 6), (8, 0, 11)
@@ -98,7 +99,9 @@ def check_database(
             limit = DEFAULTS["msgMaxSizeInBytes"]
             if migrated:
                 limit = system("msgMaxSizeInBytes", alias)
-            found += [*_must(server), *_should(server, limit)]
+            found += _must(server)
+            if not any(message.id == "ems.E013" for message in found):
+                found += [*_should(server, limit), *_replicated(server)]
         if migrated and find_spec("prometheus_client"):
             found += _series(alias)
     return found
@@ -364,6 +367,17 @@ def _series(alias: str) -> Iterator[CheckMessage]:
 
 def _must(server: Server) -> Iterator[CheckMessage]:
     alias = {"alias": server.alias}
+    if kind := server.without_row_locks():
+        yield Error(
+            _("The server of %(alias)r is %(kind)s, on which EMS would lose and repeat messages.")
+            % {**alias, "kind": kind},
+            hint=_(
+                "It takes no lock for FOR UPDATE SKIP LOCKED, or refuses it: two consumers would"
+                " claim the same messages. Use MySQL or MariaDB."
+            ),
+            id="ems.E013",
+        )
+        return
     if server.version < (MARIADB_AT_LEAST if server.is_mariadb else MYSQL_AT_LEAST):
         yield Error(
             _("The server of %(alias)r is %(name)s.") % {**alias, "name": server.name},
@@ -453,3 +467,53 @@ def _should(server: Server, limit: int) -> Iterator[CheckMessage]:
             hint=_("Load its tables with mysql_tzinfo_to_sql: filters by date fail without."),
             id="ems.W006",
         )
+
+
+def _replicated(server: Server) -> Iterator[CheckMessage]:
+    """Yield how the replication of the server may lose the order of messages, or messages."""
+    replication = Replication(server)
+    alias = {"alias": server.alias}
+    if replication.has_several_primaries:
+        yield Warning(
+            _("%(alias)r is a member of a replication group with several primaries.") % alias,
+            hint=_(
+                "Order between them is not kept, and EMS's locks hold in one server only: write to"
+                " one of them, or set group_replication_single_primary_mode."
+            ),
+            id="ems.W017",
+        )
+    elif replication.is_galera and (others := _aliases_of_the_same(server)):
+        yield Warning(
+            _("%(alias)r is a node of Galera, and so may be %(others)s.")
+            % {**alias, "others": ", ".join(others)},
+            hint=_(
+                "Order between nodes is not kept, and EMS's locks hold in one node only: write to"
+                " one of them. Nothing is to be done if the other aliases only read."
+            ),
+            id="ems.W017",
+        )
+    if reasons := list(replication.degrading()):
+        yield Warning(
+            _("A failover of %(alias)r may lose commits, though it is semi-synchronous: %(why)s.")
+            % {**alias, "why": "; ".join(reason.text for reason in reasons)},
+            hint=_("Set %s. Before that, connect the replica: docs/guides/failover.md says why.")
+            % ", ".join(reason.hint for reason in reasons),
+            id="ems.W018",
+        )
+
+
+def _aliases_of_the_same(server: Server) -> list[str]:
+    """Return the other aliases for a database of the same name on another address."""
+
+    def place(alias: str) -> tuple[str, str]:
+        given = connections[alias].settings_dict
+        return str(given["HOST"]), str(given["PORT"])
+
+    mine = connections[server.alias].settings_dict["NAME"]
+    return [
+        alias
+        for alias in connections
+        if connections[alias].vendor == "mysql"
+        and connections[alias].settings_dict["NAME"] == mine
+        and place(alias) != place(server.alias)
+    ]

@@ -51,6 +51,7 @@ class Proxy:
 
     def __init__(self, host: str, port: int | str = 0) -> None:
         self.fired: list[bytes] = []
+        self.greets_as: bytes | None = None  # the version that the server says it has
         self.statements = 0
         self._target = (host, int(port or 3306))
         self._faults: list[Fault] = []
@@ -177,7 +178,8 @@ class Link:
             try:
                 self._server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._client.sendall(_without_encryption(_packet(self._server)))
+                greeting = _without_encryption(_packet(self._server))
+                self._client.sendall(_renamed(greeting, self._proxy.greets_as))
                 replies.start()
                 self._pass_packets()
             except OSError:
@@ -232,6 +234,15 @@ def _exactly(source: socket.socket, count: int) -> bytes:
             return b""
         data += part
     return data
+
+
+def _renamed(greeting: bytes, version: bytes | None) -> bytes:
+    """Return the greeting with another version, which follows the byte of the protocol."""
+    if version is None:
+        return greeting
+    rest = greeting[HEADER + 1 :].partition(b"\0")[2]
+    payload = greeting[HEADER : HEADER + 1] + version + b"\0" + rest
+    return len(payload).to_bytes(3, "little") + greeting[3:HEADER] + payload
 
 
 def _without_encryption(greeting: bytes) -> bytes:

@@ -103,6 +103,11 @@ DATABASE: dict[str, Metric] = _named(
     Metric("ems_topic_info", GAUGE, "1, with the access of the topic.", ("topic", "access")),
     Metric("ems_server_info", GAUGE, "1, with what the server is.", ("vendor", "version")),
     Metric(
+        "ems_replication_ok",
+        GAUGE,
+        "1, or 0 if a failover of the server may lose commits; absent on SQLite.",
+    ),
+    Metric(
         "ems_history_list_length",
         GAUGE,
         "Changes that InnoDB keeps for old snapshots; absent without the privilege PROCESS.",

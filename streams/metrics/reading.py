@@ -1,4 +1,4 @@
-"""Reads from the tables what the metrics show: at most ten statements, each of them bounded.
+"""Reads from the tables what the metrics show: at most thirteen statements, each of them bounded.
 
 Beyond 100 groups, 200 places that are behind or 200 busy partitions there is one more for each as
 many.
@@ -20,7 +20,9 @@ from streams.database.sql.dialect import fetch
 from streams.models import Mode
 from streams.models.namespaces import own_range
 from streams.models.prepared import UNFINISHED
+from streams.observe.diagnoses import OK
 from streams.observe.mysql_server import Server
+from streams.observe.replication import Replication
 
 Labels = tuple[str, ...]
 # The name of a metric, the values of its labels, and its value.
@@ -185,6 +187,7 @@ class Reading:
         server = Server(self._using)
         vendor = "mariadb" if server.is_mariadb else "mysql"
         yield "ems_server_info", (vendor, server.name), 1
+        yield "ems_replication_ok", (), Replication(server).diagnosis().level == OK
         try:
             ((age, length),) = self._rows(sql.TRANSACTIONS)
         except DatabaseError:  # without the privilege PROCESS

@@ -13,6 +13,7 @@ from streams.observe.backlogs import blocked
 from streams.observe.diagnoses import ERROR, Diagnosis
 from streams.observe.indexes import indexes
 from streams.observe.prepared import prepared
+from streams.observe.replication import replication
 from streams.observe.rewinds import rewinds
 
 
@@ -39,6 +40,7 @@ def examine(using: str) -> list[Diagnosis]:
         *diagnoses.redis(),
         diagnoses.clock(using),
         *diagnoses.server(using),
+        *replication(using),
         *_other_apps(using),
     ]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.apps import apps
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.db.models import Model
 
 from streams.models.fields import NameField
@@ -31,9 +32,37 @@ class Server:
     def version(self) -> tuple[int, ...]:
         return tuple(self._connection.mysql_version)
 
+    def without_row_locks(self) -> str:
+        """Return what the server is, if it speaks MySQL's protocol and cannot lock as EMS must.
+
+        TiDB takes SKIP LOCKED and locks nothing; old versions of Vitess refuse it.
+        """
+        self._connection.ensure_connection()
+        greeting = self._connection.connection.get_server_info()
+        told = f"{greeting} {self.name} {self.variable('version_comment')}".lower()
+        for kind in ("TiDB", "OceanBase"):
+            if kind.lower() in told:
+                return kind
+        if "vitess" in told or "planetscale" in told:
+            try:
+                self.rows("SELECT 1 FROM (SELECT 1) AS `probe` FOR UPDATE SKIP LOCKED")
+            except DatabaseError:
+                return "Vitess"
+        return ""
+
     def variable(self, name: str) -> Any:
         ((value,),) = self.rows(f"SELECT @@{name}")
         return value
+
+    def variables(self, names: Iterable[str]) -> dict[str, str]:
+        """Return those of the global variables ``names`` that this server has."""
+        rows = self.rows("SHOW GLOBAL VARIABLES WHERE `Variable_name` IN %s", tuple(names))
+        return {name.lower(): str(value) for name, value in rows}
+
+    def statuses(self, names: Iterable[str]) -> dict[str, str]:
+        """Return those of the status values ``names`` that this server has."""
+        rows = self.rows("SHOW GLOBAL STATUS WHERE `Variable_name` IN %s", tuple(names))
+        return {name.lower(): str(value) for name, value in rows}
 
     def status(self, name: str) -> int | None:
         """Return the status counter ``name``; None if this server does not have it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from django.db import DatabaseError
+from django.db import DatabaseError, connections
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -32,9 +32,13 @@ _STATUS = (
 _REPLICAS = (
     "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE `COMMAND` LIKE 'Binlog Dump%%'"
 )
-_MEMBERS = (
-    "SELECT `MEMBER_STATE`, `MEMBER_ROLE` FROM performance_schema.replication_group_members"
-)
+_MEMBERS = "SELECT `MEMBER_STATE`, `MEMBER_ROLE` FROM performance_schema.replication_group_members"
+
+
+def replication(using: str) -> Iterator[Diagnosis]:
+    """Yield what a failover of the server may lose; nothing on SQLite."""
+    if connections[using].vendor == "mysql":
+        yield Replication(Server(using)).diagnosis()
 
 
 @dataclass(frozen=True)
@@ -109,9 +113,9 @@ class Replication:
             return self._ok(_("none: the server has no binary log"))
         replicas = self._count(_REPLICAS)
         if replicas is None:
-            return self._ok(_("unknown: this account may not see whether replicas are connected"))
+            return self._ok(_("unknown: this account may not see connected replicas"))
         if not replicas:
-            return self._ok(_("none: no replica is connected"))
+            return self._ok(_("none: this account sees no replica that is connected"))
         text = ngettext(
             "Asynchronous, to %d replica: a failover may lose the last commits.",
             "Asynchronous, to %d replicas: a failover may lose the last commits.",
@@ -144,9 +148,9 @@ class Replication:
         return self._warning(text % values, hint)
 
     def _of_semi_sync(self) -> Diagnosis:
-        status = self._status.get(f"{self._prefix}_status".capitalize(), "OFF")
-        clients = int(self._status.get(f"{self._prefix}_clients".capitalize(), 0))
-        missed = int(self._status.get(f"{self._prefix}_no_tx".capitalize(), 0))
+        status = self._status.get(f"{self._prefix}_status", "OFF")
+        clients = int(self._status.get(f"{self._prefix}_clients", 0))
+        missed = int(self._status.get(f"{self._prefix}_no_tx", 0))
         if status != "ON" or not clients:
             text = _("Semi-synchronous, and no replica confirms: a failover may lose commits.")
             return self._warning(text, _("Is the replica connected, and its plugin on?"))
