@@ -26,6 +26,7 @@ COLUMNS = {
     "reused": "reused",
     "no_send": "no send, s",
     "no_handled": "handled, s",
+    "rewound": "rewound, s",
     "ended": "ended",
 }
 

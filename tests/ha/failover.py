@@ -21,11 +21,13 @@ from tests.ha.notes import noted
 from tests.ha.producer import TOPIC
 from tests.ha.router import HAProxy, Router
 from tests.scenarios.fleet import Process
+from tests.servers import Server
 
 GROUPS = ("mail", "stats")
 BEFORE_SECONDS, AFTER_SECONDS = 4.0, 6.0
 FREEZE_SECONDS = 60.0
 SETTLE_SECONDS = 180.0
+NOTICED_SECONDS = 2.0
 PARTITIONS = 2
 
 Place = tuple[str, str]  # of a message: producer and number
@@ -40,9 +42,14 @@ class Stage:
     folder: Path
     producers: list[Process] = field(default_factory=list)
     consumers: list[Process] = field(default_factory=list)
+    promoted: float = 0.0  # when the way last led to another primary, in Unix time
 
     def promote(self) -> None:
-        self.router.move(self.cluster.promote().port)
+        self.lead_to(self.cluster.promote())
+
+    def lead_to(self, primary: Server) -> None:
+        self.promoted = time.time()
+        self.router.move(primary.port)
 
 
 Fault = Callable[[Stage], Iterator[float]]
@@ -88,9 +95,9 @@ def shutdown(stage: Stage) -> Iterator[float]:
 
 def switch(stage: Stage) -> Iterator[float]:
     """A switchover, and back again: the primary lets nobody write first (error 1290)."""
-    stage.router.move(stage.cluster.switch_over().port)
+    stage.lead_to(stage.cluster.switch_over())
     yield AFTER_SECONDS
-    stage.router.move(stage.cluster.switch_over().port)
+    stage.lead_to(stage.cluster.switch_over())
     yield 0.0
 
 
@@ -146,6 +153,8 @@ class Result:
             wrong.append("a rewound log was reported, and none was rewound")
         if not lossless and self.lost and self.rewound is None:
             wrong.append("the log was rewound, and nobody has said so")
+        if self.rewound is not None and self.rewound > NOTICED_SECONDS:
+            wrong.append(f"that the log was rewound was only noticed after {self.rewound} s")
         if self.reused:
             wrong.append(f"{self.reused} offsets were given to two messages")
         if self.failed_there:
@@ -264,6 +273,7 @@ def _longest_gap(times: list[float]) -> float:
 
 
 def _rewound(stage: Stage) -> float | None:
-    """Tell whether a consumer has said that the log was rewound; how late is not noted."""
-    told = any("was rewound" in process.log() for process in stage.consumers)
-    return 0.0 if told else None
+    """Return the seconds from the promotion until the first consumer said so."""
+    lines = (line.split() for process in stage.consumers for line in process.log().splitlines())
+    said = [float(words[0]) for words in lines if "CRITICAL" in words[1:2] and "rewound:" in words]
+    return round(min(said) - stage.promoted, 1) if said else None

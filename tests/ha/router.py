@@ -12,7 +12,7 @@ from tests.packages import Programs
 from tests.servers import Server
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = Path("/tmp/failover.md")
+GUIDE = ROOT / "docs" / "guides" / "failover.md"
 
 CHUNK = 65_536
 

@@ -12,7 +12,8 @@ DATABASES["default"].setdefault("OPTIONS", {}).update(
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "handlers": {"stderr": {"class": "logging.StreamHandler"}},
+    "formatters": {"timed": {"format": "{created:.2f} {levelname} {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "timed"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {"streams.supervisor": {"level": "INFO"}},
 }

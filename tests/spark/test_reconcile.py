@@ -226,7 +226,9 @@ def test_breaks_of_order_are_found_in_buckets_of_ids(spark: Any) -> None:
 
     nine = datetime(2026, 1, 1, 9, tzinfo=UTC)
     # A claim a minute, each done after half a minute; ids have gaps of more than a bucket.
-    claims = [(n, n * 10, n * 10 + 9, 0.0, 30.0) for n in (1, 2, 3, 4, 40, 41, 42, 43)]
+    claims: list[tuple[int, int, int, float, float | None]] = [
+        (n, n * 10, n * 10 + 9, 0.0, 30.0) for n in (1, 2, 3, 4, 40, 41, 42, 43)
+    ]
     for at, changed in (
         (2, (3, 30, 39, -45.0, 30.0)),  # before the one before had ended
         (4, (40, 20, 29, 0.0, 30.0)),  # back

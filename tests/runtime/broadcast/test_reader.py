@@ -492,6 +492,7 @@ def test_what_a_rewound_log_leaves_out_is_passed_and_not_missed(start, seen, cap
     send_prices(*range(10))
     client.run_until_idle()
     rewind = rewinds.jump(Partition.objects.get().pk, End(10 + 5, 0), "default")
+    assert rewind
     caplog.clear()
     send_prices("new")
     client.run_until_idle()
