@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from sparkjobs.source import connector_x, replica
 from streams import consumer
 from streams.models import Message, Partition
 from streams.testing import drain
+from tests.packages import Programs
+from tests.servers import MySQL, memory_or_disk
 from tests.spark.direct import Reading, sent
 
 pytestmark = [
@@ -186,6 +189,99 @@ def test_a_replica_differs_from_the_primary_in_what_its_part_says(copy: Copy) ->
     connection = connect(copy.primary, replica=True)
     assert fetch(connection, "SELECT DATABASE()")[0][0] == django.settings_dict["NAME"]
     connection.close()
+
+
+class Replica:
+    """A second server of MySQL that replicates the database of the tests."""
+
+    def __init__(self, config: Config) -> None:
+        self.server = MySQL(Programs.find("mysql"), memory_or_disk(1), for_tests=True)
+        self.database = django.settings_dict["NAME"]
+        self.primary = config
+
+    def __enter__(self) -> Replica:
+        self.server.prepare()
+        self.server.start()
+        self.server.wait()
+        path = Path(self.primary.path).with_name("replica.cnf")
+        path.touch(mode=0o600)
+        text = Path(self.primary.path).read_text()
+        path.write_text(f"{text}[replica]\nhost=127.0.0.1\nport={self.server.port}\n")
+        self.config = Config.load(str(path))
+        self._begin()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.server.stop()
+
+    def execute(self, *statements: str) -> None:
+        """Run statements on the replica."""
+        import MySQLdb
+
+        url = {"host": "127.0.0.1", "port": self.server.port, "user": "root"}
+        with contextlib.closing(MySQLdb.connect(**url, autocommit=True)) as connection:
+            for statement in statements:
+                with contextlib.closing(connection.cursor()) as cursor:
+                    cursor.execute(statement)
+
+    def _begin(self) -> None:
+        """Create the tables, still empty, and replicate from here on."""
+        with connected(self.primary.everywhere()) as connection:
+            tables = [fetch(connection, f"SHOW CREATE TABLE `{table}`")[0][1] for table in TABLES]
+            ((known,),) = fetch(connection, "SELECT @@GLOBAL.gtid_executed")
+        database, settings = self.database, django.settings_dict
+        of_these = ", ".join(f"`{database}`.`{table}`" for table in TABLES)
+        self.execute(
+            "SET GLOBAL server_id = 2",
+            f"CREATE DATABASE `{database}`",
+            f"USE `{database}`",
+            "SET foreign_key_checks = 0",
+            *tables,
+            "RESET BINARY LOGS AND GTIDS",
+            f"SET GLOBAL gtid_purged = '{known.replace(chr(10), '')}'",
+            f"CHANGE REPLICATION FILTER REPLICATE_DO_TABLE = ({of_these})",
+            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{settings['HOST']}',"
+            f" SOURCE_PORT = {settings['PORT']}, SOURCE_USER = '{settings['USER']}',"
+            f" SOURCE_PASSWORD = '{settings['PASSWORD']}', SOURCE_AUTO_POSITION = 1,"
+            " GET_SOURCE_PUBLIC_KEY = 1",
+            "START REPLICA",
+        )
+
+
+@pytest.mark.mysql
+@pytest.mark.one_server
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_a_replica_of_the_server_is_read_and_waited_for(config: Config) -> None:
+    with connected(config) as connection:
+        if not fetch(connection, "SELECT @@log_bin")[0][0]:
+            pytest.skip("the server has no binary log")
+    with Replica(config) as second:
+        sent(messages=500)
+        reading = Reading(second.config, "offset", "body")
+        assert [row["offset"] for row in reading.rows()] == list(range(500))
+        second.execute("STOP REPLICA SQL_THREAD")
+        sent(messages=2500)
+        plan = reading.plan()
+        looked = threading.Event()
+        look = replica._behind
+
+        def looks(*about: Any) -> Any:
+            found = look(*about)
+            looked.set()
+            return found
+
+        def goes_on() -> None:
+            assert looked.wait(60)
+            second.execute("START REPLICA SQL_THREAD")
+
+        follower = threading.Thread(target=goes_on)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(replica, "_behind", looks)
+            follower.start()
+            offsets = [row["offset"] for task in plan for row in reading.task(task)]
+        follower.join()
+        assert sorted(offsets) == list(range(3000))
 
 
 @pytest.mark.any_database
