@@ -8,6 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
+from django.utils.translation import gettext as _
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.json_schema import WithJsonSchema
 
@@ -26,7 +27,7 @@ INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\
 
 def _instant(given: Any) -> Any:
     if not isinstance(given, str) or not INSTANT.fullmatch(given):
-        raise ValueError("an instant with its zone, such as 2026-01-31T12:00:00Z")
+        raise ValueError(_("an instant with its zone, such as 2026-01-31T12:00:00Z"))
     return datetime.fromisoformat(given)
 
 
@@ -75,13 +76,13 @@ def body_in(value: Any, body_type: BodyTypeName | None) -> Any:
     if body_type == JSON:
         return AsJson(value)
     if not isinstance(value, str):
-        raise InvalidMessage(f"A body of the type {body_type} must be a string.")
+        raise InvalidMessage(_("A body of the type %s must be a string.") % body_type)
     if body_type == TEXT:
         return value
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidMessage("A body of the type bytes must be Base64.") from error
+        raise InvalidMessage(_("A body of the type bytes must be Base64.")) from error
 
 
 def body_out(raw: bytes, body_type: str) -> Any:

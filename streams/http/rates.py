@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TypeVar
 
+from django.utils.translation import gettext as _
+
 from streams.http.problems import Problem
 
 K = TypeVar("K")
@@ -47,7 +49,9 @@ def refuse_fast(token: int, rate: int | None) -> None:
         return
     bucket = _bucket(_tokens, token, rate)
     if bucket.filled(rate, rate) < 1:
-        raise _too_many("The token has sent more requests than its rate.", (1 - bucket.left) / rate)
+        raise _too_many(
+            _("The token has sent more requests than its rate."), (1 - bucket.left) / rate
+        )
     bucket.left -= 1
 
 
@@ -56,7 +60,9 @@ def refuse_guesser(address: str) -> None:
     bucket = _guessers.get(address)
     rate = GUESSES / GUESS_SECONDS
     if bucket and bucket.filled(rate, GUESSES) < 1:
-        raise _too_many("Too many wrong tokens came from this address.", (1 - bucket.left) / rate)
+        raise _too_many(
+            _("Too many wrong tokens came from this address."), (1 - bucket.left) / rate
+        )
 
 
 def count_guess(address: str) -> None:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.urls import include
 
 from streams import errors
 from streams.http.problems import STATUS, code_of
@@ -30,6 +35,13 @@ def test_the_commands_of_the_guide_do_what_it_says(
 def test_the_openapi_file_is_that_of_the_code() -> None:
     """A change of the contract is seen in review: python -m tests.http.contract writes it anew."""
     assert FILE.read_text() == written()
+
+
+def test_without_its_extra_the_api_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "streams.http.urls")
+    with pytest.raises(ImproperlyConfigured, match=r"pip install 'django-ems\[api\]'"):
+        include("streams.http.urls")
 
 
 def test_the_rights_are_those_of_the_table() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streams import consumer
+from streams import consumer, send
 from streams.http import access
 from streams.log.sequencer import sequence
 from streams.models import IMMEDIATE, Message, SystemConfig, Topic
@@ -119,6 +119,13 @@ def test_a_message_names_who_has_sent_it_over_http(transactional_db: None, sende
     sender.post(ORDERS, {})
     prefix = str(sender.token).split("_")[1]
     assert only().producer.startswith(f"http:{prefix}@127.0.0.1@ems-http_")
+
+
+def test_a_thread_has_its_own_name_again_after_a_request(db: None, sender: Api) -> None:
+    sender.post(ORDERS, {})
+    own = send("orders").message_id
+    assert not Message.objects.get(pk=own).producer.startswith("http:")
+    assert Message.objects.exclude(pk=own).get().producer.startswith("http:")
 
 
 def test_a_batch_is_sent_whole(sender: Api) -> None:

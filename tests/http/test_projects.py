@@ -21,7 +21,7 @@ from streams.checks import check_http
 from streams.http import app
 from streams.models import Message, SystemConfig
 from tests.http.conftest import Api, MakeToken
-from tests.http.contract import Endpoint, endpoints, every_right
+from tests.http.contract import endpoints, every_right
 from tests.http.test_produce import ORDERS
 
 # The bodies of requests: nothing, and something that no endpoint takes.
@@ -51,14 +51,14 @@ def atomic_requests(transactional_db: None) -> Iterator[None]:
     given["ATOMIC_REQUESTS"] = False
 
 
-@pytest.mark.parametrize("endpoint", endpoints(), ids=str)
 def test_no_endpoint_minds_atomic_requests(
-    atomic_requests: None, api: Api, make_token: MakeToken, endpoint: Endpoint
+    atomic_requests: None, api: Api, make_token: MakeToken
 ) -> None:
     api.token = make_token(*every_right())
-    answer = api.call(endpoint.method, endpoint.url(), NO_MATTER)
-    assert answer.status_code != 500, answer.content
-    assert "html" not in answer.get("Content-Type", "")
+    for endpoint in endpoints():
+        answer = api.call(endpoint.method, endpoint.url(), NO_MATTER)
+        assert answer.status_code != 500, f"{endpoint}: {answer.content}"
+        assert "html" not in answer.get("Content-Type", ""), endpoint
 
 
 def test_with_atomic_requests_a_message_is_committed_when_the_answer_comes(
@@ -67,6 +67,24 @@ def test_with_atomic_requests_a_message_is_committed_when_the_answer_comes(
     api.token = make_token("send:orders")
     assert api.post(ORDERS, {"body": 1}).status_code == 201
     assert Message.objects.get().body_type == "json"
+
+
+def test_a_message_is_committed_in_a_project_that_commits_by_hand(
+    transactional_db: None,
+    api: Api,
+    make_token: MakeToken,
+    second_connection: Callable[..., Any],
+) -> None:
+    api.token = make_token("send:orders")
+    other = second_connection()
+    given = connections.settings["default"]
+    given["AUTOCOMMIT"] = False
+    try:
+        for _ in range(2):  # the first opens the connection
+            assert api.post(ORDERS, {}).status_code == 201
+    finally:
+        given["AUTOCOMMIT"] = True
+    assert len(other.execute("SELECT id FROM ems_msg")) == 2
 
 
 def test_a_large_message_fits_where_django_lets_it(

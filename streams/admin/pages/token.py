@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from streams.admin.base import StreamsAdmin, StreamsForm
 from streams.admin.parts import journal
 from streams.admin.parts.columns import at, column
+from streams.admin.parts.figures import UNKNOWN
 from streams.admin.verbs.page import page
 from streams.conf import database
 from streams.models import ApiRight, ApiToken, Verb
@@ -113,7 +114,7 @@ class ApiTokenAdmin(StreamsAdmin):
 
     @column(_("rights"))
     def rights(row: Any) -> str:  # noqa: N805
-        return ", ".join(sorted(map(str, row.rights.all()))) or "–"
+        return ", ".join(sorted(map(str, row.rights.all()))) or UNKNOWN
 
     @column(_("state"))
     def state(row: Any) -> str:  # noqa: N805
