@@ -66,10 +66,10 @@ def is_dead() -> bool:
     return process is not None and process.poll() is not None
 
 
-def end(spark: SparkSession | None) -> None:
+def end(spark: SparkSession | None, patience: float = PATIENCE_SECONDS) -> None:
     """Stop the session and end its JVM, also one that has died; the next session gets a new one.
 
-    A JVM of spark-submit stays.
+    It is killed after ``patience`` seconds. A JVM of spark-submit stays.
     """
     process = _process()
     with suppress(Exception):
@@ -83,7 +83,7 @@ def end(spark: SparkSession | None) -> None:
         if process.stdin is not None:
             process.stdin.close()  # which the JVM takes for its end
     try:
-        process.wait(PATIENCE_SECONDS)
+        process.wait(patience)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

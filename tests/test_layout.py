@@ -50,7 +50,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"instants", "lock", "ledger", "placement", "jvm", "package", "progress"},
         {"sink"},
         {"source"},
-        {"storage"},
+        {"storage", "class_archive"},
         {"rollup", "audit", "archive", "session"},
         {"resident", "lake"},
         {"jobs"},

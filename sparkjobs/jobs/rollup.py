@@ -35,7 +35,8 @@ def run(config: Config, options: Namespace) -> int:
         print("rollup: ems_spark serve is at work")
         return 0
     try:
-        return _roll_up(config.everywhere())  # the figures name topics and groups by their ids
+        # The figures name topics and groups by their ids. Celery beat starts a job each minute.
+        return _roll_up(config.everywhere(), repeats=options.fallback)
     except Busy:
         if not options.fallback:
             raise
@@ -43,7 +44,7 @@ def run(config: Config, options: Namespace) -> int:
         return 0
 
 
-def _roll_up(config: Config) -> int:
+def _roll_up(config: Config, *, repeats: bool) -> int:
     with alone(config, ROLL_UP):
         with connected(config) as connection:
             at = now(connection)
@@ -53,14 +54,18 @@ def _roll_up(config: Config) -> int:
                 print("rollup: nothing to do")
                 return 0
         # Only now: to import pyspark costs more than to look.
+        from sparkjobs.class_archive import ClassArchive
         from sparkjobs.session import SMALL_WINDOWS, session
 
-        brief = due.rows <= BRIEF
-        spark = session("rollup", brief=brief)
+        brief, classes = due.rows <= BRIEF, ClassArchive()
+        java_options = classes.options(writes=repeats) if brief else ""
+        spark = session("rollup", brief=brief, java_options=java_options)
         for name, value in SMALL_WINDOWS.items():
             if brief:
                 spark.conf.set(name, value)
         errors = roll_up_all(spark, config, print)
+    if brief and repeats:
+        classes.keep(spark)
     return int(bool(errors))
 
 

@@ -49,6 +49,13 @@ SPARK = [
         db="mysql",
     ),
     Mutant(
+        "classes-of-a-folder-of-all",
+        "sparkjobs/class_archive.py",
+        "about.st_mode & 0o022",
+        "about.st_mode & 0o000",
+        "tests/spark/test_class_archive.py::test_a_folder_that_others_may_write_to_is_not_used",
+    ),
+    Mutant(
         "order-ends-at-a-bucket",
         "sparkjobs/audit/groups.py",
         'F.coalesce(F.lag("claim").over(w), "claim_before")',
