@@ -167,6 +167,17 @@ def readable(partition_id: int, epoch: int, start: int, end: int, using: str) ->
     return range(start, end)
 
 
+def newest(partition: Partition, count: int, using: str) -> int:
+    """Return the offset from which on a log has ``count`` messages; below 0 if it had fewer."""
+    end = partition.next_offset
+    for hole in reversed(holes(partition.pk, partition.epoch, using)):
+        if end - hole.offsets.stop >= count:
+            break
+        count -= end - hole.offsets.stop
+        end = hole.offsets.start
+    return end - count
+
+
 def epoch_of(partition: Partition, offset: int, using: str) -> int:
     """Return how often the log had been rewound when ``offset`` was given."""
     found = holes(partition.pk, partition.epoch, using)

@@ -46,6 +46,8 @@ DAMAGES = (IntegrityError, DataError)
 
 # When this process tries a damaged partition again: (alias, partition) → time.monotonic().
 _damaged: dict[tuple[str, int], float] = {}
+# Of each alias the last server of which was said that a failover has led to it.
+_told: dict[str, str] = {}
 
 
 class Cancelled(Exception):
@@ -155,6 +157,7 @@ def _sequence(partition_id: int, using: str, until: float) -> Pass:
             with own_transaction(using):
                 return sequence_locked(partition_id, using, until)
         except Unsettled:
+            _say_unsettled(using)
             break
         except Rewound:
             if not jump_if_rewound(partition_id, using):
@@ -162,6 +165,19 @@ def _sequence(partition_id: int, using: str, until: float) -> Pass:
         except Cancelled:
             continue
     return Pass(busy=True)  # end the transaction, so that others go on, and look again later
+
+
+def _say_unsettled(using: str) -> None:
+    """Say once that this process has come to another server."""
+    here = server(using)
+    if _told.get(using) != here:
+        _told[using] = here
+        logger.warning(
+            "%s is on another server than before, %s: no offset is given for %.1f s, so that every"
+            " process can say how far the logs had come",
+            *(using, here, settle_seconds()),
+            extra=event("sequencer.unsettled", database=using, server=here),
+        )
 
 
 def sequence_locked(partition_id: int, using: str, until: float = math.inf) -> Pass:

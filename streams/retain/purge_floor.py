@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from streams.database.sql import retain as sql
 from streams.database.sql.dialect import fetch
 from streams.log.offsets import offset_at
+from streams.log.rewinds import newest
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Topic, UtcNow
 from streams.retain.rule import Rule, rule_of
 
@@ -113,7 +114,7 @@ def kept_from(partition: Partition, topic: Topic, using: str) -> Kept:
     due = unread = partition.first_offset
     if rule.is_bounded and has_readers(topic, rule, using):
         if rule.count is not None:
-            due = max(due, partition.next_offset - rule.count)
+            due = max(due, newest(partition, rule.count, using))
         if rule.age is not None:
             due = max(due, _older_than(rule.age, partition, using))
         if rule.consumed and _has_cluster_group(topic, using):

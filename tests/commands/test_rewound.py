@@ -14,7 +14,7 @@ from streams import Outgoing, consumer, send_many
 from streams.admin.alarm import alarm
 from streams.errors import OffsetOutOfRange, UnknownPartition
 from streams.log.ends import End
-from streams.log.rewinds import HIGHEST, MARGIN, jump
+from streams.log.rewinds import HIGHEST, MARGIN, jump, newest
 from streams.log.sequencer import sequence
 from streams.models import Consumer, Cursor, Partition, Rewind, State, Topic, UtcNow
 from streams.models.consumer import LEASE
@@ -24,6 +24,7 @@ from streams.observe.diagnoses import WARNING, Diagnosis
 from streams.observe.doctor import examine
 from streams.operate.rewound import declare
 from streams.operate.topic_deletion import TopicDeletion
+from streams.retain.purge_floor import kept_from
 from streams.testing import drain
 from tests.admin.world import run_steps
 from tests.commands.conftest import Run
@@ -135,3 +136,14 @@ def test_a_second_jump_may_begin_where_the_first_one_ended(seen):
     drain()
     assert [(m.offset, m.epoch) for m in seen[10:]] == [(21 + 2 * MARGIN, 2)]
     assert audit("default") == []
+
+
+@pytest.mark.parametrize(("kept", "floor"), [(1, 15 + MARGIN), (3, 8), (11, 0), (12, -1)])
+def test_retention_by_number_counts_messages(seen, kept, floor):
+    declare("orders/0:14", "default")
+    send_many([Outgoing("orders", "new")])
+    sequence("default")
+    assert newest(Partition.objects.get(), kept, "default") == floor
+    Topic.objects.update(retention_count=kept)
+    partition = Partition.objects.get()
+    assert kept_from(partition, partition.topic, "default").due == max(0, floor)
