@@ -79,9 +79,10 @@ def test_only_the_right_on_this_place_lets_in(
     refused = [make_token(*(f"{one}:*" for one in Verb.values if one != verb)), make_token()]
     let_in = [make_token(f"{verb}:*")]
     if endpoint.place is not None:
-        others = [("payments", "orders"), ("Orders", "orders"), ("orders.eu", "orders")]
+        others = [("payments", "orders"), ("Orders", "orders"), ("order", "orders")]
+        others.append(("orders.eu", "orders"))
         if verb in OF_GROUPS:
-            others.append(("orders", "payments"))
+            others += [("orders", "payments"), ("orders", "order")]
         refused += [make_token(of(verb, *place)) for place in others]
         let_in += [make_token(of(verb)), make_token(of(verb, "ord*", "ord*"))]
     for exists in (False, True):  # and the answer does not tell
