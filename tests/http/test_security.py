@@ -22,7 +22,7 @@ from tests.http.test_produce import ORDERS
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 # What needs no token: a probe, and the metrics, which have a token or an address list of their own.
-OPEN = {"GET /v1/healthz", "GET /v1/metrics"}
+OPEN = {"GET /healthz", "GET /metrics"}
 # No endpoint takes this body. Who gets past the check of the token is told so, or what is missing.
 NOTHING = b'{"nobody": "knows"}'
 
@@ -79,9 +79,10 @@ def test_only_the_right_on_this_place_lets_in(
     refused = [make_token(*(f"{one}:*" for one in Verb.values if one != verb)), make_token()]
     let_in = [make_token(f"{verb}:*")]
     if endpoint.place is not None:
-        others = [("payments", "orders"), ("Orders", "orders"), ("orders.eu", "orders")]
+        others = [("payments", "orders"), ("Orders", "orders"), ("order", "orders")]
+        others.append(("orders.eu", "orders"))
         if verb in OF_GROUPS:
-            others.append(("orders", "payments"))
+            others += [("orders", "payments"), ("orders", "order")]
         refused += [make_token(of(verb, *place)) for place in others]
         let_in += [make_token(of(verb)), make_token(of(verb, "ord*", "ord*"))]
     for exists in (False, True):  # and the answer does not tell
