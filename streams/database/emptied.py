@@ -25,6 +25,11 @@ def forget_with(*caches: Callable[[], None]) -> None:
     _forget[:] = caches
 
 
+def forget_also(cache: Callable[[], None]) -> None:
+    """Call ``cache``, too: that of a module which is imported only where it is used."""
+    _forget.append(cache)
+
+
 def watch(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     """Watch a new connection, if this is a test process: only there mail has an outbox."""
     if hasattr(mail, "outbox") and _watched not in connection.execute_wrappers:
