@@ -51,6 +51,10 @@ READ_BYTES = CLAIM_BYTES // 4
 
 MAX_BATCH = 1000
 
+# The most seconds that a request over HTTP is held. gunicorn ends a worker after 30 silent ones,
+# nginx a request after 60.
+MAX_HOLD = 20
+
 # How the span of a handler refers to that of the send.
 LINK, PARENT = "link", "parent"
 
@@ -108,6 +112,7 @@ class Settings:
     TWO_PHASE_TOPIC: str | None = None
     HTTP_THREADS: int = 8
     HTTP_INSECURE: bool = False
+    HTTP_HOLD_SECONDS_WSGI: float = 2.0
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
@@ -144,6 +149,12 @@ class Settings:
         threads: Any = self.HTTP_THREADS
         if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 256:
             raise ConfigurationError(_("EMS['HTTP_THREADS'] must be a number from 1 to 256."))
+        hold: Any = self.HTTP_HOLD_SECONDS_WSGI
+        if not (hold == 0 or _positive(hold)) or hold > MAX_HOLD:
+            raise ConfigurationError(
+                _("EMS['HTTP_HOLD_SECONDS_WSGI'] must be a number of seconds from 0 to %d.")
+                % MAX_HOLD
+            )
         if not isinstance(self.HTTP_INSECURE, bool):
             raise ConfigurationError(_("EMS['HTTP_INSECURE'] must be True or False."))
         topic: Any = self.TWO_PHASE_TOPIC

@@ -42,6 +42,10 @@ class UnknownTopic(StreamsError):
     """There is no such topic, and autoCreateTopic is off."""
 
 
+class UnknownGroup(StreamsError):
+    """The topic has no such consumer group."""
+
+
 class TopicExists(StreamsError):
     """There is a topic of this name."""
 

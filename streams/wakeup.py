@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 from django.db import Error, connections
@@ -138,12 +138,15 @@ def announce(using: str, topics: Iterable[str] = EVERY) -> None:
 
 
 class Listener:
-    """Waits, in a thread of a consumer process, for wake-ups of the topics that it consumes."""
+    """Waits, in a thread of a consumer process, for wake-ups of the topics that it consumes.
 
-    def __init__(self, using: str, topics: Iterable[str], wake: Callable[[], None]) -> None:
+    ``topics`` may change while it listens.
+    """
+
+    def __init__(self, using: str, topics: Set[str], wake: Callable[[], None]) -> None:
         # It reads the database, in the thread that has a connection.
         self._channel = channel(using) if settings().REDIS is not None else ""
-        self._topics = frozenset(topics)
+        self._topics = topics
         self._wake = wake
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ems-listener", daemon=True)
@@ -179,4 +182,4 @@ class Listener:
 
     def _concerns(self, data: bytes) -> bool:
         topics = json.loads(data or b"[]")  # a producer of an older version sends no topics
-        return not topics or not self._topics.isdisjoint(topics)
+        return not topics or any(topic in self._topics for topic in topics)

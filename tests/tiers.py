@@ -65,6 +65,10 @@ ONE_IS_ENOUGH = {
     "chaos/test_running.py": ON_ANY,  # what chaos does with a test; the faults are beside it
     # What a process says, holds and starts: the same on every database.
     "guarantees/test_memory.py": ON_ANY,
+    # Web servers around claims and outcomes that have tests on every database.
+    "http/test_web_servers.py": ON_A_SERVER,
+    "http/test_web_kills.py": ON_A_SERVER,
+    "http/test_consumers.py": ON_ANY,
     "guarantees/test_talking.py": ON_ANY,
     "guarantees/test_pool.py": ON_A_SERVER,
     "guarantees/test_processes.py": ON_A_SERVER,

@@ -61,6 +61,7 @@ class Claimer:
     client_id: str
     thread: str
     using: str
+    token: str = ""  # of the deliveries; "": each has one of its own
     turn: int = 0
     pace: Pace = field(default_factory=Pace)
     _unconfirmed: list[Delivery] = field(default_factory=list)
@@ -302,7 +303,7 @@ class Claimer:
             attempt=attempt,
             client_id=self.client_id,
             thread=self.thread[:64],
-            token=uuid4().hex,
+            token=self.token or uuid4().hex,
         )
         # Set before the relations: otherwise Django would ask the project's database routers.
         delivery._state.db = self.using

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from traceback import clear_frames
 from typing import Any
 
 from django.db import OperationalError, connections, transaction
@@ -198,23 +197,12 @@ class Handling:
             self._tell_all()
 
     def _tell(self, settlement: Settlement, gone: list[int], span: range) -> None:
-        dead = settlement.dead
         if self._lines:
             outcomes = {one.failure.offset: "retry" for one in settlement.judged}
-            outcomes |= {one.failure.offset: "dead" for one in dead}
+            outcomes |= {one.failure.offset: "dead" for one in settlement.dead}
             self._lines.write(span, outcomes, self.registration)
-        for one in settlement.judged:
-            error = one.failure.error
-            tried = notices.Attempt.of(self.delivery, one.failure.offset, self.registration.topic)
-            if one in dead:
-                notices.died(tried, error, self.registration.name, self._using)
-            elif one.again and not isinstance(error, BodyUnread):
-                delay = one.again.delay
-                notices.failed(tried, error, delay, self.registration.name, self._using)
-            # The frames of its traceback have the message, and what the handler made of it.
-            clear_frames(error.__traceback__)
-        if missing := sorted([*gone, *settlement.gone]):
-            notices.missing(self.delivery, missing, self.registration.topic)
+        place = self.registration.topic, self.registration.name
+        notices.settled(self.delivery, settlement, gone, *place)
 
     def _where(self) -> dict[str, Any]:
         place = {"topic": self.registration.topic, "group": self.registration.group}

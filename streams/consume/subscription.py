@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from django.utils.translation import gettext as _
@@ -32,15 +33,22 @@ UNSETTLED_SECONDS = 0.1
 
 # "earliest", "latest" or an aware datetime.
 Begin = str | datetime
+NO_OVERRIDES: Mapping[str, int | None] = {}
 
 
-def subscribe(registration: Registration, using: str, start: Begin | None = None) -> ConsumerGroup:
+def subscribe(
+    registration: Registration,
+    using: str,
+    start: Begin | None = None,
+    overrides: Mapping[str, int | None] = NO_OVERRIDES,
+) -> ConsumerGroup:
     """Return the group of a registered consumer; create it with its cursors if it is new.
 
-    A new group begins at ``start``, or where its decorator says; a broadcast group always where its
-    decorator says, since that holds for each of its clients, also for later ones. Raises
-    GroupMismatch if the group exists with another mode, StartNeeded if it is new, its topic holds
-    messages and nobody says where it begins, and LogDamaged.
+    A new group has ``overrides``, columns of its row. It begins at ``start``, or where its
+    decorator says; a broadcast group always where its decorator says, since that holds for each
+    of its clients, also for later ones. Raises GroupMismatch if the group exists with another mode,
+    StartNeeded if it is new, its topic holds messages and nobody says where it begins, and
+    LogDamaged.
     """
     topic = resolve(registration.topic, using)
     partitions = [id_ for id_, _number in topic.partitions]
@@ -56,7 +64,7 @@ def subscribe(registration: Registration, using: str, start: Begin | None = None
                 pass
         while True:
             try:
-                return _create(topic.id, registration, begin, using)
+                return _create(topic.id, registration, begin, using, overrides)
             except Rewound:
                 for partition_id in partitions:
                     jump_if_rewound(partition_id, using)
@@ -128,7 +136,11 @@ def _find(topic_id: int, registration: Registration, using: str) -> ConsumerGrou
 
 
 def _create(
-    topic_id: int, registration: Registration, begin: Begin | None, using: str
+    topic_id: int,
+    registration: Registration,
+    begin: Begin | None,
+    using: str,
+    overrides: Mapping[str, int | None],
 ) -> ConsumerGroup:
     valid_new_name(registration.group, "group", longest_name(MAX_NAME))
     with own_transaction(using):
@@ -153,6 +165,7 @@ def _create(
             start=begin.astimezone(UTC).isoformat() if isinstance(begin, datetime) else str(begin),
             mode=registration.mode,
             ordered=registration.ordered,
+            **overrides,
         )
         if registration.mode == Mode.BROADCAST:
             return group  # each of its clients has its position on its own disk

@@ -31,6 +31,11 @@ def forget() -> None:
         cache()
 
 
+def forget_also(cache: Callable[[], None]) -> None:
+    """Call ``cache``, too: that of a module which is imported only where it is used."""
+    _forget.append(cache)
+
+
 def watch(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     """Watch a new connection, if this is a test process: only there mail has an outbox."""
     if hasattr(mail, "outbox") and _watched not in connection.execute_wrappers:

@@ -41,6 +41,7 @@ STATUS: dict[type[Exception], int] = {
     errors.UnknownChecker: 422,
     errors.MessageTooLarge: 413,
     errors.UnknownTopic: 404,
+    errors.UnknownGroup: 404,
     errors.UnknownPrepared: 404,
     errors.UnknownReplay: 404,
     errors.UnknownShadow: 404,

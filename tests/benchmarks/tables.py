@@ -143,6 +143,16 @@ def plan(batch: int) -> str:
         return NOT_MEASURED
 
 
+def over_http() -> str:
+    lines: list[list[Value | bool]] = []
+    for row in rows("http"):
+        value, limit = row["value"], row["limit"]
+        most = not row["name"].endswith("a second")
+        told = "–" if limit is None else _reached(value <= limit if most else value >= limit)
+        lines.append([row["name"], value, limit, told])
+    return markdown(["", "measured", "target", ""], lines)
+
+
 def measured(*sections: str) -> str:
     """Say on what the sections were measured, once for all that agree."""
     said: dict[str, list[str]] = {}
@@ -197,6 +207,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "rates": rates,
     "pages-mysql": lambda: pages("mysql"),
     "pages-mariadb": lambda: pages("mariadb"),
+    "http": over_http,
+    "measured-http": lambda: measured("http"),
     "measured-pages": lambda: measured("pages-mysql", "pages-mariadb"),
     "spark-source": lambda: speeds("source"),
     "spark-reading": reading,

@@ -17,8 +17,11 @@ from django.db import connections
 from django.test import Client
 
 from streams.http import access, rates, threads
+from streams.http.pulling import clients, groups, poller
 from streams.models import ApiToken
 from streams.operate.tokens import issue, right_of
+from tests.http.servers import Web, free_port
+from tests.processes import Spawn
 
 MakeToken = Callable[..., str]
 
@@ -117,3 +120,30 @@ def _json(data: Any) -> bytes:
 def api(db: None) -> Api:
     """Return a client without a token: pass one to each call, or set ``api.token``."""
     return Api()
+
+
+@pytest.fixture
+def web(
+    spawn: Spawn, make_token: MakeToken, ems_settings: Callable[..., None]
+) -> Iterator[Callable[..., Web]]:
+    """Start a web server: ``web("uvicorn", "consume:*/*")``; it ends with the test."""
+    ems_settings(HTTP_INSECURE=True)
+    started: list[Web] = []
+
+    def start(kind: str = "uvicorn", *rights: str, **fields: Any) -> Web:
+        token = make_token(*(rights or ("send:*", "consume:*/*", "read:*", "body:*")), **fields)
+        started.append(Web(spawn, kind, free_port(), token).start())
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()
+
+
+@pytest.fixture(autouse=True)
+def _nobody_pulls() -> Iterator[None]:
+    """End the thread that looks for what pulls wait for."""
+    groups.forget()
+    clients.forget()
+    yield
+    poller.stop()

@@ -7,6 +7,7 @@ from tests.mutants.broadcast import BROADCAST
 from tests.mutants.http import HTTP
 from tests.mutants.lake import LAKE
 from tests.mutants.mutant import Mutant
+from tests.mutants.pulls import PULLS
 from tests.mutants.resident import RESIDENT
 from tests.mutants.rollups import ROLL_UPS
 from tests.mutants.spark import SPARK
@@ -1029,5 +1030,5 @@ ADMIN = [
 MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
-    *(*RESIDENT, *TWO_PHASE, *HTTP, *ADMIN, *SPARK, *LAKE),
+    *(*RESIDENT, *TWO_PHASE, *HTTP, *ADMIN, *SPARK, *LAKE, *PULLS),
 ]

@@ -9,10 +9,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from traceback import clear_frames
 from typing import Any
 
 from streams import signals
+from streams.consume.outcome.failure import BodyUnread
 from streams.consume.outcome.flood import flood
+from streams.consume.outcome.settle import Settlement
 from streams.errors import Reject, Retry, describe, text_of
 from streams.logs import event
 from streams.models import ConsumerGroup, Delivery
@@ -38,6 +41,23 @@ class Attempt:
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}@{self.offset}"
+
+
+def settled(
+    delivery: Delivery, settlement: Settlement, gone: Sequence[int], topic: str, name: str
+) -> None:
+    """Tell what the handler ``name`` has failed on, and that ``gone`` and others are missing."""
+    for one in settlement.judged:
+        error = one.failure.error
+        tried = Attempt.of(delivery, one.failure.offset, topic)
+        if one in settlement.dead:
+            died(tried, error, name, delivery.using)
+        elif one.again and not isinstance(error, BodyUnread):
+            failed(tried, error, one.again.delay, name, delivery.using)
+        # The frames of its traceback have the message, and what the handler made of it.
+        clear_frames(error.__traceback__)
+    if offsets := sorted([*gone, *settlement.gone]):
+        missing(delivery, offsets, topic)
 
 
 def failed(

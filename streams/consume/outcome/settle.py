@@ -145,26 +145,62 @@ def _give_back_range(delivery: Delivery, tried: list[Delivery]) -> None:
         list(cursors.select_for_update().values_list("pk"))
         held = delivery.held().filter(progress=delivery.progress)
         first = delivery.progress
-        waits = {"token": "", "deadline": UtcNow(), "thread": ""}
         if first == delivery.first_offset:
-            given = held.update(**waits)
+            given = held.update(**_waiting())
         else:
             ended = {"state": State.RELEASED, "last_offset": first - 1, "finished_at": UtcNow()}
             given = held.update(**ended)
             if given:
-                Delivery.objects.using(delivery.using).create(
-                    **place,
-                    first_offset=first,
-                    last_offset=delivery.last_offset,
-                    progress=first,
-                    kind=delivery.kind,
-                    attempt=delivery.attempt,
-                    client_id=delivery.client_id,
-                    **waits,
-                )
+                _leave_range(delivery, first)
         if not given and not tried:
             raise LeaseLost
         tried.append(delivery)
+
+
+def _waiting() -> dict[str, Any]:
+    return {"token": "", "deadline": UtcNow(), "thread": ""}
+
+
+def _leave_range(delivery: Delivery, first: int) -> None:
+    """Write the offsets of the delivery from ``first`` on as an open range without a holder."""
+    Delivery.objects.using(delivery.using).create(
+        group_id=delivery.group_id,
+        partition_id=delivery.partition_id,
+        first_offset=first,
+        last_offset=delivery.last_offset,
+        progress=first,
+        kind=delivery.kind,
+        attempt=delivery.attempt,
+        client_id=delivery.client_id,
+        **_waiting(),
+    )
+
+
+def keep_below(delivery: Delivery, end: int) -> None:
+    """Give back what the delivery holds from the offset ``end`` on, and keep the rest of it.
+
+    ``end`` is above its progress. In an ordered group the cursor goes back to it. Raises LeaseLost.
+    """
+    last = delivery.last_offset
+
+    def write() -> None:
+        with own_transaction(delivery.using):
+            cursors = Cursor.objects.using(delivery.using)
+            if delivery.group.ordered:
+                cursors = cursors.filter(open_delivery=delivery.pk)
+            else:
+                cursors = cursors.filter(replay=0)
+            place = cursors.filter(group=delivery.group_id, partition=delivery.partition_id)
+            list(place.select_for_update().values_list("pk"))
+            if not delivery.held().filter(last_offset=last).update(last_offset=end - 1):
+                _written_before(delivery, last_offset=end - 1, state=State.START)
+            elif delivery.group.ordered:
+                place.update(next_offset=end)
+            else:
+                _leave_range(delivery, end)
+
+    retrying(write, delivery.using)
+    delivery.last_offset = end - 1
 
 
 def lock_cursor(delivery: Delivery, *, skip_locked: bool = False) -> Cursor | None:

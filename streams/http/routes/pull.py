@@ -1,7 +1,323 @@
-"""Hands messages to clients that pull them."""
+"""Hands messages to clients that pull them, and takes what they say of these."""
 
 from __future__ import annotations
 
-from ninja import Router
+import json
+from typing import Annotated, Any, Literal, NamedTuple
+
+from django.http import HttpResponse
+from ninja import Router, Status
+from pydantic import Field
+
+from streams.api import ReceivedMessage
+from streams.conf import MAX_BATCH, MAX_HOLD, database
+from streams.http import threads
+from streams.http.access import ApiRequest, needs
+from streams.http.fields import Answer, Id, Instant, Request, body_out, written
+from streams.http.pulling import clients, holding, outcomes, poller
+from streams.http.pulling.groups import ensure_group, pulled
+from streams.http.pulling.handing_out import Asked, Handed, hand_out, take_back
+from streams.http.pulling.receipts import Named, named, receipt_of
+from streams.http.pulling.waiting import waiting
+from streams.http.threads import on_pool
+from streams.log.bodies import StoredMessage
+from streams.models import ConsumerGroup, Delivery
+from streams.wakeup import announce
 
 router = Router(tags=["Consume"])
+
+Batch = Annotated[int, Field(ge=1, le=MAX_BATCH)]
+Receipt = Annotated[str, Field(max_length=60, description="What the pull gave with a delivery.")]
+Reason = Annotated[str, Field(max_length=10_000)]
+
+
+class NewGroup(Request):
+    """Says how a group is made; what is absent is as EMS has it for all groups."""
+
+    start: Literal["earliest", "latest"] | Instant | None = Field(
+        None, description="Needed where the topic holds messages already."
+    )
+    ordered: bool = Field(False, description="One message of a partition after the other.")
+    max_retries: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    consume_timeout: Annotated[int, Field(ge=1, le=86_400)] | None = Field(
+        None, description="In seconds."
+    )
+    batch: Batch | None = None
+
+
+class Group(Answer):
+    topic: str
+    group: str
+    ordered: bool
+    max_retries: int | None
+    consume_timeout: int | None
+    batch: int | None
+    paused: bool
+
+
+class Pull(Request):
+    """Asks for messages: at most ``batch``, each of which is handled within ``timeout`` seconds."""
+
+    client: str = Field(description="Who asks. One name for each process or thread.")
+    batch: Batch | None = None
+    hold: float = Field(0, ge=0, le=MAX_HOLD, description="Seconds to wait for the first one.")
+    timeout: float | None = Field(None, description="In seconds; by default that of the group.")
+    request_id: Annotated[str, Field(min_length=8, max_length=200)] | None = Field(
+        None, description="A repeated request with it gets the same deliveries again."
+    )
+
+
+class Message(Answer):
+    offset: int
+    message_id: int
+    key: str | None
+    tag: str
+    headers: dict[str, str]
+    body: Any
+    body_type: Literal["json", "text", "bytes"]
+    producer: str
+    created_at: Instant
+    sequenced_at: Instant | None
+
+
+class DeliveryOut(Answer):
+    """Is one claim; acknowledge its messages from the first one on, by its receipt."""
+
+    receipt: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    kind: Literal["new", "retry", "replay"]
+    attempt: int
+    deadline: Instant
+    messages: list[Message]
+
+
+class Pulled(Answer):
+    deliveries: list[DeliveryOut]
+    paused: bool
+    retry_after: int | None = Field(None, description="Not held: too many are. Seconds.")
+
+
+class ResultIn(Request):
+    offset: Id
+    outcome: Literal["done", "retry", "reject", "fail"] = "done"
+    reason: Reason = ""
+    delay: float | None = Field(None, description="Of a retry, in seconds.")
+
+
+class Ack(Request):
+    receipt: Receipt
+    results: Annotated[list[ResultIn], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class Settled(Answer):
+    open: int
+    progress: int
+
+
+class Extend(Request):
+    receipt: Receipt
+    timeout: float = Field(description="Seconds from now.")
+
+
+class Extended(Answer):
+    deadline: Instant
+
+
+class Release(Request):
+    receipt: Receipt
+
+
+class Released(Answer):
+    released: int
+
+
+class Found(NamedTuple):
+    """Holds what a look for a client has found: nothing, or nothing for now."""
+
+    handed: list[Handed]
+    paused: bool = False
+
+
+@router.put("/topics/{topic}/groups/{group}", response={201: Group, 200: Group})
+@needs("consume", "{topic}/{group}")
+@on_pool
+def make_group(request: ApiRequest, topic: str, group: str, new: NewGroup) -> Status[Group]:
+    """Make a consumer group; 200: it is there already, and stays as it is."""
+    overrides = {
+        "max_retries": new.max_retries,
+        "consume_timeout": new.consume_timeout,
+        "batch": new.batch,
+    }
+    made, is_new = ensure_group(
+        topic, group, database(), start=new.start, ordered=new.ordered, overrides=overrides
+    )
+    return Status(201 if is_new else 200, _group(topic, made))
+
+
+@router.post("/topics/{topic}/groups/{group}/pull", response=Pulled)
+@needs("consume", "{topic}/{group}")
+async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> HttpResponse:
+    """Get messages to handle, or wait for some at most ``hold`` seconds."""
+    hold = holding.longest(request, asked.hold)
+    client = clients.client_id(request.auth.prefix, asked.client)
+    seen = Found([])
+
+    async def look() -> Found | None:
+        nonlocal seen
+        work = threads.on_a_thread(_look, topic, group, client, asked, hold)
+        seen = await holding.shielded(work, _taken_back)
+        return seen if seen.handed else None
+
+    if not hold:
+        await look()
+        return _answer(seen)
+    known = await threads.on_a_thread(pulled, topic, group, database())
+    with waiting.for_group(known) as waiter, _held(request) as admitted:
+        await holding.until_found(look, waiter, hold if admitted else 0)
+    return _answer(seen, refused=not admitted)
+
+
+@router.post("/deliveries/ack", response=Settled)
+@needs("consume")
+@on_pool
+def acknowledge(request: ApiRequest, ack: Ack) -> Settled:
+    """Say what became of messages, from the first open one on; the last one ends the delivery."""
+    found = _named(request, ack.receipt)
+    delivery = found.delivery
+    results = [outcomes.Result(r.offset, r.outcome, r.reason, r.delay) for r in ack.results]
+    settled = outcomes.acknowledge(delivery, results, found.age)
+    _wake(delivery)
+    return Settled(open=settled.open, progress=settled.progress)
+
+
+@router.post("/deliveries/extend", response=Extended)
+@needs("consume")
+@on_pool
+def extend(request: ApiRequest, extension: Extend) -> Extended:
+    """Hold a delivery for ``timeout`` seconds from now."""
+    delivery = _named(request, extension.receipt).delivery
+    return Extended(deadline=outcomes.extend(delivery, extension.timeout))
+
+
+@router.post("/deliveries/release", response=Released)
+@needs("consume")
+@on_pool
+def release(request: ApiRequest, release: Release) -> Released:
+    """Give back what is open of a delivery: others get it, and no attempt is spent."""
+    delivery = _named(request, release.receipt).delivery
+    count = delivery.last_offset + 1 - delivery.progress
+    outcomes.give_back(delivery)
+    _wake(delivery)
+    return Released(released=count)
+
+
+@router.delete("/topics/{topic}/groups/{group}/clients/{client}", response={204: None})
+@needs("consume", "{topic}/{group}")
+@on_pool
+def leave(request: ApiRequest, topic: str, group: str, client: str) -> Status[None]:
+    """Give back all that a client holds in the group: it pulls no more."""
+    using = database()
+    known = pulled(topic, group, using)
+    name = clients.client_id(request.auth.prefix, client)
+    if outcomes.forget_client(name, known.group.pk, using):
+        _wake_group(topic, known.group.pk)
+    return Status(204, None)
+
+
+def _look(topic: str, name: str, client: str, asked: Pull, hold: float) -> Found:
+    """Claim once for the client."""
+    using = database()
+    group = pulled(topic, name, using)
+    # What comes later must come into the log, and what others have lost be retried.
+    poller.ensure(using)
+    limits = group.limits
+    if limits is None:
+        clients.keep_while_holding(client, group.group.pk, hold, using)
+        return Found([], paused=True)
+    timeout = outcomes.checked_timeout(asked.timeout, limits)
+    wanted = Asked(client, asked.batch or limits.batch, timeout, hold, asked.request_id or "")
+    return Found(hand_out(group, limits, wanted))
+
+
+async def _taken_back(found: Found) -> None:
+    if found.handed:
+        await threads.on_a_thread(take_back, found.handed)
+
+
+def _held(request: ApiRequest) -> Any:
+    return holding.held(request, request.auth.id, request.auth.max_holds)
+
+
+def _named(request: ApiRequest, receipt: str) -> Named:
+    """Return the delivery of a receipt whose group the caller may consume."""
+    found = named(receipt, database())
+    group = found.delivery.group
+    request.auth.needs("consume", f"{group.topic.name}/{group.name}")
+    return found
+
+
+def _wake(delivery: Delivery) -> None:
+    """Wake who waits for what the end of the delivery lets others claim."""
+    if delivery.group.ordered or delivery.progress <= delivery.last_offset:
+        _wake_group(delivery.group.topic.name, delivery.group_id)
+
+
+def _wake_group(topic: str, group_id: int) -> None:
+    waiting.wake_group(group_id)
+    announce(database(), [topic])
+
+
+def _group(topic: str, group: ConsumerGroup) -> Group:
+    return Group(
+        topic=topic,
+        group=group.name,
+        ordered=group.ordered,
+        max_retries=group.max_retries,
+        consume_timeout=group.consume_timeout,
+        batch=group.batch,
+        paused=group.paused,
+    )
+
+
+def _answer(found: Found, *, refused: bool = False) -> HttpResponse:
+    """Return the answer as it is declared; made by hand, since it may have a thousand messages."""
+    content = {
+        "deliveries": [_delivery(handed) for handed in found.handed],
+        "paused": found.paused,
+        "retry_after": holding.RETRY_AFTER if refused and not found.handed else None,
+    }
+    return HttpResponse(json.dumps(content), content_type="application/json")
+
+
+def _delivery(handed: Handed) -> dict[str, Any]:
+    delivery = handed.delivery
+    return {
+        "receipt": receipt_of(delivery),
+        "partition": delivery.partition.number,
+        "first_offset": delivery.progress,
+        "last_offset": delivery.last_offset,
+        "kind": str(delivery.kind),
+        "attempt": delivery.attempt,
+        "deadline": handed.deadline and written(handed.deadline),
+        "messages": [message_out(message) for message in handed.messages],
+    }
+
+
+def message_out(
+    message: ReceivedMessage | StoredMessage, *, with_body: bool = True
+) -> dict[str, Any]:
+    """Return a message as answers have it; without its body that is null."""
+    return {
+        "offset": message.offset,
+        "message_id": message.message_id,
+        "key": message.key,
+        "tag": message.tag,
+        "headers": message.headers,
+        "body": body_out(message.raw_body, message.body_type) if with_body else None,
+        "body_type": message.body_type,
+        "producer": message.producer,
+        "created_at": written(message.created_at),
+        "sequenced_at": written(message.sequenced_at) if message.sequenced_at else None,
+    }

@@ -1,0 +1,1 @@
+"""Hands messages of a group out over HTTP: claims, receipts, outcomes, holds."""

@@ -1,0 +1,100 @@
+"""Keeps the leases of clients that pull: they send no heartbeat, each of their calls renews."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from django.db import connections
+from django.db.models import F
+from django.db.models.functions import Greatest
+
+from streams.conf import LEASE_SECONDS
+from streams.database.clock import instant
+from streams.database.retrying import retrying
+from streams.database.sql import pull as sql
+from streams.database.sql.dialect import execute, fetch, later, numbers
+from streams.models import Consumer, UtcNow
+from streams.names import valid_new_name
+
+# The most characters of the name that a client gives itself.
+MAX_CLIENT = 127
+# A lease outlasts what it is for by 5 … 10 s, so a client that calls all the time costs one
+# statement in five seconds. It is less than LEASE_SECONDS: a lease that ends later than that after
+# the deadline of a delivery says that the client was seen after it (consume/outcome/expire.py).
+AT_LEAST, AT_MOST = 5.0, 10.0
+# As many leases as a process remembers; then it starts anew.
+REMEMBERED = 10_000
+
+# By alias, client and group: until when, on the monotonic clock, the lease holds at least.
+_known: dict[tuple[str, str, int], float] = {}
+
+
+def forget() -> None:
+    """Forget which leases this process has renewed."""
+    _known.clear()
+
+
+os.register_at_fork(after_in_child=forget)
+
+
+def client_id(prefix: str, client: str) -> str:
+    """Return the id in ``ems_client`` of ``client``, as the token ``prefix`` calls it.
+
+    Raises InvalidName.
+    """
+    return f"http@{prefix}@{valid_new_name(client, 'client', MAX_CLIENT)}"
+
+
+def keep_while_holding(client: str, group_id: int, hold: float, using: str) -> None:
+    """Let the lease of a client that asks, and waits for at most ``hold`` seconds, last as long."""
+    key = using, client, group_id
+    now = time.monotonic()
+    seconds = max(LEASE_SECONDS - AT_MOST, hold)
+    if _known.get(key, 0.0) >= now + seconds + AT_LEAST:
+        return
+    keep_lease(client, group_id, seconds, using)
+    if len(_known) >= REMEMBERED:
+        _known.clear()
+    _known[key] = now + seconds + AT_MOST
+
+
+def keep_lease(client: str, group_id: int, seconds: float, using: str) -> None:
+    """Let the lease of ``client`` in the group last ``seconds`` and some more; never shorten it.
+
+    ``expired()`` takes every delivery whose client has no lease, whatever its deadline.
+    """
+    retrying(_write, using, client, group_id, timedelta(seconds=seconds + AT_MOST), using)
+
+
+def deadlines(
+    client: str, group_id: int, deliveries: Collection[int], timeout: timedelta, using: str
+) -> dict[int, datetime]:
+    """Return the deadlines of ``deliveries``, once the lease of their client lasts as long.
+
+    A delivery that has been taken away meanwhile is absent. The lease is read each time: the client
+    may have left through another process, which has deleted it.
+    """
+    statement = sql.DEADLINES.format(ids=numbers(deliveries))
+    found = retrying(fetch, using, using, statement, [client, group_id])
+    if not all(lasts for _pk, _deadline, lasts in found):
+        keep_lease(client, group_id, timeout.total_seconds(), using)
+    return {pk: instant(deadline) for pk, deadline, _lasts in found}
+
+
+def _write(client: str, group_id: int, lease: timedelta, using: str) -> None:
+    rows = Consumer.objects.using(using).filter(client_id=client, group=group_id)
+    if rows.update(lease_until=Greatest(F("lease_until"), UtcNow(lease))):
+        return
+    # Another process may insert it at the same time.
+    vendor = connections[using].vendor
+    execute(using, sql.UPSERT_CLIENT[vendor], [client, group_id, later(vendor, lease)])
+
+
+def leave(client: str, group_id: int, using: str) -> None:
+    """Delete the client, which holds nothing any more."""
+    _known.pop((using, client, group_id), None)
+    rows = Consumer.objects.using(using).filter(client_id=client, group=group_id)
+    retrying(rows.delete, using)

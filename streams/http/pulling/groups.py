@@ -1,0 +1,200 @@
+"""Finds the groups that clients pull for, and makes them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from streams.conf import FRESH_SECONDS
+from streams.consume.claim import Claimer
+from streams.consume.limits import Limits, limits
+from streams.consume.registry import Registration, find
+from streams.consume.subscription import start_missing, subscribe
+from streams.database import emptied
+from streams.database.retrying import retrying
+from streams.database.transactions import in_test_case
+from streams.errors import GroupMismatch, StartNeeded, UnknownGroup
+from streams.log.holdings import holdings
+from streams.log.topics import resolve
+from streams.models import ConsumerGroup, Mode, Partition
+from streams.names import MAX_NAME, validated_name
+
+# What deliveries have as their thread.
+THREAD = "http"
+
+
+def client_handles(messages: Any) -> None:
+    """Stands for what a client does: nothing of it runs here."""
+
+
+def registration_of(topic: str, group: str, **changes: Any) -> Registration:
+    """Return what stands for a consumer that pulls: it has no handler and no tags."""
+    absent = {"batch": None, "threads": None, "start": None, "max_retries": None}
+    absent |= {"retry": None, "consume_timeout": None}
+    fixed = {"mode": str(Mode.CLUSTER), "ordered": False, "atomic": False, "tags": ()}
+    return Registration(client_handles, topic, group, **{**absent, **fixed, **changes})
+
+
+@dataclass
+class Turns:
+    """Holds what is to be remembered between two claims: whose turn it is, and what is behind."""
+
+    claimer: Claimer
+    last_was_retry: bool = False
+
+
+@dataclass
+class PulledGroup:
+    """Holds a group as a process knows it; ``limits`` is None while nothing may be handed out."""
+
+    group: ConsumerGroup
+    limits: Limits | None
+    using: str
+    fresh_until: float
+    _idle: list[Turns] = field(default_factory=list)
+
+    @contextmanager
+    def turns(self, client: str, token: str) -> Iterator[Turns]:
+        """Give the block a Claimer of its own, for deliveries of ``client`` with ``token``."""
+        try:
+            turns = self._idle.pop()
+        except IndexError:
+            turns = Turns(Claimer(self.group, client, THREAD, self.using))
+        turns.claimer.client_id, turns.claimer.group = client, self.group
+        turns.claimer.token = token
+        try:
+            yield turns
+        finally:
+            self._idle.append(turns)
+
+
+Known = tuple[ConsumerGroup, Partition]
+
+_known: dict[tuple[str, str, str], PulledGroup] = {}
+_by_id: dict[tuple[str, int], tuple[float, ConsumerGroup | None, dict[int, Partition]]] = {}
+_reading = threading.Lock()
+
+
+def forget(**kwargs: Any) -> None:
+    """Drop all known groups."""
+    global _reading
+    _reading = threading.Lock()
+    _known.clear()
+    _by_id.clear()
+
+
+os.register_at_fork(after_in_child=forget)
+emptied.forget_also(forget)
+
+
+def pulled(topic: str, name: str, using: str) -> PulledGroup:
+    """Return the group, at most FRESH_SECONDS old.
+
+    Raises UnknownGroup, and GroupMismatch for a broadcast group, which has no deliveries.
+    """
+    key = using, topic, name
+    known = _known.get(key)
+    if known and time.monotonic() < known.fresh_until:
+        return known
+    # Only one thread reads a group that has become old: hundreds may ask for it at once.
+    with _reading:
+        known = _known.get(key)
+        if known and time.monotonic() < known.fresh_until:
+            return known
+        group = retrying(_find, using, topic, name, using)
+        if group is None:
+            _known.pop(key, None)
+            raise UnknownGroup(
+                _("There is no group %(group)r on %(topic)r.") % {"group": name, "topic": topic}
+            )
+        if group.mode == Mode.BROADCAST:
+            raise GroupMismatch(
+                _("%s is a broadcast group, which nobody can pull for: read the log.") % group
+            )
+        readable = not group.paused and group.topic.readable
+        found = limits(group, find(topic, name), using) if readable else None
+        same = known is not None and known.group.pk == group.pk
+        made = PulledGroup(group, found, using, time.monotonic() + FRESH_SECONDS)
+        if known is not None and same:
+            made._idle = known._idle
+        if not in_test_case(using):
+            _known[key] = made
+        return made
+
+
+def by_id(group_id: int, partition_id: int, using: str) -> Known | None:
+    """Return the group, at most FRESH_SECONDS old, and the partition; None if they are gone.
+
+    The group may also be of another namespace.
+    """
+    until, group, partitions = _by_id.get((using, group_id), (0.0, None, {}))
+    if group is None or time.monotonic() > until or partition_id not in partitions:
+        group, partitions = _read_with_partitions(group_id, using)
+    if group is None or partition_id not in partitions:
+        return None
+    return group, partitions[partition_id]
+
+
+def _read_with_partitions(
+    group_id: int, using: str
+) -> tuple[ConsumerGroup | None, dict[int, Partition]]:
+    groups = ConsumerGroup.objects.using(using).select_related("topic").filter(pk=group_id)
+    group = retrying(groups.first, using)
+    if group is None:
+        return None, {}
+    rows = Partition.objects.using(using).filter(topic=group.topic_id)
+    partitions = {row.pk: row for row in retrying(list, using, rows)}
+    if not in_test_case(using):
+        _by_id[using, group_id] = time.monotonic() + FRESH_SECONDS, group, partitions
+    return group, partitions
+
+
+def ensure_group(
+    topic: str,
+    name: str,
+    using: str,
+    *,
+    start: str | datetime | None = None,
+    ordered: bool = False,
+    overrides: Mapping[str, int | None] | None = None,
+) -> tuple[ConsumerGroup, bool]:
+    """Return the group, and whether it is new; a new one has ``overrides``, columns of its row.
+
+    A group that is there stays as it is. Raises GroupMismatch if it is of another kind,
+    StartNeeded, InvalidName and LogDamaged.
+    """
+    validated_name(name, "group", MAX_NAME)
+    registration = registration_of(topic, name, ordered=ordered)
+    there = retrying(_find, using, topic, name, using)
+    try:
+        group = there or subscribe(registration, using, start, overrides or {})
+    except StartNeeded as error:
+        held = start_missing(registration, holdings(resolve(topic, using).id, using))
+        raise StartNeeded(f"{held} {_start_hint()}") from error
+    if group.mode == Mode.BROADCAST or group.ordered != ordered:
+        raise GroupMismatch(
+            _("%(group)s is %(kind)s, which is fixed when a group is created.")
+            % {"group": group, "kind": group.kind}
+        )
+    _known.pop((using, topic, name), None)
+    return group, there is None
+
+
+def _find(topic: str, name: str, using: str) -> ConsumerGroup | None:
+    groups = ConsumerGroup.objects.using(using).select_related("topic")
+    return groups.filter(topic__name=topic, name=name).first()
+
+
+def _start_hint() -> str:
+    return _(
+        "Say where it starts, by “start”: “latest” leaves them out, “earliest” hands them all out,"
+        " a time begins there."
+    )

@@ -1,0 +1,230 @@
+"""Hands out what a client pulls: claims, reads, and drops what nobody can handle any more."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import Error, connections
+
+from streams.api import ReceivedMessage
+from streams.conf import CLAIM_BYTES
+from streams.consume.limits import Limits
+from streams.consume.outcome import backoff
+from streams.consume.outcome.failure import AttemptsExhausted, BodyUnread, Failure
+from streams.consume.outcome.settle import keep_below, release
+from streams.consume.reading import Reading
+from streams.database.retrying import retrying
+from streams.database.sql import pull as sql
+from streams.database.sql.dialect import fetch
+from streams.errors import LeaseLost
+from streams.http.pulling.clients import deadlines, keep_while_holding
+from streams.http.pulling.groups import PulledGroup, Turns, registration_of
+from streams.http.pulling.outcomes import record
+from streams.logs import event
+from streams.models import Delivery, Kind, RetryMessage
+
+logger = logging.getLogger("streams.http")
+
+# An answer of so many bytes gets no further delivery.
+ENOUGH_BYTES = CLAIM_BYTES // 4
+
+Claimed = tuple[Delivery, RetryMessage | None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Holds what a client asks for: at most ``batch`` messages, each handled in ``timeout``."""
+
+    client: str  # its id in ems_client
+    batch: int
+    timeout: timedelta
+    hold: float = 0.0  # seconds
+    request_id: str = ""
+
+    @property
+    def token(self) -> str:
+        """Return the token of all that a request with an id gets; "" without an id."""
+        if not self.request_id:
+            return ""
+        named = f"{len(self.client)}:{self.client}:{self.request_id}"
+        return hashlib.sha256(named.encode()).hexdigest()[:32]
+
+
+@dataclass
+class Handed:
+    """Holds a delivery as it is handed out: its open offsets are exactly those of ``messages``."""
+
+    delivery: Delivery
+    messages: Sequence[ReceivedMessage]
+    deadline: datetime | None = None
+
+
+def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
+    """Claim for the client; return what it is to handle, or nothing.
+
+    An answer has one retry, or new messages: whoever dies spends an attempt of all that it has in
+    hand, and a message that is retried may be what it dies of. A message that runs alone is the
+    only one, and its client gets nothing more until it is settled.
+    """
+    if asked.token and (before := _handed_before(group, limits, asked)):
+        return _with_deadlines(before, group, asked)
+    if _holds_alone(group, asked.client):
+        return []
+    keep_while_holding(asked.client, group.group.pk, asked.hold, group.using)
+    out: list[Handed] = []
+    try:
+        with group.turns(asked.client, asked.token) as turns:
+            _claim_all(turns, limits, asked, out)
+        return _with_deadlines(out, group, asked)
+    except BaseException as error:
+        if not isinstance(error, Error):  # without a database they expire
+            take_back(out)
+        raise
+
+
+def take_back(out: Sequence[Handed]) -> None:
+    """Release what was handed out to a client that is gone; what cannot be released expires."""
+    for handed in out:
+        try:
+            with suppress(LeaseLost):
+                release(handed.delivery)
+        except Error as error:
+            logger.warning(
+                "Delivery %d, whose client is gone, cannot be released, and will expire: %s",
+                *(handed.delivery.pk, error),
+                extra=event("http.not_released", delivery=handed.delivery.pk),
+            )
+
+
+def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) -> None:
+    """Claim until the answer is full or nothing is left; ``out`` has what is handed out."""
+    left, weight = asked.batch, 0
+    while left > 0 and weight < ENOUGH_BYTES:
+        claimed = _claim(turns, left, asked.timeout, again=bool(out))
+        if claimed is None:
+            return
+        delivery, retry = claimed
+        if delivery.alone and out:
+            release(delivery)
+            return
+        messages = _started(delivery, retry, limits, asked.timeout)
+        if not messages:
+            continue
+        out.append(Handed(delivery, messages))
+        left -= len(messages)
+        weight += sum(message.size for message in messages)
+        if retry or delivery.alone:
+            return
+
+
+def _claim(turns: Turns, batch: int, timeout: timedelta, *, again: bool) -> Claimed | None:
+    """Claim a retry or new messages, by turns while there are both; ``again``: more new ones."""
+    claimer = turns.claimer
+    retry_first = not again and not turns.last_was_retry and claimer.retries_unknown
+    try:
+        if retry_first and (retry := claimer.claim_retry(timeout)):
+            turns.last_was_retry = True
+            return retry
+        if new := claimer.claim(batch, timeout):
+            turns.last_was_retry = False
+            return new, None
+        if again or retry_first:
+            return None
+        retry = claimer.claim_retry(timeout)
+    except LeaseLost:  # the claim has expired before its row was read
+        return None
+    turns.last_was_retry = retry is not None
+    return retry
+
+
+def _started(
+    delivery: Delivery, retry: RetryMessage | None, limits: Limits, timeout: timedelta
+) -> Sequence[ReceivedMessage]:
+    """Return the messages of the claimed delivery; none if it is not to be handed out."""
+    try:
+        if backoff.exhausted(delivery.attempt - 1, limits.max_retries):
+            # max_retries was lowered while the message waited.
+            delivery.attempt -= 1
+            spent = AttemptsExhausted(retry.last_error if retry else "")
+            end, failure = delivery.last_offset + 1, Failure(delivery.first_offset, spent)
+            record(delivery, end, [failure], limits)
+            return []
+        messages = readable(delivery, retry, limits)
+        if messages and (delivery.kind == Kind.RETRY or delivery.attempt > 1):
+            delivery.start(timeout)  # the answer may arrive, so its attempt is spent from here on
+    except LeaseLost:
+        return []
+    except Error:
+        raise
+    except BaseException:
+        take_back([Handed(delivery, [])])
+        raise
+    return messages
+
+
+def readable(
+    delivery: Delivery, retry: RetryMessage | None, limits: Limits
+) -> Sequence[ReceivedMessage]:
+    """Read the messages of the delivery, which then has exactly these open, one after the other.
+
+    Absent ones before the first are settled; what comes after an absent one, or after CLAIM_BYTES,
+    is given back. So whoever settles a result need not know which messages there were. Raises
+    LeaseLost.
+    """
+    place = registration_of(delivery.group.topic.name, delivery.group.name)
+    reading = Reading(delivery, place, retry)
+    read = next(reading.calls(len(delivery.offsets)), [])
+    messages = [message for message in read if message.offset >= delivery.progress]
+    first = messages[0].offset if messages else delivery.last_offset + 1
+    if absent := range(delivery.progress, first):
+        unread = [Failure(n, BodyUnread()) for n in absent if n in reading.unread]
+        if delivery.group.ordered and unread:  # what comes after it waits for it
+            first = unread[0].offset + 1
+            del unread[1:]
+        gone = sorted(reading.missing.intersection(range(delivery.progress, first)))
+        record(delivery, first, unread, limits, missing=gone)
+        if delivery.progress > delivery.last_offset:
+            return []
+    number = sum(message.offset == first + place for place, message in enumerate(messages))
+    if first + number <= delivery.last_offset:
+        keep_below(delivery, first + number)
+    return messages[:number]
+
+
+def _handed_before(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
+    """Return what an earlier request with the same id got, whose answer may have been lost."""
+    vendor = connections[group.using].vendor
+    place = [group.group.pk, asked.token, asked.client]
+    ids = retrying(fetch, group.using, group.using, sql.HANDED_BEFORE[vendor], place)
+    rows = Delivery.objects.using(group.using).held().filter(pk__in=[pk for (pk,) in ids])
+    out = []
+    for delivery in rows.select_related("group__topic", "partition").order_by("pk"):
+        held = RetryMessage.objects.using(group.using).filter(
+            group=group.group.pk, delivery=delivery.pk
+        )
+        retry = held.first() if delivery.kind == Kind.RETRY else None
+        with suppress(LeaseLost):
+            if messages := readable(delivery, retry, limits):
+                out.append(Handed(delivery, messages))
+    return out
+
+
+def _holds_alone(group: PulledGroup, client: str) -> bool:
+    place = [group.group.pk, client, group.group.pk, client]
+    return bool(retrying(fetch, group.using, group.using, sql.HOLDS_ALONE, place))
+
+
+def _with_deadlines(out: list[Handed], group: PulledGroup, asked: Asked) -> list[Handed]:
+    """Return those of ``out`` that are still held, with their deadlines."""
+    if not out:
+        return []
+    ids = [handed.delivery.pk for handed in out]
+    found = deadlines(asked.client, group.group.pk, ids, asked.timeout, group.using)
+    for handed in out:
+        handed.deadline = found.get(handed.delivery.pk)
+    return [handed for handed in out if handed.deadline]

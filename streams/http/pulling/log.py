@@ -1,0 +1,82 @@
+"""Reads the log of a partition for clients that keep their own position: no lease, no record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+
+from streams.database.retrying import retrying
+from streams.errors import (
+    OffsetOutOfRange,
+    TopicDenied,
+    UnknownPartition,
+    UnknownTopic,
+)
+from streams.log.bodies import StoredMessage, bounded_in_bytes, stored_messages
+from streams.log.ends import End
+from streams.log.rewinds import note
+from streams.models import Partition
+
+
+class Purged(Exception):
+    """The messages from this offset on have been purged; ``first`` is the first that is kept."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(_("The log begins at offset %d: what was before has been purged.") % first)
+        self.first = first
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Holds messages of a partition, and its offsets: read on at ``next``."""
+
+    partition_id: int
+    messages: Sequence[StoredMessage]
+    next: int
+    first: int
+    end: int
+
+
+def read_log(topic: str, number: int, start: int, limit: int, using: str) -> Stretch:
+    """Return at most ``limit`` messages from the offset ``start`` on, and at most CLAIM_BYTES.
+
+    Raises UnknownTopic, UnknownPartition, TopicDenied, Purged, and OffsetOutOfRange beyond the end.
+    """
+    partition = _partition(topic, number, using)
+    # What is read has been seen, and no other message may get its offsets.
+    note({partition.pk: End(partition.next_offset, partition.epoch)}, using)
+    if start > partition.next_offset:
+        raise OffsetOutOfRange(
+            _("The log ends at offset %(end)d, so nothing is at %(start)d.")
+            % {"end": partition.next_offset, "start": start}
+        )
+    if start < partition.first_offset:
+        raise Purged(partition.first_offset)
+    end = min(start + limit, partition.next_offset)
+    if end > start:
+        end = bounded_in_bytes(partition.pk, start, end, using)
+    messages = stored_messages(partition.pk, start, end, using) if end > start else []
+    if len(messages) < end - start:
+        # A purge moves the first offset, commits, and then deletes.
+        first = _partition(topic, number, using).first_offset
+        if start < first:
+            raise Purged(first)
+    return Stretch(partition.pk, messages, end, partition.first_offset, partition.next_offset)
+
+
+def _partition(topic: str, number: int, using: str) -> Partition:
+    rows = Partition.objects.using(using).select_related("topic")
+    found = retrying(rows.filter(topic__name=topic, number=number).first, using)
+    if found is None:
+        if retrying(rows.filter(topic__name=topic).exists, using):
+            raise UnknownPartition(
+                _("%(topic)s has no partition %(number)d.") % {"topic": topic, "number": number}
+            )
+        raise UnknownTopic(_("There is no topic %r.") % topic)
+    if not found.topic.readable:
+        raise TopicDenied(
+            _("The topic %r is %s: nobody may read it.") % (topic, found.topic.access)
+        )
+    return found

@@ -1,0 +1,222 @@
+"""Runs the thread that looks for what requests wait for, and moves the log while clients pull."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+
+from django.db import Error, connections, reset_queries
+
+from streams.conf import FRESH_SECONDS, settings
+from streams.database.retrying import transient
+from streams.database.transactions import in_test_case
+from streams.errors import StreamsError
+from streams.http.pulling.groups import PulledGroup, pulled
+from streams.http.pulling.waiting import waiting
+from streams.log import ends
+from streams.log.rewinds import compare
+from streams.log.sequencer import sequence
+from streams.logs import event
+from streams.process.due import Due, Places, partitions, what_is_due
+from streams.process.poller import (
+    BUSY_SECONDS,
+    QUICK_SECONDS,
+    REFRESH_SECONDS,
+    SEQUENCE_SECONDS,
+)
+from streams.steps.sequence import NOTE_EVERY, note_sequencing
+from streams.steps.sweep import SWEEP_EVERY, sweep_if_due
+from streams.wakeup import Listener
+
+logger = logging.getLogger("streams.http")
+
+NAME = "ems-http-poller"
+# The thread ends so many seconds after the last pull.
+LINGER_SECONDS = 60.0
+AFTER_ERROR_SECONDS = 1.0
+
+
+class Poller(threading.Thread):
+    """Sequences, sweeps, and wakes one waiting request of each group that has something to claim.
+
+    So a project whose consumers only pull needs neither ems_consume nor Celery's beat for it.
+    """
+
+    def __init__(self, using: str) -> None:
+        super().__init__(name=NAME, daemon=True)
+        self._using = using
+        self._condition = threading.Condition()
+        self._woken = False
+        self.stopped = False
+        self.used_at = time.monotonic()
+        self._partitions: list[tuple[int, int]] = []
+        self._refreshed = -FRESH_SECONDS
+        self._pause = QUICK_SECONDS
+        self._note_at = self._sweep_at = 0.0
+        self._listener: Listener | None = None
+
+    def wake(self) -> None:
+        """Let it look now: something was sent, perhaps to a new topic."""
+        with self._condition:
+            self._woken = True
+            self._condition.notify()
+
+    def stop(self) -> None:
+        with self._condition:
+            self.stopped = True
+            self._condition.notify()
+
+    def run(self) -> None:
+        try:
+            while not (self.stopped or _ends(self)):
+                started = time.monotonic()
+                delay = self._guarded_step()
+                # Wake-ups may come all the time: at most half of it is spent in steps, except when
+                # a step wants to go on at once.
+                rest = min(delay, time.monotonic() - started)
+                with self._condition:
+                    self._condition.wait_for(lambda: self.stopped, rest)
+                    self._condition.wait_for(lambda: self._woken or self.stopped, delay - rest)
+        finally:
+            if self._listener:
+                self._listener.stop()
+            connections.close_all()
+
+    def _guarded_step(self) -> float:
+        reset_queries()
+        try:
+            if self._listener is None:
+                self._listener = Listener(self._using, waiting.topics, self.wake)
+                self._listener.start()
+            return self.step()
+        except Exception as error:
+            connections.close_all()
+            if isinstance(error, Error) and transient(error):
+                logger.warning(
+                    "%s: the database is unavailable: %s",
+                    *(self.name, error),
+                    extra=event("database.away", thread=self.name),
+                )
+            else:  # the requests wait, so it goes on
+                logger.exception(
+                    "%s failed",
+                    self.name,
+                    extra=event("http.poller_failed", error=type(error).__name__),
+                )
+            return AFTER_ERROR_SECONDS
+
+    def step(self) -> float:
+        """Look once; return how many seconds to wait until the next look."""
+        started = time.monotonic()
+        self._refresh(started)
+        groups = {group.group.pk: group for group in waiting.groups()}
+        before = ends.seen(self._using)  # whatever is read after this is not lower
+        outlook = what_is_due(Places(list(groups), self._partitions), self._using)
+        compare(outlook.logs, before, self._using)
+        done = sequence(self._using, outlook.inbox, until=started + SEQUENCE_SECONDS)
+        self._maintain(started)
+        woken = self._wake(groups, outlook, done.partitions)
+        if done.more:
+            return 0.0
+        if done.busy:
+            return BUSY_SECONDS
+        if done.sequenced or woken:
+            self._pause = QUICK_SECONDS
+        else:
+            self._pause = min(self._pause * 2, settings().POLL_SECONDS)
+        pause = self._pause
+        if outlook.next_in is not None:
+            pause = min(pause, max(outlook.next_in, QUICK_SECONDS))
+        return max(pause, time.monotonic() - started)
+
+    def _refresh(self, now: float) -> None:
+        with self._condition:
+            woken, self._woken = self._woken, False
+        if now >= self._refreshed + (REFRESH_SECONDS if woken else FRESH_SECONDS):
+            self._partitions = partitions(self._using)
+            self._refreshed = now
+
+    def _maintain(self, now: float) -> None:
+        if now >= self._note_at:
+            note_sequencing(self._using)
+            self._note_at = now + NOTE_EVERY.total_seconds()
+        if now >= self._sweep_at:
+            sweep_if_due(self._using)
+            self._sweep_at = time.monotonic() + SWEEP_EVERY.total_seconds()
+
+    def _wake(self, groups: dict[int, PulledGroup], outlook: Due, grown: frozenset[int]) -> bool:
+        topics = {topic_id for topic_id, id_ in self._partitions if id_ in grown}
+        woken = [
+            waiting.wake_group(pk)
+            for pk, group in groups.items()
+            if (pk in outlook.groups or group.group.topic_id in topics) and self._open(group)
+        ]
+        reached = [
+            # What has been sequenced since the look comes after the end that it has read.
+            (id_, end + (id_ in grown))
+            for of_topic in outlook.ends.values()
+            for id_, end in of_topic.items()
+        ]
+        return any([*woken, waiting.wake_readers(reached)])
+
+    def _open(self, group: PulledGroup) -> bool:
+        """Tell whether anything may be handed out: the group is not paused, its topic readable."""
+        place = group.group
+        try:
+            return pulled(place.topic.name, place.name, self._using).limits is not None
+        except StreamsError:
+            return True  # the group is gone: who waits for it is to be told
+
+
+_poller: Poller | None = None
+_starting = threading.Lock()
+
+
+def ensure(using: str) -> None:
+    """Let the thread run for LINGER_SECONDS from now; in a TestCase nobody else sees anything."""
+    global _poller
+    if in_test_case(using):
+        return
+    with _starting:
+        if _poller is None or not _poller.is_alive():
+            _poller = Poller(using)
+            _poller.start()
+        _poller.used_at = time.monotonic()
+
+
+def wake() -> None:
+    """Let the thread look now, if it runs."""
+    if (poller := _poller) is not None:
+        poller.wake()
+
+
+def stop() -> None:
+    """End the thread, and wait for its end."""
+    global _poller
+    with _starting:
+        poller, _poller = _poller, None
+    if poller is not None:
+        poller.stop()
+        poller.join()
+
+
+def _ends(poller: Poller) -> bool:
+    """Tell whether nobody has needed the thread for long; a later pull then starts another."""
+    global _poller
+    with _starting:
+        if waiting or time.monotonic() < poller.used_at + LINGER_SECONDS:
+            return False
+        if _poller is poller:
+            _poller = None
+        return True
+
+
+def _forget() -> None:
+    """Forget the thread in a child process: a fork has only the one that called it."""
+    global _poller, _starting
+    _poller, _starting = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,54 @@
+"""Defines the receipt of a delivery, which proves that its holder may settle it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import connections
+from django.utils.translation import gettext as _
+
+from streams.database.clock import instant
+from streams.database.retrying import retrying
+from streams.database.sql import pull as sql
+from streams.database.sql.dialect import fetch
+from streams.errors import InvalidValue, LeaseLost
+from streams.http.pulling.groups import by_id
+from streams.models import Delivery
+
+# A range that was given back has no token: an empty one must never be looked up.
+RECEIPT = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-f]{32})")
+
+
+def receipt_of(delivery: Delivery) -> str:
+    return f"{delivery.pk}.{delivery.token}"
+
+
+@dataclass(frozen=True)
+class Named:
+    """Holds the delivery of a receipt, open or ended, and how long ago it was claimed."""
+
+    delivery: Delivery
+    age: timedelta
+
+
+def named(receipt: str, using: str) -> Named:
+    """Return the delivery of ``receipt``.
+
+    Raises InvalidValue for what is no receipt, and LeaseLost if the delivery has been taken away.
+    """
+    match = RECEIPT.fullmatch(receipt)
+    if match is None:
+        raise InvalidValue(_("This is no receipt: pass what the pull gave."))
+    statement = sql.OF_RECEIPT[connections[using].vendor]
+    rows = retrying(fetch, using, using, statement, [int(match[1]), match[2]])
+    if not rows:
+        raise LeaseLost
+    ((*values, claimed_at, now),) = rows
+    delivery = Delivery.from_db(using, sql.RECEIPT_COLUMNS, values)
+    place = by_id(delivery.group_id, delivery.partition_id, using)
+    if place is None:
+        raise LeaseLost
+    delivery.group, delivery.partition = place
+    return Named(delivery, instant(now) - instant(claimed_at))
