@@ -38,6 +38,7 @@ SECTIONS = {
     "resident": ("resident", "figures"),
     "sink": ("sink", "figures"),
     "pages": ("pages.opening", "figures"),
+    "two_phase": ("two_phase", "figures"),
 }
 CORE, STRESS, SPARK = [*SECTIONS][:7], [*SECTIONS][7:9], [*SECTIONS][9:15]
 SETS = {"core": CORE, "stress": STRESS, "spark": SPARK}
