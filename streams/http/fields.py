@@ -26,6 +26,8 @@ INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\
 
 
 def _instant(given: Any) -> Any:
+    if isinstance(given, datetime):  # of an answer
+        return given
     if not isinstance(given, str) or not INSTANT.fullmatch(given):
         raise ValueError(_("an instant with its zone, such as 2026-01-31T12:00:00Z"))
     return datetime.fromisoformat(given)
@@ -51,6 +53,10 @@ class Request(BaseModel):
     """Is what a client sends: nothing unknown, and nothing of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class NoFields(Request):
+    """Is an empty object."""
 
 
 class Answer(BaseModel):

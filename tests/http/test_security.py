@@ -22,7 +22,7 @@ from tests.http.test_produce import ORDERS
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 # What needs no token: a probe, and the metrics, which have a token or an address list of their own.
-OPEN = {"GET /v1/healthz", "GET /v1/metrics"}
+OPEN = {"GET /healthz", "GET /metrics"}
 # No endpoint takes this body. Who gets past the check of the token is told so, or what is missing.
 NOTHING = b'{"nobody": "knows"}'
 
