@@ -60,6 +60,12 @@ class MonitoringConfig(AppConfig):
 
         return sentences(using) if may("ems_monitoring.view_alarm") else ()
 
+    def ems_overview(self, using: str) -> dict[str, Any]:
+        """Return rates and alarms for the overview of the HTTP API."""
+        from monitoring.figures.api import overview
+
+        return overview(using)
+
     def ems_diagnoses(self, using: str) -> Iterable[Diagnosis]:
         """Return what ems_doctor says of the roll-ups and of the alarms."""
         from monitoring import doctor

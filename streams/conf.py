@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, cast
 
@@ -113,6 +114,8 @@ class Settings:
     HTTP_THREADS: int = 8
     HTTP_INSECURE: bool = False
     HTTP_HOLD_SECONDS_WSGI: float = 2.0
+    HTTP_METRICS_FROM: Sequence[str] = ()
+    STRESS: bool = False
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
@@ -157,6 +160,13 @@ class Settings:
             )
         if not isinstance(self.HTTP_INSECURE, bool):
             raise ConfigurationError(_("EMS['HTTP_INSECURE'] must be True or False."))
+        networks: Any = self.HTTP_METRICS_FROM
+        if not isinstance(networks, list | tuple) or not all(map(_is_network, networks)):
+            raise ConfigurationError(
+                _("EMS['HTTP_METRICS_FROM'] must be a list of addresses or networks.")
+            )
+        if not isinstance(self.STRESS, bool):
+            raise ConfigurationError(_("EMS['STRESS'] must be True or False."))
         topic: Any = self.TWO_PHASE_TOPIC
         if topic is not None and (not isinstance(topic, str) or not topic.strip()):
             raise ConfigurationError(_("EMS['TWO_PHASE_TOPIC'] must be a topic, or None."))
@@ -180,6 +190,14 @@ def _positive(value: Any) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return math.isfinite(value) and value > 0
+
+
+def _is_network(value: Any) -> bool:
+    try:
+        ip_network(value)
+    except ValueError:
+        return False
+    return isinstance(value, str)
 
 
 def _is_path(value: Any) -> bool:

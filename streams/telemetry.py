@@ -28,7 +28,7 @@ logger = logging.getLogger("streams.telemetry")
 
 # What begin() is told of.
 SEND, CLAIM, SETTLE, RELEASE, SEQUENCE = "send", "claim", "settle", "release", "sequence"
-CHECK = "check"
+CHECK, PREPARE, COMMIT = "check", "prepare", "commit"
 
 LOOK_SECONDS = 1.0
 FAILURE_SECONDS = 60.0
@@ -41,7 +41,8 @@ class Observer:
         """Note that the work ``what`` begins; return what is to be called at its end, or None.
 
         ``args`` are those of the function: of CLAIM a Claimer, of SETTLE and RELEASE a Delivery
-        first; of SEND a Sending; of CHECK the name of a checker.
+        first; of SEND and PREPARE a Sending; of CHECK the name of a checker; of COMMIT the row of
+        the prepared message, and the alias.
         """
         return None
 

@@ -19,7 +19,7 @@ from django.db import connections
 
 from streams import telemetry
 from streams.conf import PARENT, database, settings
-from streams.telemetry import RELEASE, SEND, SETTLE, End, Handler, safely
+from streams.telemetry import COMMIT, PREPARE, RELEASE, SEND, SETTLE, End, Handler, safely
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -98,6 +98,10 @@ class Tracing(telemetry.Observer):
     def begin(self, what: str, *args: Any) -> End | None:
         if what == SEND:
             return self._send(args[0])
+        if what == PREPARE:
+            return self._send(args[0], PREPARE)
+        if what == COMMIT:
+            return self._commit(*args)
         if what == SETTLE:
             failures = args[2] if len(args) > 2 else ()
             return self._settle(args[0], "nack", [f.offset for f in failures]) if failures else None
@@ -117,17 +121,18 @@ class Tracing(telemetry.Observer):
 
     # -- send --
 
-    def _send(self, sending: Any) -> End:
+    def _send(self, sending: Any, name: str = SEND) -> End:
+        """Begin the span of a send, or of a prepare: it is the creation context of the messages."""
         using = database(sending.using)
         topics = {str(getattr(one, "topic", "")) for one in sending.messages}
         given = [headers for one in sending.messages if self._is_given(headers := _headers(one))]
         attributes: dict[str, Any] = {"ems.in_transaction": connections[using].in_atomic_block}
         if sending.many:
             attributes["messaging.batch.message_count"] = len(sending.messages)
+        if name == PREPARE:
+            attributes["messaging.operation.type"] = "create"
         kind = self._trace.SpanKind.PRODUCER
-        span = self._start(
-            "send", "send", topics, using, kind, attributes, links=self._links(given)
-        )
+        span = self._start(name, name, topics, using, kind, attributes, links=self._links(given))
         within = self._trace.set_span_in_context(span)
         sending.messages = [self._carrying(one, within) for one in sending.messages]
         token = self._context.attach(within)
@@ -136,7 +141,7 @@ class Tracing(telemetry.Observer):
             self._context.detach(token)
             if error is not None:
                 _fail(span, error)
-            elif len(results) == 1:
+            elif name == SEND and len(results) == 1:
                 span.set_attribute("messaging.message.id", str(results[0].message_id))
                 partition = str(results[0].partition)
                 span.set_attribute("messaging.destination.partition.id", partition)
@@ -157,6 +162,26 @@ class Tracing(telemetry.Observer):
         carrier = dict(headers)
         self._propagate.inject(carrier, context=within)
         return replace(message, headers=carrier) if carrier else message
+
+    def _commit(self, row: Any, using: str) -> End:
+        """Begin the span of the send that a commit makes; it links to where it was prepared."""
+        attributes = {
+            "messaging.operation.name": COMMIT,
+            "ems.in_transaction": connections[using].in_atomic_block,
+        }
+        links, kind = self._links([row.headers or {}]), self._trace.SpanKind.CLIENT
+        span = self._start("send", "send", {row.topic}, using, kind, attributes, links)
+
+        def end(result: Any, error: BaseException | None) -> None:
+            if error is not None:
+                _fail(span, error)
+            elif row.message_id is not None:
+                span.set_attribute("messaging.message.id", str(row.message_id))
+                partition = str(row.sent_partition)
+                span.set_attribute("messaging.destination.partition.id", partition)
+            span.end()
+
+        return end
 
     # -- handler --
 

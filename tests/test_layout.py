@@ -28,6 +28,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"two_phase"},
         {"operate", "steps", "observe"},
         {"process", "admin", "schedule", "metrics"},
+        {"stress"},
         {"management", "testing", "checks", "forwarding", "http"},
         {"chaos"},
         # Where Django, Celery and hosts look.

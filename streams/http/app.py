@@ -15,7 +15,7 @@ from ninja.operation import Operation, PathView
 
 from streams.http.access import identified
 from streams.http.problems import CONTENT_TYPE, Problem, answer, handle_all, too_large
-from streams.http.routes import ROUTERS
+from streams.http.routes import ROUTERS, UNVERSIONED
 
 AsyncView = Callable[..., Awaitable[HttpResponseBase]]
 
@@ -53,6 +53,8 @@ api = Api(
 handle_all(api)
 for _router in ROUTERS:
     api.add_router("/v1", _router)
+for _router in UNVERSIONED:
+    api.add_router("", _router)
 
 
 def _merge() -> None:

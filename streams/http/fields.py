@@ -55,6 +55,10 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class NoFields(Request):
+    """Is an empty object."""
+
+
 class Answer(BaseModel):
     """Is what a client gets. It is made by EMS, so nothing is checked."""
 

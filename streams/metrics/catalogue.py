@@ -90,13 +90,14 @@ DATABASE: dict[str, Metric] = _named(
     Metric(
         "ems_prepared_messages",
         GAUGE,
-        "Prepared messages that are not done, by state: PREPARED, COMMITTED, UNSENT or MANUAL.",
+        "Prepared messages that are not done, by state: PREPARED, COMMITTED, UNSENT or MANUAL;"
+        " 10,000 means at least so many.",
         ("state",),
     ),
     Metric(
         "ems_prepared_oldest_seconds",
         GAUGE,
-        "Seconds since the oldest of them was prepared; 0 if there is none.",
+        "Seconds since the oldest of those counted was prepared; 0 if there is none.",
         ("state",),
     ),
     Metric("ems_step_age_seconds", GAUGE, "Seconds since the step ran last.", ("step",)),

@@ -51,9 +51,14 @@ def view(request: HttpRequest) -> HttpResponse:
     """
     if not (_has_token(request) or _has_permission(request)):
         raise Http404
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    body = encode(_of_a_web_process(settings().DATABASE))
+    body, content_type = encoded(request.headers.get("Accept", ""), settings().DATABASE)
     return HttpResponse(body, content_type=content_type)
+
+
+def encoded(accept: str, using: str) -> tuple[bytes, str]:
+    """Return the metrics as a scraper ``accept``s them, and their content type."""
+    encode, content_type = choose_encoder(accept)
+    return encode(_of_a_web_process(using)), content_type
 
 
 def _has_token(request: HttpRequest) -> bool:

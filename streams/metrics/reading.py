@@ -172,13 +172,10 @@ class Reading:
             yield "ems_next_delayed_seconds", (topic,), seconds
 
     def _prepared(self) -> Iterator[Sample]:
-        found = {
-            state: rest for state, *rest in self._rows(prepared.COUNTS[self._vendor], self._own)
-        }
-        for state in UNFINISHED:
-            count, age = found.get(state, (0, 0))
+        statement = prepared.counts(self._vendor, UNFINISHED)
+        for state, count, age in self._rows(statement, [*self._own] * len(UNFINISHED)):
             yield "ems_prepared_messages", (state,), count
-            yield "ems_prepared_oldest_seconds", (state,), max(0.0, float(age))
+            yield "ems_prepared_oldest_seconds", (state,), max(0.0, float(age or 0))
 
     def _server(self) -> Iterator[Sample]:
         if self._vendor != "mysql":

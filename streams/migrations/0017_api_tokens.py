@@ -41,7 +41,7 @@ class Migration(migrations.Migration):
             name='ApiRight',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('verb', models.CharField(choices=[('send', 'Send to a topic'), ('consume', 'Consume as a group'), ('read', 'Read what a topic holds, without bodies'), ('body', 'Read bodies'), ('dead', 'List and redrive dead letters'), ('dead!', 'Discard dead letters'), ('manage', 'Create and change topics and groups'), ('prepare', 'Prepare messages of a business'), ('look', 'Look at the overview'), ('stress', 'Run a stress test')], max_length=8, verbose_name='verb')),
+                ('verb', models.CharField(choices=[('send', 'Send to a topic'), ('consume', 'Consume as a group'), ('read', 'Read what a topic holds, without bodies'), ('body', 'Read bodies'), ('dead', 'List and redrive dead letters'), ('dead!', 'Discard dead letters'), ('manage', 'Create and change topics and groups'), ('prepare', 'Prepare messages of a business'), ('check', 'Name a checker of prepared messages'), ('look', 'Look at the overview'), ('stress', 'Run a stress test')], max_length=8, verbose_name='verb')),
                 ('pattern', streams.models.fields.NameField(default='*', help_text='orders, orders.* or *; a topic and a group: orders/mail or orders/*', max_length=255, verbose_name='on')),
                 ('token', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rights', to='ems.apitoken', verbose_name='token')),
             ],

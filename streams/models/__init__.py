@@ -19,6 +19,7 @@ from streams.models.retry import Again, RetryMessage
 from streams.models.rewind import Rewind
 from streams.models.shadow import ShadowCall, ShadowRun
 from streams.models.step import Step
+from streams.models.stress_run import StressRun
 from streams.models.token import ApiRight, ApiToken, Verb
 from streams.models.topic import Access, Topic
 
@@ -54,6 +55,7 @@ __all__ = [
     "Start",
     "State",
     "Step",
+    "StressRun",
     "SystemConfig",
     "Topic",
     "UtcDateTimeField",

@@ -31,6 +31,7 @@ class Verb(models.TextChoices):
     DISCARD = "dead!", _("Discard dead letters")
     MANAGE = "manage", _("Create and change topics and groups")
     PREPARE = "prepare", _("Prepare messages of a business")
+    CHECK = "check", _("Name a checker of prepared messages")
     LOOK = "look", _("Look at the overview")
     STRESS = "stress", _("Run a stress test")
 

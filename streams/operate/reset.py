@@ -7,7 +7,7 @@ the partitions (so no offset is given out or purged), then the cursors, deliveri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -58,6 +58,8 @@ LOCK_SECONDS = 3
 
 # Takes a cursor and the position of its group, and returns the offset to go to.
 Goal = Callable[[Cursor, int], int]
+# Takes the moves, under all locks and before anything is written; what it raises ends the reset.
+Consent = Callable[[Sequence["Move"]], None]
 
 
 def towards(target: Target) -> Goal:
@@ -126,8 +128,8 @@ class Reset:
 
     ``preview()`` and ``run()`` return a move for each partition that has a cursor (or of partition
     ``number`` only). Both raise OffsetOutOfRange, UnknownPartition and NothingToUndo; ``run()``
-    also GroupActive. With ``force`` it runs although the group has live consumers. Raises
-    GroupMismatch for a broadcast group.
+    also GroupActive, and what ``consent`` raises. With ``force`` it runs although the group has
+    live consumers. Raises GroupMismatch for a broadcast group.
     """
 
     def __init__(
@@ -138,6 +140,7 @@ class Reset:
         *,
         number: int | None = None,
         force: bool = False,
+        consent: Consent = lambda moves: None,
     ) -> None:
         if group.mode == Mode.BROADCAST:
             raise GroupMismatch(
@@ -152,6 +155,7 @@ class Reset:
         self._goal = goal
         self._number = number
         self._force = force
+        self._consent = consent
         self._tried: dict[datetime, list[Move]] = {}
 
     def preview(self) -> list[Move]:
@@ -186,6 +190,7 @@ class Reset:
                 if cursor.reset_at in self._tried:
                     return self._tried[cursor.reset_at]  # committed: only the reply was lost
             moves = [self._move(cursor, lock=True) for cursor in cursors]
+            self._consent(moves)
             at: datetime = cursors[0].now  # type: ignore[attr-defined]
             done = [self._apply(move, at) for move in moves]
             self._tried[at] = done

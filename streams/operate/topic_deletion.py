@@ -71,6 +71,10 @@ class TopicDeletion:
         """Return how many rows of each kind would be deleted."""
         return {str(rows.model._meta.verbose_name_plural): rows.count() for rows in self._all()}
 
+    def tables(self, at_most: int) -> dict[str, int]:
+        """Return the same by the name of the table, each counted up to ``at_most``."""
+        return {rows.model._meta.db_table: rows[:at_most].count() for rows in self._all()}
+
     def obstacles(self) -> list[str]:
         """Return the reasons not to delete the topic, as texts; ``force`` ignores them."""
         return [*self._open(), *self._used()]

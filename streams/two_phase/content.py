@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -24,6 +24,9 @@ from streams.two_phase.registry import is_registered
 
 # The headers by which a receiver finds the business again.
 BIZ, BIZ_KEY = "ems-biz", "ems-biz-key"
+
+# The headers of a trace. They are no part of the content: a repeated call has a span of its own.
+TRACE = frozenset({"traceparent", "tracestate", "baggage"})
 
 # The deepest nesting of a context: MariaDB takes less than 32 levels, MySQL 100.
 MAX_DEPTH = 30
@@ -53,10 +56,12 @@ def checked_content(
     context: Any = None,
     check_after: Any = None,
     using: str,
+    added: Collection[str] = (),
 ) -> Content:
     """Check everything, also that the topic takes messages; a missing topic is created.
 
-    ``delay``, ``deliver_at`` and the dedup key of ``message`` are not used. Raises InvalidName,
+    ``delay``, ``deliver_at`` and the dedup key of ``message`` are not used. The headers of a trace,
+    and those in ``added``, may differ where a call is repeated. Raises InvalidName,
     InvalidMessage, NotSerializable, MessageTooLarge, UnknownChecker, UnknownTopic, TopicDenied,
     UnknownPartition.
     """
@@ -72,7 +77,8 @@ def checked_content(
     all_writable([Outgoing(message.topic, partition=message.partition)], using)
     stored = json.loads(row.headers or "{}")
     parts = [message.topic, message.partition, row.key, row.tag, row.body_type]
-    named = json.dumps([*parts, sorted(stored.items())]).encode()
+    told = sorted(one for one in stored.items() if one[0] not in TRACE.union(added))
+    named = json.dumps([*parts, told]).encode()
     columns = {
         "topic": message.topic,
         "partition": message.partition,

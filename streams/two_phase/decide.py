@@ -15,6 +15,7 @@ from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.translation import gettext as _
 
+from streams import telemetry
 from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying, tables_missing
 from streams.database.transactions import (
@@ -172,6 +173,13 @@ def send_locked(row: PreparedRow, by: str, using: str) -> None:
 
     ``by`` is empty if the decision was made before. Raises Changed.
     """
+    if telemetry.active():
+        telemetry.run(telemetry.COMMIT, partial(_send_locked, row, by, using), row, using)
+    else:
+        _send_locked(row, by, using)
+
+
+def _send_locked(row: PreparedRow, by: str, using: str) -> None:
     decided = _decided(by) if by else {}
     undecided = (*UNDECIDED, PreparedState.COMMITTED)
     try:

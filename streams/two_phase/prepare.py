@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import Error, IntegrityError
 from django.utils.translation import gettext as _
 
-from streams import conf
+from streams import conf, telemetry
 from streams.api import Outgoing
 from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying, tables_missing
@@ -30,6 +30,7 @@ from streams.models import PreparedRow, UtcNow
 from streams.models.prepared import of_key
 from streams.produce.asynchronous import refuse_async
 from streams.produce.identity import producer_name
+from streams.produce.send import Sending
 from streams.two_phase.content import Content, checked_content, checked_names
 from streams.two_phase.handle import Prepared, handle
 
@@ -73,20 +74,26 @@ def prepare(
     alias = conf.database(using)
     message = Outgoing(topic, body, key, tag, headers, partition=partition)
 
-    def work() -> Prepared:
+    def work(sent: Outgoing) -> Prepared:
+        added = () if sent.headers is headers else {*(sent.headers or {})}.difference(headers or {})
         content = checked_content(
-            message,
+            sent,
             biz=biz,
             biz_key=biz_key,
             checker=checker,
             context=context,
             check_after=check_after,
             using=alias,
+            added=added,
         )
         return keep(content, producer_name(), alias)
 
     try:
-        return retrying(work, alias)
+        if telemetry.active():
+            sending = Sending([message], alias)
+            traced = lambda: retrying(work, alias, sending.messages[0])  # noqa: E731
+            return telemetry.run(telemetry.PREPARE, traced, sending)
+        return retrying(work, alias, message)
     except Error as error:
         if tables_missing(error):
             raise NotMigrated.on(alias) from error
@@ -104,26 +111,6 @@ def prepared(
     if row is None:
         raise UnknownPrepared
     return handle(row, alias)
-
-
-def listed(
-    using: str,
-    *,
-    state: str | None = None,
-    biz: str | None = None,
-    after: int = 0,
-    limit: int = 100,
-) -> list[PreparedRow]:
-    """Return the rows with ids above ``after``, without their bodies, at most ``limit``.
-
-    ``state`` is one of PreparedState. For lists that programs read page by page.
-    """
-    rows = PreparedRow.objects.using(using).filter(pk__gt=after)
-    if state is not None:
-        rows = rows.filter(state=state)
-    if biz is not None:
-        rows = rows.filter(biz=biz)
-    return list(rows.defer("body").order_by("pk")[:limit])
 
 
 def keep(content: Content, producer: str, using: str) -> Prepared:

@@ -16,6 +16,7 @@ from streams.models import (
     KeyEntry,
     ShadowCall,
     ShadowRun,
+    StressRun,
     SystemConfig,
     Topic,
 )
@@ -109,8 +110,8 @@ def test_every_table_has_a_page():
     from django.apps import apps
 
     # The index of keys has none: the list of messages searches in it. Shadow replays are shown by
-    # commands.
-    assert {*REGISTERED, KeyEntry, ShadowCall, ShadowRun} == set(
+    # commands, stress tests over HTTP.
+    assert {*REGISTERED, KeyEntry, ShadowCall, ShadowRun, StressRun} == set(
         apps.get_app_config("ems").get_models()
     )
 

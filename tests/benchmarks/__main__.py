@@ -39,6 +39,7 @@ SECTIONS = {
     "sink": ("sink", "figures"),
     "pages": ("pages.opening", "figures"),
     "http": ("http", "figures"),
+    "two_phase": ("two_phase", "figures"),
 }
 CORE, STRESS, SPARK = [*SECTIONS][:7], [*SECTIONS][7:9], [*SECTIONS][9:15]
 SETS = {"core": CORE, "stress": STRESS, "spark": SPARK}

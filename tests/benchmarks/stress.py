@@ -28,7 +28,7 @@ RATE_WRITERS, RATE_GROUPS = 2, 2  # each message is handled twice; in the record
 RUN = """
 import json, sys
 from dataclasses import asdict
-from streams.management.stress import Load, Stress
+from streams.stress import Load, Stress
 from streams.operate.topics import create
 
 load = Load(**json.loads(sys.argv[1]))

@@ -117,6 +117,12 @@ def rates() -> str:
     return markdown(["sent", *keys, "the first EMS, %", *waits], lines)
 
 
+def prepared(*keys: str) -> str:
+    """Return the rows of the prepared messages that have these columns."""
+    found = [row for row in rows("two_phase") if keys[0] in row]
+    return markdown(["", *keys], [[row["name"], *(row[key] for key in keys)] for row in found])
+
+
 def pages(server: str) -> str:
     keys = ("statements", "rows read", "client CPU, ms", "server CPU, ms", "CPU, ms", "limit, ms")
     times = ("best, ms", "median, ms")
@@ -209,6 +215,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "pages-mariadb": lambda: pages("mariadb"),
     "http": over_http,
     "measured-http": lambda: measured("http"),
+    "prepared-speeds": lambda: prepared("ours", "raw", "ratio"),
+    "prepared-rates": lambda: prepared(
+        *("reached/s", "prepare p50, ms", "prepare p99, ms", "commit p50, ms", "commit p99, ms"),
+        *("client CPU, µs", "server CPU, µs"),
+    ),
+    "prepared-checks": lambda: prepared("checks/s", "messages"),
+    "measured-two-phase": lambda: measured("two_phase"),
     "measured-pages": lambda: measured("pages-mysql", "pages-mariadb"),
     "spark-source": lambda: speeds("source"),
     "spark-reading": reading,

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from streams import consumer, send
+from streams import consumer, send, stress
 from streams.consume.subscription import subscribe
 from streams.log.lag import Lag, lags
 from streams.log.sequencer import sequence
-from streams.management import stress
-from streams.management.stress import Load, Result, Stress
 from streams.models import ConsumerGroup, Delivery, Message, Topic
 from streams.operate.topics import create
+from streams.stress import Load, Result, Stress
 from tests.consuming import registered
 from tests.processes import Child, Spawn, wait_for
 

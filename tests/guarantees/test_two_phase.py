@@ -5,6 +5,7 @@ With two connections and killed processes. docs/guides/two-phase.md has the same
 
 from __future__ import annotations
 
+import random
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -777,30 +778,61 @@ def sent_keys_of_all() -> list[str | None]:
 # -- the order --
 
 
-def test_an_effect_follows_its_cause_in_any_interleaving(known: list[Any]) -> None:
-    """P is prepared, M is sent and sequenced, P is committed because of M."""
-    import random
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("lives", [5, pytest.param(1000, marks=pytest.mark.exhaustive)])
+def test_an_effect_follows_its_cause_in_any_interleaving(
+    known: list[Any], second_connection: Connect, lives: int
+) -> None:
+    """P is prepared, M is sent and seen, P is committed because of M.
 
-    chance = random.Random(7)  # noqa: S311
-    after: dict[str, int] = {}
+    Other transactions are open meanwhile, and some decisions are rolled back.
+    """
+    other = second_connection() if connection.vendor == "mysql" else None
+    for seed in range(lives):
+        _interleave(random.Random(seed), seed, other)  # noqa: S311
+    assert audit("default") == []
+
+
+def _interleave(chance: random.Random, seed: int, other: Session | None) -> None:
+    causes: dict[str, set[int]] = {}
     waiting: list[str] = []
-    for number in range(200):
-        move = chance.choice(["prepare", "send", "commit", "sequence"])
+    is_open = False
+    before = Message.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+    rows = Message.objects.filter(pk__gt=before)
+    for move in chance.choices(["prepare", "send", "commit", "sequence", "other"], k=30):
         if move == "prepare":
-            waiting.append(held(f"P{number}").biz_key)
+            key = f"{seed}-{len(waiting) + len(causes)}"
+            waiting.append(held(key).biz_key)
         elif move == "send":
-            send("orders", number)
+            send("orders", seed)
         elif move == "commit" and waiting:
-            key = waiting.pop(chance.randrange(len(waiting)))
-            after[key] = Message.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
-            prepared("shop", key).commit()
+            key = chance.choice(waiting)
+            seen = set(rows.values_list("pk", flat=True))
+            with transaction.atomic():
+                prepared("shop", key).commit()
+                is_kept = chance.random() < 0.8
+                transaction.set_rollback(not is_kept)
+            if is_kept:
+                waiting.remove(key)
+                causes[key] = seen
+        elif move == "other" and other is not None:
+            with other.active():
+                if is_open:
+                    chance.choice([transaction.commit, transaction.rollback])()
+                else:
+                    transaction.set_autocommit(False)
+                    send("orders", -seed)
+            is_open = not is_open
         else:
             sequence("default")
+    if is_open and other is not None:
+        with other.active():
+            transaction.commit()
     sequence("default")
-    offsets = dict(Message.objects.values_list("pk", "offset"))
-    for key, cause in after.items():
+    offsets: dict[int, Any] = dict(rows.values_list("pk", "offset"))
+    for key, seen in causes.items():
         mine = prepared("shop", key).message_id
         assert mine is not None
-        if cause:
-            assert offsets[mine] > offsets[cause]  # type: ignore[operator]
-    assert audit("default") == []
+        assert all(offsets[mine] > offsets[cause] for cause in seen), seed
+    for key in waiting:
+        prepared("shop", key).rollback()

@@ -10,13 +10,17 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import include
 
-from streams import errors
+from streams import Decision, consumer, errors
+from streams.consume import registry
+from streams.consume.subscription import subscribe
 from streams.http.problems import STATUS, code_of
 from streams.models import Verb
+from streams.operate.topics import create
 from tests.docs.documents import DOCS, section, table
 from tests.http.conftest import Api, MakeToken
 from tests.http.contract import FILE, every_right, written
 from tests.http.examples import Run, examples
+from tests.preparing import answering
 
 PAGE = DOCS / "guides" / "http.md"
 HTTP = Path(errors.__file__).parent / "http"
@@ -25,6 +29,11 @@ HTTP = Path(errors.__file__).parent / "http"
 def test_the_commands_of_the_guide_do_what_it_says(
     transactional_db: None, api: Api, make_token: MakeToken, clean_registry: None
 ) -> None:
+    # What only a Django project can have: a check-back, and a group of a consumer.
+    answering(Decision.UNKNOWN)
+    consumer("orders", group="stock")(lambda message: None)
+    create("orders", 1, "default")
+    subscribe(registry.find("orders", "stock"), "default")  # type: ignore[arg-type]
     run = Run(api, make_token(*every_right()))
     found = list(examples(PAGE))
     assert len(found) >= 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.alarms import ALARMS
 from tests.mutants.broadcast import BROADCAST
 from tests.mutants.http import HTTP
+from tests.mutants.http_operate import HTTP_OPERATE
 from tests.mutants.lake import LAKE
 from tests.mutants.mutant import Mutant
 from tests.mutants.pulls import PULLS
@@ -1030,5 +1031,5 @@ ADMIN = [
 MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
-    *(*RESIDENT, *TWO_PHASE, *HTTP, *ADMIN, *SPARK, *LAKE, *PULLS),
+    *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS),
 ]

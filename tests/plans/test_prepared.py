@@ -14,10 +14,12 @@ from streams.database.sql import prepared as sql
 from streams.database.sql.dialect import fetch
 from streams.models import PreparedRow, PreparedState, UtcNow
 from streams.models.namespaces import own_range
+from streams.models.prepared import UNFINISHED
 from streams.retain.old_rows import prepared_messages
 from streams.two_phase.claim import claim, due_checkers
 from streams.two_phase.decide import commit
 from streams.two_phase.forward import forward_due
+from streams.two_phase.listing import rows_after
 from tests.plans.statements import explained
 
 # ANALYZE commits.
@@ -107,7 +109,24 @@ def test_what_is_disputed_is_found_among_many_that_were_rolled_back(many: None) 
 
 
 def test_the_counts_read_what_is_not_done(many: None) -> None:
+    statement = sql.counts(connection.vendor, UNFINISHED)
     with explained() as statements:
-        ((state, count, _age),) = fetch("default", sql.COUNTS[connection.vendor], own_range())
-    assert (state, count) == ("PREPARED", 100)
+        rows = fetch("default", statement, [*own_range()] * len(UNFINISHED))
+    assert {state: count for state, count, _age in rows if count} == {"PREPARED": 100}
+    keys = {step.key for step in statements[0].steps if step.table == "ems_prepared"}
+    assert keys == {"ems_prepared_due"}
+
+
+def test_a_list_of_what_is_undecided_reads_no_row_that_was_sent(many: None) -> None:
+    with explained() as statements:
+        assert len(rows_after(None, 40, "default", states=["PREPARED", "MANUAL"])) == 40
     assert statements[0].indexes == ["ems_prepared.ems_prepared_due"]
+    assert statements[0].steps[0].access == "range"
+
+
+def test_a_list_of_one_business_is_in_the_order_of_its_keys(many: None) -> None:
+    with explained() as statements:
+        found = rows_after("1", 40, "default", biz="shop-1")
+    assert [row.biz_key for row in found] == sorted(row.biz_key for row in found)
+    assert statements[0].indexes == ["ems_prepared.ems_prepared_key"]
+    statements.assert_sound()

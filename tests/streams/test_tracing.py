@@ -10,11 +10,11 @@ from unittest.mock import Mock
 import pytest
 from django.db import transaction
 
-from streams import Outgoing, Reject, Retry, consumer, send, send_many, telemetry
+from streams import Decision, Outgoing, Reject, Retry, consumer, send, send_many, telemetry
 from streams.conf import Settings
 from streams.consume.outcome.settle import release
 from streams.consume.registry import registrations
-from streams.errors import ConfigurationError, StreamsError
+from streams.errors import ConfigurationError, PreparedConflict, StreamsError
 from streams.log.sequencer import sequence
 from streams.logs import JsonFormatter
 from streams.models import ConsumerGroup, Message, Partition, ShadowCall
@@ -22,6 +22,7 @@ from streams.operate.replay import Span
 from streams.operate.shadow.run import shadow
 from streams.testing import drain
 from tests.consuming import Process
+from tests.preparing import answering, held
 from tests.processes import Spawn
 
 pytest.importorskip("opentelemetry.sdk")
@@ -212,6 +213,36 @@ def test_a_context_that_the_caller_has_given_is_left_as_it_is(
     given = int("b7ad6b7169203331", 16)
     assert linked(only(exporter, "send orders")) == [given]
     assert linked(only(exporter, "process orders")) == [given]
+
+
+def test_a_commit_and_the_handlers_link_to_the_prepare(exporter: InMemorySpanExporter) -> None:
+    consumer("orders", group="mail")(lambda message: None)
+    answering(Decision.UNKNOWN)
+    first = held("A7")
+    again = held("A7")  # with a span, and so a traceparent, of its own
+    assert (first.created, again.created) == (True, False)
+    prepared = spans(exporter, "prepare orders")[0]
+    assert prepared.kind == SpanKind.PRODUCER
+    found = attributes(prepared)
+    assert found["messaging.operation.type"] == "create"
+    first.commit()
+    committed = only(exporter, "send orders")
+    assert committed.kind == SpanKind.CLIENT
+    assert linked(committed) == [span_id(prepared)]
+    found = attributes(committed)
+    assert found["messaging.operation.name"] == "commit"
+    assert found["messaging.message.id"] == str(Message.objects.get().pk)
+    drain()
+    assert linked(only(exporter, "process orders")) == [span_id(prepared)]
+
+
+def test_a_repeated_prepare_may_carry_another_trace() -> None:
+    answering(Decision.UNKNOWN)
+    other = PARENT.replace("0af7", "1bf8")
+    assert held("A7", headers={"traceparent": PARENT, "who": "me"}).created
+    assert not held("A7", headers={"traceparent": other, "who": "me"}).created
+    with pytest.raises(PreparedConflict):
+        held("A7", headers={"traceparent": PARENT, "who": "you"})
 
 
 def test_headers_carry_the_context_and_the_baggage(exporter: InMemorySpanExporter) -> None:

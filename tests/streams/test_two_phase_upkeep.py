@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from monitoring.alarms.evaluation import evaluate
 from monitoring.alarms.metrics import measure
+from monitoring.models import Alarm, AlarmNotification
 from streams import Decision, send
+from streams import prepared as prepared_before
+from streams.database.sql import prepared as sql
 from streams.errors import TopicInUse
 from streams.metrics.reading import Reading
 from streams.models import Access, CheckEndpoint, Message, PreparedRow, PreparedState, Topic, UtcNow
@@ -18,6 +22,7 @@ from streams.observe.doctor import examine
 from streams.observe.prepared import prepared
 from streams.operate.topic_deletion import TopicDeletion
 from streams.testing import checkback as check
+from tests.monitoring.alarming import channel
 from tests.preparing import CHECKER, answering, endpoint, held, pass_time, row, sent_keys
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
@@ -104,6 +109,16 @@ def test_the_metrics_count_by_state() -> None:
     assert found["ems_prepared_oldest_seconds", ("UNSENT",)] == 0
 
 
+def test_the_counts_end_so_that_a_scrape_costs_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "COUNT_AT_MOST", 2)
+    for number in range(4):
+        held(f"A{number}")
+    turned("A3", PreparedState.MANUAL)
+    found = {(name, labels): value for name, labels, value in Reading("default").samples()}
+    assert found["ems_prepared_messages", ("PREPARED",)] == 2
+    assert found["ems_prepared_messages", ("MANUAL",)] == 1
+
+
 def test_checks_are_counted_and_measured() -> None:
     from streams.metrics import process
 
@@ -136,6 +151,21 @@ def test_an_alarm_fires_for_each_business_that_waits_for_a_person() -> None:
         "shop": 3.0,
         "bank": 1.0,
     }
+
+
+def test_the_alarm_fires_until_the_person_has_decided() -> None:
+    held()
+    turned("A7", PreparedState.MANUAL)
+    channel("http://127.0.0.1:1/")
+    evaluate("default")
+    (fired,) = Alarm.objects.filter(rule="prepared")
+    assert (fired.state, fired.severity, fired.subject) == ("firing", "critical", "shop")
+    assert AlarmNotification.objects.filter(alarm=fired).exists()
+    prepared_before("shop", "A7").rollback()
+    for _round in range(2):
+        evaluate("default")
+    fired.refresh_from_db()
+    assert fired.state == "resolved"
 
 
 def test_a_topic_with_prepared_messages_is_deleted_only_by_force() -> None:

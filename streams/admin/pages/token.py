@@ -35,6 +35,7 @@ PERMISSIONS: dict[str, tuple[str, ...]] = {
         *("reset_consumergroup", "replay_consumergroup", "forget_consumergroup"),
     ),
     Verb.PREPARE: ("produce_topic", "commit_prepared", "rollback_prepared"),
+    Verb.CHECK: ("produce_topic",),
     Verb.LOOK: ("view_topic", "view_consumergroup"),
     Verb.STRESS: ("produce_topic",),
 }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from streams.database.sql.dialect import (
     MYSQL,
     NOW,
     SKIP_LOCKED,
     SQLITE,
 )
+from streams.database.sql.metrics import SINCE
 
 _USE_DUE = {MYSQL: "FORCE INDEX (ems_prepared_due)", SQLITE: "INDEXED BY ems_prepared_due"}
 
@@ -36,20 +39,22 @@ DUE = {
     for vendor in (MYSQL, SQLITE)
 }
 
-# Counts the messages of each state but the final ones, which are many, with the age of the oldest
-# in seconds. Index: ems_prepared_due.
-COUNTS = {
-    MYSQL: (
-        "SELECT `state`, COUNT(*), TIMESTAMPDIFF(SECOND, MIN(`created_at`), UTC_TIMESTAMP(6))"
-        " FROM `ems_prepared` FORCE INDEX (ems_prepared_due)"
-        " WHERE `state` IN ('PREPARED', 'COMMITTED', 'UNSENT', 'MANUAL')"
-        " AND `biz` >= %s AND `biz` < %s GROUP BY `state`"
-    ),
-    SQLITE: (
-        "SELECT `state`, COUNT(*),"
-        " (JULIANDAY('now') - JULIANDAY(MIN(`created_at`))) * 86400.0"
-        " FROM `ems_prepared` INDEXED BY ems_prepared_due"
-        " WHERE `state` IN ('PREPARED', 'COMMITTED', 'UNSENT', 'MANUAL')"
-        " AND `biz` >= %s AND `biz` < %s GROUP BY `state`"
-    ),
-}
+# Where a count ends.
+COUNT_AT_MOST = 10_000
+
+
+def counts(vendor: str, states: Sequence[str]) -> str:
+    """Return the statement for (state, how many, age of the oldest in seconds) of each state.
+
+    At most COUNT_AT_MOST messages of each state are counted, and the age is that of the oldest
+    among these: a scrape comes every few seconds. Index: ems_prepared_due, and the rows themselves
+    for their business and their age. The statement takes the range of the namespace once for each
+    state.
+    """
+    age = SINCE[vendor].format("MIN(`created_at`)", NOW[vendor])
+    return " UNION ALL ".join(
+        f"SELECT '{state}', COUNT(*), {age} FROM (SELECT `created_at` FROM `ems_prepared`"  # noqa: S608
+        f" {_USE_DUE[vendor]} WHERE `state` = '{state}' AND `biz` >= %s AND `biz` < %s"
+        f" LIMIT {COUNT_AT_MOST}) AS counted"
+        for state in states
+    )

@@ -2,6 +2,7 @@
 
 from streams.http.routes import (
     dead,
+    deletion,
     groups,
     health,
     log,
@@ -10,6 +11,9 @@ from streams.http.routes import (
     prepared,
     produce,
     pull,
+    redrives,
+    replays,
+    reset,
     stress,
     topics,
 )
@@ -18,6 +22,9 @@ ROUTERS = tuple(
     module.router
     for module in (
         *(produce, prepared, pull, log),
-        *(topics, groups, messages, dead, overview, stress, health),
+        *(topics, deletion, groups, reset, replays, messages, dead, redrives),
+        *(overview, stress),
     )
 )
+# Without the version in their path: probes and scrapers are set up once.
+UNVERSIONED = (health.router,)

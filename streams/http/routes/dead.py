@@ -2,6 +2,269 @@
 
 from __future__ import annotations
 
-from ninja import Router
+from typing import Any, cast
+
+from django.db.models import Max
+from ninja import Router, Status
+from pydantic import Field, model_validator
+
+from streams.conf import database
+from streams.consume.outcome.dead_letter import redrive
+from streams.http.access import ApiRequest, Caller, needs
+from streams.http.cursors import cursor, position
+from streams.http.fields import MOST, Answer, BodyTypeName, Id, Instant, Limit, Page, Request
+from streams.http.fields import body_out as body_value
+from streams.http.found import group_named
+from streams.http.journal import note, who
+from streams.http.letters import of_ids, place, waiting
+from streams.http.problems import Problem
+from streams.http.threads import on_pool
+from streams.models import ConsumerGroup, DeadMessage, Partition, Verb
+from streams.operate.redrives import begin
 
 router = Router(tags=["Dead letters"])
+
+DEAD, DISCARD = str(Verb.DEAD), str(Verb.DISCARD)
+# Letters of one request.
+AT_ONCE = 1000
+
+
+class LetterHead(Answer):
+    """Is a dead letter without its body."""
+
+    id: int
+    topic: str
+    group: str
+    partition: int | None
+    offset: int
+    message_id: int
+    key: str | None
+    tag: str
+    size: int
+    attempts: int
+    error_class: str
+    error: str
+    producer: str
+    sent_at: Instant
+    died_at: Instant
+    redriven_at: Instant | None
+    edited_at: Instant | None
+
+
+class LetterShown(LetterHead):
+    """Is a dead letter; ``has_body`` is false if the token may not read its body."""
+
+    headers: dict[str, Any]
+    traceback: str
+    body_type: BodyTypeName
+    has_body: bool
+    body: Any
+
+
+class Chosen(Request):
+    """Names letters that wait: ``ids``, or those of a group, with ids above ``after``."""
+
+    ids: list[Id] | None = Field(None, max_length=AT_ONCE)
+    topic: str | None = None
+    group: str | None = None
+    error_class: str | None = None
+    after: Id = 0
+    upto: Id | None = None
+    limit: int = Field(AT_ONCE, ge=1, le=AT_ONCE)
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Chosen:
+        if (self.topic is None) != (self.group is None) or (
+            (self.ids is None) == (self.topic is None)
+        ):
+            raise ValueError("give ids, or topic and group")
+        return self
+
+
+class ToRedrive(Chosen):
+    """Names letters to be redriven: at once, or at most ``rate`` a second, all that match."""
+
+    rate: float | None = None
+
+
+class ToDiscard(Chosen):
+    """Names letters to be deleted for good; ``count`` is how many a ``dry_run`` has found."""
+
+    count: int | None = None
+
+    @model_validator(mode="after")
+    def _says_how_many(self) -> ToDiscard:
+        if self.count is None and not self.dry_run:
+            raise ValueError("give count: how many a request with dry_run: true has found")
+        return self
+
+
+class Outcome(Answer):
+    """Says how many letters were found, and what became of them.
+
+    ``left_out`` were redriven or deleted meanwhile. ``after`` is null, or the id from which the
+    next request goes on. ``redrive`` is the number of the redrive at a rate.
+    """
+
+    found: int
+    done: int
+    left_out: int
+    after: int | None
+    upto: int
+    redrive: int | None = None
+
+
+@router.get("/topics/{topic}/groups/{group}/dead", response=Page[LetterHead])
+@needs("dead", "{topic}/{group}")
+@on_pool
+def list_letters(
+    request: ApiRequest,
+    topic: str,
+    group: str,
+    error_class: str | None = None,
+    after: str | None = None,
+    limit: Limit = 100,
+) -> Page[LetterHead]:
+    """List the dead letters of a group that nobody has redriven, the oldest first.
+
+    With `error_class` a page may have fewer than `limit`; the last one has no `next`.
+    """
+    using = database()
+    row = group_named(topic, group, using)
+    start = position(after, int) or [0]
+    ids, then = waiting(row, using, error_class=error_class, after=start[0], upto=MOST, limit=limit)
+    letters = DeadMessage.objects.using(using).filter(pk__in=ids).order_by("pk")
+    found = list(letters.defer("body", "traceback", "headers"))
+    items = [LetterHead(**_values(one, row, number)) for one, number in _numbered(found, using)]
+    return Page(items=items, next=None if then is None else cursor(then))
+
+
+@router.get("/dead/{int:letter_id}", response=LetterShown)
+@needs("dead")
+@on_pool
+def show_letter(request: ApiRequest, letter_id: Id) -> LetterShown:
+    """Show a dead letter. Its body is there if the token has the right `body` on its topic."""
+    using = database()
+    letters = DeadMessage.objects.using(using).select_related("group__topic")
+    row = letters.filter(pk=letter_id).first()
+    groups = ConsumerGroup.objects.using(using)  # of this namespace
+    mine = row is not None and groups.filter(pk=row.group_id).exists()
+    if row is None or not mine or not request.auth.may(DEAD, place(row.group)):
+        raise Problem(404, "unknown", f"There is no dead letter {letter_id}.")
+    ((_row, number),) = _numbered([row], using)
+    may = request.auth.may("body", row.group.topic.name)
+    return LetterShown(
+        **_values(row, row.group, number),
+        headers=row.headers or {},
+        traceback=row.traceback,
+        body_type=cast("BodyTypeName", row.body_type),
+        has_body=may,
+        body=body_value(bytes(row.body), row.body_type) if may else None,
+    )
+
+
+@router.post("/dead/redrive", response={200: Outcome, 202: Outcome})
+@needs("dead")
+@on_pool
+def redrive_letters(request: ApiRequest, wanted: ToRedrive) -> Status[Outcome]:
+    """Give messages to their groups again, from the first attempt.
+
+    With `rate` 202: consumers or beat carry it out, for all that match, whatever `limit` says.
+    """
+    found, outcome, group = _found(request.auth, DEAD, wanted)
+    if wanted.dry_run:
+        return Status(200, outcome)
+    if wanted.rate is not None:
+        groups = {one.group_id: one.group for one in found}
+        row = begin(
+            [group] if group else groups.values(),
+            database(),
+            rate=wanted.rate,
+            who=who(request.auth),
+            error_class=wanted.error_class or "",
+            ids=None if group else [one.pk for one in found],
+            upto=outcome.upto,
+        )
+        note(request.auth, row, f"redriven at {row.per_second} a second")
+        return Status(202, outcome.model_copy(update={"redrive": row.pk}))
+    done = sum(redrive(letter) for letter in found)
+    if found:
+        note(request.auth, DeadMessage, f"{done} redriven", name=_named(wanted, found))
+    changes = {"done": done, "left_out": outcome.left_out + len(found) - done}
+    return Status(200, outcome.model_copy(update=changes))
+
+
+@router.post("/dead/discard", response=Outcome)
+@needs("dead!")
+@on_pool
+def discard_letters(request: ApiRequest, wanted: ToDiscard) -> Outcome:
+    """Delete messages for good. 409: there are not as many as `count`."""
+    found, outcome, _group = _found(request.auth, DISCARD, wanted)
+    if wanted.dry_run:
+        return outcome
+    if wanted.count != len(found):
+        raise Problem(
+            409,
+            "count_mismatch",
+            f"{len(found)} dead letters match, not {wanted.count}. Nothing was discarded.",
+            count=len(found),
+        )
+    done = sum(letter.discard() for letter in found)
+    if found:
+        note(request.auth, DeadMessage, f"{done} discarded", name=_named(wanted, found))
+    changes = {"done": done, "left_out": outcome.left_out + len(found) - done}
+    return outcome.model_copy(update=changes)
+
+
+def _found(
+    caller: Caller, verb: str, wanted: Chosen
+) -> tuple[list[DeadMessage], Outcome, ConsumerGroup | None]:
+    """Return the letters, what there is to say of them, and their group if one was named."""
+    using = database()
+    newest = DeadMessage.objects.using(using).aggregate(newest=Max("pk"))["newest"] or 0
+    upto = newest if wanted.upto is None else wanted.upto
+    if wanted.ids is not None:
+        ids = sorted({pk for pk in wanted.ids if wanted.after < pk <= upto})
+        letters = of_ids(ids, caller, verb, using, wanted.error_class)
+        left_out = len(set(wanted.ids)) - len(letters)
+        return letters, _outcome(letters, left_out, None, upto), None
+    caller.needs(verb, f"{wanted.topic}/{wanted.group}")
+    group = group_named(wanted.topic or "", wanted.group or "", using)
+    chosen, then = waiting(
+        group,
+        using,
+        error_class=wanted.error_class,
+        after=wanted.after,
+        upto=upto,
+        limit=wanted.limit,
+    )
+    letters = of_ids(chosen, caller, verb, using)
+    return letters, _outcome(letters, 0, then, upto), group
+
+
+def _outcome(letters: list[DeadMessage], left_out: int, after: int | None, upto: int) -> Outcome:
+    return Outcome(found=len(letters), done=0, left_out=left_out, after=after, upto=upto)
+
+
+def _named(wanted: Chosen, found: list[DeadMessage]) -> str:
+    if wanted.ids is not None:
+        return ", ".join(str(one.pk) for one in found[:20])
+    return " ".join(filter(None, [wanted.topic, wanted.group, wanted.error_class]))
+
+
+def _numbered(rows: list[DeadMessage], using: str) -> list[tuple[DeadMessage, int | None]]:
+    places = Partition.objects.using(using).filter(pk__in={row.partition_id for row in rows})
+    numbers = dict(places.values_list("pk", "number"))
+    return [(row, numbers.get(row.partition_id)) for row in rows]
+
+
+def _values(row: DeadMessage, group: ConsumerGroup, number: int | None) -> dict[str, Any]:
+    same = ("id", "offset", "message_id", "key", "tag", "size", "attempts", "error_class", "error")
+    times = ("producer", "sent_at", "died_at", "redriven_at", "edited_at")
+    return {
+        **{name: getattr(row, name) for name in (*same, *times)},
+        "topic": group.topic.name,
+        "group": group.name,
+        "partition": number,
+    }

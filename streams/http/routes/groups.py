@@ -2,6 +2,275 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from ninja import Router
 
+from streams.conf import database
+from streams.database.clock import database_now
+from streams.http.access import ApiRequest, needs
+from streams.http.cursors import cursor, position
+from streams.http.fields import Answer, Instant, Limit, NoFields, Page, Request
+from streams.http.found import group_named
+from streams.http.journal import note, who
+from streams.http.threads import on_pool
+from streams.log.counting import count_each
+from streams.log.lag import Lag, countable, lags
+from streams.models import Consumer, ConsumerGroup, Delivery
+from streams.operate.changes import change
+
 router = Router(tags=["Groups"])
+
+# Where counts end: 10,000 means at least so many.
+COUNT_AT_MOST = 10_000
+# Clients and deliveries of one answer.
+LISTED_AT_MOST = 50
+
+
+class GroupInList(Answer):
+    """Is a group with its lag, in messages; what is unknown is null.
+
+    ``behind`` have an offset and are not claimed, ``open`` are claimed and not settled, ``retries``
+    wait to be tried again, ``dead`` are dead letters that wait. Counts end at 10,000.
+    """
+
+    topic: str
+    group: str
+    mode: str
+    ordered: bool
+    state: str
+    paused: bool
+    behind: int | None
+    open: int
+    retries: int
+    dead: int
+    consumers: int
+    age_seconds: float | None
+    blocked_partitions: int
+    reset_at: Instant | None
+
+    @classmethod
+    def of(cls, lag: Lag) -> GroupInList:
+        return cls(**_values(lag))
+
+
+class GroupPlace(Answer):
+    """Says how far the group is in a partition: ``next`` is the offset that it claims next."""
+
+    partition: int
+    next: int
+    end: int
+    retry: int | None
+    attempt: int
+    blocked_until: Instant | None
+
+
+class GroupClient(Answer):
+    client: str
+    live: bool
+    started_at: Instant
+    lease_until: Instant
+
+
+class OpenDelivery(Answer):
+    """Is a range of offsets that a client holds; those below ``progress`` are settled."""
+
+    id: int
+    partition: int
+    first_offset: int
+    last_offset: int
+    progress: int
+    kind: str
+    attempt: int
+    client: str
+    thread: str
+    claimed_at: Instant
+    started_at: Instant | None
+    deadline: Instant
+
+
+class Overrides(Answer):
+    """Has what an operator has set instead of what the code says; null: nothing."""
+
+    max_retries: int | None
+    retry_policy: str
+    consume_timeout: int | None
+    batch: int | None
+
+
+class GroupState(GroupInList):
+    overrides: Overrides
+    partitions: list[GroupPlace]
+    clients: list[GroupClient]
+    deliveries: list[OpenDelivery]
+
+
+class GroupChanges(Request):
+    """Has the overrides that are to be changed; null, or an empty policy, removes one."""
+
+    max_retries: int | None = None
+    retry_policy: str | None = None
+    consume_timeout: int | None = None
+    batch: int | None = None
+
+
+@router.get("/groups", response=Page[GroupInList])
+@needs("look")
+@on_pool
+def list_groups(
+    request: ApiRequest, topic: str | None = None, after: str | None = None, limit: Limit = 100
+) -> Page[GroupInList]:
+    """List groups with their lag, in the order in which they were made."""
+    using = database()
+    start = position(after, int)
+    rows = ConsumerGroup.objects.using(using).select_related("topic").order_by("pk")
+    if topic is not None:
+        rows = rows.filter(topic__name=topic)
+    if start:
+        rows = rows.filter(pk__gt=start[0])
+    found = list(rows[: limit + 1])
+    items = [GroupInList.of(lag) for lag in measured(found[:limit], using)]
+    more = len(found) > limit
+    return Page(items=items, next=cursor(found[limit - 1].pk) if more else None)
+
+
+@router.get("/topics/{topic}/groups/{group}", response=GroupState)
+@needs("read", "{topic}")
+@on_pool
+def show_group(request: ApiRequest, topic: str, group: str) -> GroupState:
+    """Show a group: its lag, where it is in each partition, its clients, what they hold."""
+    return state(group_named(topic, group, database()))
+
+
+@router.patch("/topics/{topic}/groups/{group}", response=GroupState)
+@needs("manage", "{topic}")
+@on_pool
+def change_group(request: ApiRequest, topic: str, group: str, changes: GroupChanges) -> GroupState:
+    """Change the overrides that are given. Consumers use them within five seconds."""
+    row = group_named(topic, group, database())
+    given = changes.model_dump(exclude_unset=True)
+    if "retry_policy" in given:
+        given["retry_policy"] = given["retry_policy"] or ""
+    changed = change(row, given, database(), who(request.auth))
+    if changed:
+        told = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
+        note(request.auth, row, told)
+    return state(row)
+
+
+@router.post("/topics/{topic}/groups/{group}/pause", response=GroupState)
+@needs("manage", "{topic}")
+@on_pool
+def pause_group(
+    request: ApiRequest, topic: str, group: str, nothing: NoFields | None = None
+) -> GroupState:
+    """Claim nothing more. What runs is finished."""
+    return _turned(request, topic, group, paused=True)
+
+
+@router.post("/topics/{topic}/groups/{group}/resume", response=GroupState)
+@needs("manage", "{topic}")
+@on_pool
+def resume_group(
+    request: ApiRequest, topic: str, group: str, nothing: NoFields | None = None
+) -> GroupState:
+    """Claim again."""
+    return _turned(request, topic, group, paused=False)
+
+
+def _turned(request: ApiRequest, topic: str, group: str, *, paused: bool) -> GroupState:
+    row = group_named(topic, group, database())
+    rows = ConsumerGroup.objects.using(database()).filter(pk=row.pk)
+    (rows.pause if paused else rows.resume)()
+    if row.paused != paused:
+        note(request.auth, row, "paused" if paused else "resumed")
+        row.paused = paused
+    return state(row)
+
+
+def measured(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
+    """Return the lag of each group; its counts end at COUNT_AT_MOST."""
+    chosen = list(groups)
+    counts = count_each(countable(chosen, using), COUNT_AT_MOST, using)
+    return lags(chosen, using, counts)
+
+
+def state(group: ConsumerGroup) -> GroupState:
+    """Return what there is to say of one group."""
+    using = database()
+    (lag,) = measured([group], using)
+    numbers = dict(group.topic.partitions.using(using).values_list("pk", "number"))
+    return GroupState(
+        **_values(lag),
+        overrides=Overrides(**{name: getattr(group, name) for name in Overrides.model_fields}),
+        partitions=[
+            GroupPlace(
+                partition=numbers[place.partition],
+                next=place.next_offset,
+                end=place.end,
+                retry=place.retry,
+                attempt=place.attempt,
+                blocked_until=place.blocked_until,
+            )
+            for place in sorted(lag.places, key=lambda one: numbers.get(one.partition, -1))
+            if place.partition in numbers
+        ],
+        clients=_clients(group, using),
+        deliveries=_deliveries(group, numbers, using),
+    )
+
+
+def _values(lag: Lag) -> dict[str, Any]:
+    return {
+        "topic": lag.group.topic.name,
+        "group": lag.group.name,
+        "mode": lag.group.mode,
+        "ordered": lag.group.ordered,
+        "state": lag.state.name.lower(),
+        "paused": lag.group.paused,
+        "behind": lag.behind,
+        "open": lag.open,
+        "retries": lag.waiting,
+        "dead": lag.dead,
+        "consumers": lag.consumers,
+        "age_seconds": None if lag.age is None else lag.age.total_seconds(),
+        "blocked_partitions": lag.blocked,
+        "reset_at": lag.reset_at,
+    }
+
+
+def _clients(group: ConsumerGroup, using: str) -> list[GroupClient]:
+    rows = Consumer.objects.using(using).filter(group=group.pk)
+    now = database_now(using)
+    return [
+        GroupClient(
+            client=row.client_id,
+            live=row.lease_until >= now,
+            started_at=row.started_at,
+            lease_until=row.lease_until,
+        )
+        for row in rows.order_by("-lease_until")[:LISTED_AT_MOST]
+    ]
+
+
+def _deliveries(group: ConsumerGroup, numbers: dict[int, int], using: str) -> list[OpenDelivery]:
+    held = Delivery.objects.using(using).held().filter(group=group.pk).order_by("claimed_at")
+    return [
+        OpenDelivery(
+            id=row.pk,
+            partition=numbers[row.partition_id],
+            first_offset=row.first_offset,
+            last_offset=row.last_offset,
+            progress=row.progress,
+            kind=row.kind,
+            attempt=row.attempt,
+            client=row.client_id,
+            thread=row.thread,
+            claimed_at=row.claimed_at,
+            started_at=row.started_at,
+            deadline=row.deadline,
+        )
+        for row in held[:LISTED_AT_MOST]
+        if row.partition_id in numbers
+    ]

@@ -2,6 +2,129 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.apps import apps
+from django.db.models import Count, F, Sum
 from ninja import Router
 
+from streams.conf import database
+from streams.database.clock import database_now
+from streams.http.access import ApiRequest, needs
+from streams.http.fields import Answer, Instant
+from streams.http.routes.groups import GroupInList, measured
+from streams.http.threads import on_pool
+from streams.models import ConsumerGroup, Topic
+
 router = Router(tags=["Overview"])
+
+# Topics and groups of one answer.
+LISTED_AT_MOST = 50
+
+
+class TopicRate(Answer):
+    """Is a topic with what comes in: messages a second now, and in the last hour.
+
+    What nobody has sampled is null.
+    """
+
+    topic: str
+    partitions: int
+    messages: int
+    groups: int
+    published_per_second: float | None
+    published_last_hour: int | None
+
+
+class GroupRate(GroupInList):
+    """Is a group with its rates, in messages a second, and when its backlog will be gone."""
+
+    published_per_second: float | None
+    consumed_per_second: float | None
+    clear_seconds: float | None
+
+
+class AlarmShown(Answer):
+    rule: str
+    text: str
+    severity: str
+    since: Instant
+    acknowledged_by: str
+
+
+class Overview(Answer):
+    """Has the busiest topics first, the groups that need somebody first, and the alarms."""
+
+    at: Instant
+    topics_in_all: int
+    groups_in_all: int
+    topics: list[TopicRate]
+    groups: list[GroupRate]
+    alarms: list[AlarmShown]
+
+
+@router.get("/overview", response=Overview)
+@needs("look")
+@on_pool
+def show_overview(request: ApiRequest) -> Overview:
+    """Show at most 50 topics and 50 groups. Rates need the app `monitoring`."""
+    using = database()
+    rates = _rates(using)
+    groups = ConsumerGroup.objects.using(using).select_related("topic")
+    lags = sorted(measured(groups, using), key=lambda one: one.trouble, reverse=True)
+    topics = _topics(using, rates.get("topics", {}))
+    return Overview(
+        at=database_now(using),
+        topics_in_all=len(topics),
+        groups_in_all=len(lags),
+        topics=topics[:LISTED_AT_MOST],
+        groups=[
+            GroupRate(
+                **GroupInList.of(lag).model_dump(),
+                **rates.get("groups", {}).get((lag.group.topic.name, lag.group.name), _UNKNOWN),
+            )
+            for lag in lags[:LISTED_AT_MOST]
+        ],
+        alarms=[AlarmShown(**one) for one in rates.get("alarms", [])],
+    )
+
+
+_UNKNOWN = {"published_per_second": None, "consumed_per_second": None, "clear_seconds": None}
+
+
+def _rates(using: str) -> dict[str, Any]:
+    """Return what other apps know of rates and alarms: ``ems_overview`` of their AppConfig."""
+    found: dict[str, Any] = {}
+    for config in apps.get_app_configs():
+        if hasattr(config, "ems_overview"):
+            found |= config.ems_overview(using)
+    return found
+
+
+def _topics(using: str, rates: dict[str, Any]) -> list[TopicRate]:
+    rows = Topic.objects.using(using).annotate(
+        n=Count("partitions"),
+        kept=Sum(F("partitions__next_offset") - F("partitions__first_offset")),
+    )
+    readers = dict(
+        ConsumerGroup.objects.using(using).order_by().values_list("topic").annotate(n=Count("pk"))
+    )
+    unknown = {"published_per_second": None, "published_last_hour": None}
+    found = [
+        TopicRate(
+            topic=row.name,
+            partitions=row.n,
+            messages=row.kept or 0,
+            groups=readers.get(row.pk, 0),
+            **rates.get(row.name, unknown),
+        )
+        for row in rows
+    ]
+    return sorted(
+        found,
+        key=lambda one: (
+            -(one.published_last_hour or 0),
+            -(one.published_per_second or 0),
+            one.topic,
+        ),
+    )

@@ -2,6 +2,200 @@
 
 from __future__ import annotations
 
-from ninja import Router
+from collections.abc import Collection
+from typing import Any, Literal
+
+from ninja import Router, Status
+
+from streams.conf import database
+from streams.errors import AlreadyDecided
+from streams.http.access import ApiRequest, Caller, needs
+from streams.http.cursors import cursor, position
+from streams.http.fields import (
+    Answer,
+    BodyTypeName,
+    Instant,
+    Limit,
+    NoFields,
+    Page,
+    Request,
+    body_in,
+)
+from streams.http.journal import who
+from streams.http.problems import Problem
+from streams.http.threads import on_pool
+from streams.models import PreparedRow
+from streams.two_phase import decide
+from streams.two_phase.content import checked_names
+from streams.two_phase.handle import STATES, Prepared, handle
+from streams.two_phase.listing import is_by_key, rows_after
+from streams.two_phase.prepare import prepare, prepared
 
 router = Router(tags=["Two-phase"])
+
+StateName = Literal["prepared", "committed", "rolled back", "manual"]
+# Rows of one page that are read to find those of the state and of the businesses of the token.
+LOOKED_AT = 1000
+# Seconds for which a decision is tried again after a deadlock: the client can repeat it, too.
+PATIENCE = 5.0
+
+
+class NewPrepared(Request):
+    """Is a message to be prepared; see the arguments of ``prepare()``."""
+
+    biz: str | int
+    biz_key: str | int
+    topic: str
+    body: Any = None
+    body_type: BodyTypeName | None = None
+    key: str | None = None
+    tag: str = ""
+    headers: dict[str, str] | None = None
+    partition: int | None = None
+    checker: str
+    context: Any = None
+    check_after: float | None = None
+
+
+class PreparedMessage(Answer):
+    biz: str
+    biz_key: str
+    topic: str
+    state: StateName
+    created: bool
+    message_id: int | None
+    checks: int
+    next_check_at: Instant | None
+    decided_by: str | None
+    decided_at: Instant | None
+
+    @classmethod
+    def of(cls, held: Prepared) -> PreparedMessage:
+        return cls(**{name: getattr(held, name) for name in cls.model_fields})
+
+
+@router.post("/prepared", response={201: PreparedMessage, 200: PreparedMessage})
+@needs("prepare")
+@on_pool
+def prepare_message(request: ApiRequest, message: NewPrepared) -> Status[PreparedMessage]:
+    """Keep a message until it is committed or rolled back. 200: it was prepared before.
+
+    The token needs `prepare` on the business, `send` on the topic and `check` on the checker.
+    """
+    caller = request.auth
+    biz, biz_key = checked_names(message.biz, message.biz_key)
+    caller.needs("prepare", biz)
+    caller.needs("send", message.topic)
+    caller.needs("check", message.checker)
+    held = prepare(
+        message.topic,
+        body_in(message.body, message.body_type),
+        biz=biz,
+        biz_key=biz_key,
+        checker=message.checker,
+        key=message.key,
+        tag=message.tag,
+        headers=message.headers,
+        partition=message.partition,
+        context=message.context,
+        check_after=message.check_after,
+    )
+    return Status(201 if held.created else 200, PreparedMessage.of(held))
+
+
+@router.post("/prepared/{biz}/{path:biz_key}/commit", response=PreparedMessage)
+@needs("prepare", "{biz}")
+@on_pool
+def commit_prepared(
+    request: ApiRequest, biz: str, biz_key: str, nothing: NoFields | None = None
+) -> PreparedMessage:
+    """Send the message. It may be repeated."""
+    names = checked_names(biz, biz_key)
+    try:
+        row = decide.commit(*names, by=who(request.auth), using=database(), patience=PATIENCE)
+    except AlreadyDecided as error:
+        raise Problem(409, "already_rolled_back", str(error)) from error
+    return PreparedMessage.of(handle(row, database()))
+
+
+@router.post("/prepared/{biz}/{path:biz_key}/rollback", response=PreparedMessage)
+@needs("prepare", "{biz}")
+@on_pool
+def roll_back_prepared(
+    request: ApiRequest, biz: str, biz_key: str, nothing: NoFields | None = None
+) -> PreparedMessage:
+    """Drop the message. It may be repeated."""
+    names = checked_names(biz, biz_key)
+    try:
+        row = decide.roll_back(*names, by=who(request.auth), using=database(), patience=PATIENCE)
+    except AlreadyDecided as error:
+        raise Problem(409, "already_committed", str(error)) from error
+    return PreparedMessage.of(handle(row, database()))
+
+
+# A key may end like the two paths above.
+@router.get(
+    "/prepared/{biz}/{path:biz_key}/commit", response=PreparedMessage, include_in_schema=False
+)
+@needs("prepare", "{biz}")
+@on_pool
+def show_prepared_commit(request: ApiRequest, biz: str, biz_key: str) -> PreparedMessage:
+    return PreparedMessage.of(prepared(biz, f"{biz_key}/commit", using=database()))
+
+
+@router.get(
+    "/prepared/{biz}/{path:biz_key}/rollback", response=PreparedMessage, include_in_schema=False
+)
+@needs("prepare", "{biz}")
+@on_pool
+def show_prepared_rollback(request: ApiRequest, biz: str, biz_key: str) -> PreparedMessage:
+    return PreparedMessage.of(prepared(biz, f"{biz_key}/rollback", using=database()))
+
+
+@router.get("/prepared/{biz}/{path:biz_key}", response=PreparedMessage)
+@needs("prepare", "{biz}")
+@on_pool
+def show_prepared(request: ApiRequest, biz: str, biz_key: str) -> PreparedMessage:
+    return PreparedMessage.of(prepared(biz, biz_key, using=database()))
+
+
+@router.get("/prepared", response=Page[PreparedMessage])
+@needs("prepare")
+@on_pool
+def list_prepared(
+    request: ApiRequest,
+    state: StateName | None = None,
+    biz: str | None = None,
+    after: str | None = None,
+    limit: Limit = 100,
+) -> Page[PreparedMessage]:
+    """List the prepared messages of the businesses of the token, without bodies.
+
+    A page may have fewer than `limit`; the last one has no `next`.
+    """
+    if biz is not None:
+        request.auth.needs("prepare", biz)
+    states = None if state is None else [str(one) for one, name in STATES.items() if name == state]
+    by_key = is_by_key(biz, states)
+    start = position(after, str if by_key else int)
+    rows = rows_after(start[0] if start else None, LOOKED_AT, database(), biz=biz, states=states)
+    found, last = _chosen(rows, request.auth, states, limit)
+    items = [PreparedMessage.of(handle(row, database())) for row in found]
+    if last is None or (last == rows[-1] and len(rows) < LOOKED_AT):
+        return Page(items=items)
+    return Page(items=items, next=cursor(last.biz_key if by_key else last.pk))
+
+
+def _chosen(
+    rows: list[PreparedRow], caller: Caller, states: Collection[str] | None, limit: int
+) -> tuple[list[PreparedRow], PreparedRow | None]:
+    """Return the rows of the page, and the last one that was looked at."""
+    found: list[PreparedRow] = []
+    last = None
+    for row in rows:
+        if len(found) == limit:
+            break
+        last = row
+        if (states is None or row.state in states) and caller.may("prepare", row.biz):
+            found.append(row)
+    return found, last

@@ -2,6 +2,194 @@
 
 from __future__ import annotations
 
-from ninja import Router
+from typing import Literal, cast
+
+from django.db.models import Count, F, Sum
+from ninja import Router, Status
+
+from streams.conf import database
+from streams.http.access import ApiRequest, needs
+from streams.http.cursors import cursor, position
+from streams.http.fields import Answer, Instant, Limit, Page, Request
+from streams.http.journal import note, who
+from streams.http.threads import on_pool
+from streams.models import ConsumerGroup, Partition, Topic
+from streams.observe.inbox import due_counts, due_since
+from streams.operate import topics
+from streams.operate.changes import change
+from streams.operate.topics import topic_of
 
 router = Router(tags=["Topics"])
+
+AccessName = Literal["read-write", "write-only", "read-only", "denied"]
+# Where counts end: 10,000 means at least so many.
+COUNT_AT_MOST = 10_000
+
+
+class TopicInList(Answer):
+    """Is a topic in a list; ``messages`` are those that have an offset and are kept."""
+
+    topic: str
+    access: AccessName
+    partitions: int
+    messages: int
+    created_at: Instant
+
+
+class PartitionState(Answer):
+    """Is a partition: it has the offsets ``first`` … ``next`` - 1.
+
+    ``inbox`` counts the messages that are due and have no offset; 10,000 means at least so many.
+    """
+
+    partition: int
+    first: int
+    next: int
+    sequenced_at: Instant | None
+    inbox: int
+    inbox_since: Instant | None
+
+
+class TopicFields(Answer):
+    access: AccessName
+    retention_seconds: int | None
+    retention_count: int | None
+    retention_consumed: bool
+    archive: bool
+    index_keys: bool
+
+
+class TopicState(TopicFields):
+    topic: str
+    created_at: Instant
+    partitions: list[PartitionState]
+    groups: list[str]
+
+
+class NewTopic(Request):
+    name: str
+    partitions: int = 1
+
+
+class TopicChanges(Request):
+    """Has the fields that are to be changed; null removes a limit."""
+
+    access: AccessName | None = None
+    retention_seconds: int | None = None
+    retention_count: int | None = None
+    retention_consumed: bool | None = None
+    archive: bool | None = None
+    index_keys: bool | None = None
+
+
+class Growth(Request):
+    """Says how many partitions the topic is to have; they only grow."""
+
+    partitions: int
+
+
+@router.get("/topics", response=Page[TopicInList])
+@needs("read")
+@on_pool
+def list_topics(
+    request: ApiRequest, after: str | None = None, limit: Limit = 100
+) -> Page[TopicInList]:
+    """List the topics that the token may read, by name."""
+    using = database()
+    start = position(after, str)
+    rows = Topic.objects.using(using).order_by("name")
+    if start:
+        rows = rows.filter(name__gt=start[0])
+    # Rights are patterns: what a topic is called decides, not a condition of the statement.
+    names = (name for name in rows.values_list("name", flat=True).iterator(chunk_size=1000))
+    chosen: list[str] = []
+    for name in names:
+        if request.auth.may("read", name):
+            chosen.append(name)
+        if len(chosen) > limit:
+            break
+    shown = rows.filter(name__in=chosen[:limit])
+    counted = shown.annotate(
+        n=Count("partitions"),
+        messages=Sum(F("partitions__next_offset") - F("partitions__first_offset")),
+    )
+    items = [
+        TopicInList(
+            topic=row.name,
+            access=cast("AccessName", row.access),
+            partitions=row.n,
+            messages=row.messages or 0,
+            created_at=row.created_at,
+        )
+        for row in counted
+    ]
+    return Page(items=items, next=cursor(items[-1].topic) if len(chosen) > limit else None)
+
+
+@router.get("/topics/{topic}", response=TopicState)
+@needs("read", "{topic}")
+@on_pool
+def show_topic(request: ApiRequest, topic: str) -> TopicState:
+    return _state(topic_of(topic, database()))
+
+
+@router.post("/topics", response={201: TopicState})
+@needs("manage")
+@on_pool
+def create_topic(request: ApiRequest, topic: NewTopic) -> Status[TopicState]:
+    """Create a topic. 409: there is one already."""
+    request.auth.needs("manage", topic.name)
+    row = topics.create(topic.name, topic.partitions, database())
+    note(request.auth, row, f"created with {topic.partitions} partitions")
+    return Status(201, _state(topic_of(topic.name, database())))
+
+
+@router.patch("/topics/{topic}", response=TopicState)
+@needs("manage", "{topic}")
+@on_pool
+def change_topic(request: ApiRequest, topic: str, changes: TopicChanges) -> TopicState:
+    """Change the fields that are given. Other processes use them within five seconds."""
+    row = topic_of(topic, database())
+    given = changes.model_dump(exclude_unset=True)
+    changed = change(row, given, database(), who(request.auth))
+    if changed:
+        told = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
+        note(request.auth, row, told)
+    return _state(row)
+
+
+@router.post("/topics/{topic}/grow", response=TopicState)
+@needs("manage", "{topic}")
+@on_pool
+def grow_topic(request: ApiRequest, topic: str, growth: Growth) -> TopicState:
+    """Add partitions. A key may go to another partition afterwards."""
+    row = topic_of(topic, database())
+    new = topics.grow(row, growth.partitions, database())
+    if new:
+        note(request.auth, row, f"grown to {growth.partitions} partitions")
+    return _state(row)
+
+
+def _state(row: Topic) -> TopicState:
+    using = database()
+    found = list(Partition.objects.using(using).filter(topic=row.pk).order_by("number"))
+    since = due_since((one.pk for one in found), using)
+    counts = due_counts(since, COUNT_AT_MOST, using)
+    groups = ConsumerGroup.objects.using(using).filter(topic=row.pk).order_by("name")
+    return TopicState(
+        **{name: getattr(row, name) for name in TopicFields.model_fields},
+        topic=row.name,
+        created_at=row.created_at,
+        partitions=[
+            PartitionState(
+                partition=one.number,
+                first=one.first_offset,
+                next=one.next_offset,
+                sequenced_at=one.last_sequenced_at,
+                inbox=counts.get(one.pk, 0),
+                inbox_since=since.get(one.pk),
+            )
+            for one in found
+        ],
+        groups=[*groups.values_list("name", flat=True)],
+    )

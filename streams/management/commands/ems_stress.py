@@ -10,13 +10,19 @@ from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 
 from streams.management.base import UNKNOWN, StreamsCommand, duration, positive
-from streams.management.stress import ConsumerEnded, Load, Result, Stress, ended_by_signals
-from streams.operate.topic_deletion import TopicDeletion
 from streams.operate.topics import create
 from streams.runtime_settings import system
+from streams.stress import (
+    PREFIX,
+    ConsumerEnded,
+    Load,
+    Result,
+    Stress,
+    carry_out,
+    delete,
+    ended_by_signals,
+)
 
-# All topics of this command begin with it, so that it never touches one of the project.
-PREFIX = "stress."
 DEFAULT_MESSAGES = 10_000
 
 
@@ -45,9 +51,16 @@ class Command(StreamsCommand):
             "--groups", type=int, default=1, help=_("groups that consume; 0: none (1)")
         )
 
+        parser.add_argument(
+            "--run", type=positive, metavar="ID", help=_("what was asked for over HTTP")
+        )
+
     def run(self, **options: Any) -> None:
+        if options["run"] is not None:
+            carry_out(options["run"], self.using)
+            return
         load = self._load(**options)
-        topic = create(load.topic, options["partitions"], self.using)
+        create(load.topic, options["partitions"], self.using)
         try:
             with ended_by_signals():
                 result = Stress(load, self.using, self._show_left).run()
@@ -58,7 +71,9 @@ class Command(StreamsCommand):
         except KeyboardInterrupt:
             raise CommandError(_("Ended before the figures were complete.")) from None
         finally:
-            self._clean_up(topic)
+            self.progress(_("deleting what was written"))
+            delete(load.topic, self.using)
+            self.progress("")
         self._show(load, result)
         if not result.sound:
             raise CommandError(_("Messages are missing: see above."))
@@ -92,15 +107,6 @@ class Command(StreamsCommand):
             rate=rate,
             groups=groups,
         )
-
-    def _clean_up(self, topic: Any) -> None:
-        """Delete the topic with all that the run has written."""
-        removal = TopicDeletion(topic, self.using, force=True)
-        removal.close()
-        self.progress(_("deleting what was written"))
-        removal.wait()
-        removal.finish()
-        self.progress("")
 
     def _show_left(self, left: str) -> None:
         self.progress(_("%s messages left to consume") % left)

@@ -1,4 +1,4 @@
-"""Measures a server under the load of ems_stress: writer processes and a consumer process.
+"""Measures a server under load: writer processes and a consumer process, on a topic of its own.
 
 What is counted is counted in the tables. A message is missing if the log has it and no handler of
 a group was called with it, and repeated if a handler was called with it more than once.
@@ -15,7 +15,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from statistics import quantiles
@@ -27,11 +27,17 @@ from django.db.models import F, Sum
 
 from streams.api import ReceivedMessage
 from streams.consume.registry import consumer, registrations
+from streams.errors import StreamsError, describe
 from streams.log.lag import lags
-from streams.models import Consumer, ConsumerGroup, Message, Partition
+from streams.models import Consumer, ConsumerGroup, Message, Partition, StressRun, Topic, UtcNow
 from streams.observe.mysql_server import Server
+from streams.operate.topic_deletion import TopicDeletion
+from streams.operate.topics import create
 from streams.process.supervisor import Supervisor
 from streams.produce.send import send
+
+# All topics of a run begin with it, so that it never touches one of the project.
+PREFIX = "stress."
 
 # Without fork each process would have to find the host's settings and load all its apps again.
 PROCESSES = get_context("fork")
@@ -58,6 +64,12 @@ class Load:
     writers: int  # processes
     rate: float | None  # messages a second of all writers together; None: as fast as they can
     groups: int
+    group: str = ""  # the name of the only group
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the groups."""
+        return [self.group or f"{self.topic}.{number}" for number in range(self.groups)]
 
 
 @dataclass
@@ -66,7 +78,9 @@ class Result:
 
     accepted: int = 0  # sends that returned
     committed: int = 0
+    distinct_ids: int = 0  # rows of the messages
     sequenced: int = 0
+    finished: dict[str, int] = field(default_factory=dict)  # by group: as the tables have it
     consumed: dict[str, int] = field(default_factory=dict)  # by group: different messages
     missing: dict[str, int] = field(default_factory=dict)
     repeated: dict[str, int] = field(default_factory=dict)
@@ -84,6 +98,38 @@ class Result:
         """Whether each accepted message was committed, and came once to a handler or more often."""
         lost = self.accepted > self.committed or self.committed > self.sequenced
         return not lost and not any(self.missing.values())
+
+
+def delete(topic: str, using: str) -> None:
+    """Delete the topic of a run with all that the run has written; nothing if there is none."""
+    row = Topic.objects.using(using).filter(name=topic).first()
+    if row is not None:
+        removal = TopicDeletion(row, using, force=True)
+        removal.close()
+        removal.wait()
+        removal.finish()
+
+
+def carry_out(pk: int, using: str) -> None:
+    """Do the run with this id, note what it has found, and delete its topic."""
+    rows = StressRun.objects.using(using).filter(pk=pk, finished_at=None)
+    run = rows.first()
+    if run is None:
+        return
+    load = Load(**run.load)
+    try:
+        create(load.topic, 1, using)
+    except StreamsError as error:  # such as a topic that is not of this run
+        rows.update(error=describe(error), finished_at=UtcNow())
+        return
+    try:
+        with ended_by_signals():
+            rows.update(result=asdict(Stress(load, using, lambda left: None).run()))
+    except (ConsumerEnded, KeyboardInterrupt) as error:
+        rows.update(error=describe(error))
+    finally:
+        delete(load.topic, using)
+        rows.update(finished_at=UtcNow())
 
 
 class ConsumerEnded(Exception):
@@ -213,6 +259,11 @@ class Stress:
         total = self._partitions().aggregate(n=Sum(F("next_offset") - F("first_offset")))["n"]
         result.sequenced = int(total or 0)
         result.committed = result.sequenced + self._inbox()
+        ids = list(self._partitions().values_list("pk", flat=True))
+        result.distinct_ids = Message.objects.using(self._using).filter(partition__in=ids).count()
+        groups = ConsumerGroup.objects.using(self._using).filter(topic__name=self._topic)
+        for lag in lags(groups.select_related("topic"), self._using):
+            result.finished[lag.group.name] = lag.done or 0
 
     def _locks(self) -> tuple[int, int] | None:
         if connections[self._using].vendor != "mysql":
@@ -281,8 +332,8 @@ def _consume(load: Load, using: str) -> tuple[dict[str, Counter[tuple[int, int]]
             waits.append(time.time() - float(message.body[:20]))
             calls[message.partition, message.offset] += 1
 
-    for number in range(load.groups):
-        register(f"{load.topic}.{number}")
+    for name in load.names:
+        register(name)
     Supervisor(list(registrations([load.topic])), using).run()
     return seen, waits
 

@@ -1,0 +1,101 @@
+"""Deletes topics, request by request: it takes longer than one may."""
+
+from __future__ import annotations
+
+import time
+
+from ninja import Router, Status
+
+from streams.conf import database
+from streams.database.clock import database_now
+from streams.http.access import ApiRequest, needs
+from streams.http.fields import Answer
+from streams.http.journal import note
+from streams.http.offers import accepted, offer
+from streams.http.threads import on_pool
+from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
+from streams.operate.topics import topic_of
+
+router = Router(tags=["Topics"])
+
+# Where counts end: 10,000 means at least so many.
+COUNT_AT_MOST = 10_000
+# In seconds: for how long one request deletes. What is left needs another one.
+DELETE_SECONDS = 5.0
+DELETE = "delete"
+
+
+class Deletion(Answer):
+    """Says how far the deletion of a topic is, or with ``dry_run`` what it would delete.
+
+    ``rows`` are by table, counted up to 10,000. Repeat the request with ``token`` after
+    ``retry_after`` seconds until ``deleted`` is true.
+    """
+
+    topic: str
+    deleted: bool
+    obstacles: list[str] = []
+    rows: dict[str, int] = {}
+    token: str | None = None
+    retry_after: int | None = None
+
+
+@router.delete("/topics/{topic}", response={200: Deletion, 202: Deletion})
+@needs("manage", "{topic}")
+@on_pool
+def delete_topic(
+    request: ApiRequest,
+    topic: str,
+    dry_run: bool = False,
+    force: bool = False,
+    token: str | None = None,
+) -> Status[Deletion]:
+    """Delete a topic with all its messages and groups, in two requests or more.
+
+    The first one closes it, and its 202 has a `token`. Repeat the request with this token after
+    `retry_after` seconds, until it answers 200. 409: it is not retired (`access`: `read-only`), or
+    a group has not finished its messages; `force` ignores that.
+    """
+    using = database()
+    row = topic_of(topic, using)
+    deletion = TopicDeletion(row, using, force=force)
+    if dry_run:
+        rows = deletion.tables(COUNT_AT_MOST)
+        obstacles = [] if force else deletion.obstacles()
+        return Status(200, Deletion(topic=topic, deleted=False, obstacles=obstacles, rows=rows))
+    about = f"{row.pk}:{force}"
+    if token is None:
+        deletion.close()
+        note(request.auth, row, "closed, to be deleted" + (" by force" if force else ""))
+        closed_at = database_now(using).timestamp()
+        token, wait = offer(request.auth, DELETE, about, closed_at), SETTLED_SECONDS
+    else:
+        closed_at = accepted(request.auth, DELETE, about, token)
+        wait = closed_at + SETTLED_SECONDS - database_now(using).timestamp()
+        if wait <= 0:
+            if _finished(deletion):
+                note(request.auth, row, "deleted")
+                return Status(200, Deletion(topic=topic, deleted=True))
+            # Valid for another while, however long the deletion takes.
+            token = offer(request.auth, DELETE, about, closed_at)
+    seconds = max(1, int(wait + 0.999))
+    return Status(202, Deletion(topic=topic, deleted=False, token=token, retry_after=seconds))
+
+
+class _Enough(Exception):
+    """Stops a deletion for this request."""
+
+
+def _finished(deletion: TopicDeletion) -> bool:
+    """Delete for at most DELETE_SECONDS; return whether nothing is left."""
+    ends = time.monotonic() + DELETE_SECONDS
+
+    def stop(name: str, rows: int) -> None:
+        if time.monotonic() > ends:
+            raise _Enough
+
+    try:
+        deletion.finish(stop)
+    except _Enough:
+        return False
+    return True

@@ -1,0 +1,95 @@
+"""Shows, stops and resumes the redrives of dead letters at a rate."""
+
+from __future__ import annotations
+
+from ninja import Router
+
+from streams.conf import database
+from streams.http.access import ApiRequest, Caller, needs
+from streams.http.cursors import cursor, position
+from streams.http.fields import MOST, Answer, Id, Instant, Limit, NoFields, Page
+from streams.http.journal import note
+from streams.http.letters import place
+from streams.http.problems import Problem
+from streams.http.threads import on_pool
+from streams.models import ConsumerGroup, Redrive, Verb
+
+router = Router(tags=["Dead letters"])
+
+
+class RedriveShown(Answer):
+    """Is a redrive at a rate; ``total`` is null if nobody has counted the letters."""
+
+    redrive: int
+    about: str
+    state: str
+    rate: float
+    total: int | None
+    done: int
+    left_out: int
+    begun_by: str
+    begun_at: Instant
+    finished_at: Instant | None
+
+
+@router.get("/dead/redrives", response=Page[RedriveShown])
+@needs("dead")
+@on_pool
+def list_redrives(
+    request: ApiRequest, after: str | None = None, limit: Limit = 100
+) -> Page[RedriveShown]:
+    """List the redrives at a rate, the newest first."""
+    start = position(after, int) or [MOST]
+    rows = Redrive.objects.using(database()).defer("ids").filter(pk__lt=start[0])
+    read = list(rows.order_by("-pk")[:limit])
+    items = [_redrive(row) for row in read if _may(request.auth, row)]
+    return Page(items=items, next=cursor(read[-1].pk) if len(read) == limit else None)
+
+
+@router.post("/dead/redrives/{int:number}/stop", response=RedriveShown)
+@needs("dead")
+@on_pool
+def stop_redrive(request: ApiRequest, number: Id, nothing: NoFields | None = None) -> RedriveShown:
+    """Redrive no more. 409: it does not run."""
+    return _turned(request.auth, number, "stop")
+
+
+@router.post("/dead/redrives/{int:number}/resume", response=RedriveShown)
+@needs("dead")
+@on_pool
+def resume_redrive(
+    request: ApiRequest, number: Id, nothing: NoFields | None = None
+) -> RedriveShown:
+    """Go on. 409: it is not stopped."""
+    return _turned(request.auth, number, "resume")
+
+
+def _turned(caller: Caller, number: int, verb: str) -> RedriveShown:
+    rows = Redrive.objects.using(database()).filter(pk=number)
+    row = rows.first()
+    if row is None or not _may(caller, row):
+        raise Problem(404, "unknown", f"There is no redrive {number}.")
+    if not getattr(row, verb)():
+        raise Problem(409, "redrive_state", f"Redrive {number} is {row.state}.")
+    note(caller, row, verb)
+    return _redrive(rows.get())
+
+
+def _may(caller: Caller, row: Redrive) -> bool:
+    groups = ConsumerGroup.objects.using(database()).filter(pk__in=row.groups)
+    return all(caller.may(Verb.DEAD, place(one)) for one in groups.select_related("topic"))
+
+
+def _redrive(row: Redrive) -> RedriveShown:
+    return RedriveShown(
+        redrive=row.pk,
+        about=row.about,
+        state=row.state,
+        rate=row.rate,
+        total=row.total,
+        done=row.done,
+        left_out=row.skipped,
+        begun_by=row.who,
+        begun_at=row.created_at,
+        finished_at=row.finished_at,
+    )

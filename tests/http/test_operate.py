@@ -1,0 +1,400 @@
+"""What a token may change, that a preview is what is done, and that each thing is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+
+from streams import Outgoing, Reject, consumer, send, send_many
+from streams.log.sequencer import sequence
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Partition,
+    Redrive,
+    RetryMessage,
+    Topic,
+)
+from streams.operate import topic_deletion
+from streams.operate.topics import create
+from streams.testing import drain
+from tests.http.conftest import Api, MakeToken
+from tests.sessions import Threads
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
+
+
+@pytest.fixture
+def boss(api: Api, make_token: MakeToken) -> Api:
+    """Return a client that may do everything, of a token that a user has made."""
+    user = User.objects.create(username="ada")
+    api.token = make_token("manage", "read", "dead", "dead!", name="ops", owner=str(user.pk))
+    return api
+
+
+def entries() -> list[str]:
+    return [one.change_message for one in LogEntry.objects.order_by("pk")]
+
+
+def code(answer: Any) -> tuple[int, str]:
+    return answer.status_code, answer.json().get("code", "")
+
+
+def with_group(messages: int = 10, name: str = "mail") -> ConsumerGroup:
+    """Return a group that has done so many messages."""
+    consumer("orders", group=name)(lambda message: None)
+    send_many([Outgoing("orders", n) for n in range(messages)])
+    drain()
+    return ConsumerGroup.objects.get(name=name)
+
+
+def with_letters(count: int) -> list[int]:
+    """Return the ids of so many dead letters of the group mail."""
+
+    @consumer("orders", group="mail", batch=10)
+    def mail(messages: Any) -> Any:
+        return {message: Reject("odd") for message in messages}
+
+    send_many([Outgoing("orders", n) for n in range(count)])
+    drain()
+    return sorted(DeadMessage.objects.values_list("pk", flat=True))
+
+
+# -- topics --
+
+
+def test_a_topic_is_created_changed_and_grown(boss: Api, make_token: MakeToken) -> None:
+    answer = boss.post("/topics", {"name": "orders", "partitions": 2})
+    assert answer.status_code == 201, answer.content
+    assert [one["partition"] for one in answer.json()["partitions"]] == [0, 1]
+    assert code(boss.post("/topics", {"name": "orders"})) == (409, "topic_exists")
+    assert code(boss.post("/topics", {"name": "a b"})) == (422, "invalid_name")
+    answer = boss.patch("/topics/orders", {"retention_seconds": 60, "access": "read-only"})
+    assert (answer.json()["retention_seconds"], answer.json()["access"]) == (60, "read-only")
+    answer = boss.patch("/topics/orders", {"retention_seconds": None})
+    assert answer.json()["retention_seconds"] is None
+    assert boss.patch("/topics/orders", {"name": "x"}).status_code == 422
+    assert code(boss.patch("/topics/orders", {"retention_count": 0})) == (422, "invalid_value")
+    assert code(boss.patch("/topics/orders", {"access": None})) == (422, "invalid_value")
+    assert len(boss.post("/topics/orders/grow", {"partitions": 3}).json()["partitions"]) == 3
+    assert code(boss.post("/topics/orders/grow", {"partitions": 2})) == (422, "invalid_partitions")
+    assert code(boss.patch("/topics/none", {"access": "denied"})) == (404, "unknown_topic")
+    reader = make_token("read", "manage:mails")
+    assert boss.post("/topics", {"name": "orders2"}, token=reader).status_code == 403
+    assert boss.patch("/topics/orders", {"access": "denied"}, token=reader).status_code == 403
+    assert Topic.objects.get().access == "read-only"
+
+
+def test_what_a_token_changes_is_in_the_log_of_the_user_who_made_it(boss: Api) -> None:
+    boss.post("/topics", {"name": "orders"})
+    boss.patch("/topics/orders", {"access": "read-only"})
+    boss.patch("/topics/orders", {"access": "read-only"})  # nothing is changed
+    prefix = (boss.token or "")[4:12]
+    assert entries() == [
+        f"API token ops ({prefix}): created with 1 partitions",
+        f"API token ops ({prefix}): access: read-write → read-only",
+    ]
+    assert {one.user.get_username() for one in LogEntry.objects.all()} == {"ada"}
+    User.objects.all().delete()
+    boss.post("/topics/orders/grow", {"partitions": 2})
+    assert entries() == []
+
+
+def test_a_topic_is_deleted_in_two_requests(boss: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_group(3)
+    assert code(boss.delete("/topics/orders")) == (409, "topic_in_use")
+    shown = boss.delete("/topics/orders?dry_run=true").json()
+    assert "not retired" in shown["obstacles"][0]
+    assert (shown["rows"]["ems_msg"], shown["rows"]["ems_group"]) == (3, 1)
+    boss.patch("/topics/orders", {"access": "read-only"})
+    answer = boss.delete("/topics/orders")
+    assert (answer.status_code, answer.json()["retry_after"]) == (202, 11)
+    token = answer.json()["token"]
+    early = boss.delete(f"/topics/orders?token={token}")
+    assert early.status_code == 202
+    assert Topic.objects.exists()
+    assert code(boss.delete(f"/topics/orders?force=true&token={token}")) == (409, "preview_expired")
+    monkeypatch.setattr("streams.http.routes.deletion.SETTLED_SECONDS", -1)
+    answer = boss.delete(f"/topics/orders?token={token}")
+    assert (answer.status_code, answer.json()["deleted"]) == (200, True)
+    assert not Topic.objects.exists()
+    assert boss.get("/topics/orders").status_code == 404
+
+
+def test_a_long_deletion_goes_on_with_the_next_request(
+    boss: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_group(3)
+    monkeypatch.setattr("streams.http.routes.deletion.SETTLED_SECONDS", -1)
+    monkeypatch.setattr("streams.http.routes.deletion.DELETE_SECONDS", -1.0)
+    token = boss.delete("/topics/orders?force=true").json()["token"]
+    answer = boss.delete(f"/topics/orders?force=true&token={token}")
+    assert (answer.status_code, answer.json()["deleted"]) == (202, False)
+    monkeypatch.setattr("streams.http.routes.deletion.DELETE_SECONDS", 5.0)
+    token = answer.json()["token"]
+    assert boss.delete(f"/topics/orders?force=true&token={token}").status_code == 200
+    assert not Topic.objects.exists()
+    assert topic_deletion.SETTLED_SECONDS > 0
+
+
+# -- groups --
+
+
+def test_a_group_is_paused_and_resumed(boss: Api, make_token: MakeToken) -> None:
+    with_group(0)
+    assert boss.post("/topics/orders/groups/mail/pause", {}).json()["state"] == "paused"
+    assert ConsumerGroup.objects.get().paused
+    boss.post("/topics/orders/groups/mail/pause")
+    assert boss.post("/topics/orders/groups/mail/resume").json()["paused"] is False
+    assert [text.rpartition(" ")[2] for text in entries()] == ["paused", "resumed"]
+    other = make_token("manage:mails", "read")
+    assert boss.post("/topics/orders/groups/mail/pause", token=other).status_code == 403
+
+
+def test_overrides_of_a_group_are_set_and_removed(boss: Api) -> None:
+    with_group(0)
+    path = "/topics/orders/groups/mail"
+    answer = boss.patch(path, {"max_retries": 3, "retry_policy": "10s, 1m"})
+    given = answer.json()["overrides"]
+    assert (given["max_retries"], given["retry_policy"], given["batch"]) == (3, "10s, 1m", None)
+    given = boss.patch(path, {"max_retries": None, "retry_policy": None}).json()["overrides"]
+    assert (given["max_retries"], given["retry_policy"]) == (None, "")
+    assert code(boss.patch(path, {"batch": 0})) == (422, "invalid_value")
+    assert code(boss.patch(path, {"retry_policy": "soon"}))[0] == 422
+
+
+def test_a_reset_does_what_its_preview_has_shown_and_once(boss: Api) -> None:
+    group = with_group(10)
+    path = "/topics/orders/groups/mail/reset"
+    shown = boss.post(path, {"to": "-4"}).json()
+    assert (shown["done"], shown["moves"][0]["target"], shown["moves"][0]["again"]) == (False, 6, 4)
+    assert Cursor.objects.get().next_offset == 10
+    drained(2)  # the group goes on: the target is still the one that was shown
+    done = boss.post(path, {"token": shown["token"]}).json()
+    assert (done["done"], done["moves"][0]["target"], done["moves"][0]["again"]) == (True, 6, 6)
+    assert Cursor.objects.get().next_offset == 6
+    assert code(boss.post(path, {"token": shown["token"]})) == (409, "preview_used")
+    assert entries()[-1].endswith("reset: orders/0 from 12 to 6, 6 delivered again")
+    undo = boss.post(path, {"undo": True}).json()
+    assert undo["moves"][0]["target"] == 12
+    boss.post(path, {"token": undo["token"]})
+    assert Cursor.objects.get().next_offset == 12
+    assert code(boss.post(path, {"token": undo["token"]})) == (409, "preview_used")
+    assert group.pk == ConsumerGroup.objects.get().pk
+
+
+def drained(count: int) -> None:
+    send_many([Outgoing("orders", n) for n in range(count)])
+    drain()
+
+
+def test_a_preview_is_of_use_to_its_token_and_for_ten_minutes(
+    boss: Api, make_token: MakeToken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_group(3)
+    with_group(0, "stock")
+    path = "/topics/orders/groups/mail/reset"
+    token = boss.post(path, {"to": "earliest"}).json()["token"]
+    other = make_token("manage")
+    assert code(boss.post(path, {"token": token}, token=other)) == (409, "preview_expired")
+    elsewhere = "/topics/orders/groups/stock/reset"
+    assert code(boss.post(elsewhere, {"token": token})) == (409, "preview_expired")
+    monkeypatch.setattr("streams.http.offers.VALID_SECONDS", -1)
+    assert code(boss.post(path, {"token": token})) == (409, "preview_expired")
+    assert Cursor.objects.filter(next_offset=3).count() == 2
+    for wrong in ({}, {"to": "latest", "undo": True}, {"to": "nowhere"}, {"to": "99"}):
+        assert boss.post(path, wrong).status_code in (409, 422), wrong
+    assert code(boss.post(path, {"undo": True})) == (409, "nothing_to_undo")
+
+
+def test_a_reset_is_refused_while_the_group_has_consumers(boss: Api) -> None:
+    from datetime import timedelta
+
+    from streams.models import Consumer, UtcNow
+
+    group = with_group(3)
+    lease = UtcNow(timedelta(minutes=1))
+    Consumer.objects.create(client_id="c", group=group, lease_until=lease)
+    path = "/topics/orders/groups/mail/reset"
+    shown = boss.post(path, {"to": "earliest"}).json()
+    assert shown["consumers"] == 1
+    assert code(boss.post(path, {"token": shown["token"]})) == (409, "group_active")
+    forced = boss.post(path, {"token": shown["token"], "force": True})
+    assert forced.json()["done"] is True
+
+
+def test_a_replay_is_tried_begun_shown_and_cancelled(boss: Api) -> None:
+    with_group(10)
+    path = "/topics/orders/groups/mail/replays"
+    tried = boss.post(path, {"from": "2", "to": "5", "dry_run": True})
+    assert (tried.status_code, tried.json()["number"], tried.json()["messages"]) == (200, None, 3)
+    begun = boss.post(path, {"from": "2", "to": "5"})
+    assert (begun.status_code, begun.json()["number"]) == (201, 1)
+    (shown,) = boss.get(path).json()["items"]
+    assert shown["parts"] == [
+        {"partition": 0, "first": 2, "end": 5, "given_out": 0, "open": 0, "state": "running"}
+    ]
+    assert boss.delete(f"{path}/1").json() == {"number": 1, "left_out": 3}
+    assert code(boss.delete(f"{path}/1")) == (404, "unknown_replay")
+    assert code(boss.post(path, {"message_id": 10**9})) == (409, "offset_out_of_range")
+    for wrong in (
+        {"from": "2"},
+        {"from": "2", "to": "5", "message_id": 1},
+        {"from": "-1", "to": "5"},
+    ):
+        assert boss.post(path, wrong).status_code == 422, wrong
+
+
+# -- dead letters --
+
+
+def test_dead_letters_are_listed_and_shown(boss: Api, make_token: MakeToken) -> None:
+    ids = with_letters(5)
+    path = "/topics/orders/groups/mail/dead"
+    page = boss.get(f"{path}?limit=3").json()
+    assert [one["id"] for one in page["items"]] == ids[:3]
+    assert "body" not in page["items"][0]
+    rest = boss.get(f"{path}?limit=3&after={page['next']}").json()
+    assert ([one["id"] for one in rest["items"]], rest["next"]) == (ids[3:], None)
+    kind = "streams.errors.Reject"
+    assert len(boss.get(f"{path}?error_class={kind}&limit=5").json()["items"]) == 5
+    assert boss.get(f"{path}?error_class=Other").json() == {"items": [], "next": None}
+    shown = boss.get(f"/dead/{ids[0]}").json()
+    assert (shown["has_body"], shown["body"], shown["error_class"]) == (False, None, kind)
+    assert boss.get(f"/dead/{ids[0]}", token=make_token("dead", "body")).json()["body"] == 0
+    other = make_token("dead:orders/stock", "dead:mails/*")
+    assert boss.get(path, token=other).status_code == 403
+    assert code(boss.get(f"/dead/{ids[0]}", token=other)) == (404, "unknown")
+
+
+def test_dead_letters_are_redriven_once(boss: Api, make_token: MakeToken) -> None:
+    ids = with_letters(5)
+    tried = boss.post("/dead/redrive", {"ids": ids[:2], "dry_run": True}).json()
+    assert (tried["found"], tried["done"]) == (2, 0)
+    other = make_token("dead:mails/*")
+    assert boss.post("/dead/redrive", {"ids": ids}, token=other).json()["found"] == 0
+    assert not RetryMessage.objects.exists()
+    done = boss.post("/dead/redrive", {"ids": [*ids[:2], 10**9]}).json()
+    assert (done["done"], done["left_out"]) == (2, 1)
+    assert boss.post("/dead/redrive", {"ids": ids[:2]}).json()["done"] == 0
+    rest = {"topic": "orders", "group": "mail", "limit": 2}
+    done = boss.post("/dead/redrive", rest).json()
+    assert (done["done"], done["after"]) == (2, ids[3])
+    done = boss.post("/dead/redrive", {**rest, "after": done["after"]}).json()
+    assert (done["done"], done["after"]) == (1, None)
+    assert RetryMessage.objects.count() == 5
+    of = {"topic": "orders", "group": "stock"}
+    assert boss.post("/dead/redrive", of, token=other).status_code == 403
+    assert boss.post("/dead/redrive", {"topic": "orders"}).status_code == 422
+    assert boss.post("/dead/redrive", {}).status_code == 422
+
+
+def test_dead_letters_are_redriven_at_a_rate(boss: Api, make_token: MakeToken) -> None:
+    with_letters(3)
+    wanted = {"topic": "orders", "group": "mail", "rate": 5.0}
+    answer = boss.post("/dead/redrive", wanted)
+    assert answer.status_code == 202, answer.content
+    number = answer.json()["redrive"]
+    assert Redrive.objects.get().who == f"token:{(boss.token or '')[4:12]}"
+    assert code(boss.post("/dead/redrive", wanted)) == (422, "invalid_value")  # it runs
+    (shown,) = boss.get("/dead/redrives").json()["items"]
+    assert (shown["redrive"], shown["state"], shown["rate"]) == (number, "running", 5.0)
+    path = f"/dead/redrives/{number}"
+    assert boss.post(f"{path}/stop").json()["state"] == "stopped"
+    assert code(boss.post(f"{path}/stop")) == (409, "redrive_state")
+    other = make_token("dead:mails/*")
+    assert boss.post(f"{path}/resume", token=other).status_code == 404
+    assert boss.get("/dead/redrives", token=other).json()["items"] == []
+    assert boss.post(f"{path}/resume").json()["state"] == "running"
+
+
+def test_dead_letters_are_discarded_only_with_their_number(
+    boss: Api, make_token: MakeToken
+) -> None:
+    ids = with_letters(4)
+    wanted = {"topic": "orders", "group": "mail"}
+    assert boss.post("/dead/discard", wanted).status_code == 422
+    found = boss.post("/dead/discard", {**wanted, "dry_run": True}).json()
+    assert found["found"] == 4
+    refused = boss.post("/dead/discard", {**wanted, "count": 3})
+    assert (*code(refused), refused.json()["count"]) == (409, "count_mismatch", 4)
+    only_redrive = make_token("dead")
+    assert boss.post("/dead/discard", {**wanted, "count": 4}, token=only_redrive).status_code == 403
+    assert DeadMessage.objects.count() == 4
+    assert boss.post("/dead/discard", {"ids": ids[:1], "count": 1}).json()["done"] == 1
+    assert boss.post("/dead/discard", {**wanted, "count": 3}).json()["done"] == 3
+    assert not DeadMessage.objects.exists()
+    assert entries()[-1].endswith("3 discarded")
+
+
+# -- two requests at once --
+
+
+@pytest.mark.mysql
+def test_of_two_redrives_of_the_same_letters_each_letter_is_redriven_once(
+    transactional_db: None, boss: Api, in_thread: Threads
+) -> None:
+    with_letters(30)
+    answers = at_once(in_thread, lambda: boss.post("/dead/redrive", OF_GROUP).json()["done"])
+    assert sum(answers) == 30
+    assert RetryMessage.objects.count() == 30
+
+
+@pytest.mark.mysql
+def test_of_two_discards_at_once_each_letter_is_discarded_once(
+    transactional_db: None, boss: Api, in_thread: Threads
+) -> None:
+    with_letters(30)
+    wanted = {**OF_GROUP, "count": 30}
+    answers = at_once(in_thread, lambda: boss.post("/dead/discard", wanted).json().get("done", 0))
+    assert sum(answers) == 30
+
+
+@pytest.mark.mysql
+def test_of_two_resets_with_one_token_one_takes_effect(
+    transactional_db: None, boss: Api, in_thread: Threads
+) -> None:
+    with_group(10)
+    path = "/topics/orders/groups/mail/reset"
+    token = boss.post(path, {"to": "4"}).json()["token"]
+    answers = at_once(in_thread, lambda: boss.post(path, {"token": token}).status_code)
+    assert sorted(answers) == [200, 409]
+    cursor = Cursor.objects.get()
+    assert (cursor.next_offset, cursor.previous_offset) == (4, 10)
+
+
+OF_GROUP = {"topic": "orders", "group": "mail"}
+
+
+def at_once(in_thread: Threads, work: Callable[[], Any]) -> list[Any]:
+    """Return what two calls at the same moment have answered."""
+    import threading
+
+    together = threading.Barrier(2)
+
+    def call() -> Any:
+        together.wait(30)
+        return work()
+
+    return [one.result(60) for one in [in_thread(call), in_thread(call)]]
+
+
+def test_a_partition_that_is_new_since_the_preview_ends_it(boss: Api) -> None:
+    with_group(3)
+    path = "/topics/orders/groups/mail/reset"
+    token = boss.post(path, {"to": "earliest"}).json()["token"]
+    boss.post("/topics/orders/grow", {"partitions": 2})
+    assert code(boss.post(path, {"token": token})) == (409, "preview_used")
+    assert Partition.objects.count() == 2
+
+
+def test_a_topic_is_made_once_by_two_requests(boss: Api) -> None:
+    create("orders", 1, "default")
+    send("orders", 1)
+    sequence("default")
+    assert code(boss.post("/topics", {"name": "orders"})) == (409, "topic_exists")
