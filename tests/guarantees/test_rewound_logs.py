@@ -14,9 +14,10 @@ from itertools import count
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
 
 from streams import Outgoing, consumer, send, send_many
+from streams.database import server
 from streams.log import ends, rewinds, sequencer
 from streams.log.ends import End
 from streams.log.rewinds import MARGIN, jump
@@ -314,6 +315,35 @@ def test_after_a_failover_that_lost_nothing_offsets_are_dense(promoted):
     assert not Rewind.objects.exists()
 
 
+@pytest.mark.mysql
+def test_a_partition_has_the_name_of_the_server_that_gave_its_offsets(monkeypatch):
+    sent("old")
+    name = server.server("default")
+    assert partition().server == name != ""
+    Partition.objects.update(server="another one")
+    server.forget()  # as a process that comes here now
+    connection.close()
+    send("orders", "new")
+    assert sequence("default") == Pass(busy=True)
+    monkeypatch.setattr(sequencer, "settle_seconds", lambda: 0.0)
+    assert sequence("default").sequenced == 1
+    assert partition().server == name
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"server_uuid": "u", "group_replication_group_name": ""}, "u"),
+        ({"server_uuid": "u", "group_replication_group_name": "g"}, "g"),
+        ({"wsrep_on": "OFF", "wsrep_cluster_name": "c"}, "7@db:3306"),
+        ({"wsrep_on": "ON", "wsrep_cluster_name": "c"}, "c"),
+    ],
+)
+def test_a_cluster_that_loses_nothing_has_one_name(variables, name):
+    given = {"server_id": "7", "hostname": "db", "port": "3306", **variables}
+    assert server._name(given) == name
+
+
 def test_where_no_offset_was_given_before_nobody_waits(promoted):
     rewinds.forget()
     Partition.objects.update(server="")
@@ -358,8 +388,6 @@ def test_every_running_process_says_so_within_two_seconds(spawn: Spawn, clean_re
     send_many([Outgoing("orders", n) for n in range(KEPT, LOST)])
     wait_for(lambda: Delivery.objects.filter(state=State.DONE, last_offset=LOST - 1).exists())
     known = partition().next_offset
-    # Both have looked since.
-    threading.Event().wait(1.2)
     replica.promote()
     for child in consumers:
         child.expect(f"orders/0 was rewound: it ended at offset {KEPT}", timeout=2.0)
