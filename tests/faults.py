@@ -9,10 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 import threading
-import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self
@@ -22,6 +19,7 @@ from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from streams.chaos.watching import watching
 from tests.sessions import Session
 
 
@@ -46,57 +44,14 @@ class Guillotine:
         self._left = point
 
     def install(self) -> None:
-        commit = BaseDatabaseWrapper._commit  # type: ignore[attr-defined]
+        self._watch = watching(self._around)  # kept: it ends with this object
+        self._watch.__enter__()
 
-        def fatal_commit(connection: BaseDatabaseWrapper) -> Any:
-            self._point()
-            return commit(connection)
-
-        BaseDatabaseWrapper._commit = fatal_commit  # type: ignore[attr-defined]
-        connection_created.connect(self._watch, weak=False)
-        for connection in connections.all(initialized_only=True):
-            self._watch(connection=connection)
-
-    def _watch(self, *, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-        if self._statement not in connection.execute_wrappers:
-            connection.execute_wrappers.append(self._statement)
-
-    def _statement(self, execute: Callable[..., Any], *arguments: Any) -> Any:
-        self._point()
-        return execute(*arguments)
-
-    def _point(self) -> None:
+    def _around(self, connection: object, text: str, work: Callable[[], Any]) -> Any:
         self._left -= 1
         if not self._left:
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def in_fork(work: Callable[[], object]) -> int:
-    """Run ``work`` in a fork of this process; return its exit status, as Popen would.
-
-    0 means that it came to its end, -9 that it was killed. A fork is much quicker than a new
-    process, and may be killed at any point.
-    """
-    connections.close_all()  # two processes on one connection would mix up their packets
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
-        pid = os.fork()
-    if not pid:
-        _run_and_leave(work)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def _run_and_leave(work: Callable[[], object]) -> None:
-    status = 1
-    try:
-        work()
-        status = 0
-    except BaseException:  # noqa: BLE001 - whatever it is, this process is not pytest
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        return work()
 
 
 @contextmanager

@@ -29,6 +29,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"operate", "steps", "observe"},
         {"process", "admin", "schedule", "metrics"},
         {"management", "testing", "checks", "forwarding", "http"},
+        {"chaos"},
         # Where Django, Celery and hosts look.
         {"apps", "tasks", "consumers", "routers", "templatetags", "migrations", "__init__"},
     ],

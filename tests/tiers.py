@@ -62,6 +62,7 @@ ONE_IS_ENOUGH = {
     "spark/test_selection.py": ON_THE_IDLER_SERVER,
     "spark/test_sink.py": ON_A_SERVER,
     "spark/test_stream.py": ON_THE_IDLER_SERVER,
+    "chaos/test_running.py": ON_ANY,  # what chaos does with a test; the faults are beside it
     # What a process says, holds and starts: the same on every database.
     "guarantees/test_memory.py": ON_ANY,
     "guarantees/test_talking.py": ON_ANY,

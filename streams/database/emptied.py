@@ -25,6 +25,12 @@ def forget_with(*caches: Callable[[], None]) -> None:
     _forget[:] = caches
 
 
+def forget() -> None:
+    """Drop what this process has cached of the tables CACHED."""
+    for cache in _forget:
+        cache()
+
+
 def watch(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     """Watch a new connection, if this is a test process: only there mail has an outbox."""
     if hasattr(mail, "outbox") and _watched not in connection.execute_wrappers:
@@ -35,6 +41,5 @@ def watch(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
 def _watched(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
     result = execute(sql, *arguments)
     if sql.startswith(("DELETE", "TRUNCATE")) and NAMED.search(sql):
-        for forget in _forget:
-            forget()
+        forget()
     return result

@@ -14,6 +14,7 @@ from itertools import count
 import pytest
 
 from streams import Outgoing, Reject, Retry, consumer, send_many
+from streams.chaos.forks import in_fork
 from streams.consume import registry
 from streams.consume.outcome.settle import release, settle
 from streams.log.sequencer import sequence
@@ -30,7 +31,7 @@ from streams.observe.audit.walk import audit
 from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import LONG_AFTER, Process, consume_the_rest, given_back
-from tests.faults import Guillotine, in_fork, strides
+from tests.faults import Guillotine, strides
 from tests.hostapp.models import Handled
 
 pytestmark = [

@@ -17,6 +17,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from streams import Outgoing, Reject, Retry, SendOutcomeUnknown, consumer, send, send_many, wakeup
+from streams.chaos.forks import in_fork
 from streams.consume import registry
 from streams.database.retrying import retrying
 from streams.log.sequencer import sequence
@@ -37,7 +38,7 @@ from streams.process.worker import AFTER_ERROR_SECONDS
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, consume_the_rest, given_back
-from tests.faults import Relay, Severed, in_fork, kill_other_connections, strides
+from tests.faults import Relay, Severed, kill_other_connections, strides
 from tests.hostapp.models import Handled, Order
 from tests.processes import wait_for
 

@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 
 from streams import Outgoing, Retry, consumer, send, send_many
+from streams.chaos.forks import in_fork
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
 from streams.database import batches
@@ -33,7 +34,7 @@ from streams.retain.purge import Purge
 from streams.retain.purge_floor import kept_from, purge_floor
 from streams.testing import advance, drain
 from tests.consuming import Process, consume_the_rest
-from tests.faults import Guillotine, in_fork, strides
+from tests.faults import Guillotine, strides
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from streams import Outgoing, consumer, send_many
+from streams.chaos.forks import in_fork
 from streams.consume import registry
 from streams.consume.outcome.settle import settle
 from streams.log import topics
@@ -37,7 +38,7 @@ from streams.operate.reset import Move, Reset, towards
 from streams.operate.target import Target
 from streams.testing import drain
 from tests.consuming import Process, consume_the_rest
-from tests.faults import Guillotine, Severed, in_fork, strides
+from tests.faults import Guillotine, Severed, strides
 from tests.hostapp.models import Handled
 from tests.processes import Spawn, wait_for
 from tests.proxy import Proxy

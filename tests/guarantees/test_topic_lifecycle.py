@@ -11,6 +11,7 @@ import pytest
 from django.db import connection, transaction
 
 from streams import Outgoing, conf, consumer, runtime_settings, send, send_many
+from streams.chaos.forks import in_fork
 from streams.consume import registry
 from streams.consume.subscription import subscribe
 from streams.database import batches
@@ -44,7 +45,7 @@ from streams.operate.topics import create, grow, retire
 from streams.testing import drain
 from tests.concurrency.locks import held_before, wait_until_one_waits
 from tests.consuming import registered
-from tests.faults import Guillotine, Once, in_fork, statements
+from tests.faults import Guillotine, Once, statements
 from tests.rows import rows
 
 pytestmark = [

@@ -15,6 +15,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from streams import Decision, prepared, send, signals
+from streams.chaos.forks import in_fork
 from streams.errors import (
     AlreadyDecided,
     InvalidMessage,
@@ -33,7 +34,7 @@ from streams.two_phase.checking import check_due
 from streams.two_phase.claim import claim
 from streams.two_phase.decide import commit, roll_back
 from tests.concurrency.locks import held_before, wait_until_one_waits
-from tests.faults import Guillotine, Severed, in_fork
+from tests.faults import Guillotine, Severed
 from tests.hostapp.models import Order
 from tests.preparing import CHECKER, answering, answers, endpoint, held, pass_time, row, sent_keys
 from tests.processes import PATIENCE_SECONDS, Spawn, wait_for

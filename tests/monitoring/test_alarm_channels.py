@@ -32,8 +32,9 @@ from monitoring.alarms.delivering import (
 )
 from monitoring.alarms.payloads import post
 from monitoring.models import AlarmChannel, AlarmNotification
+from streams.chaos.forks import in_fork
 from streams.outgoing import Request, SendingFailed, is_public, send, signature
-from tests.faults import Guillotine, in_fork
+from tests.faults import Guillotine
 from tests.monitoring.alarming import Receiver, alarm, channel, pass_time, receiver
 
 pytestmark = pytest.mark.django_db(transaction=True)

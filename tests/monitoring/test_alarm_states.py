@@ -16,8 +16,9 @@ from monitoring.alarms import evaluation, firing, metrics
 from monitoring.alarms.evaluation import evaluate, evaluate_if_due
 from monitoring.alarms.rules import UnknownRule, mute
 from monitoring.models import Alarm, AlarmNotification, AlarmRule
+from streams.chaos.forks import in_fork
 from tests.concurrency.locks import held_before, wait_until_one_waits
-from tests.faults import Guillotine, in_fork
+from tests.faults import Guillotine
 from tests.monitoring.alarming import Dial, alarm, channel, events, pass_time, states
 from tests.sessions import Session
 

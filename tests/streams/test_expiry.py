@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 
 from streams import Outgoing, Retry, consumer, runtime_settings, send, send_many
+from streams.chaos.forks import in_fork
 from streams.consume import registry
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
@@ -35,7 +36,7 @@ from streams.retain import old_rows
 from streams.retain.purge import Purge
 from streams.testing import drain
 from tests.consuming import Process
-from tests.faults import Guillotine, Once, in_fork, statements
+from tests.faults import Guillotine, Once, statements
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
