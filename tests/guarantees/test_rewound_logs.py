@@ -17,6 +17,7 @@ import pytest
 from django.db import connection, connections
 
 from streams import Outgoing, consumer, send, send_many
+from streams.chaos.forks import in_fork
 from streams.database import server
 from streams.log import ends, rewinds, sequencer
 from streams.log.ends import End
@@ -37,7 +38,7 @@ from streams.operate import replay
 from streams.operate.reset import Reset, towards
 from streams.operate.target import Target
 from tests.consuming import Process
-from tests.faults import Guillotine, in_fork, strides
+from tests.faults import Guillotine, strides
 from tests.processes import Spawn, wait_for
 from tests.rewinding import Replica
 

@@ -17,6 +17,7 @@ from typing import Literal
 import pytest
 
 from streams import Outgoing, send_many
+from streams.chaos.forks import in_fork
 from streams.http.pulling import clients, groups, outcomes
 from streams.http.pulling.handing_out import Asked, hand_out
 from streams.http.pulling.receipts import named, receipt_of
@@ -26,7 +27,7 @@ from streams.observe.audit.walk import audit
 from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import LONG_AFTER
-from tests.faults import Guillotine, in_fork, strides
+from tests.faults import Guillotine, strides
 from tests.http.servers import Web
 from tests.processes import Child, Spawn, wait_for
 

@@ -61,9 +61,16 @@ SEND = [
     Mutant(
         "cache-outlives-a-flush",
         "streams/database/emptied.py",
-        "            forget()\n",
-        "            pass\n",
+        "NAMED.search(sql):\n        forget()\n",
+        "NAMED.search(sql):\n        pass\n",
         "tests/guarantees/test_flushed_tables.py::test_a_topic_of_before_a_flush_is_not_sent_to",
+    ),
+    Mutant(
+        "chaos-never-dies-after-a-statement",
+        "streams/chaos/plan.py",
+        "        if one.in_handler or one.commits:\n",
+        "        if False:\n",
+        "tests/chaos/test_planted_bugs.py::test_a_mail_after_the_commit_is_lost",
     ),
     Mutant(
         "offsets-given-again-after-commits-are-lost",
