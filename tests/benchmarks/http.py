@@ -53,7 +53,7 @@ def figures(options: Options) -> Iterator[Row]:
         port = int(line.split("http://127.0.0.1:")[1].split()[0])
         api = Api(port, token)
         asyncio.run(api.one("PUT", f"/v1/topics/{TOPIC}/groups/{GROUP}", {"start": "earliest"}))
-        yield from _held(api, 100 if options.quick else HELD, 3.0 if options.quick else 8.0)
+        yield from _held(api, 100 if options.quick else HELD, 5.0 if options.quick else 10.0)
         yield from _latency(api, 3.0 if options.quick else 30.0)
         yield from _pulls(api, server.pid, 300 if options.quick else 5000)
     finally:

@@ -231,6 +231,7 @@ def test_random_kills_of_clients_and_of_the_server(
     assert all(child.process.poll() is None for child in code)
 
 
+@pytest.mark.exhaustive
 def test_an_ordered_group_keeps_its_order_over_http(web: StartWeb) -> None:
     server = web()
     api = server.client()
