@@ -240,3 +240,20 @@ def test_no_row_of_another_namespace_is_shown(
     assert look.get("/groups").json()["items"] == []
     assert look.get(f"/messages/{sent.message_id}").status_code == 404
     assert look.get("/topics/orders").status_code == 404
+
+
+def test_no_two_forms_of_the_contract_have_one_name() -> None:
+    """The OpenAPI file has them by their names: one would stand for both."""
+    from streams.http import routes
+    from streams.http.fields import Answer, Request
+
+    modules = [module for module in vars(routes).values() if hasattr(module, "router")]
+    forms = {
+        form
+        for module in modules
+        for form in vars(module).values()
+        if isinstance(form, type) and issubclass(form, Answer | Request)
+    }
+    names = [form.__name__ for form in forms if not form.__name__.startswith("Page")]
+    assert len(names) > 30
+    assert sorted(names) == sorted(set(names))

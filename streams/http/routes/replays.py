@@ -63,7 +63,7 @@ class Replays(Answer):
     items: list[ReplayState]
 
 
-class Cancelled(Answer):
+class ReplayCancelled(Answer):
     """Says how many messages of a replay were not given out."""
 
     number: int
@@ -125,15 +125,15 @@ def list_replays(request: ApiRequest, topic: str, group: str) -> Replays:
     )
 
 
-@router.delete("/topics/{topic}/groups/{group}/replays/{int:number}", response=Cancelled)
+@router.delete("/topics/{topic}/groups/{group}/replays/{int:number}", response=ReplayCancelled)
 @needs("manage", "{topic}")
 @on_pool
-def cancel_replay(request: ApiRequest, topic: str, group: str, number: int) -> Cancelled:
+def cancel_replay(request: ApiRequest, topic: str, group: str, number: int) -> ReplayCancelled:
     """End a replay. What is in hand is finished."""
     row = group_named(topic, group, database())
     left_out = replay.cancel(row, number, database())
     note(request.auth, row, f"replay {number} cancelled: {left_out} messages not given out")
-    return Cancelled(number=number, left_out=left_out)
+    return ReplayCancelled(number=number, left_out=left_out)
 
 
 def _part(one: replay.Replay) -> ReplayPart:
