@@ -119,7 +119,11 @@ def _run(name: str, kept_as: str, options: Options, about: dict[str, object] | N
         import_module(f"tests.benchmarks.{module}"), function
     )
     started = time.monotonic()
-    rows = list(figures(options))
+    rows = []
+    for row in figures(options):
+        # What takes minutes says how far it is.
+        print(f"  {row.name}: {row.values}", flush=True)
+        rows.append(row)
     seconds = time.monotonic() - started
     kept.note_seconds(_label(name, options.quick), seconds)
     print(f"\n{name}: {seconds:.0f} s\n{table(rows)}", flush=True)

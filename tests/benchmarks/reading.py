@@ -51,9 +51,7 @@ def figures(options: Options) -> Iterator[Row]:
             reads = [partial(way.read, what, rows) for way in ways.values()]
             measured = alternately(reads, rounds)
             for name, found in zip(ways, measured, strict=True):
-                row = _row(f"{name}: {what}", rows, found)
-                print(f"  {row.name}: {row.values}", flush=True)
-                yield row
+                yield _row(f"{name}: {what}", rows, found)
 
 
 def names() -> Iterator[str]:

@@ -24,9 +24,9 @@ CHECKER = "bench.order"
 PROCESSES = (1, 8)
 # Prepared messages a second, of all processes together.
 RATES = (200, 1000, 2000)
-SECONDS = 15
+SECONDS = 5
 # Messages that wait for one round of checks.
-WAITING = 5000
+WAITING = 2000
 
 
 def figures(options: Options) -> Iterator[Row]:
@@ -37,7 +37,7 @@ def figures(options: Options) -> Iterator[Row]:
 
 def speeds(options: Options) -> Iterator[Row]:
     """Prepare and commit as fast as so many processes can, beside a plain send."""
-    rounds, units = (3, 50) if options.quick else (15, 200)
+    rounds, units = (3, 50) if options.quick else (5, 100)
     for processes in PROCESSES:
         ours, plain = Team(processes, preparer, 0.0, ""), Team(processes, sender)
         try:
