@@ -10,10 +10,13 @@ from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
 from streams.models import (
+    ApiRight,
+    ApiToken,
     CheckEndpoint,
     ConsumerGroup,
     DeadMessage,
     KeyEntry,
+    Rewind,
     ShadowCall,
     ShadowRun,
     StressRun,
@@ -30,8 +33,8 @@ REGISTERED: dict[Any, Any] = {
     for model, model_admin in admin.site._registry.items()
     if model._meta.app_label == "ems"
 }
-ADDABLE = {Topic, SystemConfig, CheckEndpoint}
-CHANGEABLE = {Topic, ConsumerGroup, SystemConfig, CheckEndpoint}
+ADDABLE = {ApiToken, Topic, SystemConfig, CheckEndpoint}
+CHANGEABLE = {ApiToken, Topic, ConsumerGroup, SystemConfig, CheckEndpoint}
 DELETABLE = {SystemConfig, CheckEndpoint}
 # What any confirmation page might ask for.
 EVERY_ANSWER = {
@@ -110,8 +113,8 @@ def test_every_table_has_a_page():
     from django.apps import apps
 
     # The index of keys has none: the list of messages searches in it. Shadow replays are shown by
-    # commands, stress tests over HTTP.
-    assert {*REGISTERED, KeyEntry, ShadowCall, ShadowRun, StressRun} == set(
+    # commands, stress tests over HTTP, rights with their token, rewinds by the doctor.
+    assert {*REGISTERED, ApiRight, KeyEntry, Rewind, ShadowCall, ShadowRun, StressRun} == set(
         apps.get_app_config("ems").get_models()
     )
 

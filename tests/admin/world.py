@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from streams import consumer, send
 from streams.models import (
+    ApiToken,
     CheckEndpoint,
     Consumer,
     ConsumerGroup,
@@ -26,6 +27,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.operate.redrives import begin
+from streams.operate.tokens import issue, right_of
 from streams.testing import drain
 
 XSS = "<script>alert(1)</script>"
@@ -113,6 +115,7 @@ def make_world() -> World:
         last_error=XSS,
     )
     CheckEndpoint.objects.create(name="shop", url="https://example.com/x", secret="s3cret-of-it")
+    issue(ApiToken(name="shop", created_by="ann"), [right_of("send:orders")], "default")
     row = begin([groups["billing"]], "default", rate=1, who="ann")
     assert row.stop()
     run_steps()
