@@ -313,23 +313,53 @@ def test_dead_letters_are_redriven_at_a_rate(boss: Api, make_token: MakeToken) -
     assert boss.post(f"{path}/resume").json()["state"] == "running"
 
 
-def test_dead_letters_are_discarded_only_with_their_number(
+def previewed(boss: Api, **wanted: Any) -> dict[str, Any]:
+    """Return the request that discards what a dry run has found."""
+    answer = boss.post("/dead/discard", {**wanted, "dry_run": True})
+    assert answer.status_code == 200, answer.content
+    return {"token": answer.json()["token"]}
+
+
+def test_dead_letters_are_discarded_only_as_they_were_shown(
     boss: Api, make_token: MakeToken
 ) -> None:
     ids = with_letters(4)
-    wanted = {"topic": "orders", "group": "mail"}
-    assert boss.post("/dead/discard", wanted).status_code == 422
-    found = boss.post("/dead/discard", {**wanted, "dry_run": True}).json()
-    assert found["found"] == 4
-    refused = boss.post("/dead/discard", {**wanted, "count": 3})
-    assert (*code(refused), refused.json()["count"]) == (409, "count_mismatch", 4)
-    only_redrive = make_token("dead")
-    assert boss.post("/dead/discard", {**wanted, "count": 4}, token=only_redrive).status_code == 403
-    assert DeadMessage.objects.count() == 4
-    assert boss.post("/dead/discard", {"ids": ids[:1], "count": 1}).json()["done"] == 1
-    assert boss.post("/dead/discard", {**wanted, "count": 3}).json()["done"] == 3
+    for wrong in (OF_GROUP, {**OF_GROUP, "token": "x"}, {"dry_run": True}, {}):
+        assert boss.post("/dead/discard", wrong).status_code == 422, wrong
+    shown = boss.post("/dead/discard", {**OF_GROUP, "dry_run": True}).json()
+    real = {"token": shown["token"]}
+    assert (shown["found"], shown["done"]) == (4, 0)
+    assert code(boss.post("/dead/discard", {"token": "x"})) == (409, "preview_expired")
+    only_redrive, other = make_token("dead"), make_token("dead!")
+    assert boss.post("/dead/discard", real, token=only_redrive).status_code == 403
+    assert code(boss.post("/dead/discard", real, token=other)) == (409, "preview_expired")
+    first = previewed(boss, ids=ids[:1])
+    assert boss.post("/dead/discard", first).json()["done"] == 1
+    refused = boss.post("/dead/discard", real)
+    assert (*code(refused), refused.json()["count"]) == (409, "count_mismatch", 3)
+    assert DeadMessage.objects.count() == 3
+    assert boss.post("/dead/discard", previewed(boss, **OF_GROUP)).json()["done"] == 3
     assert not DeadMessage.objects.exists()
     assert entries()[-1].endswith("3 discarded")
+
+
+def test_a_discard_that_is_repeated_deletes_nothing_more(boss: Api) -> None:
+    ids = with_letters(6)
+    real = previewed(boss, **OF_GROUP, limit=2)
+    assert boss.post("/dead/discard", real).json()["done"] == 2
+    assert code(boss.post("/dead/discard", real)) == (409, "count_mismatch")
+    assert sorted(DeadMessage.objects.values_list("pk", flat=True)) == ids[2:]
+
+
+def test_letters_that_died_after_the_preview_are_not_discarded(boss: Api) -> None:
+    ids = with_letters(2)
+    real = previewed(boss, **OF_GROUP)
+    boss.post("/dead/redrive", {"ids": ids})
+    drained(2)
+    assert DeadMessage.objects.waiting().count() >= 2
+    waiting = DeadMessage.objects.waiting().exclude(pk__in=ids).count()
+    boss.post("/dead/discard", real)
+    assert DeadMessage.objects.waiting().exclude(pk__in=ids).count() == waiting > 0
 
 
 # -- two requests at once --
@@ -350,7 +380,7 @@ def test_of_two_discards_at_once_each_letter_is_discarded_once(
     transactional_db: None, boss: Api, in_thread: Threads
 ) -> None:
     with_letters(30)
-    wanted = {**OF_GROUP, "count": 30}
+    wanted = previewed(boss, **OF_GROUP)
     answers = at_once(in_thread, lambda: boss.post("/dead/discard", wanted).json().get("done", 0))
     assert sum(answers) == 30
 
