@@ -67,7 +67,8 @@ def refuse_guesser(address: str) -> None:
 
 def count_guess(address: str) -> None:
     """Count a wrong token."""
-    _bucket(_guessers, address, GUESSES).left -= 1
+    bucket = _bucket(_guessers, address, GUESSES)
+    bucket.left = max(0.0, bucket.left - 1)  # however many came at once, a minute is the longest
 
 
 def _bucket(buckets: dict[K, Bucket], key: K, size: float) -> Bucket:

@@ -18,8 +18,8 @@ HTTP = [
     Mutant(
         "a-token-known-by-its-prefix",
         ACCESS,
-        "    if known and hmac.compare_digest(known[1], hash_):\n",
-        "    if known:\n",
+        "known[2] if known and hmac.compare_digest(known[1], hash_) else None",
+        "known[2] if known else None",
         f"{SECURITY}::test_nobody_is_let_in_without_a_valid_token",
     ),
     Mutant(
@@ -28,6 +28,13 @@ HTTP = [
         "not known or time.monotonic() >= known[0]",
         "not known",
         f"{TOKENS}::test_a_revoked_token_is_refused_within_five_seconds",
+    ),
+    Mutant(
+        "guesses-looked-up-all-at-once",
+        ACCESS,
+        "        async with _turns.setdefault(place, asyncio.Lock()):\n",
+        "        async with asyncio.Lock():\n",
+        f"{TOKENS}::test_wrong_tokens_at_the_same_time_are_counted_one_by_one",
     ),
     Mutant(
         "a-revoked-token-is-valid",

@@ -231,9 +231,7 @@ def discard_letters(request: ApiRequest, wanted: ToDiscard) -> Discarded:
     if found:
         note(request.auth, DeadMessage, f"{done} discarded", name=_numbers(found))
     last = ids[-1] if ids else 0
-    return Discarded(
-        found=len(found), done=done, left_out=len(found) - done, after=None, upto=last
-    )
+    return Discarded(found=len(found), done=done, left_out=len(found) - done, after=None, upto=last)
 
 
 def _found(
