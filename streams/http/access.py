@@ -22,7 +22,7 @@ from ninja.utils import contribute_operation_callback
 from streams import conf
 from streams.http import rates
 from streams.http.problems import Problem
-from streams.http.threads import on_a_thread
+from streams.http.threads import on_a_thread, refuse_if_busy
 from streams.models import ApiToken, UtcNow
 from streams.models.token import matches
 from streams.operate.tokens import FORM, digest
@@ -136,8 +136,9 @@ def _declared(right: dict[str, str] | None, bearer: Bearer | None) -> Callable[[
 
 
 async def identified(request: HttpRequest) -> Caller:
-    """Return who calls; raises Problem: 403 without TLS, 401 without a valid token, 429."""
+    """Return who calls; raises Problem: 403 without TLS, 401 without a valid token, 429, 503."""
     refuse_plain(request)
+    refuse_if_busy()
     scheme, _blank, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not given.strip():
         raise Problem(401, "unauthorized", _("A token is needed: Authorization: Bearer ems_…"))

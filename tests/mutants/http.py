@@ -93,6 +93,13 @@ HTTP = [
         f"{PROJECTS}::test_no_endpoint_minds_atomic_requests",
     ),
     Mutant(
+        "a-probe-waits-for-the-requests",
+        THREADS,
+        "    return await _on(probe(), work)\n",
+        "    return await _on(pool(), work)\n",
+        "tests/http/test_busy.py::test_a_probe_does_not_wait_for_the_requests",
+    ),
+    Mutant(
         "what-is-sent-waits-for-a-commit",
         THREADS,
         ', "AUTOCOMMIT": True}',
