@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,24 @@ def test_what_a_token_changes_is_in_the_log_of_the_user_who_made_it(boss: Api) -
     assert {one.user.get_username() for one in LogEntry.objects.all()} == {"ada"}
     User.objects.all().delete()
     boss.post("/topics/orders/grow", {"partitions": 2})
+    assert entries() == []
+
+
+def test_what_a_token_of_the_command_changes_is_in_the_log(
+    api: Api, make_token: MakeToken, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    api.token = make_token("manage", "dead!", name="ops")
+    api.post("/topics", {"name": "orders"})
+    ids = with_letters(2)
+    api.post("/dead/discard", previewed(api, **OF_GROUP))
+    records = [one for one in caplog.records if getattr(one, "ems_event", "") == "api.changed"]
+    prefix = api.token[4:12]
+    assert [one.getMessage() for one in records] == [
+        f"orders: API token ops ({prefix}): created with 1 partitions",
+        f"{ids[0]}, {ids[1]}: API token ops ({prefix}): 2 discarded",
+    ]
+    assert {(vars(one)["ems_token"], vars(one)["ems_by"]) for one in records} == {(prefix, "tests")}
     assert entries() == []
 
 
