@@ -47,6 +47,7 @@ def refuse_fast(token: int, rate: int | None) -> None:
     """Take one request from the rate of a token; raises Problem (429) if nothing is left."""
     if rate is None:
         return
+    rate = max(rate, 1)  # a row that was written by hand
     bucket = _bucket(_tokens, token, rate)
     if bucket.filled(rate, rate) < 1:
         raise _too_many(

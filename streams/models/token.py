@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
@@ -82,6 +83,13 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix})"
+
+    def clean(self) -> None:
+        if self.max_rate is not None:
+            try:
+                MinValueValidator(1)(self.max_rate)
+            except ValidationError as error:
+                raise ValidationError({"max_rate": error}) from error
 
 
 class ApiRight(models.Model):

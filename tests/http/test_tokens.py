@@ -187,6 +187,13 @@ def test_a_token_that_asks_faster_than_its_rate_is_told_when_to_come_again(
     assert [status(api, token) for _ in range(2)] == [201, 429]
 
 
+def test_no_token_has_a_rate_of_nothing(as_role: As, api: Api, make_token: MakeToken) -> None:
+    answer = as_role("operator").post(reverse(ADD), form("send:orders", max_rate="0"))
+    assert "greater than or equal to 1" in answer.content.decode()
+    assert not ApiToken.objects.exists()
+    assert status(api, make_token("send:orders", max_rate=0)) == 201  # written by hand: as 1
+
+
 def test_an_address_that_guesses_tokens_is_stopped(
     api: Api, make_token: MakeToken, clock: SimpleNamespace
 ) -> None:
