@@ -320,7 +320,9 @@ def test_dead_letters_are_redriven_at_a_rate(boss: Api, make_token: MakeToken) -
     assert answer.status_code == 202, answer.content
     number = answer.json()["redrive"]
     assert Redrive.objects.get().who == f"token:{(boss.token or '')[4:12]}"
-    assert code(boss.post("/dead/redrive", wanted)) == (422, "invalid_value")  # it runs
+    drained(1)  # another one died: the redrive is the same
+    again = boss.post("/dead/redrive", wanted)
+    assert (*code(again), again.json()["redrive"]) == (409, "redrive_running", number)
     (shown,) = boss.get("/dead/redrives").json()["items"]
     assert (shown["redrive"], shown["state"], shown["rate"]) == (number, "running", 5.0)
     path = f"/dead/redrives/{number}"
@@ -330,6 +332,28 @@ def test_dead_letters_are_redriven_at_a_rate(boss: Api, make_token: MakeToken) -
     assert boss.post(f"{path}/resume", token=other).status_code == 404
     assert boss.get("/dead/redrives", token=other).json()["items"] == []
     assert boss.post(f"{path}/resume").json()["state"] == "running"
+
+
+def test_a_redrive_at_a_rate_leaves_out_what_the_request_leaves_out(boss: Api) -> None:
+    ids = with_letters(4)
+    boss.post("/dead/redrive", {**OF_GROUP, "after": ids[1], "rate": 5.0})
+    row = Redrive.objects.get()
+    assert (row.after, row.upto) == (ids[1], ids[3])
+    for nothing in ({"ids": [10**9]}, {**OF_GROUP, "after": ids[3]}):
+        answer = boss.post("/dead/redrive", {**nothing, "rate": 0.01})
+        assert (answer.status_code, answer.json()["redrive"]) == (200, None)
+    assert Redrive.objects.count() == 1
+
+
+def test_a_redrive_of_a_deleted_group_is_for_who_may_redrive_all(
+    boss: Api, make_token: MakeToken
+) -> None:
+    with_letters(1)
+    boss.post("/dead/redrive", {**OF_GROUP, "rate": 5.0})
+    Redrive.objects.update(groups=[10**9])  # as after the deletion of the group
+    mine = make_token("dead:orders/*")
+    assert boss.get("/dead/redrives", token=mine).json()["items"] == []
+    assert len(boss.get("/dead/redrives").json()["items"]) == 1
 
 
 def previewed(boss: Api, **wanted: Any) -> dict[str, Any]:

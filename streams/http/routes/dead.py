@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from streams.conf import database
 from streams.consume.outcome.dead_letter import redrive
+from streams.errors import RedriveRunning
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.cursors import cursor, position
 from streams.http.fields import MOST, Answer, BodyTypeName, Id, Instant, Limit, Page, Request
@@ -18,7 +19,7 @@ from streams.http.found import group_named
 from streams.http.journal import note, who
 from streams.http.letters import of_ids, place, waiting
 from streams.http.offers import accepted, offer
-from streams.http.problems import Problem
+from streams.http.problems import Problem, problem_of
 from streams.http.threads import on_pool
 from streams.models import ConsumerGroup, DeadMessage, Partition, Verb
 from streams.operate.redrives import begin
@@ -181,22 +182,29 @@ def show_letter(request: ApiRequest, letter_id: Id) -> LetterShown:
 def redrive_letters(request: ApiRequest, wanted: ToRedrive) -> Status[Outcome]:
     """Give messages to their groups again, from the first attempt.
 
-    With `rate` 202: consumers or beat carry it out, for all that match, whatever `limit` says.
+    With `rate` 202: consumers or beat carry it out, for all that match, whatever `limit` says. 409:
+    a redrive of the same group and class of error runs; `redrive` is its number.
     """
     found, outcome, group = _found(request.auth, DEAD, wanted)
-    if wanted.dry_run:
+    if wanted.dry_run or (not found and outcome.after is None):
         return Status(200, outcome)
     if wanted.rate is not None:
         groups = {one.group_id: one.group for one in found}
-        row = begin(
-            [group] if group else groups.values(),
-            database(),
-            rate=wanted.rate,
-            who=who(request.auth),
-            error_class=wanted.error_class or "",
-            ids=None if group else [one.pk for one in found],
-            upto=outcome.upto,
-        )
+        try:
+            row = begin(
+                [group] if group else groups.values(),
+                database(),
+                rate=wanted.rate,
+                who=who(request.auth),
+                error_class=wanted.error_class or "",
+                ids=None if group else [one.pk for one in found],
+                after=wanted.after,
+                upto=outcome.upto,
+            )
+        except RedriveRunning as error:  # the answer to the first request may have been lost
+            problem = problem_of(error)
+            problem.more = {"redrive": error.number}
+            raise problem from error
         note(request.auth, row, f"redriven at {row.per_second} a second")
         return Status(202, outcome.model_copy(update={"redrive": row.pk}))
     done = sum(redrive(letter) for letter in found)
