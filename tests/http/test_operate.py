@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 
 from streams import Outgoing, Reject, consumer, send, send_many
+from streams.database.clock import database_now
 from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
@@ -145,6 +147,38 @@ def test_a_topic_is_deleted_in_two_requests(boss: Api, monkeypatch: pytest.Monke
     assert boss.get("/topics/orders").status_code == 404
 
 
+def test_a_deletion_whose_answer_was_lost_is_answered_again(
+    boss: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.http.routes.deletion.SETTLED_SECONDS", -1)
+    create("old", 1, "default")
+    boss.patch("/topics/old", {"access": "read-only"})
+    path = f"/topics/old?token={boss.delete('/topics/old').json()['token']}"
+    answers = [boss.delete(path) for _ in range(2)]
+    assert [(one.status_code, one.json()["deleted"]) for one in answers] == [(200, True)] * 2
+    assert code(boss.delete("/topics/old")) == (404, "unknown_topic")
+    create("old", 1, "default")
+    assert code(boss.delete(path)) == (409, "topic_in_use")  # another topic of this name
+    assert Topic.objects.exists()
+
+
+def test_a_topic_that_was_opened_again_is_closed_anew(
+    boss: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create("old", 1, "default")
+    boss.patch("/topics/old", {"access": "read-only"})
+    token = boss.delete("/topics/old").json()["token"]
+    boss.patch("/topics/old", {"access": "read-write"})
+    assert code(boss.delete(f"/topics/old?token={token}")) == (409, "topic_in_use")
+    boss.patch("/topics/old", {"access": "read-only"})
+    later = database_now("default") + timedelta(seconds=60)
+    with monkeypatch.context() as patch:
+        patch.setattr("streams.http.routes.deletion.database_now", lambda using: later)
+        answer = boss.delete(f"/topics/old?token={token}")
+    assert (answer.status_code, answer.json()["retry_after"]) == (202, 11)
+    assert Topic.objects.exists()
+
+
 def test_a_long_deletion_goes_on_with_the_next_request(
     boss: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,8 +266,6 @@ def test_a_preview_is_of_use_to_its_token_and_for_ten_minutes(
 
 
 def test_a_reset_is_refused_while_the_group_has_consumers(boss: Api) -> None:
-    from datetime import timedelta
-
     from streams.models import Consumer, UtcNow
 
     group = with_group(3)
