@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -20,6 +21,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from streams.conf import database, settings
+from streams.database.transactions import short_lock_waits
 from streams.http.problems import Problem
 from streams.produce.identity import acting_for
 from streams.tracing import continued
@@ -32,6 +34,9 @@ R = TypeVar("R", bound=HttpRequest)
 WAITING = 32
 # In seconds: when who is refused may come again.
 BUSY_SECONDS = 1
+
+# How long a request waits for a row that another transaction has locked; then it is a 503.
+LOCK_SECONDS = 5
 
 _pool: ThreadPoolExecutor | None = None
 _probe: ThreadPoolExecutor | None = None
@@ -94,6 +99,14 @@ def _refuse(threads: ThreadPoolExecutor, size: int) -> None:
 async def _on(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     run = sync_to_async(_with_connection, thread_sensitive=False, executor=threads)
     return await run(work)
+
+
+def short_waits() -> AbstractContextManager[None]:
+    """Return the context in which a row that somebody else has locked is waited for LOCK_SECONDS.
+
+    A client repeats a request that takes long, and each repeat would wait on a thread of its own.
+    """
+    return short_lock_waits(database(), LOCK_SECONDS)
 
 
 def _with_connection(work: Callable[[], T]) -> T:

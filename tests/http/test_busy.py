@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -47,3 +49,30 @@ def test_who_comes_when_too_many_wait_is_told_to_come_again(
     assert (answer.status_code, answer.json()["code"]) == (503, "busy")
     assert answer["Retry-After"] == "1"
     assert threads.pool()._work_queue.qsize() == threads.WAITING
+
+
+@pytest.mark.mysql
+def test_a_lock_of_somebody_else_is_waited_for_some_seconds(
+    api: Api,
+    make_token: MakeToken,
+    second_connection: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "LOCK_SECONDS", 1)
+    api.token = make_token("send")
+    once = {"body": 1, "dedup_key": "A7"}
+    assert api.post("/topics/orders/messages", once).status_code == 201
+    other = second_connection()
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM ems_dedup FOR UPDATE")
+    for path, body in [
+        ("/topics/orders/messages", once),
+        ("/messages", {"messages": [{"topic": "orders", **once}]}),
+    ]:
+        began = time.monotonic()
+        answer = api.post(path, body)
+        assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
+        assert answer["Retry-After"] == "1"
+        assert time.monotonic() - began < 20  # the server waits for 50 s
+    other.execute("ROLLBACK")
+    assert api.post("/topics/orders/messages", once).status_code == 200

@@ -100,6 +100,14 @@ HTTP = [
         "tests/http/test_busy.py::test_a_probe_does_not_wait_for_the_requests",
     ),
     Mutant(
+        "a-request-waits-for-a-lock-as-long-as-the-server-does",
+        PRODUCE,
+        "    with nullcontext() if dedup_key is None else short_waits():\n",
+        "    with nullcontext():\n",
+        "tests/http/test_busy.py::test_a_lock_of_somebody_else_is_waited_for_some_seconds",
+        "mysql",
+    ),
+    Mutant(
         "what-is-sent-waits-for-a-commit",
         THREADS,
         ', "AUTOCOMMIT": True}',
