@@ -62,6 +62,12 @@ class InvalidValue(StreamsError, ValueError):
     """This value cannot be set."""
 
 
+class RedriveRunning(InvalidValue):
+    """A redrive of the same dead letters runs; ``number`` is its number."""
+
+    number = 0
+
+
 class TopicDenied(StreamsError):
     """The topic does not accept this kind of access at present."""
 

@@ -27,6 +27,7 @@ from django.db.models import F, Sum
 
 from streams.api import ReceivedMessage
 from streams.consume.registry import consumer, registrations
+from streams.database.retrying import retrying
 from streams.errors import StreamsError, describe
 from streams.log.lag import lags
 from streams.models import Consumer, ConsumerGroup, Message, Partition, StressRun, Topic, UtcNow
@@ -45,6 +46,9 @@ READY_SECONDS = 60.0
 END_SECONDS = 60.0
 # The run ends when the groups have not come forward for this long.
 STALLED_SECONDS = 60.0
+# When a run that was asked for over HTTP waits no more for its group. LONGEST holds this and the
+# deletion of the topic, so that no other run begins meanwhile.
+RUN_SECONDS = 180.0
 LOOK_SECONDS = 0.2
 PARENT_LOOK_SECONDS = 1.0
 PERCENTILES = (50, 95, 99)
@@ -102,7 +106,7 @@ class Result:
 
 def delete(topic: str, using: str) -> None:
     """Delete the topic of a run with all that the run has written; nothing if there is none."""
-    row = Topic.objects.using(using).filter(name=topic).first()
+    row = retrying(Topic.objects.using(using).filter(name=topic).first, using)
     if row is not None:
         removal = TopicDeletion(row, using, force=True)
         removal.close()
@@ -123,12 +127,18 @@ def carry_out(pk: int, using: str) -> None:
         rows.update(error=describe(error), finished_at=UtcNow())
         return
     try:
-        with ended_by_signals():
-            rows.update(result=asdict(Stress(load, using, lambda left: None).run()))
-    except (ConsumerEnded, KeyboardInterrupt) as error:
-        rows.update(error=describe(error))
-    finally:
-        delete(load.topic, using)
+        try:
+            with ended_by_signals():
+                stress = Stress(load, using, lambda left: None, RUN_SECONDS)
+                rows.update(result=asdict(stress.run()))
+        finally:
+            delete(load.topic, using)
+    except BaseException as error:
+        text = describe(error)  # the connection may be what has failed
+        retrying(lambda: rows.update(error=text, finished_at=UtcNow()), using)
+        if not isinstance(error, ConsumerEnded | KeyboardInterrupt):
+            raise
+    else:
         rows.update(finished_at=UtcNow())
 
 
@@ -139,8 +149,12 @@ class ConsumerEnded(Exception):
 class Stress:
     """Runs one load on a topic of its own, which exists and is empty."""
 
-    def __init__(self, load: Load, using: str, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, load: Load, using: str, say: Callable[[str], None], seconds: float | None = None
+    ) -> None:
+        """``seconds`` is after which time the run waits no more for the groups; None: no limit."""
         self._load = load
+        self._ends = None if seconds is None else time.monotonic() + seconds
         self._using = using
         self._say = say
         self._children: list[Any] = []
@@ -225,7 +239,7 @@ class Stress:
     def _wait_until_finished(self) -> None:
         """Wait until nothing is left to do, or the groups come forward no more."""
         known, since = -1, time.monotonic()
-        while time.monotonic() - since < STALLED_SECONDS:
+        while time.monotonic() - since < STALLED_SECONDS and not self._is_over():
             left = self._left()
             if not left or not self._load.groups or not self._children[0].is_alive():
                 return
@@ -233,6 +247,9 @@ class Stress:
                 known, since = left, time.monotonic()
                 self._say(str(left))
             time.sleep(LOOK_SECONDS)
+
+    def _is_over(self) -> bool:
+        return self._ends is not None and time.monotonic() > self._ends
 
     # -- what the tables say --
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from django.conf import settings as django_settings
 from django.db.models import Q
@@ -20,7 +22,7 @@ from ninja.utils import contribute_operation_callback
 from streams import conf
 from streams.http import rates
 from streams.http.problems import Problem
-from streams.http.threads import on_a_thread
+from streams.http.threads import on_a_thread, refuse_if_busy
 from streams.models import ApiToken, UtcNow
 from streams.models.token import matches
 from streams.operate.tokens import FORM, digest
@@ -68,6 +70,10 @@ class ApiRequest(HttpRequest):
 
 # Of each prefix: until when it is believed, the hash of the secret, and who it is.
 _known: dict[str, tuple[float, bytes, Caller]] = {}
+# Held while a token of an address is looked up that nobody has shown yet. A lock is of one loop.
+_turns: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = (
+    WeakValueDictionary()
+)
 
 
 def forget() -> None:
@@ -130,8 +136,9 @@ def _declared(right: dict[str, str] | None, bearer: Bearer | None) -> Callable[[
 
 
 async def identified(request: HttpRequest) -> Caller:
-    """Return who calls; raises Problem: 403 without TLS, 401 without a valid token, 429."""
+    """Return who calls; raises Problem: 403 without TLS, 401 without a valid token, 429, 503."""
     refuse_plain(request)
+    refuse_if_busy()
     scheme, _blank, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not given.strip():
         raise Problem(401, "unauthorized", _("A token is needed: Authorization: Bearer ems_…"))
@@ -153,20 +160,33 @@ async def _caller(text: str, address: str) -> Caller:
     prefix, secret = form.groups() if (form := FORM.fullmatch(text)) else ("", "")
     hash_ = digest(secret)
     known = _known.get(prefix)
-    if not (known and hmac.compare_digest(known[1], hash_)):
-        # Of a proxy, an address is that of many: who has shown a valid token is not a guesser.
-        rates.refuse_guesser(address)
-    if form and (not known or time.monotonic() >= known[0]):
+    # Of a proxy, an address is that of many: who has shown a valid token is not a guesser.
+    if known and hmac.compare_digest(known[1], hash_):
+        caller = await _looked_up(prefix, hash_)
+    else:
+        # One at a time, so that each wrong one is counted before the next one is looked up.
+        place = asyncio.get_running_loop(), address
+        async with _turns.setdefault(place, asyncio.Lock()):
+            rates.refuse_guesser(address)
+            caller = await _looked_up(prefix, hash_) if form else None
+            if caller is None:
+                rates.count_guess(address)
+    if caller is None:
+        raise Problem(401, "unauthorized", _("The token is unknown, expired or revoked."))
+    return caller
+
+
+async def _looked_up(prefix: str, hash_: bytes) -> Caller | None:
+    """Return who has this token; the table is asked if nobody has asked it for FRESH_SECONDS."""
+    known = _known.get(prefix)
+    if not known or time.monotonic() >= known[0]:
         found = await on_a_thread(_find, prefix)
         known = (time.monotonic() + conf.FRESH_SECONDS, *found) if found else None
         if known:
             _known[prefix] = known
         else:
             _known.pop(prefix, None)
-    if known and hmac.compare_digest(known[1], hash_):
-        return known[2]
-    rates.count_guess(address)
-    raise Problem(401, "unauthorized", _("The token is unknown, expired or revoked."))
+    return known[2] if known and hmac.compare_digest(known[1], hash_) else None
 
 
 def _find(prefix: str) -> tuple[bytes, Caller] | None:

@@ -9,7 +9,15 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from django.utils.translation import gettext as _
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.json_schema import WithJsonSchema
 
 from streams.body import BYTES, JSON, TEXT, AsJson, decode
@@ -52,7 +60,17 @@ BodyTypeName = Literal["json", "text", "bytes"]
 class Request(BaseModel):
     """Is what a client sends: nothing unknown, and nothing of another type."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _is_text(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str) and info.field_name != "body":  # sending tells what a body may be
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise ValueError(_("text that is not valid Unicode")) from None
+        return value
 
 
 class NoFields(Request):

@@ -1,6 +1,8 @@
-"""Records in Django's admin log what a token has done, for the user who has created it."""
+"""Records what a token has changed: in the log, and in that of the admin for its user."""
 
 from __future__ import annotations
+
+import logging
 
 from django.apps import apps
 from django.contrib.auth import get_user_model
@@ -8,13 +10,20 @@ from django.core.exceptions import ValidationError
 from django.db.models import Model
 
 from streams.http.access import Caller
+from streams.logs import event
+
+logger = logging.getLogger("streams.http")
 
 
 def note(caller: Caller, about: Model | type[Model], text: str, *, name: str = "") -> None:
-    """Write an entry about a row, or about several of a model; ``name`` says which ones.
+    """Write a record about a row, or about several of a model; ``name`` says which ones.
 
-    Nothing is written where the project has no admin, or the user is gone.
+    And an entry of the admin's log under the user who has made the token, if there is one.
     """
+    text, place = f"API token {caller.name} ({caller.prefix}): {text}", name or str(about)
+    logger.info(
+        "%s: %s", place, text, extra=event("api.changed", token=caller.prefix, by=caller.created_by)
+    )
     if not apps.is_installed("django.contrib.admin") or not caller.owner:
         return
     from django.contrib.admin.models import CHANGE, LogEntry
@@ -32,9 +41,9 @@ def note(caller: Caller, about: Model | type[Model], text: str, *, name: str = "
         user_id=user.pk,
         content_type_id=ContentType.objects.get_for_model(about).pk,
         object_id=about.pk if is_row else None,
-        object_repr=(name or str(about))[:200],
+        object_repr=place[:200],
         action_flag=CHANGE,
-        change_message=f"API token {caller.name} ({caller.prefix}): {text}",
+        change_message=text,
     )
 
 

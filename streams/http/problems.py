@@ -33,6 +33,7 @@ STATUS: dict[type[Exception], int] = {
     errors.InvalidName: 422,
     errors.InvalidMessage: 422,
     errors.InvalidValue: 422,
+    errors.RedriveRunning: 409,
     errors.InvalidTarget: 422,
     errors.InvalidDuration: 422,
     errors.InvalidPartitions: 422,

@@ -47,6 +47,7 @@ def refuse_fast(token: int, rate: int | None) -> None:
     """Take one request from the rate of a token; raises Problem (429) if nothing is left."""
     if rate is None:
         return
+    rate = max(rate, 1)  # a row that was written by hand
     bucket = _bucket(_tokens, token, rate)
     if bucket.filled(rate, rate) < 1:
         raise _too_many(
@@ -67,7 +68,8 @@ def refuse_guesser(address: str) -> None:
 
 def count_guess(address: str) -> None:
     """Count a wrong token."""
-    _bucket(_guessers, address, GUESSES).left -= 1
+    bucket = _bucket(_guessers, address, GUESSES)
+    bucket.left = max(0.0, bucket.left - 1)  # however many came at once, a minute is the longest
 
 
 def _bucket(buckets: dict[K, Bucket], key: K, size: float) -> Bucket:

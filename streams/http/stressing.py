@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
-from streams.errors import TopicExists
+from streams.errors import TopicExists, describe
 from streams.http.problems import Problem
 from streams.models import Step, StressRun, Topic, UtcNow
 from streams.models.stress_run import KEPT
@@ -54,12 +54,17 @@ def _begin(load: Load, who: str, using: str) -> StressRun:
 def start(run: int, using: str) -> None:
     """Start the process of a run: a fork of a web server would share its connections."""
     words = [sys.executable, "-m", "django", "ems_stress", "--run", str(run), "--database", using]
-    process = subprocess.Popen(  # noqa: S603 - no word of it comes from the request
-        words,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(  # noqa: S603 - no word of it comes from the request
+            words,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:  # it must not hold up the next run
+        rows = StressRun.objects.using(using).filter(pk=run)
+        rows.update(error=describe(error), finished_at=UtcNow())
+        raise
     # Somebody must wait for it, or it stays in the table of processes.
     threading.Thread(target=process.wait, name="ems-stress", daemon=True).start()

@@ -11,14 +11,18 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections, connections, reset_queries
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 from streams.conf import database, settings
+from streams.database.transactions import short_lock_waits
+from streams.http.problems import Problem
 from streams.produce.identity import acting_for
 from streams.tracing import continued
 
@@ -26,7 +30,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R", bound=HttpRequest)
 
+# Requests that may wait for a thread, for each thread: each holds its body.
+WAITING = 32
+# In seconds: when who is refused may come again.
+BUSY_SECONDS = 1
+
+# How long a request waits for a row that another transaction has locked; then it is a 503.
+LOCK_SECONDS = 5
+
 _pool: ThreadPoolExecutor | None = None
+_probe: ThreadPoolExecutor | None = None
 _making = threading.Lock()
 
 
@@ -39,19 +52,61 @@ def pool() -> ThreadPoolExecutor:
         return _pool
 
 
+def probe() -> ThreadPoolExecutor:
+    """Return the one thread that answers probes: a process that is only busy is not ill."""
+    global _probe
+    with _making:
+        if _probe is None:
+            _probe = ThreadPoolExecutor(1, thread_name_prefix="ems-http-probe")
+        return _probe
+
+
 def _forget() -> None:
     """Forget the threads in a child process: a fork has only the one that called it."""
-    global _pool, _making
-    _pool, _making = None, threading.Lock()
+    global _pool, _probe, _making
+    _pool, _probe, _making = None, None, threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget)
 
 
+def refuse_if_busy() -> None:
+    """Raise Problem (503) if too many requests wait for a thread.
+
+    Ask before a request begins. What it does later, such as giving back a claim, is not refused.
+    """
+    _refuse(pool(), settings().HTTP_THREADS)
+
+
 async def on_a_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Do ``work`` on a thread of the pool; return its result."""
-    run = sync_to_async(_with_connection, thread_sensitive=False, executor=pool())
-    return await run(lambda: work(*args, **kwargs))
+    return await _on(pool(), lambda: work(*args, **kwargs))
+
+
+async def for_a_probe(work: Callable[[], T]) -> T:
+    """Do ``work`` on the thread for probes; return its result. Raises Problem (503)."""
+    _refuse(probe(), 1)
+    return await _on(probe(), work)
+
+
+def _refuse(threads: ThreadPoolExecutor, size: int) -> None:
+    # No thread is freed by a client that gives up: without a bound its repeats would add up.
+    if threads._work_queue.qsize() >= WAITING * size:
+        text = _("The server is busy: too many requests wait.")
+        raise Problem(503, "busy", text, retry_after=BUSY_SECONDS)
+
+
+async def _on(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    run = sync_to_async(_with_connection, thread_sensitive=False, executor=threads)
+    return await run(work)
+
+
+def short_waits() -> AbstractContextManager[None]:
+    """Return the context in which a row that somebody else has locked is waited for LOCK_SECONDS.
+
+    A client repeats a request that takes long, and each repeat would wait on a thread of its own.
+    """
+    return short_lock_waits(database(), LOCK_SECONDS)
 
 
 def _with_connection(work: Callable[[], T]) -> T:

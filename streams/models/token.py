@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
@@ -83,6 +84,13 @@ class ApiToken(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix})"
 
+    def clean(self) -> None:
+        if self.max_rate is not None:
+            try:
+                MinValueValidator(1)(self.max_rate)
+            except ValidationError as error:
+                raise ValidationError({"max_rate": error}) from error
+
 
 class ApiRight(models.Model):
     """Allows a token one verb on the places that match a pattern."""
@@ -114,6 +122,13 @@ class ApiRight(models.Model):
         if self.verb in OF_GROUPS and self.pattern != ANY and OF_TOPIC not in self.pattern:
             text = _("Give a topic and a group, such as orders/mail or orders/*.")
             raise ValidationError({"pattern": text})
+        if self.pattern == ANY:
+            return
+        # The pattern of another right would match nothing, and that of LOOK would limit nothing.
+        names = self.pattern.split(OF_TOPIC, 1) if self.verb in OF_GROUPS else [self.pattern]
+        if self.verb == Verb.LOOK or not all(map(_may_match, names)):
+            text = _("Give a name, the beginning of one with * at its end, or *; of look only *.")
+            raise ValidationError({"pattern": text})
 
 
 def matches(pattern: str, place: str) -> bool:
@@ -124,6 +139,12 @@ def matches(pattern: str, place: str) -> bool:
         pairs = zip(pattern.split(OF_TOPIC, 1), place.split(OF_TOPIC, 1), strict=True)
         return all(_matches(one, name) for one, name in pairs)
     return _matches(pattern, place)
+
+
+def _may_match(pattern: str) -> bool:
+    """Tell whether a pattern may match a name, which has no blanks around it and no ``*``."""
+    name = pattern.removesuffix(ANY)
+    return bool(pattern) and ANY not in name and pattern == pattern.strip()
 
 
 def _matches(pattern: str, name: str) -> bool:

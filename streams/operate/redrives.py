@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
-from streams.errors import InvalidValue
+from streams.errors import RedriveRunning
 from streams.models import ConsumerGroup, DeadMessage, Redrive
 from streams.models.redrive import MAX_TEXT, valid_rate
 
@@ -22,14 +22,15 @@ def begin(
     who: str,
     error_class: str = "",
     ids: Sequence[int] | None = None,
+    after: int = 0,
     upto: int | None = None,
     total: int | None = None,
 ) -> Redrive:
     """Begin to redrive the waiting letters of the groups, ``rate`` a second; return the redrive.
 
-    Only those of ``error_class`` if it is given, with ids up to ``upto``, by default all that wait
-    now; or only ``ids``. ``total`` is how many they are, if somebody has counted them. Raises
-    InvalidValue, also if a redrive of the same letters runs.
+    Only those of ``error_class`` if it is given, with ids above ``after`` and up to ``upto``, by
+    default all that wait now; or only ``ids``. ``total`` is how many they are, if somebody has
+    counted them. Raises InvalidValue, and RedriveRunning if one of the same letters runs.
     """
     valid_rate(rate)
     chosen = list(groups)
@@ -46,6 +47,7 @@ def begin(
         groups=sorted(group.pk for group in chosen),
         error_class=error_class,
         ids=None if ids is None else sorted(ids),
+        after=after,
         upto=upto,
         rate=rate,
         total=total,
@@ -64,10 +66,13 @@ def _begin(row: Redrive, using: str) -> Redrive:
                 return row  # it was committed before, and the reply was lost
             if _letters(other) == _letters(row):
                 text = _("Redrive %d is redriving these already.") % other.pk
-                raise InvalidValue(text)
+                error = RedriveRunning(text)
+                error.number = other.pk
+                raise error
         row.save(using=using, force_insert=True)
     return row
 
 
 def _letters(row: Redrive) -> object:
-    return (row.groups, row.error_class, row.upto) if row.ids is None else row.ids
+    """Return what two requests for the same have in common, also if letters died in between."""
+    return (row.groups, row.error_class) if row.ids is None else row.ids

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ def _where_it_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         return await sync_to_async(work, thread_sensitive=True)(*args, **kwargs)
 
     monkeypatch.setattr(threads, "on_a_thread", here)
+    monkeypatch.setattr(threads, "for_a_probe", here)
     monkeypatch.setattr(access, "on_a_thread", here)
 
 
@@ -45,18 +47,24 @@ def _nothing_is_known() -> Iterator[None]:
     access.forget()
     rates.forget()
     yield
-    if threads._pool is not None:
-        pool, threads._pool = threads._pool, None
-        workers = pool._max_workers
-        together = threading.Barrier(workers)
+    for name in ("_pool", "_probe"):
+        _close(getattr(threads, name))
+        setattr(threads, name, None)
 
-        def close() -> None:
-            together.wait(20)  # so that each thread comes once
-            connections.close_all()
 
-        for closed in [pool.submit(close) for _ in range(workers)]:
-            closed.result()
-        pool.shutdown()
+def _close(pool: ThreadPoolExecutor | None) -> None:
+    if pool is None:
+        return
+    workers = pool._max_workers
+    together = threading.Barrier(workers)
+
+    def close() -> None:
+        together.wait(20)  # so that each thread comes once
+        connections.close_all()
+
+    for closed in [pool.submit(close) for _ in range(workers)]:
+        closed.result()
+    pool.shutdown()
 
 
 @pytest.fixture

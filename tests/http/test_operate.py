@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 
 from streams import Outgoing, Reject, consumer, send, send_many
+from streams.database.clock import database_now
 from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
@@ -105,6 +108,24 @@ def test_what_a_token_changes_is_in_the_log_of_the_user_who_made_it(boss: Api) -
     assert entries() == []
 
 
+def test_what_a_token_of_the_command_changes_is_in_the_log(
+    api: Api, make_token: MakeToken, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    api.token = make_token("manage", "dead!", name="ops")
+    api.post("/topics", {"name": "orders"})
+    ids = with_letters(2)
+    api.post("/dead/discard", previewed(api, **OF_GROUP))
+    records = [one for one in caplog.records if getattr(one, "ems_event", "") == "api.changed"]
+    prefix = api.token[4:12]
+    assert [one.getMessage() for one in records] == [
+        f"orders: API token ops ({prefix}): created with 1 partitions",
+        f"{ids[0]}, {ids[1]}: API token ops ({prefix}): 2 discarded",
+    ]
+    assert {(vars(one)["ems_token"], vars(one)["ems_by"]) for one in records} == {(prefix, "tests")}
+    assert entries() == []
+
+
 def test_a_topic_is_deleted_in_two_requests(boss: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     with_group(3)
     assert code(boss.delete("/topics/orders")) == (409, "topic_in_use")
@@ -124,6 +145,38 @@ def test_a_topic_is_deleted_in_two_requests(boss: Api, monkeypatch: pytest.Monke
     assert (answer.status_code, answer.json()["deleted"]) == (200, True)
     assert not Topic.objects.exists()
     assert boss.get("/topics/orders").status_code == 404
+
+
+def test_a_deletion_whose_answer_was_lost_is_answered_again(
+    boss: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.http.routes.deletion.SETTLED_SECONDS", -1)
+    create("old", 1, "default")
+    boss.patch("/topics/old", {"access": "read-only"})
+    path = f"/topics/old?token={boss.delete('/topics/old').json()['token']}"
+    answers = [boss.delete(path) for _ in range(2)]
+    assert [(one.status_code, one.json()["deleted"]) for one in answers] == [(200, True)] * 2
+    assert code(boss.delete("/topics/old")) == (404, "unknown_topic")
+    create("old", 1, "default")
+    assert code(boss.delete(path)) == (409, "topic_in_use")  # another topic of this name
+    assert Topic.objects.exists()
+
+
+def test_a_topic_that_was_opened_again_is_closed_anew(
+    boss: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create("old", 1, "default")
+    boss.patch("/topics/old", {"access": "read-only"})
+    token = boss.delete("/topics/old").json()["token"]
+    boss.patch("/topics/old", {"access": "read-write"})
+    assert code(boss.delete(f"/topics/old?token={token}")) == (409, "topic_in_use")
+    boss.patch("/topics/old", {"access": "read-only"})
+    later = database_now("default") + timedelta(seconds=60)
+    with monkeypatch.context() as patch:
+        patch.setattr("streams.http.routes.deletion.database_now", lambda using: later)
+        answer = boss.delete(f"/topics/old?token={token}")
+    assert (answer.status_code, answer.json()["retry_after"]) == (202, 11)
+    assert Topic.objects.exists()
 
 
 def test_a_long_deletion_goes_on_with_the_next_request(
@@ -213,8 +266,6 @@ def test_a_preview_is_of_use_to_its_token_and_for_ten_minutes(
 
 
 def test_a_reset_is_refused_while_the_group_has_consumers(boss: Api) -> None:
-    from datetime import timedelta
-
     from streams.models import Consumer, UtcNow
 
     group = with_group(3)
@@ -301,7 +352,9 @@ def test_dead_letters_are_redriven_at_a_rate(boss: Api, make_token: MakeToken) -
     assert answer.status_code == 202, answer.content
     number = answer.json()["redrive"]
     assert Redrive.objects.get().who == f"token:{(boss.token or '')[4:12]}"
-    assert code(boss.post("/dead/redrive", wanted)) == (422, "invalid_value")  # it runs
+    drained(1)  # another one died: the redrive is the same
+    again = boss.post("/dead/redrive", wanted)
+    assert (*code(again), again.json()["redrive"]) == (409, "redrive_running", number)
     (shown,) = boss.get("/dead/redrives").json()["items"]
     assert (shown["redrive"], shown["state"], shown["rate"]) == (number, "running", 5.0)
     path = f"/dead/redrives/{number}"
@@ -313,23 +366,75 @@ def test_dead_letters_are_redriven_at_a_rate(boss: Api, make_token: MakeToken) -
     assert boss.post(f"{path}/resume").json()["state"] == "running"
 
 
-def test_dead_letters_are_discarded_only_with_their_number(
+def test_a_redrive_at_a_rate_leaves_out_what_the_request_leaves_out(boss: Api) -> None:
+    ids = with_letters(4)
+    boss.post("/dead/redrive", {**OF_GROUP, "after": ids[1], "rate": 5.0})
+    row = Redrive.objects.get()
+    assert (row.after, row.upto) == (ids[1], ids[3])
+    for nothing in ({"ids": [10**9]}, {**OF_GROUP, "after": ids[3]}):
+        answer = boss.post("/dead/redrive", {**nothing, "rate": 0.01})
+        assert (answer.status_code, answer.json()["redrive"]) == (200, None)
+    assert Redrive.objects.count() == 1
+
+
+def test_a_redrive_of_a_deleted_group_is_for_who_may_redrive_all(
+    boss: Api, make_token: MakeToken
+) -> None:
+    with_letters(1)
+    boss.post("/dead/redrive", {**OF_GROUP, "rate": 5.0})
+    Redrive.objects.update(groups=[10**9])  # as after the deletion of the group
+    mine = make_token("dead:orders/*")
+    assert boss.get("/dead/redrives", token=mine).json()["items"] == []
+    assert len(boss.get("/dead/redrives").json()["items"]) == 1
+
+
+def previewed(boss: Api, **wanted: Any) -> dict[str, Any]:
+    """Return the request that discards what a dry run has found."""
+    answer = boss.post("/dead/discard", {**wanted, "dry_run": True})
+    assert answer.status_code == 200, answer.content
+    return {"token": answer.json()["token"]}
+
+
+def test_dead_letters_are_discarded_only_as_they_were_shown(
     boss: Api, make_token: MakeToken
 ) -> None:
     ids = with_letters(4)
-    wanted = {"topic": "orders", "group": "mail"}
-    assert boss.post("/dead/discard", wanted).status_code == 422
-    found = boss.post("/dead/discard", {**wanted, "dry_run": True}).json()
-    assert found["found"] == 4
-    refused = boss.post("/dead/discard", {**wanted, "count": 3})
-    assert (*code(refused), refused.json()["count"]) == (409, "count_mismatch", 4)
-    only_redrive = make_token("dead")
-    assert boss.post("/dead/discard", {**wanted, "count": 4}, token=only_redrive).status_code == 403
-    assert DeadMessage.objects.count() == 4
-    assert boss.post("/dead/discard", {"ids": ids[:1], "count": 1}).json()["done"] == 1
-    assert boss.post("/dead/discard", {**wanted, "count": 3}).json()["done"] == 3
+    for wrong in (OF_GROUP, {**OF_GROUP, "token": "x"}, {"dry_run": True}, {}):
+        assert boss.post("/dead/discard", wrong).status_code == 422, wrong
+    shown = boss.post("/dead/discard", {**OF_GROUP, "dry_run": True}).json()
+    real = {"token": shown["token"]}
+    assert (shown["found"], shown["done"]) == (4, 0)
+    assert code(boss.post("/dead/discard", {"token": "x"})) == (409, "preview_expired")
+    only_redrive, other = make_token("dead"), make_token("dead!")
+    assert boss.post("/dead/discard", real, token=only_redrive).status_code == 403
+    assert code(boss.post("/dead/discard", real, token=other)) == (409, "preview_expired")
+    first = previewed(boss, ids=ids[:1])
+    assert boss.post("/dead/discard", first).json()["done"] == 1
+    refused = boss.post("/dead/discard", real)
+    assert (*code(refused), refused.json()["count"]) == (409, "count_mismatch", 3)
+    assert DeadMessage.objects.count() == 3
+    assert boss.post("/dead/discard", previewed(boss, **OF_GROUP)).json()["done"] == 3
     assert not DeadMessage.objects.exists()
     assert entries()[-1].endswith("3 discarded")
+
+
+def test_a_discard_that_is_repeated_deletes_nothing_more(boss: Api) -> None:
+    ids = with_letters(6)
+    real = previewed(boss, **OF_GROUP, limit=2)
+    assert boss.post("/dead/discard", real).json()["done"] == 2
+    assert code(boss.post("/dead/discard", real)) == (409, "count_mismatch")
+    assert sorted(DeadMessage.objects.values_list("pk", flat=True)) == ids[2:]
+
+
+def test_letters_that_died_after_the_preview_are_not_discarded(boss: Api) -> None:
+    ids = with_letters(2)
+    real = previewed(boss, **OF_GROUP)
+    boss.post("/dead/redrive", {"ids": ids})
+    drained(2)
+    assert DeadMessage.objects.waiting().count() >= 2
+    waiting = DeadMessage.objects.waiting().exclude(pk__in=ids).count()
+    boss.post("/dead/discard", real)
+    assert DeadMessage.objects.waiting().exclude(pk__in=ids).count() == waiting > 0
 
 
 # -- two requests at once --
@@ -350,7 +455,7 @@ def test_of_two_discards_at_once_each_letter_is_discarded_once(
     transactional_db: None, boss: Api, in_thread: Threads
 ) -> None:
     with_letters(30)
-    wanted = {**OF_GROUP, "count": 30}
+    wanted = previewed(boss, **OF_GROUP)
     answers = at_once(in_thread, lambda: boss.post("/dead/discard", wanted).json().get("done", 0))
     assert sum(answers) == 30
 

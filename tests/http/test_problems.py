@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +14,9 @@ from django.db import DataError, OperationalError, connection
 from streams import errors
 from streams.http import threads
 from streams.http.routes import produce
+from streams.operate.topics import create
 from tests.http.conftest import Api, MakeToken
+from tests.http.contract import every_right
 from tests.http.test_produce import ORDERS
 
 
@@ -92,3 +96,40 @@ def test_a_connection_that_the_server_has_ended_fails_no_request(
         ended = threads.pool().submit(number).result(20)
         second_connection().execute(f"KILL {ended}")
         assert api.post(ORDERS, {}, token=token).status_code == 201
+
+
+HALF = "\ud800"  # of a surrogate pair: JSON can write it, UTF-8 cannot
+OF_GROUP = {"topic": "orders", "group": "mail", "dry_run": True}
+PREPARED = {"biz": "b", "biz_key": "k", "topic": "orders", "body": 1}
+
+
+def after(*values: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"/topics?after={after(HALF)}", None),
+        ("GET", f"/prepared?biz=x&after={after(HALF)}", None),
+        ("POST", "/dead/redrive", {**OF_GROUP, "topic": HALF}),
+        ("POST", "/dead/redrive", {**OF_GROUP, "group": HALF}),
+        ("POST", "/dead/redrive", {**OF_GROUP, "error_class": HALF}),
+        ("POST", "/dead/discard", {**OF_GROUP, "error_class": HALF}),
+        ("POST", "/dead/redrive", {**OF_GROUP, "rate": float("nan")}),
+        ("POST", "/prepared", {**PREPARED, "checker": HALF}),
+        ("POST", "/stress", {"topic": "stress.a", "rate": float("inf")}),
+    ],
+)
+def test_what_a_database_cannot_store_is_refused(
+    api: Api,
+    make_token: MakeToken,
+    ems_settings: Callable[..., None],
+    method: str,
+    path: str,
+    body: Any,
+) -> None:
+    ems_settings(STRESS=True)
+    create("orders", 1, "default")
+    answer = api.call(method, path, body, token=make_token(*every_right()))
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid"), answer.content

@@ -189,7 +189,9 @@ def test_only_who_may_send_to_a_topic_takes_a_message_of_it_back(
     sender: Api, make_token: MakeToken
 ) -> None:
     sent = sender.post(ORDERS, {"delay": 3600}).json()["message_id"]
-    assert sender.delete(f"/messages/{sent}", token=make_token("send:mail")).status_code == 403
+    other = make_token("send:mail")
+    answers = [sender.delete(f"/messages/{pk}", token=other) for pk in (sent, sent + 1)]
+    assert [one.status_code for one in answers] == [404, 404]  # an id says nothing of its topic
     assert only().pk == sent
 
 
@@ -224,7 +226,7 @@ def test_a_message_of_another_namespace_is_unknown(
         ({"body": float("nan")}, 422, "not_serializable"),
         ({"body": 1, "body_type": "text"}, 422, "invalid_message"),
         ({"body": "a", "body_type": "pickle"}, 422, "invalid"),
-        ({"key": "\ud800"}, 422, "invalid_name"),
+        ({"key": "\ud800"}, 422, "invalid"),
         ({"body": "x" * 2_000_001}, 413, "message_too_large"),
         (b"{", 400, "malformed"),
         (b"\xff", 400, "malformed"),

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from streams import stress
 from streams.http import stressing
@@ -125,6 +126,35 @@ def test_a_topic_of_somebody_else_is_left_alone(load: Api, started: list[int]) -
         "TopicExists: There is a topic stress.a already.",
     )
     assert Topic.objects.exists()
+
+
+def test_a_run_that_fails_says_so(
+    load: Api, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Any) -> None:
+        raise OperationalError(2006, "gone")
+
+    monkeypatch.setattr(stress.Stress, "run", fail)
+    monkeypatch.setattr(TopicDeletion, "wait", lambda self: None)
+    run = load.post("/stress", {"topic": "stress.a"}).json()["run"]
+    with pytest.raises(OperationalError):
+        carry_out(run, "default")
+    shown = load.get(f"/stress/{run}").json()
+    assert (shown["state"], shown["committed"]) == ("failed", None)
+    assert "OperationalError" in shown["error"]
+    assert not Topic.objects.exists()
+
+
+def test_a_run_whose_process_does_not_start_holds_up_no_other(
+    load: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("streams.http.stressing.subprocess.Popen", fail)
+    for _ in range(2):
+        assert load.post("/stress", {"topic": "stress.a"}).status_code == 500
+    assert not StressRun.objects.running().exists()
 
 
 @pytest.mark.mysql

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from streams.http import access, rates
+from streams.http.problems import Problem
 from streams.models import ApiRight, ApiToken
 from streams.models.token import matches
 from streams.operate.tokens import FORM, digest, revoke
@@ -184,6 +187,13 @@ def test_a_token_that_asks_faster_than_its_rate_is_told_when_to_come_again(
     assert [status(api, token) for _ in range(2)] == [201, 429]
 
 
+def test_no_token_has_a_rate_of_nothing(as_role: As, api: Api, make_token: MakeToken) -> None:
+    answer = as_role("operator").post(reverse(ADD), form("send:orders", max_rate="0"))
+    assert "greater than or equal to 1" in answer.content.decode()
+    assert not ApiToken.objects.exists()
+    assert status(api, make_token("send:orders", max_rate=0)) == 201  # written by hand: as 1
+
+
 def test_an_address_that_guesses_tokens_is_stopped(
     api: Api, make_token: MakeToken, clock: SimpleNamespace
 ) -> None:
@@ -197,6 +207,37 @@ def test_an_address_that_guesses_tokens_is_stopped(
     assert status(api, token) == 201  # behind a proxy, others have the same address
     clock.now += 6
     assert [status(api, one) for one in guesses[:2]] == [401, 429]
+
+
+def test_wrong_tokens_at_the_same_time_are_counted_one_by_one(
+    transactional_db: None, make_token: MakeToken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up: list[str] = []
+    find = access._find
+
+    def counted(prefix: str) -> Any:
+        looked_up.append(prefix)
+        return find(prefix)
+
+    monkeypatch.setattr(access, "_find", counted)
+    address, good = "192.0.2.7", [make_token("look") for _ in range(20)]
+
+    async def at_once(tokens: list[str]) -> list[Any]:
+        calls = (access._caller(token, address) for token in tokens)
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    # Behind a proxy all have one address: those who are no guessers do not wait for a minute.
+    assert all(isinstance(one, access.Caller) for one in asyncio.run(at_once(good * 5)))
+    assert len(looked_up) == 20
+    looked_up.clear()
+    wrong = [f"ems_{number:08d}_{'s' * 43}" for number in range(100)]
+    found = Counter(one.status for one in asyncio.run(at_once(wrong)))
+    assert found == {401: 10, 429: 90}
+    assert len(looked_up) == 10
+    with pytest.raises(Problem) as refused:
+        rates.refuse_guesser(address)
+    assert refused.value.retry_after is not None
+    assert refused.value.retry_after <= 6
 
 
 def test_it_is_noted_once_a_minute_that_a_token_is_used(
@@ -319,7 +360,20 @@ def test_the_command_issues_lists_and_revokes_tokens(
     assert [one for one in events if one.startswith("token")] == ["token.issued", "token.revoked"]
 
 
-@pytest.mark.parametrize("right", ["fly:orders", "consume:orders", "", "Send:orders"])
+@pytest.mark.parametrize(
+    "right",
+    [
+        *("fly:orders", "consume:orders", "", "Send:orders"),
+        *(
+            "look:orders",
+            "look:o*",
+            "send:ord*rs",
+            "send: orders",
+            "consume:*x/mail",
+            "dead:orders/",
+        ),
+    ],
+)
 def test_the_command_refuses_rights_that_there_are_not(db: None, right: str) -> None:
     with pytest.raises(CommandError):
         call_command("ems_tokens", "create", "shop", "--right", right)

@@ -18,8 +18,8 @@ HTTP = [
     Mutant(
         "a-token-known-by-its-prefix",
         ACCESS,
-        "    if known and hmac.compare_digest(known[1], hash_):\n",
-        "    if known:\n",
+        "known[2] if known and hmac.compare_digest(known[1], hash_) else None",
+        "known[2] if known else None",
         f"{SECURITY}::test_nobody_is_let_in_without_a_valid_token",
     ),
     Mutant(
@@ -28,6 +28,13 @@ HTTP = [
         "not known or time.monotonic() >= known[0]",
         "not known",
         f"{TOKENS}::test_a_revoked_token_is_refused_within_five_seconds",
+    ),
+    Mutant(
+        "guesses-looked-up-all-at-once",
+        ACCESS,
+        "        async with _turns.setdefault(place, asyncio.Lock()):\n",
+        "        async with asyncio.Lock():\n",
+        f"{TOKENS}::test_wrong_tokens_at_the_same_time_are_counted_one_by_one",
     ),
     Mutant(
         "a-revoked-token-is-valid",
@@ -67,8 +74,8 @@ HTTP = [
     Mutant(
         "anybody-takes-a-message-back",
         PRODUCE,
-        '        request.auth.needs("send", topic)\n        outcome',
-        "        outcome",
+        'if topic is not None and request.auth.may("send", topic):',
+        "if topic is not None:",
         f"{SENDING}::test_only_who_may_send_to_a_topic_takes_a_message_of_it_back",
     ),
     Mutant(
@@ -84,6 +91,21 @@ HTTP = [
         "    made._non_atomic_requests = set(connections)\n",
         "",
         f"{PROJECTS}::test_no_endpoint_minds_atomic_requests",
+    ),
+    Mutant(
+        "a-probe-waits-for-the-requests",
+        THREADS,
+        "    return await _on(probe(), work)\n",
+        "    return await _on(pool(), work)\n",
+        "tests/http/test_busy.py::test_a_probe_does_not_wait_for_the_requests",
+    ),
+    Mutant(
+        "a-request-waits-for-a-lock-as-long-as-the-server-does",
+        PRODUCE,
+        "    with nullcontext() if dedup_key is None else short_waits():\n",
+        "    with nullcontext():\n",
+        "tests/http/test_busy.py::test_a_lock_of_somebody_else_is_waited_for_some_seconds",
+        "mysql",
     ),
     Mutant(
         "what-is-sent-waits-for-a-commit",

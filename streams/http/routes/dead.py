@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from django.db.models import Max
 from ninja import Router, Status
@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from streams.conf import database
 from streams.consume.outcome.dead_letter import redrive
+from streams.errors import RedriveRunning
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.cursors import cursor, position
 from streams.http.fields import MOST, Answer, BodyTypeName, Id, Instant, Limit, Page, Request
@@ -17,7 +18,8 @@ from streams.http.fields import body_out as body_value
 from streams.http.found import group_named
 from streams.http.journal import note, who
 from streams.http.letters import of_ids, place, waiting
-from streams.http.problems import Problem
+from streams.http.offers import accepted, offer
+from streams.http.problems import Problem, problem_of
 from streams.http.threads import on_pool
 from streams.models import ConsumerGroup, DeadMessage, Partition, Verb
 from streams.operate.redrives import begin
@@ -74,12 +76,16 @@ class Chosen(Request):
     dry_run: bool = False
 
     @model_validator(mode="after")
-    def _is_one_thing(self) -> Chosen:
+    def _is_complete(self) -> Self:
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Raise ValueError unless it names letters in one way."""
         if (self.topic is None) != (self.group is None) or (
             (self.ids is None) == (self.topic is None)
         ):
             raise ValueError("give ids, or topic and group")
-        return self
 
 
 class ToRedrive(Chosen):
@@ -89,15 +95,15 @@ class ToRedrive(Chosen):
 
 
 class ToDiscard(Chosen):
-    """Names letters to be deleted for good; ``count`` is how many a ``dry_run`` has found."""
+    """Names letters with ``dry_run``, and then those to be deleted for good, by its ``token``."""
 
-    count: int | None = None
+    token: str | None = None
 
-    @model_validator(mode="after")
-    def _says_how_many(self) -> ToDiscard:
-        if self.count is None and not self.dry_run:
-            raise ValueError("give count: how many a request with dry_run: true has found")
-        return self
+    def check(self) -> None:
+        if self.token is None and self.dry_run:
+            super().check()
+        elif self.model_fields_set != {"token"} or self.token is None:
+            raise ValueError("ask with dry_run: true, and then give the token of the answer alone")
 
 
 class Outcome(Answer):
@@ -113,6 +119,12 @@ class Outcome(Answer):
     after: int | None
     upto: int
     redrive: int | None = None
+
+
+class Discarded(Outcome):
+    """Is the same of a discard; with ``dry_run`` its ``token`` discards exactly what was found."""
+
+    token: str | None = None
 
 
 @router.get("/topics/{topic}/groups/{group}/dead", response=Page[LetterHead])
@@ -170,22 +182,29 @@ def show_letter(request: ApiRequest, letter_id: Id) -> LetterShown:
 def redrive_letters(request: ApiRequest, wanted: ToRedrive) -> Status[Outcome]:
     """Give messages to their groups again, from the first attempt.
 
-    With `rate` 202: consumers or beat carry it out, for all that match, whatever `limit` says.
+    With `rate` 202: consumers or beat carry it out, for all that match, whatever `limit` says. 409:
+    a redrive of the same group and class of error runs; `redrive` is its number.
     """
     found, outcome, group = _found(request.auth, DEAD, wanted)
-    if wanted.dry_run:
+    if wanted.dry_run or (not found and outcome.after is None):
         return Status(200, outcome)
     if wanted.rate is not None:
         groups = {one.group_id: one.group for one in found}
-        row = begin(
-            [group] if group else groups.values(),
-            database(),
-            rate=wanted.rate,
-            who=who(request.auth),
-            error_class=wanted.error_class or "",
-            ids=None if group else [one.pk for one in found],
-            upto=outcome.upto,
-        )
+        try:
+            row = begin(
+                [group] if group else groups.values(),
+                database(),
+                rate=wanted.rate,
+                who=who(request.auth),
+                error_class=wanted.error_class or "",
+                ids=None if group else [one.pk for one in found],
+                after=wanted.after,
+                upto=outcome.upto,
+            )
+        except RedriveRunning as error:  # the answer to the first request may have been lost
+            problem = problem_of(error)
+            problem.more = {"redrive": error.number}
+            raise problem from error
         note(request.auth, row, f"redriven at {row.per_second} a second")
         return Status(202, outcome.model_copy(update={"redrive": row.pk}))
     done = sum(redrive(letter) for letter in found)
@@ -195,26 +214,32 @@ def redrive_letters(request: ApiRequest, wanted: ToRedrive) -> Status[Outcome]:
     return Status(200, outcome.model_copy(update=changes))
 
 
-@router.post("/dead/discard", response=Outcome)
+@router.post("/dead/discard", response=Discarded)
 @needs("dead!")
 @on_pool
-def discard_letters(request: ApiRequest, wanted: ToDiscard) -> Outcome:
-    """Delete messages for good. 409: there are not as many as `count`."""
-    found, outcome, _group = _found(request.auth, DISCARD, wanted)
-    if wanted.dry_run:
-        return outcome
-    if wanted.count != len(found):
+def discard_letters(request: ApiRequest, wanted: ToDiscard) -> Discarded:
+    """Delete messages for good: a first request with `dry_run`, a second one with its `token`.
+
+    409: some of those that were shown do not wait any more; nothing is deleted.
+    """
+    if wanted.token is None:
+        found, outcome, _group = _found(request.auth, DISCARD, wanted)
+        token = offer(request.auth, DISCARD, DISCARD, [letter.pk for letter in found])
+        return Discarded(**outcome.model_dump(), token=token)
+    ids = accepted(request.auth, DISCARD, DISCARD, wanted.token)
+    found = of_ids(ids, request.auth, DISCARD, database())
+    if len(found) != len(ids):
         raise Problem(
             409,
             "count_mismatch",
-            f"{len(found)} dead letters match, not {wanted.count}. Nothing was discarded.",
+            f"{len(found)} of the {len(ids)} dead letters wait. Nothing was discarded.",
             count=len(found),
         )
     done = sum(letter.discard() for letter in found)
     if found:
-        note(request.auth, DeadMessage, f"{done} discarded", name=_named(wanted, found))
-    changes = {"done": done, "left_out": outcome.left_out + len(found) - done}
-    return outcome.model_copy(update=changes)
+        note(request.auth, DeadMessage, f"{done} discarded", name=_numbers(found))
+    last = ids[-1] if ids else 0
+    return Discarded(found=len(found), done=done, left_out=len(found) - done, after=None, upto=last)
 
 
 def _found(
@@ -249,8 +274,12 @@ def _outcome(letters: list[DeadMessage], left_out: int, after: int | None, upto:
 
 def _named(wanted: Chosen, found: list[DeadMessage]) -> str:
     if wanted.ids is not None:
-        return ", ".join(str(one.pk) for one in found[:20])
+        return _numbers(found)
     return " ".join(filter(None, [wanted.topic, wanted.group, wanted.error_class]))
+
+
+def _numbers(found: list[DeadMessage]) -> str:
+    return ", ".join(str(one.pk) for one in found[:20])
 
 
 def _numbered(rows: list[DeadMessage], using: str) -> list[tuple[DeadMessage, int | None]]:

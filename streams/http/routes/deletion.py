@@ -8,11 +8,14 @@ from ninja import Router, Status
 
 from streams.conf import database
 from streams.database.clock import database_now
+from streams.errors import UnknownTopic
 from streams.http.access import ApiRequest, needs
 from streams.http.fields import Answer
-from streams.http.journal import note
+from streams.http.journal import note, who
 from streams.http.offers import accepted, offer
 from streams.http.threads import on_pool
+from streams.models import Access
+from streams.operate.changes import change
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
 from streams.operate.topics import topic_of
 
@@ -52,32 +55,37 @@ def delete_topic(
 ) -> Status[Deletion]:
     """Delete a topic with all its messages and groups, in two requests or more.
 
-    The first one closes it, and its 202 has a `token`. Repeat the request with this token after
-    `retry_after` seconds, until it answers 200. 409: it is not retired (`access`: `read-only`), or
-    a group has not finished its messages; `force` ignores that.
+    The first one closes it (`access`: `denied`), and its 202 has a `token`. Repeat the request with
+    this token after `retry_after` seconds, until it answers 200. 409: it is not retired (`access`:
+    `read-only`), or a group has not finished its messages; `force` ignores that.
     """
     using = database()
-    row = topic_of(topic, using)
+    closed = None if token is None else accepted(request.auth, DELETE, f"{topic}:{force}", token)
+    try:
+        row = topic_of(topic, using)
+    except UnknownTopic:
+        if closed is None:
+            raise
+        # It was deleted, and the answer was lost.
+        return Status(200, Deletion(topic=topic, deleted=True))
     deletion = TopicDeletion(row, using, force=force)
     if dry_run:
         rows = deletion.tables(COUNT_AT_MOST)
         obstacles = [] if force else deletion.obstacles()
         return Status(200, Deletion(topic=topic, deleted=False, obstacles=obstacles, rows=rows))
-    about = f"{row.pk}:{force}"
-    if token is None:
+    if closed is None or closed[0] != row.pk or row.access != Access.DENIED:
+        # Also one that was opened again since: producers may have looked it up.
         deletion.close()
+        change(row, {"access": Access.DENIED}, using, who(request.auth))
         note(request.auth, row, "closed, to be deleted" + (" by force" if force else ""))
-        closed_at = database_now(using).timestamp()
-        token, wait = offer(request.auth, DELETE, about, closed_at), SETTLED_SECONDS
+        closed, wait = (row.pk, database_now(using).timestamp()), float(SETTLED_SECONDS)
     else:
-        closed_at = accepted(request.auth, DELETE, about, token)
-        wait = closed_at + SETTLED_SECONDS - database_now(using).timestamp()
-        if wait <= 0:
-            if _finished(deletion):
-                note(request.auth, row, "deleted")
-                return Status(200, Deletion(topic=topic, deleted=True))
-            # Valid for another while, however long the deletion takes.
-            token = offer(request.auth, DELETE, about, closed_at)
+        wait = closed[1] + SETTLED_SECONDS - database_now(using).timestamp()
+        if wait <= 0 and _finished(deletion):
+            note(request.auth, row, "deleted")
+            return Status(200, Deletion(topic=topic, deleted=True))
+    # Valid for another while, however long the deletion takes.
+    token = offer(request.auth, DELETE, f"{topic}:{force}", closed)
     seconds = max(1, int(wait + 0.999))
     return Status(202, Deletion(topic=topic, deleted=False, token=token, retry_after=seconds))
 

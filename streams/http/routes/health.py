@@ -8,10 +8,10 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router, Status
 
 from streams.conf import database, settings
+from streams.http import threads
 from streams.http.access import identified, open_to_all
 from streams.http.fields import Answer
 from streams.http.problems import Problem
-from streams.http.threads import on_a_thread, on_pool
 from streams.observe.diagnoses import ERROR
 from streams.observe.doctor import ready
 
@@ -24,10 +24,9 @@ class Health(Answer):
 
 @router.get("/healthz", response={200: Health, 503: Health})
 @open_to_all
-@on_pool
-def show_health(request: HttpRequest) -> Status[Health]:
+async def show_health(request: HttpRequest) -> Status[Health]:
     """Tell a probe whether the database answers with the schema of this code: 200 or 503."""
-    is_ready = not any(one.level == ERROR for one in ready(database()))
+    is_ready = await threads.for_a_probe(_is_ready)
     return Status(200 if is_ready else 503, Health(ready=is_ready))
 
 
@@ -39,8 +38,12 @@ async def show_metrics(request: HttpRequest) -> HttpResponse:
     """
     if not _is_listed(str(request.META.get("REMOTE_ADDR", ""))):
         (await identified(request)).needs("look")
-    content, content_type = await on_a_thread(_metrics, request.headers.get("Accept", ""))
+    content, content_type = await threads.on_a_thread(_metrics, request.headers.get("Accept", ""))
     return HttpResponse(content, content_type=content_type)
+
+
+def _is_ready() -> bool:
+    return not any(one.level == ERROR for one in ready(database()))
 
 
 def _is_listed(address: str) -> bool:

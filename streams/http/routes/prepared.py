@@ -23,7 +23,7 @@ from streams.http.fields import (
 )
 from streams.http.journal import who
 from streams.http.problems import Problem
-from streams.http.threads import on_pool
+from streams.http.threads import on_pool, short_waits
 from streams.models import PreparedRow
 from streams.two_phase import decide
 from streams.two_phase.content import checked_names
@@ -112,7 +112,8 @@ def commit_prepared(
     """Send the message. It may be repeated."""
     names = checked_names(biz, biz_key)
     try:
-        row = decide.commit(*names, by=who(request.auth), using=database(), patience=PATIENCE)
+        with short_waits():
+            row = decide.commit(*names, by=who(request.auth), using=database(), patience=PATIENCE)
     except AlreadyDecided as error:
         raise Problem(409, "already_rolled_back", str(error)) from error
     return PreparedMessage.of(handle(row, database()))
@@ -127,7 +128,10 @@ def roll_back_prepared(
     """Drop the message. It may be repeated."""
     names = checked_names(biz, biz_key)
     try:
-        row = decide.roll_back(*names, by=who(request.auth), using=database(), patience=PATIENCE)
+        with short_waits():
+            row = decide.roll_back(
+                *names, by=who(request.auth), using=database(), patience=PATIENCE
+            )
     except AlreadyDecided as error:
         raise Problem(409, "already_committed", str(error)) from error
     return PreparedMessage.of(handle(row, database()))
