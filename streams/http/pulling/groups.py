@@ -27,8 +27,8 @@ from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Mode, Partition
 from streams.names import MAX_NAME, validated_name
 
-# What deliveries have as their thread.
-THREAD = "http"
+# What deliveries have as their thread: as they are claimed, and once a repeated request got them.
+THREAD, REPEATED = "http", "http-repeated"
 
 
 def client_handles(messages: Any) -> None:

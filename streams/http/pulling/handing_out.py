@@ -23,7 +23,7 @@ from streams.database.sql import pull as sql
 from streams.database.sql.dialect import fetch
 from streams.errors import LeaseLost
 from streams.http.pulling.clients import deadlines, keep_while_holding
-from streams.http.pulling.groups import PulledGroup, Turns, registration_of
+from streams.http.pulling.groups import REPEATED, THREAD, PulledGroup, Turns, registration_of
 from streams.http.pulling.outcomes import record
 from streams.logs import event
 from streams.models import Delivery, Kind, RetryMessage
@@ -88,11 +88,14 @@ def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
 
 
 def take_back(out: Sequence[Handed]) -> None:
-    """Release what was handed out to a client that is gone; what cannot be released expires."""
+    """Release what was handed out to a client that is gone; what cannot be released expires.
+
+    What a repeated request has got meanwhile stays with it: its thread is REPEATED.
+    """
     for handed in out:
         try:
             with suppress(LeaseLost):
-                release(handed.delivery)
+                release(handed.delivery, thread=THREAD)
         except Error as error:
             logger.warning(
                 "Delivery %d, whose client is gone, cannot be released, and will expire: %s",
@@ -197,7 +200,10 @@ def readable(
 
 
 def _handed_before(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
-    """Return what an earlier request with the same id got, whose answer may have been lost."""
+    """Return what an earlier request with the same id got, whose answer may have been lost.
+
+    That request may be undone at this moment, in any process: what is returned is marked before.
+    """
     vendor = connections[group.using].vendor
     place = [group.group.pk, asked.token, asked.client]
     ids = retrying(fetch, group.using, group.using, sql.HANDED_BEFORE[vendor], place)
@@ -208,10 +214,16 @@ def _handed_before(group: PulledGroup, limits: Limits, asked: Asked) -> list[Han
             group=group.group.pk, delivery=delivery.pk
         )
         retry = held.first() if delivery.kind == Kind.RETRY else None
+        if not retrying(_mark_repeated, group.using, delivery):
+            continue
         with suppress(LeaseLost):
             if messages := readable(delivery, retry, limits):
                 out.append(Handed(delivery, messages))
     return out
+
+
+def _mark_repeated(delivery: Delivery) -> bool:
+    return bool(delivery.held().update(thread=REPEATED))
 
 
 def _holds_alone(group: PulledGroup, client: str) -> bool:
