@@ -10,7 +10,7 @@ import asyncio
 import json
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -191,7 +191,7 @@ async def _hold(api: Api, clients: int, seconds: float) -> tuple[float, int]:
     return made_statements / elapsed, connections
 
 
-def _fail_with(tasks: list[asyncio.Future[Any]]) -> None:
+def _fail_with(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Raise what one of ``tasks`` has raised."""
     for task in tasks:
         if task.done():

@@ -9,15 +9,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from streams.http import threads
 from streams.http.pulling import clients, groups, holding
 from streams.http.pulling.handing_out import Asked, Handed, hand_out, take_back
 from streams.http.pulling.receipts import named, receipt_of
 from streams.http.routes import pull
-from streams.models import Delivery
+from streams.models import Delivery, RetryMessage, UtcNow
+from streams.steps.sweep import sweep
 from tests.http.conftest import Api
-from tests.http.test_pulling import fill, made, pulled
+from tests.http.test_pulling import GROUP, ack, fill, made, pulled
 
 pytestmark = pytest.mark.django_db
 
@@ -66,12 +68,13 @@ def test_a_request_that_is_gone_takes_nothing_from_its_repeat(
     fill(3)
     threads._forget()
     name = clients.client_id("abcdefgh", "one")
-    asked = pull.Pull(client="one", batch=10, request_id="request-1")
+    asked = pull.Pull.model_validate({"client": "one", "batch": 10, "request_id": "request-1"})
 
     async def play() -> Any:
         def look() -> asyncio.Task[pull.Found]:
-            work = threads.on_a_thread(pull._look, "orders", "mail", name, asked, 0.0)
-            return asyncio.ensure_future(holding.shielded(work, pull._taken_back))
+            gone = threading.Event()
+            work = threads.on_a_thread(pull._look, "orders", "mail", name, asked, 0.0, gone)
+            return asyncio.ensure_future(holding.shielded(work, pull._taken_back, gone))
 
         free = threading.Event()
         blocked = threads.pool().submit(free.wait, 20)
@@ -91,3 +94,38 @@ def test_a_request_that_is_gone_takes_nothing_from_its_repeat(
 
     (got,) = asyncio.run(play()).handed
     assert Delivery.objects.get(pk=got.delivery.pk).token == got.delivery.token
+
+
+def test_a_request_that_is_gone_before_its_turn_claims_nothing(api: Api) -> None:
+    made(api)
+    fill(1)
+    gone = threading.Event()
+    gone.set()
+    name = clients.client_id("abcdefgh", "one")
+    assert not pull._look(
+        "orders", "mail", name, pull.Pull.model_validate({"client": "one"}), 0.0, gone
+    ).handed
+    assert not Delivery.objects.exists()
+
+
+def test_a_retry_that_a_repeat_gets_unstarted_spends_its_attempt(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The web server dies between the claim of the retry and its start."""
+    made(api)
+    fill(1)
+    (delivery,) = pulled(api)
+    retry = {"offset": 0, "outcome": "retry", "delay": 0}
+    ack(api, delivery["receipt"], retry)
+
+    def dies(self: Delivery, timeout: timedelta) -> None:
+        raise OperationalError(1, "the process dies here")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Delivery, "start", dies)
+        request = {"client": "one", "request_id": "request-1"}
+        assert api.post(f"{GROUP}/pull", request).status_code == 503
+    assert pulled(api, request_id="request-1")[0]["attempt"] == 2
+    Delivery.objects.open().update(deadline=UtcNow(timedelta(seconds=-1)))
+    sweep("default")
+    assert RetryMessage.objects.get().attempt == 3

@@ -31,6 +31,7 @@ class Settlement:
 
     judged: Sequence[Judged]
     gone: set[int] = field(default_factory=set)  # offsets whose messages have been purged
+    by_another: bool = False  # another call, with the same token, had recorded it before
 
     @property
     def dead(self) -> list[Judged]:
@@ -86,9 +87,14 @@ def settle(
         delivery.progress,
     )
 
+    tried = False
+
     def update() -> bool:
+        nonlocal tried
+        first, tried = not tried, True
         if execute(delivery.using, sql.SETTLE_DELIVERY[vendor], parameters):
             return True
+        settlement.by_another = first
         return _written_before(delivery, progress=progress, state=state)
 
     def write() -> None:
@@ -122,9 +128,8 @@ def release(delivery: Delivery, *, thread: str | None = None) -> None:
     def write() -> None:
         with own_transaction(delivery.using):
             cursor = lock_cursor(delivery) if delivery.group.ordered else None
-            released = delivery.held().filter(**unchanged).update(
-                state=State.RELEASED, finished_at=UtcNow()
-            )
+            held = delivery.held().filter(**unchanged)
+            released = held.update(state=State.RELEASED, finished_at=UtcNow())
             if released or _written_before(delivery, state=State.RELEASED):
                 give_back(delivery, cursor)
 

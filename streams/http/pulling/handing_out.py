@@ -67,15 +67,15 @@ class Handed:
 def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
     """Claim for the client; return what it is to handle, or nothing.
 
-    An answer has one retry, or new messages: whoever dies spends an attempt of all that it has in
-    hand, and a message that is retried may be what it dies of. A message that runs alone is the
-    only one, and its client gets nothing more until it is settled.
+    An answer has one message that failed before, or new ones: whoever dies spends an attempt of all
+    that it has in hand, and a message that is retried may be what it dies of. A message that runs
+    alone is the only one, and its client gets nothing more until it is settled.
     """
     if asked.token and (before := _handed_before(group, limits, asked)):
         return _with_deadlines(before, group, asked)
     if _holds_alone(group, asked.client):
         return []
-    keep_while_holding(asked.client, group.group.pk, asked.hold, group.using)
+    keep_while_holding(asked.client, group, asked.hold)
     out: list[Handed] = []
     try:
         with group.turns(asked.client, asked.token) as turns:
@@ -112,8 +112,10 @@ def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) ->
         if claimed is None:
             return
         delivery, retry = claimed
-        if delivery.alone and out:
-            release(delivery)
+        by_itself = retry is not None or delivery.alone or delivery.attempt > 1
+        if by_itself and out:
+            take_back([Handed(delivery, [])])
+            turns.claimer.turn -= 1  # it comes first the next time
             return
         messages = _started(delivery, retry, limits, asked.timeout)
         if not messages:
@@ -121,7 +123,7 @@ def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) ->
         out.append(Handed(delivery, messages))
         left -= len(messages)
         weight += sum(message.size for message in messages)
-        if retry or delivery.alone:
+        if by_itself:
             return
 
 
@@ -217,7 +219,14 @@ def _handed_before(group: PulledGroup, limits: Limits, asked: Asked) -> list[Han
         if not retrying(_mark_repeated, group.using, delivery):
             continue
         with suppress(LeaseLost):
-            if messages := readable(delivery, retry, limits):
+            # Who claimed it may have died before it had spent the attempt.
+            begun = delivery.started_at is not None
+            messages = (
+                readable(delivery, retry, limits)
+                if begun
+                else _started(delivery, retry, limits, asked.timeout)
+            )
+            if messages:
                 out.append(Handed(delivery, messages))
     return out
 
