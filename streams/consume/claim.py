@@ -149,7 +149,13 @@ class Claimer:
                 partition=tried.partition_id,
                 first_offset=tried.first_offset,
             )
-            found = place.open().filter(token=tried.token).select_related("partition").first()
+            # Pulls with one request id share their token: the id tells whose claim it is.
+            found = (
+                place.open()
+                .filter(pk=tried.pk, token=tried.token)
+                .select_related("partition")
+                .first()
+            )
         if found:
             found.group = self.group
             found.alone = tried.alone

@@ -25,6 +25,8 @@ from urllib.parse import quote, urlsplit
 # Seconds: between two records of what is done, and the longest pause while the server is away.
 CHECKPOINT_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
+# Characters of a reason that the server takes.
+LONGEST_REASON = 10_000
 # How much longer than a hold a request may take.
 MARGIN_SECONDS = 10.0
 
@@ -50,7 +52,7 @@ class Retry(Exception):
 
     def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
         super().__init__(reason)
-        self.delay = delay
+        self.delay = None if delay is None else float(delay)
 
 
 class Reject(Exception):
@@ -190,15 +192,10 @@ class Client:
                 pulled = self.pull(
                     topic, group, client=client, hold=hold, request_id=request, **options
                 )
-                for place, delivery in enumerate(pulled):
-                    self._handle(delivery, handle, stopped)
-                    if stopped():
-                        for rest in pulled[place + 1 :]:
-                            self.release(rest.receipt)
-                        break
+                for delivery in pulled:
+                    with suppress(LeaseLost):  # the others may be held still
+                        self._handle(delivery, handle, stopped)
                 request, pause = _request_id(), 0.0
-            except LeaseLost:
-                request = _request_id()
             except Unavailable:
                 pause = min(LONGEST_PAUSE_SECONDS, 2 * pause or 0.1)
                 time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
@@ -225,11 +222,19 @@ class Client:
         self.release(delivery.receipt)
 
     def _ack_again(self, receipt: str, results: list[dict[str, Any]]) -> int:
-        """Record results, again while the server is away: what is recorded stays as it is."""
+        """Record results, again while the server is away: what is recorded stays as it is.
+
+        Where the server refuses what a handler has said, such as its delay, the message has failed.
+        """
         pause = 0.1
         while True:
             try:
                 return self.ack(receipt, results)
+            except ApiError as error:
+                if error.status != 422 or results[-1].get("outcome") not in ("retry", "reject"):
+                    raise
+                failed = {"offset": results[-1]["offset"], "outcome": "fail"}
+                results = [*results[:-1], {**failed, "reason": _reason(error)}]
             except Unavailable:
                 if pause > LONGEST_PAUSE_SECONDS:
                     raise
@@ -302,7 +307,7 @@ def _refused(status: int, content: bytes) -> Any:
         code, detail = problem["code"], problem["detail"]
     except (ValueError, KeyError, TypeError):  # of a proxy on the way
         code, detail = "unknown", content[:200].decode(errors="replace")
-    if status in (429, 502, 503, 504):
+    if status == 429 or status >= 500:
         raise Unavailable(f"{status} {code}: {detail}")
     if code == "lease_lost":
         raise LeaseLost(status, code, detail)
@@ -314,12 +319,22 @@ def _result(handle: Callable[[Message], object], message: Message) -> dict[str, 
     try:
         handle(message)
     except Retry as error:
-        result |= {"outcome": "retry", "reason": str(error), "delay": error.delay}
+        result |= {"outcome": "retry", "reason": _reason(error), "delay": error.delay}
     except Reject as error:
-        result |= {"outcome": "reject", "reason": str(error)}
+        result |= {"outcome": "reject", "reason": _reason(error)}
     except Exception as error:  # noqa: BLE001 - whatever a handler raises
-        result |= {"outcome": "fail", "reason": f"{type(error).__name__}: {error}"[:10_000]}
+        reason = f"{type(error).__name__}: {_reason(error)}"
+        result |= {"outcome": "fail", "reason": reason[:LONGEST_REASON]}
     return result
+
+
+def _reason(error: Exception) -> str:
+    """Return what the error says, as the server takes it: no longer, and in UTF-8."""
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 - whatever __str__ of a project raises
+        text = f"its text cannot be had: {type(broken).__name__}"
+    return text.encode(errors="backslashreplace").decode()[:LONGEST_REASON]
 
 
 def _delivery(topic: str, given: Mapping[str, Any]) -> Delivery:

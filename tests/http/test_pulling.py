@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from streams import send
+from streams.consume.outcome import notices
 from streams.consume.outcome.settle import settle
 from streams.errors import LeaseLost
 from streams.http.pulling import clients, groups, outcomes
@@ -27,8 +31,10 @@ from streams.models import (
     State,
     UtcNow,
 )
+from streams.operate.group_deletion import delete_group
 from streams.steps.sweep import sweep
 from tests.http.conftest import Api
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.django_db
 
@@ -177,6 +183,22 @@ def test_an_ack_whose_answer_was_lost_may_be_repeated(api: Api) -> None:
     ack(api, delivery["receipt"], 2)
     again = ack(api, delivery["receipt"], 2)
     assert (again.status_code, again.json()) == (200, {"open": 0, "progress": 3})
+
+
+def test_an_ack_that_comes_twice_at_once_is_told_of_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both requests have read the delivery before either of them records anything."""
+    made(api)
+    fill(1)
+    (delivery,) = pulled(api)
+    told, counted = list[Any](), list[Any]()
+    monkeypatch.setattr(outcomes, "handled", lambda *given: counted.append(given))
+    monkeypatch.setattr(notices, "settled", lambda *given: told.append(given))
+    both = [named(delivery["receipt"], "default").delivery for _ in range(2)]
+    results = [outcomes.Result(0, "reject", "no such order")]
+    assert [outcomes.acknowledge(one, results).open for one in both] == [0, 0]
+    assert (len(told), len(counted), DeadMessage.objects.count()) == (1, 1, 1)
 
 
 def test_a_client_that_overslept_changes_nothing(api: Api) -> None:
@@ -346,6 +368,17 @@ def test_extend_moves_deadline_and_lease(api: Api) -> None:
         assert api.post("/deliveries/extend", wrong).status_code == 422
 
 
+def test_a_receipt_of_an_ended_delivery_begins_no_lease(api: Api) -> None:
+    made(api)
+    fill(1)
+    (delivery,) = pulled(api)
+    ack(api, delivery["receipt"], 0)
+    api.delete(f"{GROUP}/clients/one")
+    asked = {"receipt": delivery["receipt"], "timeout": 600}
+    assert api.post("/deliveries/extend", asked).status_code == 410
+    assert not Consumer.objects.exists()
+
+
 def test_a_repeated_request_gets_the_same_delivery(api: Api) -> None:
     made(api)
     fill(6)
@@ -377,6 +410,22 @@ def test_an_ordered_group_ends_at_its_first_failure(api: Api) -> None:
     assert offsets(pulled(api)[0]) == [2, 3]
 
 
+def test_in_an_ordered_group_what_failed_before_is_handed_out_by_itself(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "in_test_case", lambda using: False)
+    made(api, ordered=True)
+    two = Partition.objects.create(topic=ConsumerGroup.objects.get().topic, number=1)
+    Cursor.objects.create(group=ConsumerGroup.objects.get(), partition=two, next_offset=0)
+    fill(2, partition=0)
+    (first,) = pulled(api)
+    ack(api, first["receipt"], {"offset": 0, "outcome": "retry", "delay": 0})
+    fill(3, partition=1)
+    found = [pulled(api, f"client-{number}") for number in range(2)]
+    places = [[(one["partition"], one["attempt"]) for one in answer] for answer in found]
+    assert sorted(places) == [[(0, 2)], [(1, 1)]]
+
+
 def test_a_broadcast_group_cannot_be_pulled(api: Api) -> None:
     made(api)
     ConsumerGroup.objects.update(mode="broadcast")
@@ -394,6 +443,47 @@ def test_a_paused_group_hands_out_nothing(api: Api) -> None:
     assert answer.json() == {"deliveries": [], "paused": True, "retry_after": None}
     ConsumerGroup.objects.resume()
     assert len(pulled(api)) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_group_that_was_deleted_a_moment_ago_is_404(api: Api, transactional_db: None) -> None:
+    made(api)
+    pulled(api)  # the web server knows the group now
+    api.delete(f"{GROUP}/clients/one")
+    delete_group(ConsumerGroup.objects.get())
+    answer = api.post(f"{GROUP}/pull", {"client": "one"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown_group")
+
+
+def test_while_the_database_is_away_all_who_look_for_a_group_fail_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered, tries = list[int](), list[int]()
+    lock = threading.Lock()
+
+    class Counted:
+        def __enter__(self) -> None:
+            entered.append(1)
+            lock.acquire()
+
+        def __exit__(self, *error: object) -> None:
+            lock.release()
+
+    def away(*place: str) -> None:
+        tries.append(1)
+        wait_for(lambda: len(entered) == 4)
+        raise OperationalError(1, "gone")
+
+    def look() -> None:
+        with pytest.raises(OperationalError):
+            groups.pulled("orders", "mail", "default")
+
+    monkeypatch.setattr(groups, "_reading", Counted())
+    monkeypatch.setattr(groups, "_find", away)
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(look) for _ in range(4)]:
+            done.result()
+    assert len(tries) == 1
 
 
 def test_an_unknown_group_is_404(api: Api) -> None:

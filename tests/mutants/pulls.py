@@ -77,6 +77,13 @@ PULLS = [
         f"{PULLING}::test_a_retry_spends_its_attempt_when_it_is_handed_out",
     ),
     Mutant(
+        "undo-takes-from-a-repeat",
+        HANDING,
+        "                release(handed.delivery, thread=THREAD)\n",
+        "                release(handed.delivery)\n",
+        "tests/http/test_repeated_pulls.py::test_the_undo_of_a_request_leaves_what_its_repeat_got",
+    ),
+    Mutant(
         "claim-of-a-gone-client-kept",
         "streams/http/pulling/holding.py",
         "            await undo(await task)\n",

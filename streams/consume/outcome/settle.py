@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -31,6 +31,7 @@ class Settlement:
 
     judged: Sequence[Judged]
     gone: set[int] = field(default_factory=set)  # offsets whose messages have been purged
+    by_another: bool = False  # another call, with the same token, had recorded it before
 
     @property
     def dead(self) -> list[Judged]:
@@ -86,9 +87,14 @@ def settle(
         delivery.progress,
     )
 
+    tried = False
+
     def update() -> bool:
+        nonlocal tried
+        first, tried = not tried, True
         if execute(delivery.using, sql.SETTLE_DELIVERY[vendor], parameters):
             return True
+        settlement.by_another = first
         return _written_before(delivery, progress=progress, state=state)
 
     def write() -> None:
@@ -109,16 +115,20 @@ def settle(
 
 
 @observed(RELEASE)
-def release(delivery: Delivery) -> None:
+def release(delivery: Delivery, *, thread: str | None = None) -> None:
     """Give back what has not been handed to the handler, with its attempt unspent.
 
-    New messages stay together: see _give_back_range. Raises LeaseLost.
+    New messages stay together: see _give_back_range. With ``thread``, nothing is given back unless
+    the row has this one still. Raises LeaseLost.
     """
+    unchanged: dict[str, Any] = {"progress": delivery.progress}
+    if thread is not None:
+        unchanged["thread"] = thread
 
     def write() -> None:
         with own_transaction(delivery.using):
             cursor = lock_cursor(delivery) if delivery.group.ordered else None
-            held = delivery.held().filter(progress=delivery.progress)
+            held = delivery.held().filter(**unchanged)
             released = held.update(state=State.RELEASED, finished_at=UtcNow())
             if released or _written_before(delivery, state=State.RELEASED):
                 give_back(delivery, cursor)
@@ -127,10 +137,12 @@ def release(delivery: Delivery) -> None:
         retrying(write, delivery.using)
     else:
         tried: list[Delivery] = []
-        retrying(_give_back_range, delivery.using, delivery, tried)
+        retrying(_give_back_range, delivery.using, delivery, tried, unchanged)
 
 
-def _give_back_range(delivery: Delivery, tried: list[Delivery]) -> None:
+def _give_back_range(
+    delivery: Delivery, tried: list[Delivery], unchanged: Mapping[str, Any]
+) -> None:
     """Leave the rest of the delivery as an open range without a holder, for one claim to take.
 
     As single retries, the messages of a batch would come back one by one. The delivery ends with
@@ -143,7 +155,7 @@ def _give_back_range(delivery: Delivery, tried: list[Delivery]) -> None:
         place = {"group_id": delivery.group_id, "partition_id": delivery.partition_id}
         cursors = Cursor.objects.using(delivery.using).filter(**place, replay=0)
         list(cursors.select_for_update().values_list("pk"))
-        held = delivery.held().filter(progress=delivery.progress)
+        held = delivery.held().filter(**unchanged)
         first = delivery.progress
         if first == delivery.first_offset:
             given = held.update(**_waiting())

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from django.db import connections
+from django.db import IntegrityError, connections
 from django.db.models import F
 from django.db.models.functions import Greatest
 
@@ -16,6 +16,7 @@ from streams.database.clock import instant
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
 from streams.database.sql.dialect import execute, fetch, later, numbers
+from streams.http.pulling.groups import PulledGroup, deleted
 from streams.models import Consumer, UtcNow
 from streams.names import valid_new_name
 
@@ -48,14 +49,21 @@ def client_id(prefix: str, client: str) -> str:
     return f"http@{prefix}@{valid_new_name(client, 'client', MAX_CLIENT)}"
 
 
-def keep_while_holding(client: str, group_id: int, hold: float, using: str) -> None:
-    """Let the lease of a client that asks, and waits for at most ``hold`` seconds, last as long."""
+def keep_while_holding(client: str, group: PulledGroup, hold: float) -> None:
+    """Let the lease of a client that asks, and waits for at most ``hold`` seconds, last as long.
+
+    Raises UnknownGroup if the group has been deleted since this process has read it.
+    """
+    using, group_id = group.using, group.group.pk
     key = using, client, group_id
     now = time.monotonic()
     seconds = max(LEASE_SECONDS - AT_MOST, hold)
     if _known.get(key, 0.0) >= now + seconds + AT_LEAST:
         return
-    keep_lease(client, group_id, seconds, using)
+    try:
+        keep_lease(client, group_id, seconds, using)
+    except IntegrityError as error:
+        raise deleted(group) from error
     if len(_known) >= REMEMBERED:
         _known.clear()
     _known[key] = now + seconds + AT_MOST

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.db import Error
 from django.utils.translation import gettext as _
 
 from streams.conf import FRESH_SECONDS
@@ -27,8 +28,10 @@ from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Mode, Partition
 from streams.names import MAX_NAME, validated_name
 
-# What deliveries have as their thread.
-THREAD = "http"
+# Seconds for which a request waits for a database that is away, while it looks for its group.
+PATIENCE = 3.0
+# What deliveries have as their thread: as they are claimed, and once a repeated request got them.
+THREAD, REPEATED = "http", "http-repeated"
 
 
 def client_handles(messages: Any) -> None:
@@ -81,6 +84,8 @@ Known = tuple[ConsumerGroup, Partition]
 _known: dict[tuple[str, str, str], PulledGroup] = {}
 _by_id: dict[tuple[str, int], tuple[float, ConsumerGroup | None, dict[int, Partition]]] = {}
 _reading = threading.Lock()
+# By alias: when, on the monotonic clock, a group could not be read, and why.
+_failed: dict[str, tuple[float, Error]] = {}
 
 
 def forget(**kwargs: Any) -> None:
@@ -89,6 +94,7 @@ def forget(**kwargs: Any) -> None:
     _reading = threading.Lock()
     _known.clear()
     _by_id.clear()
+    _failed.clear()
 
 
 os.register_at_fork(after_in_child=forget)
@@ -98,9 +104,11 @@ emptied.forget_also(forget)
 def pulled(topic: str, name: str, using: str) -> PulledGroup:
     """Return the group, at most FRESH_SECONDS old.
 
-    Raises UnknownGroup, and GroupMismatch for a broadcast group, which has no deliveries.
+    Raises UnknownGroup, and GroupMismatch for a broadcast group, which has no deliveries. A failure
+    of the database is that of all who wait for the same answer.
     """
     key = using, topic, name
+    asked = time.monotonic()
     known = _known.get(key)
     if known and time.monotonic() < known.fresh_until:
         return known
@@ -109,12 +117,17 @@ def pulled(topic: str, name: str, using: str) -> PulledGroup:
         known = _known.get(key)
         if known and time.monotonic() < known.fresh_until:
             return known
-        group = retrying(_find, using, topic, name, using)
+        failed_at, error = _failed.get(using, (0.0, Error()))
+        if failed_at > asked:
+            raise type(error)(*error.args) from error
+        try:
+            group = retrying(lambda: _find(topic, name, using), using, patience=PATIENCE)
+        except Error as error:
+            _failed[using] = time.monotonic(), error
+            raise
         if group is None:
             _known.pop(key, None)
-            raise UnknownGroup(
-                _("There is no group %(group)r on %(topic)r.") % {"group": name, "topic": topic}
-            )
+            raise _unknown(topic, name)
         if group.mode == Mode.BROADCAST:
             raise GroupMismatch(
                 _("%s is a broadcast group, which nobody can pull for: read the log.") % group
@@ -128,6 +141,18 @@ def pulled(topic: str, name: str, using: str) -> PulledGroup:
         if not in_test_case(using):
             _known[key] = made
         return made
+
+
+def deleted(group: PulledGroup) -> UnknownGroup:
+    """Forget a group that has been deleted; return the error that says so."""
+    topic, name = group.group.topic.name, group.group.name
+    _known.pop((group.using, topic, name), None)
+    return _unknown(topic, name)
+
+
+def _unknown(topic: str, name: str) -> UnknownGroup:
+    text = _("There is no group %(group)r on %(topic)r.")
+    return UnknownGroup(text % {"group": name, "topic": topic})
 
 
 def by_id(group_id: int, partition_id: int, using: str) -> Known | None:

@@ -23,7 +23,7 @@ from streams.database.sql import pull as sql
 from streams.database.sql.dialect import fetch
 from streams.errors import LeaseLost
 from streams.http.pulling.clients import deadlines, keep_while_holding
-from streams.http.pulling.groups import PulledGroup, Turns, registration_of
+from streams.http.pulling.groups import REPEATED, THREAD, PulledGroup, Turns, registration_of
 from streams.http.pulling.outcomes import record
 from streams.logs import event
 from streams.models import Delivery, Kind, RetryMessage
@@ -67,15 +67,15 @@ class Handed:
 def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
     """Claim for the client; return what it is to handle, or nothing.
 
-    An answer has one retry, or new messages: whoever dies spends an attempt of all that it has in
-    hand, and a message that is retried may be what it dies of. A message that runs alone is the
-    only one, and its client gets nothing more until it is settled.
+    An answer has one message that failed before, or new ones: whoever dies spends an attempt of all
+    that it has in hand, and a message that is retried may be what it dies of. A message that runs
+    alone is the only one, and its client gets nothing more until it is settled.
     """
     if asked.token and (before := _handed_before(group, limits, asked)):
         return _with_deadlines(before, group, asked)
     if _holds_alone(group, asked.client):
         return []
-    keep_while_holding(asked.client, group.group.pk, asked.hold, group.using)
+    keep_while_holding(asked.client, group, asked.hold)
     out: list[Handed] = []
     try:
         with group.turns(asked.client, asked.token) as turns:
@@ -88,11 +88,14 @@ def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
 
 
 def take_back(out: Sequence[Handed]) -> None:
-    """Release what was handed out to a client that is gone; what cannot be released expires."""
+    """Release what was handed out to a client that is gone; what cannot be released expires.
+
+    What a repeated request has got meanwhile stays with it: its thread is REPEATED.
+    """
     for handed in out:
         try:
             with suppress(LeaseLost):
-                release(handed.delivery)
+                release(handed.delivery, thread=THREAD)
         except Error as error:
             logger.warning(
                 "Delivery %d, whose client is gone, cannot be released, and will expire: %s",
@@ -109,8 +112,10 @@ def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) ->
         if claimed is None:
             return
         delivery, retry = claimed
-        if delivery.alone and out:
-            release(delivery)
+        by_itself = retry is not None or delivery.alone or delivery.attempt > 1
+        if by_itself and out:
+            take_back([Handed(delivery, [])])
+            turns.claimer.turn -= 1  # it comes first the next time
             return
         messages = _started(delivery, retry, limits, asked.timeout)
         if not messages:
@@ -118,7 +123,7 @@ def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) ->
         out.append(Handed(delivery, messages))
         left -= len(messages)
         weight += sum(message.size for message in messages)
-        if retry or delivery.alone:
+        if by_itself:
             return
 
 
@@ -197,7 +202,10 @@ def readable(
 
 
 def _handed_before(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
-    """Return what an earlier request with the same id got, whose answer may have been lost."""
+    """Return what an earlier request with the same id got, whose answer may have been lost.
+
+    That request may be undone at this moment, in any process: what is returned is marked before.
+    """
     vendor = connections[group.using].vendor
     place = [group.group.pk, asked.token, asked.client]
     ids = retrying(fetch, group.using, group.using, sql.HANDED_BEFORE[vendor], place)
@@ -208,10 +216,23 @@ def _handed_before(group: PulledGroup, limits: Limits, asked: Asked) -> list[Han
             group=group.group.pk, delivery=delivery.pk
         )
         retry = held.first() if delivery.kind == Kind.RETRY else None
+        if not retrying(_mark_repeated, group.using, delivery):
+            continue
         with suppress(LeaseLost):
-            if messages := readable(delivery, retry, limits):
+            # Who claimed it may have died before it had spent the attempt.
+            begun = delivery.started_at is not None
+            messages = (
+                readable(delivery, retry, limits)
+                if begun
+                else _started(delivery, retry, limits, asked.timeout)
+            )
+            if messages:
                 out.append(Handed(delivery, messages))
     return out
+
+
+def _mark_repeated(delivery: Delivery) -> bool:
+    return bool(delivery.held().update(thread=REPEATED))
 
 
 def _holds_alone(group: PulledGroup, client: str) -> bool:

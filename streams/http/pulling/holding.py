@@ -86,12 +86,18 @@ async def until_found(
             return None
 
 
-async def shielded(work: Awaitable[T], undo: Callable[[T], Awaitable[object]]) -> T:
-    """Wait for ``work``. If the request is gone meanwhile, let it end, and then ``undo`` it."""
+async def shielded(
+    work: Awaitable[T], undo: Callable[[T], Awaitable[object]], gone: threading.Event
+) -> T:
+    """Wait for ``work``. If the request is gone meanwhile, let it end, and then ``undo`` it.
+
+    ``gone`` tells work that has not begun yet that nobody waits for it.
+    """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        gone.set()
 
         async def end() -> None:
             await undo(await task)

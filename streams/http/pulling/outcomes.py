@@ -127,7 +127,10 @@ def record(
     missing: Sequence[int] = (),
     running: timedelta = timedelta(0),
 ) -> None:
-    """Record the outcome of the offsets below ``progress``, and tell of it. Raises LeaseLost."""
+    """Record the outcome of the offsets below ``progress``, and tell of it. Raises LeaseLost.
+
+    What a request with the same results has recorded at the same moment is told of by that one.
+    """
     before = delivery.progress
     settlement = settle.settle(
         delivery,
@@ -138,6 +141,8 @@ def record(
         missing=len(missing),
         running=running,
     )
+    if settlement.by_another:
+        return
     topic, group = delivery.group.topic.name, delivery.group.name
     notices.settled(delivery, settlement, list(missing), topic, f"{group} ({delivery.client_id})")
     failed = sum(not isinstance(failure.error, BodyUnread) for failure in failures)
@@ -152,6 +157,8 @@ def record(
 
 def extend(delivery: Delivery, seconds: float) -> datetime:
     """Let the delivery be held for ``seconds`` from now; return its deadline. Raises LeaseLost."""
+    if delivery.state != State.START:  # its client may have left: its lease must not begin again
+        raise LeaseLost
     timeout = checked_timeout(seconds, _limits(delivery))
     using = delivery.using
     keep_lease(delivery.client_id, delivery.group_id, timeout.total_seconds(), using)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Annotated, Any, Literal, NamedTuple
 
 from django.http import HttpResponse
@@ -166,8 +167,9 @@ async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> Http
 
     async def look() -> Found | None:
         nonlocal seen
-        work = threads.on_a_thread(_look, topic, group, client, asked, hold)
-        seen = await holding.shielded(work, _taken_back)
+        gone = threading.Event()
+        work = threads.on_a_thread(_look, topic, group, client, asked, hold, gone)
+        seen = await holding.shielded(work, _taken_back, gone)
         return seen if seen.handed else None
 
     if not hold:
@@ -226,15 +228,19 @@ def leave(request: ApiRequest, topic: str, group: str, client: str) -> Status[No
     return Status(204, None)
 
 
-def _look(topic: str, name: str, client: str, asked: Pull, hold: float) -> Found:
-    """Claim once for the client."""
+def _look(
+    topic: str, name: str, client: str, asked: Pull, hold: float, gone: threading.Event
+) -> Found:
+    """Claim once for the client, unless it is gone."""
     using = database()
     group = pulled(topic, name, using)
+    if gone.is_set():
+        return Found([])
     # What comes later must come into the log, and what others have lost be retried.
     poller.ensure(using)
     limits = group.limits
     if limits is None:
-        clients.keep_while_holding(client, group.group.pk, hold, using)
+        clients.keep_while_holding(client, group, hold)
         return Found([], paused=True)
     timeout = outcomes.checked_timeout(asked.timeout, limits)
     wanted = Asked(client, asked.batch or limits.batch, timeout, hold, asked.request_id or "")
