@@ -123,7 +123,8 @@ def _earlier(connection: Connection, minute: datetime) -> list[tuple[Any, ...]]:
 
 def _keys(messages: Messages, connection: Connection, counted: list[Hour]) -> list[Row]:
     topics = dict(fetch(connection, "SELECT `name`, `id` FROM `ems_topic` t"))
-    rows = hot_keys(messages.covering(spans(counted), MESSAGES_OF_KEYS)).toArrow().to_pylist()
+    read = messages.covering(spans(counted), MESSAGES_OF_KEYS, is_last=True)
+    rows = hot_keys(read).toArrow().to_pylist()
     # Topics that were deleted meanwhile are left out, and hours of which only a part was read.
     whole = {(hour.topic_id, hour.hour) for hour in counted}
     placed = ({**row, "topic_id": topics.get(row["topic"])} for row in rows)

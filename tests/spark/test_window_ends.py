@@ -97,7 +97,7 @@ def test_hot_keys_wait_for_the_partitions_that_the_traffic_has_not_reached(
 class Away:
     """Messages of a replica that is away."""
 
-    def covering(self, *asked: Any) -> Any:
+    def covering(self, *asked: Any, is_last: bool) -> Any:
         raise ReplicaBehind("away")
 
 
