@@ -88,9 +88,9 @@ class Messages:
 
     def forget(self) -> None:
         """Free the memory; what is asked for later is read again."""
-        for part in self._parts:
+        parts, self._parts = self._parts, []
+        for part in parts:
             part.frame.unpersist()
-        self._parts = []
 
     def _part(
         self,
