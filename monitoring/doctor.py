@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from django.db import connections
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from monitoring import java
@@ -17,6 +18,9 @@ from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 
 # The jobs of sparkjobs/jobs/rollup.py, which all run each minute.
 JOBS = ("traffic", "consumption", "backlog")
+# Its window before that of the hot keys, which is done also if these fail each time.
+BACKLOG = "backlog"
+WITHOUT_KEYS = Q(state=RunState.DONE, resume_at=None, seconds__gt=0)
 # The job of the rows of the resident service.
 SERVE = "serve"
 # What it does at night, for this long at most: it makes no roll-ups meanwhile.
@@ -46,7 +50,12 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
     done = set()
     for job in JOBS:
         of_job = runs.filter(job=job).annotate(now=UtcNow()).order_by("-id")
-        ends = of_job.filter(state=RunState.DONE).values_list("now", "finished_at").first()
+        whole = of_job.filter(state=RunState.DONE)
+        if job == BACKLOG:
+            newest = of_job.exclude(WITHOUT_KEYS).exclude(state=RunState.RUNNING).first()
+            if newest and newest.state == RunState.FAILED:
+                whole = whole.exclude(WITHOUT_KEYS)
+        ends = whole.values_list("now", "finished_at").first()
         if ends is not None:
             done.add(job)
         # One that was never done is as old as its first try.
@@ -68,9 +77,9 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
             text = _("%(job)s: the last one is %(minutes)d min old.") % values
         else:
             text = _("%(job)s: none has come to its end.") % {"job": job}
-        newest = runs.filter(job=job).order_by("-id").values_list("error", flat=True).first()
+        error = runs.filter(job=job).order_by("-id").values_list("error", flat=True).first()
         hint = _("ems_spark serve or Celery beat makes them: see the table of runs.")
-        yield Diagnosis(WARNING, "rollups", text, newest or hint)
+        yield Diagnosis(WARNING, "rollups", text, error or hint)
     if not silent:
         oldest = max(ages.values())
         yield Diagnosis(OK, "rollups", _("ran %d s ago") % oldest.total_seconds())

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from monitoring.live.histogram import percentile
 from monitoring.models import Backlog, ErrorClass, Latency, Leg, Run, RunState, Traffic
 from streams.database.clock import database_now
+from streams.durations import of_seconds
 from streams.models import ConsumerGroup
 from streams.models.namespaces import own
 
@@ -119,9 +120,9 @@ def backlogs(using: str) -> Section:
         (
             *_names(groups[row.group_id]),
             *(row.minute, row.behind, row.open, row.waiting, row.dead),
-            _duration(row.age_seconds),
+            of_seconds(row.age_seconds),
             None if row.trend is None else round(row.trend, 1),
-            _duration(row.clear_seconds),
+            of_seconds(row.clear_seconds),
         )
         for row in found.order_by("group")
         if row.group_id in groups
@@ -152,7 +153,3 @@ def _names(group: ConsumerGroup) -> tuple[str, str]:
 
 def _minute(moment: datetime) -> datetime:
     return moment.replace(second=0, microsecond=0)
-
-
-def _duration(seconds: float | None) -> timedelta | None:
-    return None if seconds is None else timedelta(seconds=seconds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from sparkjobs import jvm
 
 # Seconds that a JVM gets to write it: some thirty seconds of work, on a machine that may be busy.
 PATIENCE_SECONDS = 300.0
+DAY = 24 * 3600.0
+# Seconds after its last use until a file is deleted. Several environments share the folder.
+UNUSED_SECONDS = 7 * DAY
 # What the JVM says of classes that it cannot keep, which is no matter of the user's.
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 
@@ -28,30 +32,62 @@ class ClassArchive:
 
     def __init__(self) -> None:
         self.path = _path()
-        # Written under another name: nobody must use what a killed JVM has left.
-        self._new = self.path and self.path.with_suffix(f".{os.getpid()}")
+        self._new: Path | None = None
 
     def options(self, *, writes: bool) -> str:
-        """Return the options of a JVM that uses the file; or that writes it at its end."""
+        """Return the options of a JVM that uses the file; or that writes it at its end.
+
+        One JVM in a day tries to write a file that is not there.
+        """
         if self.path is None:
             return ""
+        with suppress(OSError):
+            os.utime(self.path)  # it is in use
+        _delete_old(self.path.parent)
         if self.path.exists():
             return f"{QUIET} -Xshare:auto -XX:SharedArchiveFile={self.path}"
-        return f"{QUIET} -XX:ArchiveClassesAtExit={self._new}" if writes else ""
+        if not writes or not _begins(self._tried(self.path)):
+            return ""
+        # Written under another name: nobody must use what a killed JVM has left.
+        self._new = self.path.with_suffix(f".{os.getpid()}")
+        return f"{QUIET} -XX:ArchiveClassesAtExit={self._new}"
 
     def keep(self, spark: SparkSession) -> None:
-        """End the session and its JVM if that writes the file, and keep it in place of older ones.
+        """End the session and its JVM if that writes the file, and keep it.
 
         Only for a JVM with the options to write. What it has not loaded by now is not in the file.
         """
-        if self.path is None or self._new is None or self.path.exists():
+        if self.path is None or self._new is None:
             return
-        jvm.end(spark, PATIENCE_SECONDS)
+        ended = jvm.end(spark, PATIENCE_SECONDS)
         with suppress(OSError):
-            self._new.replace(self.path)
-            for other in self.path.parent.glob("spark-*"):
-                if other != self.path:
-                    other.unlink()
+            if ended:
+                self._new.replace(self.path)
+                self._tried(self.path).unlink()
+            else:
+                self._new.unlink()
+
+    @staticmethod
+    def _tried(path: Path) -> Path:
+        return path.with_suffix(".tried")
+
+
+def _begins(mark: Path) -> bool:
+    """Note that this process tries; return False if another has, or nothing can be written."""
+    try:
+        mark.touch(exist_ok=False)
+    except OSError:
+        return False
+    return True
+
+
+def _delete_old(folder: Path) -> None:
+    """Delete files that nobody uses, and after a day what attempts have left."""
+    now = time.time()
+    for file in folder.glob("spark-*"):
+        with suppress(OSError):
+            if now - file.stat().st_mtime > (UNUSED_SECONDS if file.suffix == ".jsa" else DAY):
+                file.unlink()
 
 
 def _path() -> Path | None:
@@ -70,5 +106,6 @@ def _path() -> Path | None:
     if about.st_uid != os.getuid() or about.st_mode & 0o022 or " " in str(folder):
         return None
     java = java.resolve()
-    of = f"{java} {java.stat().st_mtime_ns} {pyspark.__file__} {pyspark.__version__}"
+    jars = f"{os.environ.get('SPARK_HOME', '')} {pyspark.__file__} {pyspark.__version__}"
+    of = f"{java} {java.stat().st_mtime_ns} {jars}"
     return folder / f"spark-{hashlib.sha256(of.encode()).hexdigest()[:16]}.jsa"

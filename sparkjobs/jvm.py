@@ -66,17 +66,18 @@ def is_dead() -> bool:
     return process is not None and process.poll() is not None
 
 
-def end(spark: SparkSession | None, patience: float = PATIENCE_SECONDS) -> None:
+def end(spark: SparkSession | None, patience: float = PATIENCE_SECONDS) -> bool:
     """Stop the session and end its JVM, also one that has died; the next session gets a new one.
 
-    It is killed after ``patience`` seconds. A JVM of spark-submit stays.
+    It is killed after ``patience`` seconds. A JVM of spark-submit stays. Return whether the JVM has
+    come to its end by itself.
     """
     process = _process()
     with suppress(Exception):
         if spark is not None:
             spark.stop()
     if process is None:
-        return
+        return False
     with suppress(Exception):
         SparkContext._gateway.shutdown()
     with suppress(OSError):
@@ -91,6 +92,7 @@ def end(spark: SparkSession | None, patience: float = PATIENCE_SECONDS) -> None:
     SparkContext._gateway = SparkContext._jvm = None
     SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
+    return process.returncode >= 0  # below 0: killed, by us or others
 
 
 def _process() -> subprocess.Popen[bytes] | None:

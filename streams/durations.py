@@ -37,6 +37,13 @@ def parse_duration(text: str) -> timedelta:
     return duration
 
 
+def of_seconds(seconds: float | None) -> timedelta | None:
+    """Return so many seconds as a duration; None if they are unknown, or more than a century."""
+    if seconds is None or not abs(seconds) <= MAX_DELAY.total_seconds():
+        return None
+    return timedelta(seconds=seconds)
+
+
 def brief(value: timedelta) -> str:
     """Return the duration as people read it, in its two largest units: “4 min 49 s”."""
     seconds = max(0, int(value.total_seconds()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from django.http import HttpRequest
@@ -11,6 +10,7 @@ from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts.columns import Column, column
 from streams.admin.parts.figures import UNKNOWN, duration
 from streams.admin.parts.listing import Reading
+from streams.durations import of_seconds
 
 
 class RollUpAdmin(ReadOnly, LargeAdmin):
@@ -38,7 +38,7 @@ def seconds(field: str, description: Any) -> Column:
         if value is None:
             return UNKNOWN
         if value >= 60:
-            return duration(timedelta(seconds=value))
+            return duration(of_seconds(value))
         return f"{value:.3f}\N{NO-BREAK SPACE}s"
 
     show.__name__ = field

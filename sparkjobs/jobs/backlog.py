@@ -7,6 +7,7 @@ of a minute without a run stays unknown.
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -60,28 +61,33 @@ def roll_up_backlog(
     say: Say,
     messages: Messages | None = None,
 ) -> None:
-    source = messages or Messages(spark, config)
-    roll_up(JOB, connection, lambda: window(source, connection), say)
+    each = windows(messages or Messages(spark, config), connection)
+    roll_up(JOB, connection, lambda: next(each), say)
 
 
-def window(messages: Messages, connection: Connection) -> Window:
-    """Compute the window: the backlog now, and the hours since the last run."""
+def windows(messages: Messages, connection: Connection) -> Iterator[Window]:
+    """Compute the backlog now; then the hot keys of the hours since the last run, if any are due.
+
+    The backlog needs the primary only. It is written before the messages are read, from a replica
+    that may be away: how far behind a group was cannot be counted later.
+    """
     moment = now(connection)
     found = lags(connection)
     hour = hour_of(moment)
     since = max(last_done(connection, JOB, "resume_at") or hour - KEYS_AT_MOST, hour - KEYS_AT_MOST)
-    return Window(
+    counted = due(hours(connection, since), hour)
+    resume_at = keys_from(connection)
+    values = {"since": since, "until": moment}
+    yield Window(
         about=f"{len(found):,} groups, {sum(lag.total for lag in found):,} messages",
-        figures=[
-            (BACKLOG, _with_trends(connection, found, moment)),
-            (HOT_KEYS, _keys(messages, connection, due(hours(connection, since), hour))),
-        ],
-        values={
-            "since": since,
-            "until": moment,
-            "resume_at": keys_from(connection),
-            "read": len(found),
-        },
+        figures=[(BACKLOG, _with_trends(connection, found, moment))],
+        values={**values, "resume_at": None if counted else resume_at, "read": len(found)},
+        more=bool(counted),
+    )
+    yield Window(
+        about=f"hot keys of {len(counted):,} hours",
+        figures=[(HOT_KEYS, _keys(messages, connection, counted))],
+        values={**values, "resume_at": resume_at, "read": sum(one.messages for one in counted)},
     )
 
 
@@ -116,10 +122,9 @@ def _earlier(connection: Connection, minute: datetime) -> list[tuple[Any, ...]]:
 
 
 def _keys(messages: Messages, connection: Connection, counted: list[Hour]) -> list[Row]:
-    if not counted:
-        return []
     topics = dict(fetch(connection, "SELECT `name`, `id` FROM `ems_topic` t"))
-    rows = hot_keys(messages.covering(spans(counted), MESSAGES_OF_KEYS)).toArrow().to_pylist()
+    read = messages.covering(spans(counted), MESSAGES_OF_KEYS, is_last=True)
+    rows = hot_keys(read).toArrow().to_pylist()
     # Topics that were deleted meanwhile are left out, and hours of which only a part was read.
     whole = {(hour.topic_id, hour.hour) for hour in counted}
     placed = ({**row, "topic_id": topics.get(row["topic"])} for row in rows)

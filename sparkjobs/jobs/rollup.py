@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sparkjobs.config import Config
@@ -16,6 +18,8 @@ from sparkjobs.rollup.windows import ROLL_UP, Say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sparkjobs.rollup.messages import Messages
 
 # Messages and deliveries up to which a JVM for this run alone does better with the quick compiler
 # only.
@@ -84,13 +88,19 @@ def roll_up_all(spark: SparkSession, config: Config, say: Say) -> list[Exception
     errors: list[Exception] = []
     messages = Messages(spark, config, keeps=True)
     for job in (roll_up_traffic, roll_up_consumption, roll_up_backlog):
-        describe(spark, job.__name__.removeprefix("roll_up_"))
         try:
+            describe(spark, job.__name__.removeprefix("roll_up_"))
             with connected(config) as connection:
                 job(spark, config, connection, say, messages)
         except Exception as error:  # noqa: BLE001 - of Spark, the driver, py4j or ours
-            messages.forget()  # what the others keep may be what has failed
             print(f"{job.__name__}: {type(error).__name__}: {error}", file=sys.stderr)
+            traceback.print_exception(error)
             errors.append(error)
-    messages.forget()
+            _forget(messages)  # what the others keep may be what has failed
+    _forget(messages)
     return errors
+
+
+def _forget(messages: Messages) -> None:
+    with suppress(Exception):  # a JVM that has died has nothing to free
+        messages.forget()

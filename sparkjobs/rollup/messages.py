@@ -36,7 +36,7 @@ class Part:
 
     @property
     def messages(self) -> int:
-        return sum(end - first for spans in self.spans.values() for first, end in spans)
+        return _count(self.spans)
 
     def has_of(self, asked: Spans) -> bool:
         return any(
@@ -62,11 +62,13 @@ class Messages:
             return self._read(asked, columns, purged)
         for part in [part for part in self._parts if part.has_of(asked)]:
             self._drop(part)
-        frame: DataFrame = self._kept(asked, purged).frame.select(*columns)
-        return frame
+        return self._part(asked, columns, purged).frame.select(*columns)
 
-    def covering(self, asked: Spans, columns: Sequence[str]) -> DataFrame:
-        """Return these messages, at least one, each once; and perhaps others read with them."""
+    def covering(self, asked: Spans, columns: Sequence[str], *, is_last: bool = False) -> DataFrame:
+        """Return these messages, at least one, each once; and perhaps others read with them.
+
+        ``is_last``: no other reader follows in this run, so that what is read now is not kept.
+        """
         if not self._keeps:
             return self._read(asked, columns, SKIP)
         parts = [part for part in self._parts if part.has_of(asked)]
@@ -77,20 +79,34 @@ class Messages:
             if (found := left(spans, [span for of in taken for span in of.get(id_, ())]))
         }
         if rest or not parts:
-            parts.append(self._kept(rest, SKIP, needed=parts))
-        whole = parts[0].frame
+            keeps = not is_last
+            parts.append(self._part(rest, columns, SKIP, needed=parts, keeps=keeps))
+        whole = parts[0].frame.select(*columns)
         for part in parts[1:]:
-            whole = whole.unionByName(part.frame)
-        return whole.select(*columns)
+            whole = whole.unionByName(part.frame.select(*columns))
+        return whole
 
     def forget(self) -> None:
         """Free the memory; what is asked for later is read again."""
-        for part in self._parts:
+        parts, self._parts = self._parts, []
+        for part in parts:
             part.frame.unpersist()
-        self._parts = []
 
-    def _kept(self, asked: Spans, purged: str, needed: Sequence[Part] = ()) -> Part:
-        """Read with all columns and keep it; free what is too much, the oldest first."""
+    def _part(
+        self,
+        asked: Spans,
+        columns: Sequence[str],
+        purged: str,
+        *,
+        needed: Sequence[Part] = (),
+        keeps: bool = True,
+    ) -> Part:
+        """Read with all columns and keep it; free what is too much, the oldest first.
+
+        More than KEPT is not kept, nor without ``keeps``: such a part passes through Spark.
+        """
+        if not keeps or _count(asked) > KEPT:
+            return Part(asked, self._read(asked, columns, purged))
         part = Part(asked, self._read(asked, COLUMNS, purged).persist())
         for oldest in [old for old in self._parts if old not in needed]:
             if part.messages + sum(old.messages for old in self._parts) <= KEPT:
@@ -113,3 +129,7 @@ class Messages:
             .option("bounds", json.dumps(asked))
             .load()
         )
+
+
+def _count(spans: Spans) -> int:
+    return sum(end - first for of in spans.values() for first, end in of)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 MINUTE = timedelta(minutes=1)
+# Messages by which the line must move over its samples. The slope of a lag that stays is seldom
+# exactly 0 in floating-point numbers, and time to clear = lag / slope would be beyond any duration.
+MOVES = 0.5
 
 # When, and how many messages the group was behind; None: unknown.
 Sample = tuple[datetime, int | None]
@@ -42,4 +45,6 @@ def _slope(points: Sequence[tuple[float, int]]) -> float | None:
     spread = sum((x - middle) ** 2 for x, _ in points)
     if not spread:
         return None
-    return sum((x - middle) * (y - mean) for x, y in points) / spread
+    slope = sum((x - middle) * (y - mean) for x, y in points) / spread
+    times = [x for x, _ in points]
+    return slope if abs(slope) * (max(times) - min(times)) >= MOVES else 0.0

@@ -59,7 +59,8 @@ def jobs(spark: Any, config: Any, connection: Any) -> dict[str, Callable[[], Non
     from sparkjobs.jobs.traffic import roll_up_traffic
 
     def roll_up() -> None:
-        assert roll_up_all(spark, config, print) == []
+        if errors := roll_up_all(spark, config, print):
+            raise ExceptionGroup("roll-ups", errors)
 
     return {
         "traffic": lambda: roll_up_traffic(spark, config, connection, print),

@@ -239,6 +239,14 @@ def test_what_is_unknown_is_a_dash_and_keys_are_escaped(browser) -> None:
     assert "k&lt;b&gt;" in client.get(list_of(HotKey)).text
 
 
+def test_a_time_to_clear_beyond_any_duration_is_unknown(browser) -> None:
+    fill(1)
+    Backlog.objects.update(clear_seconds=2.8e18, age_seconds=90.0)
+    text = browser("viewer").get(list_of(Backlog)).text
+    assert 'field-clear_seconds">–<' in text
+    assert 'field-age_seconds">–<' not in text
+
+
 @pytest.mark.parametrize("chosen", ["", "?topic={}"])
 def test_the_hottest_key_of_the_newest_hour_comes_first(browser, chosen: str) -> None:
     topic = Topic.objects.create(name="orders")

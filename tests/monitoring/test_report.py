@@ -138,6 +138,13 @@ def test_the_backlog_is_that_of_the_last_look() -> None:
     assert "–" in text()
 
 
+def test_a_time_to_clear_beyond_any_duration_is_unknown() -> None:
+    Backlog.objects.create(
+        group=group("mail"), minute=ago(1), open=1, waiting=0, dead=0, clear_seconds=2.8e18
+    )
+    assert [row["time to clear"] for row in report()["backlog"]] == [None]
+
+
 def test_the_most_frequent_errors_of_a_day_come_first() -> None:
     for name, minutes_ago, failed in (("A", 1, 2), ("B", 2, 5), ("A", 3, 4), ("C", 2000, 9)):
         ErrorClass.objects.create(

@@ -34,3 +34,11 @@ def test_a_trend_is_the_slope_and_says_when_a_falling_lag_is_gone(
     samples = [(NINE + n * timedelta(minutes=1), lag) for n, lag in enumerate(lags)]
     assert fitted(samples) == Trend(trend, clear_seconds)
     assert fitted(samples[::-1]) == Trend(trend, clear_seconds)
+
+
+def test_a_lag_that_stays_has_no_trend_whatever_rounding_leaves() -> None:
+    """The run is at some second of its minute, the samples before it are of whole minutes."""
+    at = NINE.replace(second=7, microsecond=123457)
+    samples = [(at, 2), *((NINE - n * timedelta(minutes=1), lag) for n, lag in ((1, 1), (2, 3)))]
+    samples += [(NINE - n * timedelta(minutes=1), lag) for n, lag in ((3, 3), (4, 1))]
+    assert fitted(samples) == Trend(0.0, None)

@@ -13,7 +13,7 @@ from django.utils import timezone
 from monitoring.models import HotKey, Latency, Traffic
 from sparkjobs.config import Config
 from sparkjobs.rollup import messages as reading
-from sparkjobs.rollup.figures import MESSAGES_OF_LATENCY, MESSAGES_OF_TRAFFIC
+from sparkjobs.rollup.figures import MESSAGES_OF_KEYS, MESSAGES_OF_LATENCY, MESSAGES_OF_TRAFFIC
 from sparkjobs.rollup.messages import Messages
 from streams.models import ConsumerGroup, Delivery, Message, Partition, Topic
 from tests.spark import traffic_of_a_day as day
@@ -117,11 +117,16 @@ def test_a_limited_number_of_messages_is_kept(
     for first in range(0, 600, 100):
         messages.exactly({1: [(first, first + 100)]}, MESSAGES_OF_TRAFFIC, "fail")
     assert [frame.is_kept for frame in session.frames] == [False] * 4 + [True] * 2
-    # What is needed at once is kept, however much it is.
+    # More than that is never kept, and frees nothing.
     found: Any = messages.covering({1: [(0, 450)]}, MESSAGES_OF_LATENCY)
     assert session.loads[6:] == [{"1": [[0, 400]]}]
     assert found.reads == (4, 6)
-    assert [frame.is_kept for frame in session.frames] == [False] * 4 + [True, False, True]
+    assert [frame.is_kept for frame in session.frames] == [False] * 4 + [True, True, False]
+    # Nor is what nobody will read again; what was kept is used.
+    found = messages.covering({1: [(550, 650)]}, MESSAGES_OF_KEYS, is_last=True)
+    assert session.loads[7:] == [{"1": [[600, 650]]}]
+    assert found.reads == (5, 7)
+    assert [frame.is_kept for frame in session.frames[4:]] == [True, True, False, False]
 
 
 MANY = 4000

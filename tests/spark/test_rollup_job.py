@@ -39,6 +39,36 @@ def test_an_error_of_one_job_does_not_keep_the_others_from_running(
 
 
 @pytest.mark.any_database
+@pytest.mark.any_database
+def test_the_error_of_a_jvm_that_has_died_is_told_and_the_later_ones_do_not_hide_it(
+    config: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sparkjobs import session
+    from sparkjobs.jobs import backlog, consumption, traffic
+    from sparkjobs.jobs.rollup import roll_up_all
+    from sparkjobs.rollup.messages import Messages
+
+    died: list[str] = []
+
+    def dies(spark: Any, config: Any, connection: Any, say: Any, messages: Any) -> None:
+        died.append("out of memory")
+        raise OSError(died[0])
+
+    def calls(*args: Any) -> None:
+        if died:
+            raise ConnectionRefusedError("no JVM")
+
+    for module in (traffic, consumption, backlog):
+        monkeypatch.setattr(module, f"roll_up_{module.JOB}", dies)
+    monkeypatch.setattr(session, "describe", calls)
+    monkeypatch.setattr(Messages, "forget", calls)
+    kinds = [OSError, ConnectionRefusedError, ConnectionRefusedError]
+    assert [type(error) for error in roll_up_all(None, config, print)] == kinds
+    told = capsys.readouterr().err
+    assert "dies: OSError: out of memory\nTraceback" in told
+    assert "raise OSError(died[0])" in told
+
+
 def test_figures_come_out_of_arrow_a_few_at_a_time_in_the_order_of_their_key() -> None:
     import pyarrow as pa
 

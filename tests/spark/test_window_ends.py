@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from monitoring.models import Run, Traffic
+from monitoring.models import Backlog, HotKey, Run, Traffic
+from sparkjobs.errors import ReplicaBehind
 from sparkjobs.instants import minute_of, now
 from sparkjobs.jobs import backlog, consumption
 from sparkjobs.rollup.claims import LATE, messages_between
@@ -91,3 +92,40 @@ def test_hot_keys_wait_for_the_partitions_that_the_traffic_has_not_reached(
     assert backlog.keys_from(connection) == hour
     Run.objects.create(job="traffic", state="failed")
     assert backlog.keys_from(connection) is None
+
+
+class Away:
+    """Messages of a replica that is away."""
+
+    def covering(self, *asked: Any, is_last: bool) -> Any:
+        raise ReplicaBehind("away")
+
+
+def test_a_backlog_is_written_also_while_no_messages_can_be_read(connection: Any) -> None:
+    """It needs the primary only, and cannot be counted later."""
+    topic = Topic.objects.create(name="orders")
+    group = ConsumerGroup.objects.create(topic=topic, name="mail")
+    none: Any = None
+    backlog.roll_up_backlog(none, none, connection, print, none)
+    whole = Run.objects.get()
+    minute = timezone.now().replace(second=0, microsecond=0) - MINUTE
+    Traffic.objects.create(
+        partition=topic.partitions.get(),
+        minute=minute,
+        first_offset=0,
+        end_offset=1,
+        messages=1,
+        bytes=0,
+        keys=1,
+        delayed=0,
+    )
+    Backlog.objects.all().delete()
+    away: Any = Away()
+    with pytest.raises(ReplicaBehind):
+        backlog.roll_up_backlog(none, none, connection, print, away)
+    assert Backlog.objects.get().group == group
+    of_backlog, of_keys = Run.objects.filter(pk__gt=whole.pk).order_by("pk")
+    # The hot keys are counted by a later run, from where they were.
+    assert (of_backlog.state, of_backlog.resume_at) == ("done", None)
+    assert (of_keys.state, of_keys.error) == ("failed", "ReplicaBehind: away")
+    assert not HotKey.objects.exists()

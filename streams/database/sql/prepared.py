@@ -48,8 +48,10 @@ def counts(vendor: str, states: Sequence[str]) -> str:
 
     At most COUNT_AT_MOST messages of each state are counted, and the age is that of the oldest
     among these: a scrape comes every few seconds. Index: ems_prepared_due, and the rows themselves
-    for their business and their age. The statement takes the range of the namespace once for each
-    state.
+    for their business and their age. The rows of other namespaces are read and not counted, so the
+    bound is one of the rows read only where there is one namespace: a bound for all would show 0
+    for a namespace that lies behind a large one. The statement takes the range of the namespace
+    once for each state.
     """
     age = SINCE[vendor].format("MIN(`created_at`)", NOW[vendor])
     return " UNION ALL ".join(
