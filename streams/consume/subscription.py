@@ -18,6 +18,7 @@ from streams.log.offsets import offset_at
 from streams.log.rewinds import jump_if_rewound
 from streams.log.sequencer import (
     DAMAGES,
+    UNSETTLED_SECONDS,
     Cancelled,
     Rewound,
     Unsettled,
@@ -27,9 +28,6 @@ from streams.log.sequencer import (
 from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start, Topic
 from streams.names import MAX_NAME, valid_new_name
-
-# Seconds between two tries while no offset may be given, after a failover.
-UNSETTLED_SECONDS = 0.1
 
 # "earliest", "latest" or an aware datetime.
 Begin = str | datetime

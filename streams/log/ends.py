@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from streams.database.transactions import in_test_case
+from streams.database.transactions import in_transaction
 
 
 class End(NamedTuple):
@@ -41,9 +41,9 @@ def end(partition_id: int, using: str) -> End | None:
 def remember(ends: Mapping[int, End], using: str) -> dict[int, End]:
     """Remember ``ends``, which are committed; return, where the epoch has risen, the end before.
 
-    In a TestCase nothing is committed, and nothing is remembered.
+    In a transaction nothing is remembered: what it reads may be rolled back.
     """
-    if in_test_case(using):
+    if in_transaction(using):
         return {}
     with _lock:
         return dict(_raised(ends, _seen.setdefault(using, {})))

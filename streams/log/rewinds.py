@@ -13,13 +13,20 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
-from django.db import OperationalError
+from django.db import Error, OperationalError, connections
 from django.db.models import Max
 
 from streams.database.retrying import held_by_others, retrying
-from streams.database.transactions import in_test_case, own_transaction
+from streams.database.server import server
+from streams.database.transactions import (
+    after_commit,
+    in_test_case,
+    in_transaction,
+    own_transaction,
+)
 from streams.log import ends
 from streams.log.ends import End
 from streams.log.skips import write_skipped
@@ -49,12 +56,15 @@ class Hole:
 
 # Alias and partition id → epoch, and the holes up to it, as they rise.
 _holes: dict[tuple[str, int], tuple[int, tuple[Hole, ...]]] = {}
+# Alias and partition id → the end before a jump that this process has yet to tell.
+_untold: dict[tuple[str, int], End] = {}
 
 
 def forget(**kwargs: object) -> None:
     """Forget what this process has seen of the logs, also at a signal of Django."""
     ends.forget()
     _holes.clear()
+    _untold.clear()
 
 
 def compare(found: Mapping[int, End], before: Mapping[int, End], using: str) -> None:
@@ -62,17 +72,37 @@ def compare(found: Mapping[int, End], before: Mapping[int, End], using: str) -> 
 
     ``before`` is what this process had seen when ``found`` was read: ``ends.seen()``.
     """
+    server(using)  # from its first look on a process counts how long it has been on this server
     for partition_id, end in found.items():
         known = before.get(partition_id)
         if known is not None and end.offset < known.offset:
+            _holes.pop((using, partition_id), None)
             jump_if_rewound(partition_id, using)
     note(found, using)
 
 
 def note(found: Mapping[int, End], using: str) -> None:
-    """Remember the ends of logs, which are committed; say so if one has jumped."""
+    """Remember the ends of logs once they are committed; say so if one has jumped.
+
+    What an open transaction has read or written is remembered when it is committed. If the database
+    fails while a jump is told, the next note tells it.
+    """
+    if not in_test_case(using):
+        after_commit(lambda: _note(found, using), using)
+
+
+def _note(found: Mapping[int, End], using: str) -> None:
     for partition_id, old in ends.remember(found, using).items():
-        _tell(partition_id, old, using)
+        _untold.setdefault((using, partition_id), old)
+    for alias, partition_id in list(_untold):
+        if alias != using or (untold := _untold.pop((alias, partition_id), None)) is None:
+            continue
+        try:
+            _tell(partition_id, untold, using)
+        except Error:
+            _untold.setdefault((using, partition_id), untold)
+            connections[using].close_if_unusable_or_obsolete()
+            return
 
 
 def is_rewound(partition_id: int, next_offset: int, using: str) -> bool:
@@ -159,7 +189,17 @@ def readable(partition_id: int, epoch: int, start: int, end: int, using: str) ->
     ``epoch`` is that of the partition, read with ``end``. The part begins at ``end`` if all of it
     is left out.
     """
-    for hole in holes(partition_id, epoch, using):
+    left = _readable(holes(partition_id, epoch, using), start, end)
+    if left.start > start:
+        # A failover that loses a jump may lead to another one of the same epoch. What is passed is
+        # never read again, so it is passed by what the database says now.
+        _holes.pop((using, partition_id), None)
+        left = _readable(holes(partition_id, epoch, using), start, end)
+    return left
+
+
+def _readable(found: tuple[Hole, ...], start: int, end: int) -> range:
+    for hole in found:
         if start < hole.offsets.start:
             return range(start, min(end, hole.offsets.start))
         if start < hole.offsets.stop:
@@ -169,13 +209,38 @@ def readable(partition_id: int, epoch: int, start: int, end: int, using: str) ->
 
 def newest(partition: Partition, count: int, using: str) -> int:
     """Return the offset from which on a log has ``count`` messages; below 0 if it had fewer."""
-    end = partition.next_offset
-    for hole in reversed(holes(partition.pk, partition.epoch, using)):
-        if end - hole.offsets.stop >= count:
-            break
-        count -= end - hole.offsets.stop
-        end = hole.offsets.start
-    return end - count
+    return moved(partition, partition.next_offset, -count, using)
+
+
+def moved(partition: Partition, offset: int, by: int, using: str) -> int:
+    """Return the offset ``by`` messages after ``offset``, before it if ``by`` is negative.
+
+    It need not be in the log.
+    """
+    found = [hole.offsets for hole in holes(partition.pk, partition.epoch, using)]
+    if by < 0:
+        for hole in reversed(found):
+            above = max(0, offset - hole.stop)
+            if hole.start >= offset:
+                continue
+            if above >= -by:
+                break
+            offset, by = hole.start, by + above
+    else:
+        for hole in found:
+            below = max(0, hole.start - offset)
+            if hole.stop <= offset:
+                continue
+            if below >= by:
+                break
+            offset, by = hole.stop, by - below
+    return offset + by
+
+
+def left_out(partition: Partition, start: int, end: int, using: str) -> int:
+    """Return how many of the offsets ``start`` … ``end`` - 1 no message has after a rewind."""
+    found = [hole.offsets for hole in holes(partition.pk, partition.epoch, using)]
+    return sum(max(0, min(end, hole.stop) - max(start, hole.start)) for hole in found)
 
 
 def epoch_of(partition: Partition, offset: int, using: str) -> int:
@@ -192,8 +257,10 @@ def holes(partition_id: int, epoch: int, using: str) -> tuple[Hole, ...]:
     if kept != epoch:
         rows = Rewind.objects.using(using).filter(partition=partition_id, epoch__lte=epoch)
         columns = rows.order_by("first_offset").values_list("first_offset", "next_offset", "epoch")
-        found = tuple(Hole(range(first, end), of) for first, end, of in columns)
-        if not in_test_case(using):
+        # A plain read may come from a replica that has not got the row yet.
+        with nullcontext() if in_transaction(using) else own_transaction(using):
+            found = tuple(Hole(range(first, end), of) for first, end, of in columns)
+        if found and found[-1].epoch == epoch and not in_test_case(using):
             _holes[using, partition_id] = epoch, found
     return found
 

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from streams.database.sql.dialect import LIST
 from streams.errors import InvalidTarget, NaiveDatetime
 from streams.log.offsets import offset_at
+from streams.log.rewinds import moved
 from streams.models import KeyEntry, Message, Partition
 
 # The most messages that one search reads to compare them, in all partitions together.
@@ -203,7 +204,7 @@ def _read(
     if limit <= 0 or low >= high:
         return [], max(low, high) if limit <= 0 else low
     if criteria.compares:
-        low = max(low, high - budget)
+        low = max(low, moved(partition, high, -budget, using))
     rows = Message.objects.using(using).filter(
         partition=partition.pk, offset__gte=low, offset__lt=high, **criteria.equal
     )

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from django.db import DataError, IntegrityError, OperationalError, connections, transaction
+from django.db import DataError, IntegrityError, OperationalError, connections
 
 from streams.conf import settings
 from streams.database.retrying import held_by_others, retrying
@@ -39,6 +39,8 @@ CANCELLED_AT_MOST = 10
 # A pass is repeated after deadlocks for at most this many seconds, and one wait for a lock is as
 # long.
 LOCKED_SECONDS = 2.0
+# Seconds until the next look after a failover, while no offset may be given yet.
+UNSETTLED_SECONDS = 0.1
 # Seconds until a damaged partition is tried again: each try reads its inbox and is rolled back.
 DAMAGED_SECONDS = 30.0
 # What the server says when next_offset is lower than an offset in the table, or out of range.
@@ -69,6 +71,7 @@ class Pass:
     sequenced: int = 0
     busy: bool = False  # another process holds a partition: look again within 10 ms
     more: bool = False  # a quota was used up
+    unsettled: bool = False  # busy, since a failover was moments ago: look again later
     partitions: frozenset[int] = field(default=frozenset(), compare=False)  # that have grown
 
 
@@ -98,6 +101,7 @@ def sequence(
             total.sequenced + done.sequenced,
             total.busy or done.busy,
             total.more or done.more,
+            total.unsettled or done.unsettled,
             total.partitions | ({partition_id} if done.sequenced else set()),
         )
     return total
@@ -158,7 +162,7 @@ def _sequence(partition_id: int, using: str, until: float) -> Pass:
                 return sequence_locked(partition_id, using, until)
         except Unsettled:
             _say_unsettled(using)
-            break
+            return Pass(busy=True, unsettled=True)
         except Rewound:
             if not jump_if_rewound(partition_id, using):
                 break
@@ -216,8 +220,7 @@ def sequence_locked(partition_id: int, using: str, until: float = math.inf) -> P
             keys_from = next_offset
         values = [next_offset + done, now, keys_from, here, partition_id]
         execute(using, sql.ADVANCE_PARTITION, values)
-    end = End(next_offset + done, epoch)
-    transaction.on_commit(lambda: note({partition_id: end}, using), using=using, robust=True)
+    note({partition_id: End(next_offset + done, epoch)}, using)
     full = len(due) == DUE_PER_PASS or len(immediate) == IMMEDIATE_PER_PASS
     return Pass(done, more=full or done < len(ids))
 

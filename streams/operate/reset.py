@@ -27,6 +27,7 @@ from streams.errors import (
     OffsetOutOfRange,
     UnknownPartition,
 )
+from streams.log.rewinds import left_out
 from streams.log.skips import THREAD, move_cursor
 from streams.models import (
     Again,
@@ -86,11 +87,17 @@ class Move:
     @property
     def again(self) -> int:
         """Return how many messages are delivered again."""
-        return max(0, self.position - self.target)
+        return self._messages(self.target, self.position)
 
     @property
     def skipped(self) -> int:
-        return max(0, self.target - self.position)
+        return self._messages(self.position, self.target)
+
+    def _messages(self, start: int, end: int) -> int:
+        if end <= start:
+            return 0
+        using = self.partition._state.db or "default"
+        return end - start - left_out(self.partition, start, end, using)
 
     def __str__(self) -> str:
         where = _("%(partition)s from %(from)d to %(to)d") % {

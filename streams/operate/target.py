@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from streams.errors import InvalidTarget, NaiveDatetime
 from streams.log.offsets import offset_at
+from streams.log.rewinds import moved
 from streams.models import Partition
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -73,4 +74,6 @@ class Target:
             return partition.first_offset if self.end == EARLIEST else partition.next_offset
         if self.time is not None:
             return offset_at(partition, self.time)
-        return position + self.relative if self.relative is not None else self.number or 0
+        if self.relative is not None:
+            return moved(partition, position, self.relative, partition._state.db or "default")
+        return self.number or 0

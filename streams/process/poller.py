@@ -7,7 +7,7 @@ import time
 from streams.conf import FRESH_SECONDS, settings
 from streams.log import ends
 from streams.log.rewinds import compare
-from streams.log.sequencer import Pass, sequence
+from streams.log.sequencer import UNSETTLED_SECONDS, Pass, sequence
 from streams.process.due import Due, Places, partitions, what_is_due
 from streams.process.pool import Pool
 from streams.process.running_group import RunningGroup
@@ -73,6 +73,8 @@ class Poller:
         woken = [feed for feed in ready if self._pool.wake(feed)]
         if done.more:
             return 0.0
+        if done.unsettled:
+            return UNSETTLED_SECONDS
         if done.busy:
             return BUSY_SECONDS
         if done.sequenced or woken:

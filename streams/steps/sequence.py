@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 from streams.database.retrying import retrying
-from streams.log.sequencer import sequence
+from streams.log.sequencer import UNSETTLED_SECONDS, sequence
 from streams.models import Step
 from streams.models.step import SEQUENCE
 from streams.steps.time_limit import TimeLimit
@@ -19,7 +20,7 @@ def sequence_all(using: str) -> int:
     """Move the inbox into the log and wake the consumers; return how many were sequenced.
 
     Consumers are woken after each pass. The run ends in time even if the inbox fills faster than
-    it is emptied.
+    it is emptied. After a failover it waits until offsets may be given.
     """
     limit = TimeLimit(SEQUENCE, using)
     total = 0
@@ -29,11 +30,14 @@ def sequence_all(using: str) -> int:
         if done.sequenced:
             announce(using)
         note_sequencing(using)
-        if not done.more:
+        if not (done.more or done.unsettled):
             return total
         if limit.over:
             limit.say()
             return total
+        if not done.more:
+            # A worker may have a process for each task: then each one would come here anew.
+            time.sleep(UNSETTLED_SECONDS)
 
 
 def note_sequencing(using: str) -> None:

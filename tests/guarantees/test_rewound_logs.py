@@ -9,20 +9,24 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from itertools import count
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections, transaction
 
 from streams import Outgoing, consumer, send, send_many
 from streams.chaos.forks import in_fork
 from streams.database import server
+from streams.http.pulling.log import read_log
 from streams.log import ends, rewinds, sequencer
 from streams.log.ends import End
+from streams.log.holdings import holdings
 from streams.log.rewinds import MARGIN, jump
-from streams.log.sequencer import Pass, sequence
+from streams.log.search import Criteria, search
+from streams.log.sequencer import UNSETTLED_SECONDS, Pass, sequence
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -37,6 +41,7 @@ from streams.observe.audit.walk import audit
 from streams.operate import replay
 from streams.operate.reset import Reset, towards
 from streams.operate.target import Target
+from streams.steps.sequence import sequence_all
 from tests.consuming import Process
 from tests.faults import Guillotine, strides
 from tests.processes import Spawn, wait_for
@@ -47,6 +52,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 # Ten messages were replicated, and five more were not.
 KEPT, LOST = 10, 15
 GOES_ON = LOST + MARGIN
+LEASE = timedelta(seconds=60)
 
 
 def sent(*bodies: Any) -> None:
@@ -274,6 +280,150 @@ def test_a_kill_at_any_statement_of_the_jump_repeats_nothing(process, seen, work
     assert point > 8
 
 
+# -- what a process remembers may be wrong ----------------------------------------------------
+
+
+def test_what_is_rolled_back_is_not_remembered(seen, process, caplog):
+    sent("first")
+    process.run_until_idle()
+    for _ in range(2):
+        with transaction.atomic():
+            sent("taken back")
+            process.turn._claimer.claim(10, LEASE)
+            transaction.set_rollback(True)
+    sent("second")
+    assert offsets() == [0, 1]
+    assert not Rewind.objects.exists()
+    assert [r for r in caplog.records if r.levelno == logging.CRITICAL] == []
+
+
+def test_what_is_left_out_is_not_read_from_a_replica_without_it(process):
+    lose(process)
+    process.poller.step()
+    place = partition()
+    rows = list(Rewind.objects.values())
+    rewinds._holes.clear()
+    Rewind.objects.all().delete()
+    assert rewinds.holes(place.pk, place.epoch, "default") == ()
+    Rewind.objects.bulk_create([Rewind(**row) for row in rows])
+    assert rewinds.readable(place.pk, place.epoch, KEPT, GOES_ON, "default") == range(
+        GOES_ON, GOES_ON
+    )
+
+
+def test_what_is_left_out_is_read_on_the_primary(process):
+    """A router or a proxy may send a plain read to a replica, and a transaction to none."""
+    lose(process)
+    process.poller.step()
+    rewinds._holes.clear()
+    place = partition()
+    inside: list[bool] = []
+
+    def spy(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if "ems_rewind" in sql:
+            inside.append(connection.in_atomic_block)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(spy):
+        assert rewinds.epoch_of(place, GOES_ON, "default") == 1
+    assert inside == [True]
+
+
+def test_a_claim_passes_no_messages_after_another_jump_of_the_same_epoch(seen, process):
+    sent(*range(KEPT))
+    process.run_until_idle()
+    replica = Replica()
+    sent(*range(KEPT, LOST))
+    replica.promote()
+    sent("lost with the jump")
+    process.run_until_idle()
+    ours, holes = ends.seen("default"), dict(rewinds._holes)
+    assert holes
+    # The next failover loses the jump. Another process, which knew less, jumps less far.
+    replica.promote()
+    rewinds.forget()
+    ends.remember({partition().pk: End(LOST - 3, 0)}, "default")
+    sent("b1", "b2", "b3")
+    assert partition().epoch == 1
+    rewinds.forget()
+    ends.remember(ours, "default")
+    rewinds._holes.update(holes)
+    Cursor.objects.update(next_offset=KEPT)
+    del seen[:]
+    process.turn._claimer.claim(1, LEASE)
+    process.run_until_idle()
+    handled = {m.body for m in seen}
+    claimed = {d.first_offset for d in Delivery.objects.open()}
+    assert claimed == {GOES_ON - 3}
+    assert handled == {"b2", "b3"}
+
+
+def test_a_claim_stays_when_the_connection_is_lost_while_the_jump_is_told(process, caplog):
+    lose(process)
+    before = ends.seen("default")
+    sent("new")  # another process jumps
+    caplog.clear()
+    rewinds.forget()
+    ends.remember(before, "default")
+    lost = [True]
+
+    def away(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if lost[0] and "ems_rewind" in sql and "noticed_by" in sql:
+            raise OperationalError(2013, "Lost connection")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(away):
+        delivery = process.turn._claimer.claim(10, LEASE)
+        assert delivery is not None
+        assert caplog.records == []
+        lost[0] = False
+        process.poller.step()
+    assert [r.ems_event for r in caplog.records] == ["log.rewound"]
+
+
+def test_a_distance_passes_what_is_left_out(seen, process):
+    lose(process)
+    sent("new")
+    process.run_until_idle()
+    del seen[:]
+    group = ConsumerGroup.objects.get()
+    back = Reset(group, towards(Target.parse("-5")), "default", force=True)
+    (move,) = back.preview()
+    assert (move.target, move.again) == (KEPT - 4, 5)
+    back.run()
+    process.run_until_idle()
+    assert [m.offset for m in seen] == [*range(KEPT - 4, KEPT), GOES_ON]
+    Reset(group, towards(Target.parse("-5")), "default", force=True).run()
+    forward = Reset(group, towards(Target.parse("+5")), "default", force=True)
+    (move,) = forward.preview()
+    assert (move.target, move.skipped) == (GOES_ON + 1, 5)
+
+
+def test_what_is_left_out_is_no_message_that_a_topic_holds(process):
+    lose(process)
+    process.poller.step()
+    assert holdings(partition().topic_id, "default").messages == KEPT
+    Message.objects.all().delete()
+    Partition.objects.update(first_offset=KEPT)  # as a purge leaves it
+    assert holdings(partition().topic_id, "default").messages == 0
+
+
+def test_the_log_over_http_goes_on_behind_what_is_left_out(process):
+    lose(process)
+    sent("new")
+    first = read_log("orders", 0, 0, 100, "default")
+    assert (len(first.messages), first.next) == (KEPT, KEPT)
+    assert [m.offset for m in read_log("orders", 0, KEPT, 100, "default").messages] == [GOES_ON]
+
+
+def test_a_search_reads_past_what_is_left_out(process):
+    lose(process)
+    sent("new")
+    found = search([partition()], Criteria(tag=""), 100, "default")
+    assert [m.offset for m in found.messages] == [GOES_ON, *reversed(range(KEPT))]
+    assert found.is_complete
+
+
 # -- after a failover: who knows nothing waits for those who do -------------------------------
 
 
@@ -294,7 +444,7 @@ def test_after_a_failover_offsets_are_given_when_those_who_know_more_have_looked
     rewinds.forget()  # a process that has not seen what is lost
     send("orders", "new")
     for _ in range(3):
-        assert sequence("default") == Pass(busy=True)
+        assert sequence("default") == Pass(busy=True, unsettled=True)
     assert [getattr(r, "ems_event", "") for r in caplog.records].count("sequencer.unsettled") == 1
     assert partition().next_offset == KEPT
     # Another one looks.
@@ -325,7 +475,7 @@ def test_a_partition_has_the_name_of_the_server_that_gave_its_offsets(monkeypatc
     server.forget()  # as a process that comes here now
     connection.close()
     send("orders", "new")
-    assert sequence("default") == Pass(busy=True)
+    assert sequence("default") == Pass(busy=True, unsettled=True)
     monkeypatch.setattr(sequencer, "settle_seconds", lambda: 0.0)
     assert sequence("default").sequenced == 1
     assert partition().server == name
@@ -363,6 +513,31 @@ def test_a_group_that_begins_at_the_latest_waits_for_that(promoted, clean_regist
     Process("late").run_until_idle()
     timer.join()
     assert found == []
+
+
+def test_a_short_task_waits_until_it_may_sequence(promoted, monkeypatch):
+    """A process of one task would otherwise end before, each time."""
+    rewinds.forget()
+    send("orders", "new")
+    timer = threading.Timer(0.2, lambda: promoted.__setitem__(0, 60.0))
+    timer.start()
+    assert sequence_all("default") == 1
+    timer.join()
+
+
+def test_while_offsets_wait_after_a_failover_the_poller_looks_seldom(promoted, process):
+    rewinds.forget()
+    send("orders", "new")
+    assert process.poller.step() == UNSETTLED_SECONDS
+
+
+@pytest.mark.mysql
+def test_a_look_at_the_logs_tells_on_which_server_a_process_is(process):
+    sent("old")
+    server.forget()
+    connection.close()
+    process.poller.step()
+    assert server.seconds_on(server.server("default"), "default") > 0.0
 
 
 # -- the processes of ems_consume ---------------------------------------------------------------

@@ -103,6 +103,22 @@ SEND = [
         "::test_a_group_that_is_behind_handles_all_that_is_kept_first",
     ),
     Mutant(
+        "a-claim-passes-what-was-left-out-once",
+        "streams/log/rewinds.py",
+        "    if left.start > start:\n",
+        "    if False:\n",
+        "tests/guarantees/test_rewound_logs.py"
+        "::test_a_claim_passes_no_messages_after_another_jump_of_the_same_epoch",
+    ),
+    Mutant(
+        "what-is-left-out-is-believed-without-its-row",
+        "streams/log/rewinds.py",
+        "        if found and found[-1].epoch == epoch and not in_test_case(using):\n",
+        "        if not in_test_case(using):\n",
+        "tests/guarantees/test_rewound_logs.py"
+        "::test_what_is_left_out_is_not_read_from_a_replica_without_it",
+    ),
+    Mutant(
         "cancel-by-id-alone",
         "streams/produce/cancel.py",
         "if not found or not _is_at(found[0], topic, number):",

@@ -16,7 +16,7 @@ from sparkjobs.database import connected
 from sparkjobs.errors import ArchiveDiffers, BadConfig, BadOption, Busy, NotArchived
 from streams import Outgoing, send_many
 from streams.log.sequencer import sequence
-from streams.models import Access, Message, Partition, Topic
+from streams.models import Access, Message, Partition, Rewind, Topic
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -424,6 +424,16 @@ def test_offsets_that_are_missing_in_the_log_are_said(spark: Any, config: Config
         f"flights {DAYS[0]}: 4 messages archived, 1 offsets are not in the log: run reconcile"
     )
     assert ArchivedDay.objects.get(day=DAYS[0]).messages == 4
+
+
+def test_what_a_rewound_log_leaves_out_is_not_missing(spark: Any, config: Config) -> None:
+    history()
+    Message.objects.filter(offset=0).delete()
+    partition = Message.objects.filter(offset=7).values_list("partition", flat=True)
+    Rewind.objects.create(
+        partition_id=partition[0], epoch=1, first_offset=0, known_offset=1, next_offset=1
+    )
+    assert run(spark, config)[0] == f"flights {DAYS[0]}: 4 messages archived"
 
 
 def test_topics_are_found_by_their_exact_names_in_the_archive(spark: Any, config: Config) -> None:

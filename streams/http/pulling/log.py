@@ -16,7 +16,7 @@ from streams.errors import (
 )
 from streams.log.bodies import StoredMessage, bounded_in_bytes, stored_messages
 from streams.log.ends import End
-from streams.log.rewinds import note
+from streams.log.rewinds import note, readable
 from streams.models import Partition
 
 
@@ -54,7 +54,9 @@ def read_log(topic: str, number: int, start: int, limit: int, using: str) -> Str
         )
     if start < partition.first_offset:
         raise Purged(partition.first_offset)
-    end = min(start + limit, partition.next_offset)
+    # What a log leaves out since it was rewound is passed in one read.
+    left = readable(partition.pk, partition.epoch, start, partition.next_offset, using)
+    start, end = left.start, min(left.start + limit, left.stop)
     if end > start:
         end = bounded_in_bytes(partition.pk, start, end, using)
     messages = stored_messages(partition.pk, start, end, using) if end > start else []
