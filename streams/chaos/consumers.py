@@ -60,6 +60,20 @@ class Consumers:
     def groups(self) -> list[ConsumerGroup]:
         return [group for _registration, group in self._pairs]
 
+    @property
+    def never_repeated(self) -> list[ConsumerGroup]:
+        """Return the groups whose messages are tried once, as their limits say."""
+        return [
+            group
+            for registration, group in self._pairs
+            if limits(group, registration, self._using).max_retries == 0
+        ]
+
+    def connect(self) -> None:
+        """Open the connections of this thread: what that takes is no statement of a handler."""
+        for alias in self._aliases:
+            connections[alias].ensure_connection()
+
     def waiting(self) -> int:
         """Return how many messages the groups have not claimed yet."""
         rows = Cursor.objects.using(self._using).filter(group__in=self.groups)

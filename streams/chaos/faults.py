@@ -8,7 +8,6 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from django.db import OperationalError, connections
@@ -19,6 +18,14 @@ from streams.chaos.statements import Died, NoFault, Statement, Statements, cut
 
 HOUR = timedelta(hours=1)
 SERVER_LOST = 2013
+
+
+class EndedByItself(AssertionError):
+    """A forked process came to another end than the fault; ``status`` is as Popen has it."""
+
+    def __init__(self, status: int) -> None:
+        how = f"signal {-status}" if status < 0 else f"status {status}; its traceback is in stderr"
+        super().__init__(f"the process that was to be killed ended by itself, with {how}")
 
 
 @dataclass
@@ -92,8 +99,14 @@ class DiesBefore(Case):
         if not self.by_signal:
             super()._begin()
         else:
-            work = partial(self._consumers.consume, self._statements)
-            self.happened = in_fork(work) == -signal.SIGKILL
+            status = in_fork(self._connect_and_consume)
+            if status not in (0, -signal.SIGKILL):
+                raise EndedByItself(status)
+            self.happened = status != 0
+
+    def _connect_and_consume(self) -> None:
+        self._consumers.connect()
+        self._consumers.consume(self._statements)
 
     def says(self, last: int) -> str:
         return f"The process died before {self._place(last)}."

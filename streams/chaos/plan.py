@@ -51,16 +51,19 @@ class Plan:
         messages: int,
         faults: Collection[str],
         *,
+        never_repeated: bool,
         max_cases: int,
         seed: int,
         by_signal: bool,
     ) -> Plan:
         """Plan for the statements that a run without a fault has ``seen``.
 
+        ``never_repeated``: the messages of one of the groups are tried once.
         If there are more cases than ``max_cases``, a sample of them is taken, which ``seed``
         decides.
         """
-        made = [*_at_statements(seen, by_signal=by_signal), *_of_all(registrations, messages, seed)]
+        made = [*_at_statements(seen, by_signal=by_signal)]
+        made += _of_all(registrations, messages, seed, never_repeated=never_repeated)
         wanted = [case for case in made if case.kind in faults]
         cases = [case for case in wanted if _impossible(case, seen) is None]
         reasons = dict.fromkeys(filter(None, (_impossible(case, seen) for case in wanted)))
@@ -92,11 +95,13 @@ def _at_statements(seen: Sequence[Statement], *, by_signal: bool) -> Iterator[Ca
             yield ClockBack(one.number, one)
 
 
-def _of_all(registrations: Sequence[Registration], messages: int, seed: int) -> Iterator[Case]:
+def _of_all(
+    registrations: Sequence[Registration], messages: int, seed: int, *, never_repeated: bool
+) -> Iterator[Case]:
     """Yield the cases that concern all messages."""
     yield Twice()
     # Without a retry, a message whose process has died is a dead letter.
-    free = not any(one.ordered or one.max_retries == 0 for one in registrations)
+    free = not (never_repeated or any(one.ordered for one in registrations))
     if free and messages > 1:
         for number in ORDERS:
             yield Reordered(number, seed=seed)

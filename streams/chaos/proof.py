@@ -18,6 +18,7 @@ from streams.chaos.report import ONLY, Broken, InvariantBroken, Report
 from streams.chaos.rows import World
 from streams.chaos.statements import Statement, Statements, in_memory
 from streams.conf import database
+from streams.consume.outcome.failure import ProcessDied
 from streams.consume.registry import Registration, autodiscover, registrations
 from streams.models import DeadMessage, Mode
 from streams.observe.audit.walk import audit
@@ -80,18 +81,23 @@ class Chaos:
                 raise InvariantBroken(report) from broken.error
             plan = Plan.make(
                 *(seen, chosen, proof.messages, faults),
+                never_repeated=proof.never_repeated,
                 max_cases=max_cases,
                 seed=seed,
                 by_signal=processes,
             )
             report.left_out, report.impossible = plan.left_out, plan.impossible
-            for case in _only(plan.cases):
-                report.cases.append(case)
-                if found := proof.of(case):
-                    report.broken.append(found)
-            proof.world.put_back()
+            try:
+                for case in _wanted(plan, group):
+                    report.cases.append(case)
+                    if found := proof.of(case):
+                        report.broken.append(found)
+            finally:
+                proof.world.put_back()
         if report.broken:
             raise InvariantBroken(report) from report.broken[0].error
+        if not any(case.happened for case in report.cases):
+            raise ValueError(f"nothing is proved: no fault has happened.\n{report}")
         return report
 
 
@@ -109,9 +115,14 @@ class _Proof:
         if not self.messages:
             raise ValueError("send the messages before chaos.run(): there are none to handle")
         self.world = World(aliases, reset)
+        self._never_repeated = self._consumers.never_repeated
         self._holds = holds
         self._using = using
         self._dead = 0
+
+    @property
+    def never_repeated(self) -> bool:
+        return bool(self._never_repeated)
 
     def without_a_fault(self) -> tuple[Sequence[Statement], Broken | None]:
         """Return the statements of a run without a fault, and what was wrong then already."""
@@ -153,7 +164,10 @@ class _Proof:
         return None
 
     def _letters(self) -> QuerySet[DeadMessage]:
-        return DeadMessage.objects.using(self._using).filter(group__in=self._consumers.groups)
+        """Return the letters that count: where nothing is repeated, a death is meant to end so."""
+        rows = DeadMessage.objects.using(self._using).filter(group__in=self._consumers.groups)
+        died = f"{ProcessDied.__module__}.{ProcessDied.__qualname__}"
+        return rows.exclude(group__in=self._never_repeated, error_class=died)
 
 
 def _chosen(group: str, topic: str | None, faults: Collection[str]) -> list[Registration]:
@@ -182,11 +196,18 @@ def _refuse_what_cannot_die(aliases: Sequence[str], *, processes: bool) -> None:
             )
 
 
-def _only(cases: Sequence[Case]) -> Sequence[Case]:
+def _wanted(plan: Plan, group: str) -> Sequence[Case]:
+    """Return the cases to run; raises ValueError if there is none, as that would prove nothing."""
+    if not plan.cases:
+        reasons = "".join(f"; impossible here: {text}" for text in plan.impossible)
+        raise ValueError(f"none of these faults can happen to the group {group!r}{reasons}")
     name = os.environ.get(ONLY)
     if not name:
-        return cases
-    return [case for case in cases if case.name == name]
+        return plan.cases
+    if found := [case for case in plan.cases if case.name == name]:
+        return found
+    names = ", ".join(case.name for case in plan.cases)
+    raise ValueError(f"{ONLY}={name} is no case of the group {group!r}: there are {names}")
 
 
 @contextmanager

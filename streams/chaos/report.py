@@ -69,7 +69,11 @@ class Report:
         return [case.name, *textwrap.indent("\n".join(lines), "  ").split("\n")]
 
     def _not_tried(self) -> list[str]:
-        lines = [""] if self.left_out or self.impossible else []
+        missed = [case.name for case in self.cases if not case.happened and case.kind in KINDS]
+        lines = [""] if self.left_out or self.impossible or missed else []
+        if missed:
+            text = f"Did not happen, the statement was not reached: {' '.join(missed)}"
+            lines += textwrap.wrap(text, 96, subsequent_indent="  ", break_on_hyphens=False)
         if self.left_out:
             lines.append(f"Left out: {_counted(self.left_out, 'case')} beyond max_cases.")
         for text in self.impossible:

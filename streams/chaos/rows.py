@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django.apps import apps
 from django.core import mail
-from django.db import connections, models, transaction
+from django.db import connections, models, router, transaction
 
 from streams.database import emptied
 
@@ -56,7 +57,8 @@ class _Table:
         self._name = quote(model._meta.db_table)
         self._columns = ", ".join(columns)
         self._values = ", ".join(["%s"] * len(columns))
-        self._key = quote(str(model._meta.pk.column))
+        # More than one where the key is a CompositePrimaryKey, which has no column of its own.
+        self._key = ", ".join(quote(str(field.column)) for field in model._meta.pk_fields)
 
     def read(self) -> Rows:
         """Return the rows as the driver gives them, in the order of their keys."""
@@ -74,8 +76,11 @@ class _Table:
 
 
 def _models(alias: str) -> list[type[models.Model]]:
-    inspect = connections[alias].introspection
-    there = set(inspect.table_names())
-    found = {model._meta.db_table: model for model in inspect.get_migratable_models()}
-    managed = [m for m in found.values() if m._meta.can_migrate(alias) and not m._meta.proxy]
-    return [model for model in managed if model._meta.db_table in there]
+    """Return the models with a table on ``alias``, also those between many and many."""
+    there = set(connections[alias].introspection.table_names())
+    found = {
+        model._meta.db_table: model
+        for model in apps.get_models(include_auto_created=True)
+        if model._meta.can_migrate(alias) and router.allow_migrate_model(alias, model)
+    }
+    return [model for table, model in found.items() if table in there]

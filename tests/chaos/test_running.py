@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from signal import SIGTERM, raise_signal
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group, User
 from django.core import mail
-from django.db import transaction
+from django.db import connection, models, transaction
+from django.test.utils import isolate_apps
 
 from streams import Outgoing, consumer, send, send_many
 from streams.chaos.report import InvariantBroken
-from streams.models import Delivery, Message
+from streams.chaos.rows import _Table
+from streams.consume.registry import registrations
+from streams.consume.subscription import subscribe
+from streams.models import Delivery, Message, Start
 from tests.hostapp.models import Handled, Order
 
 pytestmark = [
@@ -53,11 +62,141 @@ def test_rows_and_mail_are_what_they_were_before_each_case_and_at_the_end(chaos:
     assert not Delivery.objects.exists()
 
 
+def join_team(message: Any) -> None:
+    """Forget the team if the process dies between the two."""
+    _order, new = Order.objects.get_or_create(number=message.body)
+    if new:
+        User.objects.get().groups.add(Group.objects.get())
+
+
+def test_a_row_between_many_and_many_is_none_of_the_case_before(chaos: Any) -> None:
+    User.objects.create(username="u")
+    Group.objects.create(name="g")
+    consumer("orders", group="book")(join_team)
+    send("orders", "A7")
+    with pytest.raises(InvariantBroken, match="die-after"):
+        chaos.run("book", lambda: User.objects.get().groups.exists(), faults=("die-after",))
+
+
+def test_rows_between_many_and_many_do_not_pile_up(chaos: Any) -> None:
+    Group.objects.create(name="g")
+
+    @consumer("orders", group="book", atomic=True)
+    def handle(message: Any) -> None:
+        user, _new = User.objects.get_or_create(username=message.body)
+        user.groups.add(Group.objects.get())
+
+    send("orders", "A7")
+    chaos.run("book", lambda: User.groups.through.objects.count() == 1, faults=("die-after",))
+
+
+def test_rows_with_a_composite_primary_key_are_put_back() -> None:
+    with isolate_apps("tests.hostapp"):
+
+        class Seat(models.Model):  # noqa: DJ008
+            pk = models.CompositePrimaryKey("line", "number")
+            line = models.IntegerField()
+            number = models.IntegerField()
+
+            class Meta:
+                app_label = "hostapp"
+
+    with connection.schema_editor() as editor:
+        editor.create_model(Seat)
+    try:
+        table = _Table("default", Seat)
+        table.write([(2, 1), (1, 2), (1, 1)])
+        assert table.read() == [(1, 1), (1, 2), (2, 1)]
+    finally:
+        with connection.schema_editor() as editor:
+            editor.delete_model(Seat)
+
+
 def test_one_case_of_a_report_is_run_again(chaos: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     consumer("orders", group="book")(book)
     send("orders", "A7")
     monkeypatch.setenv("EMS_CHAOS", "die-after:2")
     assert names(chaos.run("book", booked)) == ["die-after:2"]
+
+
+def test_a_run_without_a_case_proves_nothing(chaos: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer("orders", group="book")(book)
+    send("orders", "A7")
+    with pytest.raises(ValueError, match="can happen to the group 'book'"):
+        chaos.run("book", booked, faults=("split",))
+    monkeypatch.setenv("EMS_CHAOS", "die-aftre:2")
+    with pytest.raises(ValueError, match=r"die-aftre:2 is no case .* die-after:2"):
+        chaos.run("book", booked)
+
+
+def test_a_case_that_does_not_happen_is_told(chaos: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    @consumer("orders", group="book", atomic=True)
+    def handle(message: Any) -> None:
+        calls.append(1)
+        if len(calls) < 3:  # not any more when the cases are run
+            Order.objects.count()
+        book(message)
+
+    send("orders", "A7")
+    report = chaos.run("book", booked, faults=("die-before",))
+    missed = [case.name for case in report.cases if not case.happened]
+    assert len(missed) == 1
+    assert f"Did not happen, the statement was not reached: {missed[0]}" in str(report)
+    monkeypatch.setenv("EMS_CHAOS", missed[0])
+    calls.clear()
+    with pytest.raises(ValueError, match="no fault has happened"):
+        chaos.run("book", booked)
+
+
+@pytest.mark.parametrize(
+    "end", [partial(raise_signal, SIGTERM), partial(os._exit, 1)], ids=["signal", "status"]
+)
+def test_a_process_that_ends_by_itself_is_no_proof(
+    chaos: Any, end: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test = os.getpid()
+
+    @consumer("orders", group="book", atomic=True)
+    def handle(message: Any) -> None:
+        if os.getpid() != test:
+            end()
+        book(message)
+
+    send("orders", "A7")
+    monkeypatch.setenv("EMS_CHAOS", "die-after:3")
+    with pytest.raises(InvariantBroken, match="ended by itself, with s"):
+        chaos.run("book", booked, processes=True)
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_process_counts_as_the_run_without_a_fault(
+    chaos: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = tmp_path / "attempt"
+
+    @consumer("orders", group="book", atomic=True)
+    def handle(message: Any) -> None:
+        Handled.objects.using("other").count()  # the first statement on that connection
+        attempt.write_text(str(message.attempt))
+
+    send("orders", "A7")
+    last = chaos.run("book", lambda: True, faults=("die-after",)).statements
+    monkeypatch.setenv("EMS_CHAOS", f"die-after:{last}")
+    chaos.run("book", lambda: attempt.read_text() == "1", processes=True)
+
+
+@pytest.mark.parametrize("by_admin", [False, True])
+def test_a_message_that_may_be_tried_once_dies_with_its_process(chaos: Any, by_admin: bool) -> None:
+    consumer("orders", group="book", atomic=True, max_retries=None if by_admin else 0)(book)
+    send_many([Outgoing("orders", "A7"), Outgoing("orders", "A7")])
+    if by_admin:
+        (registered,) = registrations(("orders",), ("book",))
+        subscribe(registered, "default", Start.EARLIEST, {"max_retries": 0})
+    report = chaos.run("book", lambda: Order.objects.count() <= 1, faults=("die-before", "order"))
+    assert any(case.happened for case in report.cases)
+    assert "order" not in {case.kind for case in report.cases}
 
 
 def test_of_too_many_cases_a_sample_is_run_that_the_seed_decides(chaos: Any) -> None:

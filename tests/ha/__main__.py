@@ -17,6 +17,7 @@ FAULTS = ("kill", "both", "freeze", "shutdown", "switch", "cut-5", "cut-40", "cu
 COLUMNS = {
     "acked": "acked",
     "acked_before": "before",
+    "acked_after": "after",
     "lost": "lost",
     "unhandled": "unhandled",
     "unknown": "unknown",
