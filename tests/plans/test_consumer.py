@@ -64,7 +64,7 @@ def test_a_claim_finds_and_locks_its_cursor_by_key(claimer: Claimer) -> None:
     assert indexes(statements, "ems_msg") == set()  # the lock is held for no message
 
 
-def test_an_unconfirmed_claim_is_looked_up_by_its_place(claimer: Claimer) -> None:
+def test_an_unconfirmed_claim_is_looked_up_by_its_id(claimer: Claimer) -> None:
     delivery = claimer.claim(100, MINUTE)
     assert delivery
     with explained() as statements:
@@ -72,7 +72,7 @@ def test_an_unconfirmed_claim_is_looked_up_by_its_place(claimer: Claimer) -> Non
     statements.assert_sound()
     assert indexes(statements, "ems_cursor") == {("ems_cursor.ems_cursor_place",)}
     (found,) = statements.on("ems_topic_group_log")
-    assert "ems_topic_group_log.ems_log_place" in found.indexes, found
+    assert "ems_topic_group_log.PRIMARY" in found.indexes, found
 
 
 def test_a_retry_is_claimed_from_its_index_in_order(claimer: Claimer) -> None:

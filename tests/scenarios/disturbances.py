@@ -21,6 +21,7 @@ from django.db import Error, connection
 from monitoring.models import Run
 
 if TYPE_CHECKING:
+    from tests.scenarios.fleet import Process
     from tests.scenarios.stage import Stage
 
 Disturbance = Callable[["Stage"], Iterator[float]]
@@ -185,6 +186,42 @@ def _newest_roll_up() -> int | None:
         return None
 
 
+def http(stage: Stage) -> Iterator[float]:
+    """Web server, clients that pull, Redis and the database are killed; the web server frozen."""
+    (web,), clients = stage.services, stage.pullers
+    acts: list[Callable[[], Iterator[float]]] = [
+        lambda: _again(stage, web),
+        lambda: _again(stage, chance.choice(clients)),
+        lambda: redis_(stage),
+        lambda: database(stage),
+        lambda: _frozen(stage, web),
+    ]
+    for _ in range(stage.rounds(small=1, full=4)):
+        chance.shuffle(acts)
+        for act in acts:
+            yield from act()
+            for process in (*stage.consumers, web, *clients):
+                if process.status is not None:
+                    stage.say(f"{process.name} had ended with status {process.status}")
+                    process.start()
+
+
+def _again(stage: Stage, process: Process) -> Iterator[float]:
+    process.kill()
+    stage.say(f"killed {process.name}")
+    yield RESTART_AFTER
+    process.start()
+    yield RESTART_AFTER
+
+
+def _frozen(stage: Stage, process: Process) -> Iterator[float]:
+    process.freeze()
+    stage.say(f"froze {process.name}")
+    yield PAST_THE_LEASE
+    process.thaw()
+    yield RESTART_AFTER
+
+
 def everything(stage: Stage) -> Iterator[float]:
     """Ten minutes (small: one) of all of it at once, and operators who do not wait for quiet."""
     limit = time.monotonic() + stage.rounds(small=60, full=600)
@@ -241,4 +278,5 @@ DISTURBANCES: dict[str, Disturbance] = {
     "beat": beat,
     "everything": everything,
     "spark": spark,
+    "http": http,
 }

@@ -108,6 +108,16 @@ def service(name: str, folder: Path, options: Path) -> Process:
     return Process(name, words, folder / f"{name}.log")
 
 
+def web(name: str, folder: Path, port: int) -> Process:
+    """The HTTP API in a web server."""
+    words = ["-m", "uvicorn", "tests.http.serving:asgi", "--port", str(port), "--lifespan", "off"]
+    return Process(name, words, folder / f"{name}.log")
+
+
+def puller(name: str, folder: Path, port: int) -> Process:
+    return Process(name, ["-m", "tests.scenarios.puller", name, str(port)], folder / f"{name}.log")
+
+
 def consumer(name: str, folder: Path, *groups: str) -> Process:
     options = [word for group in groups for word in ("--group", group)]
     words = ["-m", "django", "ems_consume", "--start", "earliest", *options]

@@ -11,9 +11,18 @@ from streams.models import ConsumerGroup, DeadMessage
 from streams.observe.audit.walk import audit
 from tests.scenarios.models import Record, Sent
 
-GROUPS = {"Group1": "A", "Group2": "B", "Group3": "B", "Order": "O", "Group4": "A", "All": "O"}
-# Group4 is reset and replayed, and a broadcast client that dies repeats what it had not noted.
-MAY_REPEAT = {"Group4", "All"}
+GROUPS = {
+    "Group1": "A",
+    "Group4": "A",
+    "Pulled": "A",
+    "Group2": "B",
+    "Group3": "B",
+    "Order": "O",
+    "All": "O",
+}
+# Group4 is reset and replayed, a broadcast client that dies repeats what it had not noted, and a
+# client over HTTP what it had not acknowledged.
+MAY_REPEAT = {"Group4", "All", "Pulled"}
 
 MISSING = """
     SELECT COUNT(*) FROM scenarios_sent s LEFT JOIN scenarios_record r

@@ -12,6 +12,7 @@ EMS = {
     "RETRY_DELAYS": [1.0],
     "POLL_SECONDS": 0.5,
     "DRAIN_SECONDS": 10.0,
+    "HTTP_INSECURE": True,
 }
 SCENARIO_ATOMIC = "EMS_SCENARIO_PLAIN" not in os.environ
 LOGGING = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from contextlib import suppress
@@ -10,13 +11,16 @@ from typing import Any
 
 from django.db import Error, connection
 
-from streams.models import Cursor, Delivery, Message, RetryMessage, Topic
+from streams.http.pulling.groups import ensure_group
+from streams.models import ApiToken, Cursor, Delivery, Message, RetryMessage, Topic
+from streams.operate.tokens import issue, right_of
 from streams.operate.topics import create
 from tests.scenarios import fleet
 from tests.scenarios.disturbances import Disturbance
 from tests.scenarios.fleet import Process
 from tests.scenarios.report import Report, groups, missing, report
 from tests.scenarios.rollups import differences, minutes
+from tests.servers import free_port
 
 SETTLE_SECONDS = 180.0
 PARTITIONS = 6
@@ -41,10 +45,12 @@ class Stage:
         self.redis = redis
         self.full = full
         self.may_miss = may_miss
+        self.cast = cast
         self.folder = Path(tempfile.mkdtemp(prefix="ems-scenario-"))
         self.producers: list[Process] = []
         self.consumers: list[Process] = []
         self.services: list[Process] = []
+        self.pullers: list[Process] = []
         self.seconds = minutes * 60
         if cast == "spark":
             self._cast(ENDLESS)
@@ -53,6 +59,8 @@ class Stage:
             self._cast(50_000 if full else 1_500)
         if cast == "order":
             self._cast_in_order(2_000 if full else 150)
+        if cast == "http":
+            self._cast_web()
         if cast == "everything":
             self._cast_all(5_000 if full else 300)
         self.beat = fleet.beat(self.folder)
@@ -96,6 +104,17 @@ class Stage:
         )
         self.services = [fleet.service(f"S{n}", self.folder, path) for n in (1, 2)]
 
+    def _cast_web(self) -> None:
+        """Cast a web server, and three clients that pull in a group of their own."""
+        Topic.objects.get_or_create(name="A")
+        ensure_group("A", "Pulled", "default", start="earliest")
+        token = ApiToken(name="scenario", created_by="scenario")
+        rights = [right_of("consume:*/*")]
+        os.environ["EMS_SCENARIO_TOKEN"] = issue(token, rights, "default")
+        port = free_port()
+        self.services = [fleet.web("web", self.folder, port)]
+        self.pullers = [fleet.puller(f"H{n}", self.folder, port) for n in (1, 2, 3)]
+
     def rounds(self, *, small: int, full: int) -> int:
         return full if self.full else small
 
@@ -127,7 +146,7 @@ class Stage:
 
     def run(self, disturbance: Disturbance) -> Report:
         try:
-            for process in (*self.consumers, *self.producers, *self.services):
+            for process in (*self.consumers, *self.producers, *self.services, *self.pullers):
                 process.start()
             self.say(f"{len(self.consumers)} consumers and {len(self.producers)} producers run")
             self._disturb(disturbance)
@@ -136,12 +155,14 @@ class Stage:
                 if process.status:
                     raise SystemExit(f"{process.name} failed:\n{process.log()[-3000:]}")
             self._until("all is consumed", self._consumed)
-            if self.services:
+            if self.cast == "spark":
                 self._until("all is rolled up", lambda: not differences())
                 self.say(f"{minutes()} minutes are as plain SQL counts them")
             return report()
         finally:
-            for process in (*self.consumers, *self.producers, *self.services, *self._extra):
+            for process in (*self.consumers, *self.producers, *self.pullers, *self.services):
+                process.stop()
+            for process in self._extra:
                 process.stop()
 
     def _producer(self, name: str, *words: str) -> Process:
@@ -173,9 +194,9 @@ class Stage:
                     self.say(what)
                     return
             time.sleep(0.5)
-        processes = (*self.consumers, *self.services)
+        processes = (*self.consumers, *self.services, *self.pullers)
         logs = "\n".join(f"--- {p.name}\n{p.log()[-2000:]}" for p in processes)
-        if self.services:
+        if self.cast == "spark":
             logs += "\n".join(differences())
         print(f"never: {what}\n{logs}\n{report()}", flush=True)
         raise SystemExit(1)

@@ -22,6 +22,7 @@ SCENARIOS = [
     "sever",
     "beat",
     "spark",
+    "http",
 ]  # not "everything", which is all of them by chance: played by hand
 
 SAMPLE = "kill"  # the one that every commit plays

@@ -66,7 +66,8 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Says:
     return change
 
 
-def test_a_server_without_a_binary_log_has_no_replicas():
+def test_a_server_without_a_binary_log_has_no_replicas(says):
+    says(log_bin="OFF")
     assert diagnosis() == Diagnosis(OK, "replication", "none: the server has no binary log")
     assert diagnosis() in examine("default")
     assert checked("ems.W017", "ems.W018") == []
