@@ -66,6 +66,12 @@ ONE_IS_ENOUGH = {
     # What a process says, holds and starts: the same on every database.
     "guarantees/test_memory.py": ON_ANY,
     # Web servers around claims and outcomes that have tests on every database.
+    # Failovers have servers of their own.
+    "ha": ON_THE_IDLER_SERVER,
+    # Rights and words over what has tests of its own.
+    "http/test_look.py": ON_THE_IDLER_SERVER,
+    "http/test_operate.py": ON_THE_IDLER_SERVER,
+    "http/test_security.py": ON_THE_IDLER_SERVER,
     "http/test_web_servers.py": ON_A_SERVER,
     "http/test_web_kills.py": ON_A_SERVER,
     "http/test_consumers.py": ON_ANY,

@@ -19,11 +19,11 @@ def note(messages: Sequence[ReceivedMessage]) -> None:
         notes[0].add(m.group, f"{m.partition}/{m.offset}", *m.body, time.monotonic())
 
 
-@consumer("orders", group="mail", threads=2)
+@consumer("orders", group="mail", threads=2, consume_timeout=10)
 def mail(message: ReceivedMessage) -> None:
     note([message])
 
 
-@consumer("orders", group="stats", batch=50)
+@consumer("orders", group="stats", batch=50, consume_timeout=10)
 def stats(messages: Sequence[ReceivedMessage]) -> None:
     note(messages)

@@ -22,7 +22,7 @@ SAMPLE = "kill"
 # Of the others what differs is the server; the way to it is one.
 IMPOSSIBLE = {("async", "switch")}
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_database, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def some() -> list[Any]:
