@@ -31,7 +31,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=HttpRequest)
 
 # Requests that may wait for a thread, for each thread: each holds its body.
-WAITING = 32
+WAITING = 64
 # In seconds: when who is refused may come again.
 BUSY_SECONDS = 1
 
