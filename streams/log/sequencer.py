@@ -41,6 +41,8 @@ CANCELLED_AT_MOST = 10
 LOCKED_SECONDS = 2.0
 # Seconds until the next look after a failover, while no offset may be given yet.
 UNSETTLED_SECONDS = 0.1
+# And after another process held a partition.
+BUSY_SECONDS = 0.01
 # Seconds until a damaged partition is tried again: each try reads its inbox and is rolled back.
 DAMAGED_SECONDS = 30.0
 # What the server says when next_offset is lower than an offset in the table, or out of range.
@@ -69,10 +71,19 @@ class Pass:
     """Holds what one pass over the partitions did."""
 
     sequenced: int = 0
-    busy: bool = False  # another process holds a partition: look again within 10 ms
+    busy: bool = False  # another process holds a partition
     more: bool = False  # a quota was used up
     unsettled: bool = False  # busy, since a failover was moments ago: look again later
     partitions: frozenset[int] = field(default=frozenset(), compare=False)  # that have grown
+
+    @property
+    def goes_on_in(self) -> float | None:
+        """Return in how many seconds the next pass has something to do; None: nobody knows."""
+        if self.more:
+            return 0.0
+        if self.unsettled:
+            return UNSETTLED_SECONDS
+        return BUSY_SECONDS if self.busy else None
 
 
 @observed(SEQUENCE)

@@ -7,7 +7,7 @@ import time
 from streams.conf import FRESH_SECONDS, settings
 from streams.log import ends
 from streams.log.rewinds import compare
-from streams.log.sequencer import UNSETTLED_SECONDS, Pass, sequence
+from streams.log.sequencer import Pass, sequence
 from streams.process.due import Due, Places, partitions, what_is_due
 from streams.process.pool import Pool
 from streams.process.running_group import RunningGroup
@@ -15,8 +15,6 @@ from streams.process.shared.in_flight import InFlight
 from streams.process.shared.stopping import Stopping
 from streams.steps.sequence import NOTE_EVERY, note_sequencing
 
-# Seconds until the next look after another process held a partition.
-BUSY_SECONDS = 0.01
 # Seconds between two looks after something was found; doubled after each look that finds nothing,
 # up to POLL_SECONDS.
 QUICK_SECONDS = 0.02
@@ -71,12 +69,8 @@ class Poller:
         # Busy workers look by themselves when they are done. Only when an idle one is woken is the
         # next look made sooner.
         woken = [feed for feed in ready if self._pool.wake(feed)]
-        if done.more:
-            return 0.0
-        if done.unsettled:
-            return UNSETTLED_SECONDS
-        if done.busy:
-            return BUSY_SECONDS
+        if done.goes_on_in is not None:
+            return done.goes_on_in
         if done.sequenced or woken:
             self._pause = QUICK_SECONDS
         else:

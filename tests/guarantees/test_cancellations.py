@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from streams import Outgoing, consumer, send, send_many
-from streams.log.sequencer import CANCELLED_AT_MOST, Pass, sequence
+from streams.log.sequencer import BUSY_SECONDS, CANCELLED_AT_MOST, Pass, sequence
 from streams.models import Message, Partition
 from streams.observe.audit.walk import audit
-from streams.process.poller import BUSY_SECONDS
 from tests.consuming import Process
 from tests.faults import statements
 

@@ -21,6 +21,7 @@ from streams import Outgoing, consumer, send, send_many
 from streams.chaos.forks import in_fork
 from streams.database import server
 from streams.http.pulling.log import read_log
+from streams.http.pulling.poller import Poller as PullPoller
 from streams.log import ends, rewinds, sequencer
 from streams.log.ends import End
 from streams.log.holdings import holdings
@@ -529,6 +530,7 @@ def test_while_offsets_wait_after_a_failover_the_poller_looks_seldom(promoted, p
     rewinds.forget()
     send("orders", "new")
     assert process.poller.step() == UNSETTLED_SECONDS
+    assert PullPoller("default").step() == UNSETTLED_SECONDS
 
 
 @pytest.mark.mysql

@@ -21,7 +21,6 @@ from streams.log.sequencer import sequence
 from streams.logs import event
 from streams.process.due import Due, Places, partitions, what_is_due
 from streams.process.poller import (
-    BUSY_SECONDS,
     QUICK_SECONDS,
     REFRESH_SECONDS,
     SEQUENCE_SECONDS,
@@ -118,10 +117,8 @@ class Poller(threading.Thread):
         done = sequence(self._using, outlook.inbox, until=started + SEQUENCE_SECONDS)
         self._maintain(started)
         woken = self._wake(groups, outlook, done.partitions)
-        if done.more:
-            return 0.0
-        if done.busy:
-            return BUSY_SECONDS
+        if done.goes_on_in is not None:
+            return done.goes_on_in
         if done.sequenced or woken:
             self._pause = QUICK_SECONDS
         else:
