@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from django.apps import apps
 from django.contrib.auth import get_user_model
@@ -45,6 +47,14 @@ def note(caller: Caller, about: Model | type[Model], text: str, *, name: str = "
         action_flag=CHANGE,
         change_message=text,
     )
+
+
+def note_changes(caller: Caller, row: Model, changed: Mapping[str, tuple[Any, Any]]) -> None:
+    """Write a record about the fields of a row that have changed, by their old and new values."""
+    if changed:
+        note(
+            caller, row, "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
+        )
 
 
 def who(caller: Caller) -> str:

@@ -1,5 +1,7 @@
 """Reads from the tables what the metrics show: at most thirteen statements, each of them bounded.
 
+The counts of prepared messages are bounded by what there is of other namespaces, too.
+
 Beyond 100 groups, 200 places that are behind or 200 busy partitions there is one more for each as
 many.
 """

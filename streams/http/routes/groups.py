@@ -13,7 +13,7 @@ from streams.http.access import ApiRequest, needs
 from streams.http.cursors import cursor, position
 from streams.http.fields import Answer, Instant, Limit, NoFields, Page, Request
 from streams.http.found import group_named
-from streams.http.journal import note, who
+from streams.http.journal import note, note_changes, who
 from streams.http.threads import on_pool
 from streams.log.counting import count_each
 from streams.log.lag import Lag, countable, lags
@@ -152,10 +152,7 @@ def change_group(request: ApiRequest, topic: str, group: str, changes: GroupChan
     given = changes.model_dump(exclude_unset=True)
     if "retry_policy" in given:
         given["retry_policy"] = given["retry_policy"] or ""
-    changed = change(row, given, database(), who(request.auth))
-    if changed:
-        told = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
-        note(request.auth, row, told)
+    note_changes(request.auth, row, change(row, given, database(), who(request.auth)))
     return state(row)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 from ninja import Router, Status
@@ -110,13 +110,7 @@ def commit_prepared(
     request: ApiRequest, biz: str, biz_key: str, nothing: NoFields | None = None
 ) -> PreparedMessage:
     """Send the message. It may be repeated."""
-    names = checked_names(biz, biz_key)
-    try:
-        with short_waits():
-            row = decide.commit(*names, by=who(request.auth), using=database(), patience=PATIENCE)
-    except AlreadyDecided as error:
-        raise Problem(409, "already_rolled_back", str(error)) from error
-    return PreparedMessage.of(handle(row, database()))
+    return _decided(request.auth, biz, biz_key, decide.commit, "already_rolled_back")
 
 
 @router.post("/prepared/{biz}/{path:biz_key}/rollback", response=PreparedMessage)
@@ -126,14 +120,19 @@ def roll_back_prepared(
     request: ApiRequest, biz: str, biz_key: str, nothing: NoFields | None = None
 ) -> PreparedMessage:
     """Drop the message. It may be repeated."""
+    return _decided(request.auth, biz, biz_key, decide.roll_back, "already_committed")
+
+
+def _decided(
+    caller: Caller, biz: str, biz_key: str, decision: Callable[..., PreparedRow], conflict: str
+) -> PreparedMessage:
+    """Make a decision; 409 with the code ``conflict`` if the other one was made before."""
     names = checked_names(biz, biz_key)
     try:
         with short_waits():
-            row = decide.roll_back(
-                *names, by=who(request.auth), using=database(), patience=PATIENCE
-            )
+            row = decision(*names, by=who(caller), using=database(), patience=PATIENCE)
     except AlreadyDecided as error:
-        raise Problem(409, "already_committed", str(error)) from error
+        raise Problem(409, conflict, str(error)) from error
     return PreparedMessage.of(handle(row, database()))
 
 

@@ -11,7 +11,7 @@ from streams.conf import database
 from streams.http.access import ApiRequest, needs
 from streams.http.cursors import cursor, position
 from streams.http.fields import Answer, Instant, Limit, Page, Request
-from streams.http.journal import note, who
+from streams.http.journal import note, note_changes, who
 from streams.http.threads import on_pool
 from streams.models import ConsumerGroup, Partition, Topic
 from streams.observe.inbox import due_counts, due_since
@@ -151,10 +151,7 @@ def change_topic(request: ApiRequest, topic: str, changes: TopicChanges) -> Topi
     """Change the fields that are given. Other processes use them within five seconds."""
     row = topic_of(topic, database())
     given = changes.model_dump(exclude_unset=True)
-    changed = change(row, given, database(), who(request.auth))
-    if changed:
-        told = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
-        note(request.auth, row, told)
+    note_changes(request.auth, row, change(row, given, database(), who(request.auth)))
     return _state(row)
 
 
