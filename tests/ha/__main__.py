@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 
 from tests.ha.clusters import CLUSTERS, Cluster, run
+from tests.ha.faults import FAULTS, Stage
 from tests.ha.router import HAProxy, Router
 from tests.packages import Unavailable
 
-FAULTS = ("kill", "both", "freeze", "shutdown", "switch", "cut-5", "cut-40", "cut-90")
 COLUMNS = {
     "acked": "acked",
     "acked_before": "before",
@@ -73,10 +73,9 @@ def _one(kind: str, fault: str, *, haproxy: bool) -> int:
             import django
 
             django.setup()
-            from tests.ha.failover import FAULTS as PLAYED
-            from tests.ha.failover import Stage, play
+            from tests.ha.failover import play
 
-            result = play(Stage(cluster, router, folder), PLAYED[fault])
+            result = play(Stage(cluster, router, folder), FAULTS[fault])
             row = vars(result)
             print("".join(f"{row[name]!s:>11}" for name in COLUMNS), flush=True)
             wrong = result.failures(lossless=cluster.lossless)

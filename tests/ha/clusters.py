@@ -7,6 +7,7 @@ has failed, or switches over to it while all is well.
 from __future__ import annotations
 
 import contextlib
+import signal
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -135,11 +136,11 @@ class Cluster:
 
     def freeze(self, node: Server) -> None:
         assert node.process
-        node.process.send_signal(19)
+        node.process.send_signal(signal.SIGSTOP)
 
     def thaw(self, node: Server) -> None:
         if node.process and node.process.poll() is None:
-            node.process.send_signal(18)
+            node.process.send_signal(signal.SIGCONT)
 
 
 class SemiSync(Cluster):
@@ -172,8 +173,7 @@ class SemiSync(Cluster):
             f"SET GLOBAL rpl_semi_sync_source_timeout = {NEVER_MS}",
             "SET GLOBAL rpl_semi_sync_source_enabled = ON",
         )
-        clients = "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_source_clients'"
-        wait_for(lambda: ask(source, clients)[0]["Value"] == "1", "the source has its replica")
+        _wait_for_replica(source, "Rpl_semi_sync_source_clients")
 
     def promote(self) -> Server:
         new = self.others()[0]
@@ -308,8 +308,7 @@ class MariaSemiSync(Cluster):
             f"SET GLOBAL rpl_semi_sync_master_timeout = {NEVER_MS}",
             "SET GLOBAL rpl_semi_sync_master_enabled = ON",
         )
-        clients = "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master_clients'"
-        wait_for(lambda: ask(source, clients)[0]["Value"] == "1", "the source has its replica")
+        _wait_for_replica(source, "Rpl_semi_sync_master_clients")
 
     def promote(self) -> Server:
         new = self.others()[0]
@@ -375,6 +374,11 @@ def ask(server: Server, query: str) -> Sequence[dict[str, Any]]:
         cursor.execute(query)
         found: Sequence[dict[str, Any]] = cursor.fetchall()
         return found
+
+
+def _wait_for_replica(source: Server, counter: str) -> None:
+    query = f"SHOW GLOBAL STATUS LIKE '{counter}'"
+    wait_for(lambda: ask(source, query)[0]["Value"] == "1", "the source has its replica")
 
 
 def _status(replica: Server, column: str) -> str:

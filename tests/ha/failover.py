@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 
 from django.core.management import call_command
 from django.db import Error, connection
@@ -17,112 +14,18 @@ from django.db import Error, connection
 from streams.models import Cursor, Delivery, Message, RetryMessage
 from streams.observe.audit.walk import audit
 from streams.operate.topics import create
-from tests.ha.clusters import Cluster
+from tests.ha.faults import Fault, Stage
 from tests.ha.notes import noted
 from tests.ha.producer import TOPIC
 from tests.ha.result import Result
-from tests.ha.router import HAProxy, Router
 from tests.scenarios.fleet import Process
-from tests.servers import Server
 
 GROUPS = ("mail", "stats")
 BEFORE_SECONDS, AFTER_SECONDS = 4.0, 6.0
-FREEZE_SECONDS = 60.0
 SETTLE_SECONDS = 180.0
 PARTITIONS = 2
 
 Place = tuple[str, str]  # of a message: producer and number
-
-
-@dataclass
-class Stage:
-    """Holds what plays: the servers, the way to them, and the processes."""
-
-    cluster: Cluster
-    router: Router | HAProxy
-    folder: Path
-    producers: list[Process] = field(default_factory=list)
-    consumers: list[Process] = field(default_factory=list)
-    promoted: float = 0.0  # when the way last led to another primary, in Unix time
-
-    def promote(self) -> None:
-        self.lead_to(self.cluster.promote())
-
-    def lead_to(self, primary: Server) -> None:
-        self.promoted = time.time()
-        self.router.move(primary.port)
-
-
-Fault = Callable[[Stage], Iterator[float]]
-
-
-def kill(stage: Stage) -> Iterator[float]:
-    """kill -9 of the primary."""
-    stage.cluster.kill(stage.cluster.primary)
-    stage.promote()
-    yield 0.0
-
-
-def both(stage: Stage) -> Iterator[float]:
-    """kill -9 of the primary and of a consumer, which is started again."""
-    stage.consumers[0].kill()
-    stage.cluster.kill(stage.cluster.primary)
-    stage.promote()
-    stage.consumers[0].start()
-    yield 0.0
-
-
-def freeze(stage: Stage) -> Iterator[float]:
-    """The primary stands still, is replaced, and goes on a minute later: nobody reaches it."""
-    old = stage.cluster.primary
-    stage.cluster.freeze(old)
-    stage.promote()
-    yield FREEZE_SECONDS
-    stage.cluster.thaw(old)
-    yield 5.0
-
-
-def shutdown(stage: Stage) -> Iterator[float]:
-    """The primary is stopped as an upgrade does it."""
-    process = stage.cluster.primary.process
-    assert process
-    process.terminate()
-    # With semi-sync it may wait for the commits that wait for their replica.
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(30)
-    stage.promote()
-    yield 0.0
-
-
-def switch(stage: Stage) -> Iterator[float]:
-    """A switchover, and back again: the primary lets nobody write first (error 1290)."""
-    stage.lead_to(stage.cluster.switch_over())
-    yield AFTER_SECONDS
-    stage.lead_to(stage.cluster.switch_over())
-    yield 0.0
-
-
-def cut(seconds: float) -> Fault:
-    def play(stage: Stage) -> Iterator[float]:
-        assert isinstance(stage.router, Router), "HAProxy cuts nothing"
-        stage.router.cut()
-        yield seconds
-        stage.router.heal()
-
-    play.__doc__ = f"Nothing comes through for {seconds:g} s; the primary stays."
-    return play
-
-
-FAULTS: dict[str, Fault] = {
-    "kill": kill,
-    "both": both,
-    "freeze": freeze,
-    "shutdown": shutdown,
-    "switch": switch,
-    "cut-5": cut(5),
-    "cut-40": cut(40),
-    "cut-90": cut(90),
-}
 
 
 def play(stage: Stage, fault: Fault) -> Result:

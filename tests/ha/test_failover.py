@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.ha.__main__ import FAULTS
 from tests.ha.clusters import CLUSTERS
+from tests.ha.faults import FAULTS
 from tests.processes import ROOT
 
 # Each cluster loses its primary once in every commit.

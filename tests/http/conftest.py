@@ -21,8 +21,9 @@ from streams.http import access, rates, threads
 from streams.http.pulling import clients, groups, poller
 from streams.models import ApiToken
 from streams.operate.tokens import issue, right_of
-from tests.http.servers import Web, free_port
+from tests.http.servers import Web
 from tests.processes import Spawn
+from tests.servers import free_port
 
 MakeToken = Callable[..., str]
 

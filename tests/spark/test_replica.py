@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +114,9 @@ def test_messages_come_from_the_replica_and_other_tables_from_the_primary(copy: 
     assert sorted(row["first_offset"] for row in deliveries) == [0, 5]
 
 
-@pytest.mark.mysql
-def test_a_replica_that_is_behind_is_waited_for(copy: Copy) -> None:
-    sent(messages=3)
-    copy.follow()
-    sent(messages=7)
-    reading = Reading(copy.config, "offset")
-    plan = reading.plan()  # on the primary: it knows where the log ends
-    assert sum(part.rows for task in plan for part in task.ranges) == 10
+@contextlib.contextmanager
+def once_looked_at(catch_up: Callable[[], object]) -> Iterator[None]:
+    """Let the replica catch up when a reader has found it behind."""
     looked = threading.Event()
     look = replica._behind
 
@@ -129,16 +125,28 @@ def test_a_replica_that_is_behind_is_waited_for(copy: Copy) -> None:
         looked.set()
         return found
 
-    def catches_up() -> None:
-        assert looked.wait(30)
-        copy.follow()
+    def follow() -> None:
+        assert looked.wait(60)
+        catch_up()
 
-    follower = threading.Thread(target=catches_up)
+    follower = threading.Thread(target=follow)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replica, "_behind", looks)
         follower.start()
-        offsets = [row["offset"] for task in plan for row in reading.task(task)]
+        yield
     follower.join()
+
+
+@pytest.mark.mysql
+def test_a_replica_that_is_behind_is_waited_for(copy: Copy) -> None:
+    sent(messages=3)
+    copy.follow()
+    sent(messages=7)
+    reading = Reading(copy.config, "offset")
+    plan = reading.plan()  # on the primary: it knows where the log ends
+    assert sum(part.rows for task in plan for part in task.ranges) == 10
+    with once_looked_at(copy.follow):
+        offsets = [row["offset"] for task in plan for row in reading.task(task)]
     assert sorted(offsets) == list(range(10))
 
 
@@ -263,24 +271,8 @@ def test_a_replica_of_the_server_is_read_and_waited_for(config: Config) -> None:
         second.execute("STOP REPLICA SQL_THREAD")
         sent(messages=2500)
         plan = reading.plan()
-        looked = threading.Event()
-        look = replica._behind
-
-        def looks(*about: Any) -> Any:
-            found = look(*about)
-            looked.set()
-            return found
-
-        def goes_on() -> None:
-            assert looked.wait(60)
-            second.execute("START REPLICA SQL_THREAD")
-
-        follower = threading.Thread(target=goes_on)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(replica, "_behind", looks)
-            follower.start()
+        with once_looked_at(partial(second.execute, "START REPLICA SQL_THREAD")):
             offsets = [row["offset"] for task in plan for row in reading.task(task)]
-        follower.join()
         assert sorted(offsets) == list(range(3000))
 
 

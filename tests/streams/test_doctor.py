@@ -265,13 +265,12 @@ def test_a_clock_that_is_off_is_a_warning() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET TIMESTAMP = UNIX_TIMESTAMP() + 100")
     try:
-        found = diagnosed("clock")
+        found = diagnoses.clock("default")  # alone: the server's clock stands still meanwhile
     finally:
         with connection.cursor() as cursor:
             cursor.execute("SET TIMESTAMP = DEFAULT")
     assert found.level == WARNING
-    # The server's clock stands still meanwhile.
-    assert re.search(r"\+(9\d|100)\.\d s", found.text)
+    assert re.search(r"\+(99|100)\.\d s", found.text)
 
 
 @pytest.mark.mysql
