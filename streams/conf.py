@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from importlib.util import find_spec
 from ipaddress import ip_network
@@ -59,6 +61,9 @@ MAX_HOLD = 20
 # How the span of a handler refers to that of the send.
 LINK, PARENT = "link", "parent"
 
+# The end of a pattern in SHARDS that stands for any rest of a topic's name.
+ANY_REST = "*"
+
 # In lower case only: not every column that has a namespace compares byte for byte.
 NAMESPACE = re.compile(r"[a-z0-9._-]{0,16}")
 
@@ -97,6 +102,7 @@ class Settings:
     """Holds the dict ``EMS`` of Django's settings, with its defaults; durations are in seconds."""
 
     DATABASE: str = "default"
+    SHARDS: Mapping[str, str] = field(default_factory=dict)
     REDIS: str | None = None
     NAMESPACE: str = ""
     RETRY_DELAYS: Sequence[float] = LADDER
@@ -175,8 +181,25 @@ class Settings:
             raise ConfigurationError(_("EMS['STATE_DIR'] must be the path of a folder."))
         if self.DATABASE not in django_settings.DATABASES:
             raise ConfigurationError(_("EMS['DATABASE'] %r is not in DATABASES.") % self.DATABASE)
+        self._check_shards()
         if self.REDIS is not None and self.REDIS not in django_settings.CACHES:
             raise ConfigurationError(_("EMS['REDIS'] %r is not in CACHES.") % self.REDIS)
+
+    def _check_shards(self) -> None:
+        shards: Any = self.SHARDS
+        if not isinstance(shards, Mapping):
+            raise ConfigurationError(_("EMS['SHARDS'] must be a dict of topics and aliases."))
+        for topic, alias in shards.items():
+            # A name without a rest, or a prefix that ends with a dot: "logs.*".
+            name = topic.removesuffix(f".{ANY_REST}") if isinstance(topic, str) else ""
+            if not name.strip() or ANY_REST in name:
+                raise ConfigurationError(
+                    _("EMS['SHARDS'] has %r: say a topic, or a prefix such as “logs.*”.") % (topic,)
+                )
+            if alias not in django_settings.DATABASES:
+                raise ConfigurationError(
+                    _("EMS['SHARDS'] has %r, which is not in DATABASES.") % (alias,)
+                )
 
 
 def _is_installed(module: str) -> bool:
@@ -268,6 +291,19 @@ def longest_name(at_most: int) -> int:
     return at_most - len(name_prefix())
 
 
+_chosen: ContextVar[str | None] = ContextVar("ems_database", default=None)
+
+
 def database(using: str | None = None) -> str:
-    """Return the alias to work on: ``using``, or ``EMS["DATABASE"]`` without it."""
-    return using or settings().DATABASE
+    """Return the alias to work on: ``using``, that of ``working_on()``, or ``EMS["DATABASE"]``."""
+    return using or _chosen.get() or settings().DATABASE
+
+
+@contextmanager
+def working_on(alias: str) -> Iterator[None]:
+    """Let ``database()`` return ``alias`` inside the block, in this thread or task."""
+    token = _chosen.set(alias)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)

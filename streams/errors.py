@@ -104,6 +104,10 @@ class WrongDatabase(StreamsError):
     """The open transaction is on another database, so this send could not be part of it."""
 
 
+class MixedShards(StreamsError):
+    """The topics are on several databases, so they cannot be sent all or none: send one by one."""
+
+
 class SendOutcomeUnknown(StreamsError):
     """The connection was lost before the server answered: the message may or may not be sent.
 

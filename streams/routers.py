@@ -7,12 +7,13 @@ from typing import Any
 from django.db.models import Model
 
 from streams.conf import database
+from streams.sharding import aliases
 
 LABELS = frozenset({"ems", "ems_monitoring"})
 
 
 class StreamsRouter:
-    """Sends the admin pages and the migrations of EMS to ``EMS["DATABASE"]``.
+    """Sends the admin pages of EMS to its alias, and its migrations to all aliases of topics.
 
     EMS itself names the alias in every query, so its own queries do not need the router.
     """
@@ -23,4 +24,4 @@ class StreamsRouter:
     db_for_write = db_for_read
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
-        return db == database() if app_label in LABELS else None
+        return db in aliases() if app_label in LABELS else None

@@ -21,7 +21,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"errors", "logs", "signals", "unserializable", "outgoing"},
         {"telemetry"},
         {"database", "conf", "names", "body", "durations"},
-        {"models", "api", "tracing"},
+        {"models", "api", "tracing", "sharding"},
         {"runtime_settings"},
         {"log", "wakeup"},
         {"produce", "consume", "retain"},
