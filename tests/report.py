@@ -4,7 +4,7 @@ Written as JSON to EMS_TEST_REPORT at the end of the run::
 
     {"on": {"Python": "3.11.7", "Django": "5.2.19", "MySQL": "9.4.0"},
      "seconds": {"tests/test_setup.py::test_…": 0.31},
-     "failed": ["tests/…"], "skipped": 3}
+     "failed": {"tests/…": "the error, in one line"}, "skipped": 3}
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 VARIABLE = "EMS_TEST_REPORT"
+LONGEST_ERROR = 300  # characters
 
 
 class Report:
@@ -26,14 +27,14 @@ class Report:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seconds: dict[str, float] = defaultdict(float)
-        self._failed: dict[str, None] = {}
+        self._failed: dict[str, str] = {}
         self._skipped = 0
         self._on = {"Python": platform.python_version()}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] += report.duration
         if report.failed:
-            self._failed[report.nodeid] = None
+            self._failed[report.nodeid] = _error(report)
         self._skipped += report.skipped
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -43,10 +44,16 @@ class Report:
         found = {
             "on": self._on,
             "seconds": {name: round(took, 3) for name, took in self._seconds.items()},
-            "failed": list(self._failed),
+            "failed": self._failed,
             "skipped": self._skipped,
         }
         self._path.write_text(json.dumps(found))
+
+
+def _error(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = (crash.message if crash else str(report.longrepr)).strip().splitlines()
+    return lines[0][:LONGEST_ERROR] if lines else ""
 
 
 def versions() -> dict[str, str]:

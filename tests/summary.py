@@ -15,7 +15,7 @@ WORTH_NOTING = 1.0  # seconds: what durations.json names one by one
 
 
 def summary(legs: list[Leg]) -> Iterator[str]:
-    """Yield the last lines of a run: what was slow, on what it ran, and how it ended."""
+    """Yield the last lines of a run: what was slow, on what it ran, and what failed."""
     took = sorted(
         ((seconds, leg.name, name) for leg in legs for name, seconds in _seconds(leg).items()),
         reverse=True,
@@ -29,6 +29,9 @@ def summary(legs: list[Leg]) -> Iterator[str]:
         yield f"{leg.name:10} on " + ", ".join(f"{name} {version}" for name, version in on.items())
     yield "\nleg        result    tests  failed  skipped  seconds"
     yield from map(str, legs)
+    for leg in legs:
+        for name, error in leg.report.get("failed", {}).items():
+            yield f"\n{leg.name}: {name}\n    {error}"
 
 
 def keep(legs: list[Leg], path: Path, *, what: str, minutes: float) -> None:

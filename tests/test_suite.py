@@ -212,14 +212,16 @@ def test_the_summary_says_on_what_and_how_long_and_the_slow_ones_are_kept(tmp_pa
     report = {
         "on": {"Python": "3.11.7", "Django": "5.2.19", "MySQL": "9.7"},
         "seconds": {"tests/a/test_b.py::test_c": 2.0, "tests/a/test_b.py::test_d": 0.1},
-        "failed": [],
+        "failed": {"tests/a/test_b.py::test_d": "AssertionError: assert 1 == 2"},
         "skipped": 0,
     }
     leg = Leg("mysql", Path("python"), status=0, seconds=3.4, report=report)
     said = "\n".join(summary([leg]))
     assert "2.0  mysql      tests/a/test_b.py::test_c" in said
     assert "mysql      on Python 3.11.7, Django 5.2.19, MySQL 9.7" in said
-    assert "mysql      passed        2       0        0        3" in said
+    assert "mysql      passed        2       1        0        3" in said
+    # Who sees only the end of a long output sees what failed.
+    assert said.endswith("mysql: tests/a/test_b.py::test_d\n    AssertionError: assert 1 == 2")
     keep([leg], tmp_path / "durations.json", what="make test-all", minutes=0.06)
     kept = json.loads((tmp_path / "durations.json").read_text())["legs"]["mysql"]
     assert kept["slow"] == {"tests/a/test_b.py::test_c": 2.0}

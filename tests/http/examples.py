@@ -20,8 +20,10 @@ from tests.docs.documents import FENCE
 from tests.http.conftest import Api
 
 HOST = "https://shop.example"
-# Texts that EMS makes up: instants, receipts, cursors, tokens, long hashes.
-MADE_UP = re.compile(r"\d{4}-\d\d-\d\dT.*Z|\d+\.[\w-]+|[\w.:-]{16,}|ems_.*|http:.*", re.ASCII)
+# Texts that EMS makes up: instants, receipts, cursors, tokens and their names, long hashes.
+MADE_UP = re.compile(
+    r"\d{4}-\d\d-\d\dT.*Z|\d+\.[\w-]+|[\w.:-]{16,}|ems_.*|http:.*|token:\w{8}", re.ASCII
+)
 
 
 @dataclass
