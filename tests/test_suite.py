@@ -66,6 +66,13 @@ def test_what_needs_no_database_runs_once_and_always(chosen) -> None:
     assert chosen("mariadb") == ["mariadb"]
 
 
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_what_takes_seconds_leaves_sqlite_out_where_there_is_a_server(chosen) -> None:
+    assert chosen("sqlite", "mariadb", "mysql") == ["mariadb", "mysql"]
+    assert chosen("sqlite") == ["sqlite"]
+
+
 @pytest.mark.django_db
 def test_what_is_rolled_back_runs_once_on_mysql_if_it_is_there(chosen) -> None:
     assert chosen("sqlite", "mariadb", "mysql") == ["mysql"]

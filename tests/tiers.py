@@ -1,8 +1,9 @@
 """Chooses the tests of a run: what can run here, in which tier, and on which database.
 
-``make test`` is the commit tier: each test on the databases where it can end differently, nothing
-that is ``exhaustive``. ``make test-all`` leaves out neither. Called directly, pytest runs on its
-one database all that can run there, but what is ``exhaustive``.
+``make test`` is the commit tier: each test on the databases where it can end differently, without
+what is ``exhaustive``, and on SQLite without what is ``slow`` and runs on a server. ``make
+test-all`` leaves out nothing. Called directly, pytest runs on its one database all that can run
+there, but what is ``exhaustive``.
 
 EMS_TEST_TIER        commit: each test only where it can differ; all: also what is exhaustive
 EMS_TEST_DATABASES   all databases of this run, with commas: a test that needs one of them runs on
@@ -76,6 +77,11 @@ ONE_IS_ENOUGH = {
     "http/test_web_kills.py": ON_A_SERVER,
     "http/test_consumers.py": ON_ANY,
     "guarantees/test_talking.py": ON_ANY,
+    # Broadcast consumers write no row; stopping is threads and signals.
+    "guarantees/test_broadcast.py": ON_A_SERVER,
+    "guarantees/test_stopping.py": ON_THE_IDLER_SERVER,
+    "guarantees/test_frozen_connections.py": ON_THE_IDLER_SERVER,
+    "chaos/test_planted_bugs.py": ON_THE_IDLER_SERVER,
     "guarantees/test_pool.py": ON_A_SERVER,
     "guarantees/test_processes.py": ON_A_SERVER,
     # Kills of the same statements as in test_crashes.py, which runs everywhere, in large claims.
@@ -111,6 +117,9 @@ def left_out(item: pytest.Item, markexpr: str) -> bool:
     there = os.environ.get("EMS_TEST_DATABASES", VENDOR).split(",")
     possible = [name for name in there if not marks & IMPOSSIBLE[name]]
     preferred = preferred_databases(item, marks)
+    # SQLite is for development: what takes seconds there is left to the exhaustive tier.
+    if VENDOR == "sqlite" and "slow" in marks and not preferred and len(possible) > 1:
+        return True
     return next((name for name in preferred if name in possible), VENDOR) != VENDOR
 
 

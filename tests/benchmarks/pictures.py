@@ -17,7 +17,16 @@ from tests.benchmarks.charts import charts
 
 FOLDER = kept.DATA.parent
 PAGES = (
-    *("core.md", "http.md", "pages.md", "peers.md", "plan.md", "spark.md", "stress.md"),
+    *(
+        "core.md",
+        "failover.md",
+        "http.md",
+        "pages.md",
+        "peers.md",
+        "plan.md",
+        "spark.md",
+        "stress.md",
+    ),
     "two-phase.md",
 )
 BLOCK = re.compile(r"(<!-- (?P<name>[\w-]+) -->\n).*?(<!-- /(?P=name) -->)", re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,16 @@ KILLS = {
     "doubled": "handled twice",
     "seconds_to_finish": "s until the last",
 }
+
+# Of failovers: what is added up, and what is a time.
+COUNTED = {
+    "lost": "lost",
+    "unhandled": "not handled",
+    "reused": "offsets given twice",
+    "twice": "handled again",
+    "unknown": "unknown",
+}
+LONGEST = ("no send, median, s", "longest, s", "rewound log noticed after, s")
 
 
 def speeds(*sections: str) -> str:
@@ -132,6 +143,30 @@ def pages(server: str) -> str:
     return markdown(["", *keys, *times], found)
 
 
+def failovers() -> str:
+    """One row for each kind of cluster and fault, over all that was played of it."""
+    found: list[dict[str, Any]] = kept("failover").get("rows", [])
+    kinds = dict.fromkeys((row["cluster"], row["fault"], row["way"]) for row in found)
+    head = ["cluster", "fault", "played", "acknowledged", *COUNTED.values(), *LONGEST, "broken"]
+    lines = []
+    for kind in kinds:
+        played = [row for row in found if (row["cluster"], row["fault"], row["way"]) == kind]
+        cluster, fault, way = kind
+        noticed = [row["rewound"] for row in played if row["rewound"] is not None]
+        lines.append(
+            [
+                *(cluster, f"{fault}, {way}" if way else fault, len(played)),
+                sum(row["acked"] for row in played),
+                *(sum(row[name] for row in played) for name in COUNTED),
+                statistics.median(row["no_send"] for row in played),
+                max(row["no_send"] for row in played),
+                max(noticed, default=None),
+                sum(bool(row["broken"]) for row in played),
+            ]
+        )
+    return markdown(head, lines)
+
+
 def units() -> str:
     keys = ("client CPU, µs", "server CPU, µs")
     return markdown(
@@ -230,6 +265,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "spark-resident": resident,
     "spark-sink": lambda: speeds("sink"),
     "units": units,
+    "failovers": failovers,
+    "measured-failover": lambda: measured("failover"),
     "plan-batch": lambda: plan(100),
     "plan-single": lambda: plan(1),
     "measured-plan": lambda: measured("units", "consume", "sequence"),

@@ -102,6 +102,7 @@ def test_without_a_terminal_the_demo_exits_with_a_clean_audit(
     assert not list((tmp_path / "stage").iterdir()), "the demo has left its folder behind"
 
 
+@pytest.mark.exhaustive
 def test_the_demo_leaves_the_database_of_the_project_alone(
     run: Callable[..., Child], demo_env: dict[str, str], tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ def with_java(demo_env: dict[str, str]) -> None:
         del demo_env["JAVA_HOME"]
 
 
+@pytest.mark.exhaustive
 def test_without_java_the_demo_says_in_one_line_what_to_install(
     run: Callable[..., Child],
 ) -> None:
@@ -39,6 +40,7 @@ def test_without_java_the_demo_says_in_one_line_what_to_install(
     assert "Java 17 or newer" in line
 
 
+@pytest.mark.exhaustive
 def test_with_java_alone_the_demo_says_how_to_see_the_figures_of_spark(
     run: Callable[..., Child], demo_env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -117,6 +119,7 @@ def test_the_demo_ends_with_the_ranking_and_the_slowest_group(
     assert not list((tmp_path / "stage").iterdir()), "an option file is left behind"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.timeout(SPARK_SECONDS)
 def test_interrupted_while_spark_is_at_work_nothing_is_left_behind(

@@ -1,14 +1,20 @@
-"""``python -m tests.ha [--cluster semisync] [--fault kill] [--repeat 20]``: failovers, counted."""
+"""``python -m tests.ha [--cluster semisync] [--fault kill] [--repeat 20] [--keep]``: failovers.
+
+``--keep`` adds what they have shown to the figures of docs/about/benchmarks/failover.md.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+from tests.benchmarks.kept import keep, kept
 from tests.ha.clusters import CLUSTERS, Cluster, run
 from tests.ha.faults import FAULTS, Stage
 from tests.ha.router import HAProxy, Router
@@ -31,6 +37,8 @@ COLUMNS = {
     "ended": "ended",
 }
 
+RESULT = "result.json"
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.ha")
@@ -39,24 +47,36 @@ def main() -> int:
     parser.add_argument("--fault", choices=FAULTS, default="kill")
     parser.add_argument("--haproxy", action="store_true", help="before the servers; only kills")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="for the page of failovers")
     options = parser.parse_args()
     print(f"{options.cluster}, {options.fault}: {options.repeat} times")
     print("".join(f"{title:>11}" for title in COLUMNS.values()), flush=True)
     wrong: list[str] = []
     for number in range(options.repeat):
-        # A process for each: Django is set up for one database.
-        pid = os.fork()
-        if pid == 0:
-            os._exit(_one(options.cluster, options.fault, haproxy=options.haproxy))
-        _pid, status = os.waitpid(pid, 0)
-        if status:
-            wrong.append(f"run {number + 1} failed")
+        folder = Path(tempfile.mkdtemp(prefix="ems-failover-"))
+        try:
+            # A process for each: Django is set up for one database.
+            pid = os.fork()
+            if pid == 0:
+                os._exit(_one(options.cluster, options.fault, folder, haproxy=options.haproxy))
+            _pid, status = os.waitpid(pid, 0)
+            if status:
+                wrong.append(f"run {number + 1} failed")
+            if options.keep and (folder / RESULT).exists():
+                way = "HAProxy" if options.haproxy else ""
+                shown = json.loads((folder / RESULT).read_text())
+                _keep({"cluster": options.cluster, "fault": options.fault, "way": way, **shown})
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
     print("\n".join(["BROKEN:", *wrong]) if wrong else "Every promise held.")
     return 1 if wrong else 0
 
 
-def _one(kind: str, fault: str, *, haproxy: bool) -> int:
-    folder = Path(tempfile.mkdtemp(prefix="ems-failover-"))
+def _keep(row: dict[str, Any]) -> None:
+    keep("failover", {"rows": [*kept("failover").get("rows", []), row]})
+
+
+def _one(kind: str, fault: str, folder: Path, *, haproxy: bool) -> int:
     try:
         with CLUSTERS[kind]() as cluster, _way(cluster, haproxy=haproxy) as router:
             run(cluster.primary, "CREATE DATABASE failover CHARACTER SET utf8mb4")
@@ -80,12 +100,11 @@ def _one(kind: str, fault: str, *, haproxy: bool) -> int:
             print("".join(f"{row[name]!s:>11}" for name in COLUMNS), flush=True)
             wrong = result.failures(lossless=cluster.lossless)
             print("\n".join(wrong), flush=True)
+            (folder / RESULT).write_text(json.dumps({**row, "broken": wrong}))
             return 1 if wrong else 0
     except Unavailable as reason:
         print(reason, file=sys.stderr)
         return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _way(cluster: Cluster, *, haproxy: bool) -> Router | HAProxy:
