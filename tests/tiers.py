@@ -50,7 +50,8 @@ ON_ANY = ("sqlite", "mysql", "mariadb")
 ONE_IS_ENOUGH = {
     "admin": ON_THE_IDLER_SERVER,  # pages over the same verbs, which have tests of their own
     "celery_": ON_THE_IDLER_SERVER,  # tasks that call one function each
-    "commands": ON_A_SERVER,  # words around the same verbs
+    "commands": ON_ANY,  # words around the same verbs
+    "commands/test_stress.py": ON_THE_IDLER_SERVER,
     "docs": ON_ANY,  # what the pages say
     "demo": ON_ANY,  # brings a SQLite of its own
     "e2e": ON_ANY,  # so do the host projects

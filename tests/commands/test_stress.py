@@ -74,6 +74,7 @@ def test_a_killed_writer_is_an_error_and_loses_nothing(spawn: Spawn) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 @pytest.mark.django_db(transaction=True)
 def test_a_killed_consumer_is_said(started: Child) -> None:
