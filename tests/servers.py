@@ -189,8 +189,10 @@ class Server:
             return False
 
     def _run(self, *command: str) -> None:
+        # A folder of its own: two installations at a time would take the same temporary names.
+        env = {**os.environ, "TMPDIR": str(self.folder)}
         with self.log.open("ab") as log:
-            done = subprocess.run(command, stdout=log, stderr=log)
+            done = subprocess.run(command, env=env, stdout=log, stderr=log)
         if done.returncode:
             raise ServerFailed(f"{self.kind}: {command[0]} failed:\n{self.log_tail()}")
 
