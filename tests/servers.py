@@ -138,10 +138,10 @@ class Server:
         return connection.recv(5)[4:] == b"\x0a"
 
     def start(self) -> None:
-        """Start the process. Call it in the main thread: see ``_end_with_parent``."""
+        """Start the process. Call it in the main thread: see ``end_with_parent``."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*_end_with_parent(), *self.command()],
+                [*end_with_parent(), *self.command()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -349,8 +349,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _end_with_parent() -> list[str]:
-    # Linux signals the child when the thread that started it ends, so no server is left even if
-    # dev.py is killed. That is why the main thread must call start().
+def end_with_parent() -> list[str]:
+    """Return words before a command with which it ends when its parent does, even by kill -9.
+
+    Linux signals the child when the thread that started it ends: start it in the main thread.
+    """
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []

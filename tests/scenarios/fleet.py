@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.servers import end_with_parent
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -28,7 +30,7 @@ class Process:
             return
         with self._log.open("ab") as log:
             self._popen = subprocess.Popen(
-                [sys.executable, "-u", *self._words],
+                [*end_with_parent(), sys.executable, "-u", *self._words],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
