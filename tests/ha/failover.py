@@ -10,20 +10,24 @@ from itertools import pairwise
 
 from django.core.management import call_command
 from django.db import Error, connection
+from django.db.models import Q
 
-from streams.models import Cursor, Delivery, Message, RetryMessage
+from streams.models import DeadMessage, Delivery, Message, RetryMessage
 from streams.observe.audit.walk import audit
 from streams.operate.topics import create
 from tests.ha.faults import Fault, Stage
 from tests.ha.notes import noted
 from tests.ha.producer import TOPIC
 from tests.ha.result import Result
+from tests.scenarios.consumed import all_is_consumed
 from tests.scenarios.fleet import Process
 
 GROUPS = ("mail", "stats")
 BEFORE_SECONDS, AFTER_SECONDS = 4.0, 6.0
 SETTLE_SECONDS = 180.0
 PARTITIONS = 2
+# The most messages that are shown of what went wrong.
+SHOWN = 5
 
 Place = tuple[str, str]  # of a message: producer and number
 
@@ -47,7 +51,7 @@ def play(stage: Stage, fault: Fault) -> Result:
         time.sleep(AFTER_SECONDS)
         for process in stage.producers:
             process.stop()
-        _until("all is consumed", _consumed)
+        _until("all is consumed", all_is_consumed)
         return _count(stage, began, over)
     except BaseException:
         for process in (*stage.consumers, *stage.producers):
@@ -68,11 +72,6 @@ def _cast(stage: Stage) -> None:
     stage.producers = [process(n, "tests.ha.producer", n) for n in ("P1", "P2", "P3")]
     consume = ("django", "ems_consume", "--start", "earliest")
     stage.consumers = [process(n, *consume) for n in ("C1", "C2")]
-
-
-def _consumed() -> bool:
-    open_ = Delivery.objects.open().exists() or RetryMessage.objects.exists()
-    return not (open_ or Cursor.objects.behind().exists() or Message.objects.inbox().exists())
 
 
 def _until(what: str, condition: Callable[[], bool]) -> None:
@@ -101,15 +100,18 @@ def _count(stage: Stage, began: float, over: float) -> Result:
         places.setdefault(place, set()).add((name, n))
         handled_at.append(float(at))
     there = _there()
-    seen = there | {message for _group, message in handled}
+    seen = set(there) | {message for _group, message in handled}
     acked = sent["acked"]
+    unhandled = {(g, m) for g in GROUPS for m in acked & set(there) if (g, m) not in handled}
+    for group, message in sorted(unhandled)[:SHOWN]:
+        _show(group, message, there[message])
     return Result(
         acked=len(acked),
         acked_before=sum(at < began for at in acked_at),
         acked_after=sum(at > over for at in acked_at),
         handled_after=sum(at > over for at in handled_at),
-        lost=len(acked - there),
-        unhandled=sum((group, one) not in handled for group in GROUPS for one in acked & there),
+        lost=len(acked - set(there)),
+        unhandled=len(unhandled),
         unknown=len(sent["unknown"]),
         unknown_there=len(sent["unknown"] & seen),
         failed=len(sent["failed"]),
@@ -124,14 +126,25 @@ def _count(stage: Stage, began: float, over: float) -> Result:
     )
 
 
-def _there() -> set[Place]:
+def _there() -> dict[Place, Message]:
     """Return the messages of the log, as the primary has it now."""
-    bodies = Message.objects.values_list("body", flat=True)
-    found: set[Place] = set()
-    for body in bodies.iterator():
-        name, n = bytes(body).decode().strip("[]").split(",") if body else ("", "")
-        found.add((name.strip(' "'), n.strip()))
+    found: dict[Place, Message] = {}
+    for row in Message.objects.iterator():
+        name, n = bytes(row.body).decode().strip("[]").split(",") if row.body else ("", "")
+        found[name.strip(' "'), n.strip()] = row
     return found
+
+
+def _show(group: str, message: Place, row: Message) -> None:
+    """Print what the tables say of a message that a group has not handled."""
+    print(f"{group} has not handled {message}, {row.partition_id}/{row.offset}:")
+    where = Q(group__name=group, partition=row.partition_id)
+    for kind in (
+        Delivery.objects.filter(where, first_offset__lte=row.offset, last_offset__gte=row.offset),
+        RetryMessage.objects.filter(where & Q(offset=row.offset)),
+        DeadMessage.objects.filter(where & Q(offset=row.offset)),
+    ):
+        print(*kind.values(), sep="\n")
 
 
 def _longest_gap(times: list[float]) -> float:

@@ -12,10 +12,11 @@ from typing import Any
 from django.db import Error, connection
 
 from streams.http.pulling.groups import ensure_group
-from streams.models import ApiToken, Cursor, Delivery, Message, RetryMessage, Topic
+from streams.models import ApiToken, Delivery, RetryMessage, Topic
 from streams.operate.tokens import issue, right_of
 from streams.operate.topics import create
 from tests.scenarios import fleet
+from tests.scenarios.consumed import all_is_consumed
 from tests.scenarios.disturbances import Disturbance
 from tests.scenarios.fleet import Process
 from tests.scenarios.report import Report, groups, missing, report
@@ -178,10 +179,9 @@ class Stage:
         self.say("the disturbance is over")
 
     def _consumed(self) -> bool:
-        open_ = Delivery.objects.open().exists() or RetryMessage.objects.exists()
         if self.may_miss:
-            behind = Cursor.objects.behind().exists()
-            return not (open_ or behind or Message.objects.inbox().exists())
+            return all_is_consumed()
+        open_ = Delivery.objects.open().exists() or RetryMessage.objects.exists()
         return not open_ and not any(missing(group) for group in groups())
 
     def _until(self, what: str, condition: Any) -> None:
