@@ -34,7 +34,7 @@ class StreamsConfig(AppConfig):
             wakeup,
         )
         from streams.database import emptied
-        from streams.log import rewinds, topics
+        from streams.log import rewinds, routes, topics
         from streams.metrics import start_if_shared
         from streams.observe.announcement import announce_retention
 
@@ -45,6 +45,7 @@ class StreamsConfig(AppConfig):
             # Another namespace, in a test that changes the settings.
             setting_changed.connect(forget)
         post_migrate.connect(announce_retention, sender=self)
+        post_migrate.connect(routes.write_first_routes, sender=self)
         emptied.forget_with(*caches)
         connection_created.connect(emptied.watch)
         start_if_shared()

@@ -25,7 +25,7 @@ from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A
 from django.db import DatabaseError, connections, router
 from django.utils.translation import gettext as _
 
-from streams.conf import DEFAULTS, Settings, load, settings
+from streams.conf import DEFAULTS, Settings, load, settings, working_on
 from streams.consume.middleware import middleware
 from streams.consume.registry import autodiscover, registrations
 from streams.consume.subscription import (
@@ -37,11 +37,14 @@ from streams.consume.subscription import (
 )
 from streams.errors import StreamsError
 from streams.log.holdings import holdings
+from streams.log.routes import differ, routes_agree
+from streams.log.routes import hint as routes_hint
 from streams.metrics.series import MANY_SERIES, series_of_tables
 from streams.models import ConsumerGroup, Mode, Topic
 from streams.observe.mysql_server import Server, missing_tables
 from streams.observe.replication import Replication
 from streams.runtime_settings import system
+from streams.sharding import alias_of, aliases
 
 MARIADB_AT_LEAST, MYSQL_AT_LEAST = (10, 6), (8, 0, 11)
 VENDORS = ("mysql", "sqlite")
@@ -73,7 +76,7 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         )
         return [Error(f"{_place(error)}: {error}", hint=hint, id="ems.E001")]
     return [
-        *_alias(settings().DATABASE),
+        *(message for alias in aliases() for message in _alias(alias)),
         *_redis(settings().REDIS),
         *_state_dir(Path(settings().STATE_DIR)),
         *_celery(),
@@ -93,8 +96,8 @@ def check_database(
         # Before the first migrate there are no tables, and so no run-time settings and no groups.
         migrated = not missing_tables(alias)
         if migrated:
-            found += _consumers(alias)
-        if connections[alias].vendor == "mysql" and (migrated or alias == settings().DATABASE):
+            found += [*_routes(alias), *_consumers(alias)]
+        if connections[alias].vendor == "mysql" and (migrated or alias in aliases()):
             server = Server(alias)
             limit = DEFAULTS["msgMaxSizeInBytes"]
             if migrated:
@@ -114,16 +117,14 @@ def check_http(
     """Check that the largest message can be sent over HTTP, where the project has mounted it."""
     if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
         return []
-    alias = settings().DATABASE
     most: Any = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE  # None: any
-    if (
-        alias not in (databases or ())
-        or most is None
-        or not _serves_http()
-        or missing_tables(alias)
-    ):
+    asked = [alias for alias in aliases() if alias in (databases or ())]
+    if not asked or most is None or not _serves_http():
         return []
-    limit = system("msgMaxSizeInBytes", alias)
+    limits = [system("msgMaxSizeInBytes", one) for one in asked if not missing_tables(one)]
+    if not limits:
+        return []
+    limit = max(limits)
     needed = limit * 4 // 3 + AROUND_A_BODY
     if most >= needed:
         return []
@@ -144,9 +145,8 @@ def check_deployment(
     """Check what is good for development only; without a database, nothing is said."""
     if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
         return []
-    alias = settings().DATABASE
     try:
-        creates = system("autoCreateTopic", alias)
+        creates = any(system("autoCreateTopic", alias) for alias in aliases())
     except DatabaseError:
         return []
     if not creates:
@@ -192,23 +192,23 @@ def _alias(alias: str) -> Iterator[CheckMessage]:
     vendor = connections[alias].vendor
     if vendor not in VENDORS:
         yield Error(
-            _("EMS['DATABASE'] is %(alias)r, a database of the kind %(vendor)s.")
+            _("EMS is on %(alias)r, a database of the kind %(vendor)s.")
             % {"alias": alias, "vendor": vendor},
             hint=_("EMS needs MySQL, MariaDB, or for development SQLite."),
             id="ems.E011",
         )
-    if alias != "default":
+    if alias != "default" and alias == settings().DATABASE:
         yield Warning(
             _("EMS is on %r: a send is not part of transactions on other databases.") % alias,
             hint=_("Keep EMS in the database whose writes it goes with, if you can."),
             id="ems.W001",
         )
-        if router.db_for_write(Topic) != alias:
-            yield Warning(
-                _("EMS is on %r, and no router of EMS says so to migrate and the admin.") % alias,
-                hint=_("DATABASE_ROUTERS = [%r], unless a router of yours does it.") % ROUTER,
-                id="ems.W007",
-            )
+    if alias != "default" and not _is_routed(alias):
+        yield Warning(
+            _("EMS is on %r, and no router of EMS says so to migrate and the admin.") % alias,
+            hint=_("DATABASE_ROUTERS = [%r], unless a router of yours does it.") % ROUTER,
+            id="ems.W007",
+        )
     given = connections[alias].settings_dict
     shared = vendor == "sqlite" and not connections[alias].is_in_memory_db()  # type: ignore[attr-defined]
     if shared and given["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
@@ -220,6 +220,17 @@ def _alias(alias: str) -> Iterator[CheckMessage]:
             ),
             id="ems.W008",
         )
+
+
+def _is_routed(alias: str) -> bool:
+    with working_on(alias):
+        routed = router.db_for_write(Topic) == alias
+    return routed and router.allow_migrate_model(alias, Topic)
+
+
+def _routes(alias: str) -> Iterator[CheckMessage]:
+    if alias in aliases() and routes_agree(alias) is False:
+        yield Error(differ(alias), hint=routes_hint(), id="ems.E014")
 
 
 def _redis(cache: str | None) -> Iterator[CheckMessage]:
@@ -332,6 +343,8 @@ def _consumers(alias: str) -> Iterator[CheckMessage]:
     }
     creates = system("autoCreateTopic", alias)
     for registration in registrations():
+        if alias in aliases() and alias_of(registration.topic) != alias:
+            continue
         if found := groups.get((registration.topic, registration.group)):
             if text := mismatch(registration, found[0], ordered=found[1]):
                 yield Warning(text, hint=mismatch_hint(), id="ems.W012")

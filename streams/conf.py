@@ -70,6 +70,8 @@ NAMESPACE = re.compile(r"[a-z0-9._-]{0,16}")
 DEFAULTS: dict[str, Any] = {
     # Random, written by migrate. It tells the databases of one Redis apart.
     "installationId": "",
+    # Which topics are on which database, as sharding.fingerprint() says it; written by migrate.
+    "shardsHash": "",
     "autoCreateTopic": True,
     "msgMaxSizeInBytes": 4210688,
     "consumerBatchSize": 10,

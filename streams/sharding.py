@@ -17,20 +17,29 @@ def alias_of(topic: str) -> str:
 
     An exact name in ``EMS["SHARDS"]`` comes before a prefix, and a longer prefix before a shorter.
     """
-    shards = settings().SHARDS
-    if not shards:
-        return settings().DATABASE
+    known = settings()
+    shards = known.SHARDS
+    if not shards or not isinstance(topic, str):  # send() says what is no name
+        return known.DATABASE
     if topic in shards:
         return shards[topic]
     for prefix, alias in _prefixes(tuple(shards.items())):
         if topic.startswith(prefix):
             return alias
-    return settings().DATABASE
+    return known.DATABASE
 
 
 def aliases() -> tuple[str, ...]:
     """Return the aliases that have topics: ``EMS["DATABASE"]`` first, then those of the shards."""
     return tuple(dict.fromkeys([settings().DATABASE, *settings().SHARDS.values()]))
+
+
+def home_of(alias: str) -> str:
+    """Return the alias of what the topics on ``alias`` share with those of other shards.
+
+    Check endpoints, API tokens, alarm channels and rules are on ``EMS["DATABASE"]`` only.
+    """
+    return settings().DATABASE if alias in aliases() else alias
 
 
 def is_sharded() -> bool:

@@ -22,7 +22,6 @@ from django.db.models import F
 
 from streams import body as bodies
 from streams.api import Outgoing
-from streams.conf import database
 from streams.consume.claim import Claimer
 from streams.consume.event_loop import with_event_loop
 from streams.consume.handling import Handling, Outcome
@@ -49,6 +48,7 @@ from streams.names import text_of_key
 from streams.process.broadcast.handling import BroadcastHandling
 from streams.process.broadcast.position import Position, Positions
 from streams.process.broadcast.reader import Reader
+from streams.sharding import alias_of, aliases
 from streams.two_phase.checking import CheckResult, check_due
 
 
@@ -79,25 +79,26 @@ def drain(group: str | None = None, *, using: str | None = None) -> DrainResult:
     Retries are delivered when they are due: see :func:`advance`. Returns what the handlers did.
     Raises ValueError for an unknown group.
     """
-    alias = database(using)
     autodiscover()
     chosen = list(registrations(groups=(group,) if group else ()))
     if group and not chosen:
         raise ValueError(f"no consumer is registered for the group {group!r}")
-    work = partial(_drain, chosen, alias)
+    places = [(one, using or alias_of(one.topic)) for one in chosen]
+    work = partial(_drain, places)
     if any(registration.asynchronous for registration in chosen):
         return with_event_loop(work)
     return work()
 
 
-def _drain(chosen: list[Registration], alias: str) -> DrainResult:
+def _drain(places: list[tuple[Registration, str]]) -> DrainResult:
     result = DrainResult()
     working = True
     while working:
-        claimers = [(registration, _claimer(registration, alias)) for registration in chosen]
-        sequence(alias)
+        claimers = [(one, _claimer(one, alias), alias) for one, alias in places]
+        for alias in dict.fromkeys(alias for _one, alias in places):
+            sequence(alias)
         working = False
-        for registration, claimer in claimers:
+        for registration, claimer, alias in claimers:
             for outcome in _handle_all(registration, claimer, alias):
                 result.add(outcome)
                 working = True
@@ -109,9 +110,13 @@ def advance(by: timedelta, *, using: str | None = None) -> None:
     """Let ``by`` pass: all that waits for a time becomes due earlier by it.
 
     It changes delayed messages, retries, leases, deadlines and checks of prepared messages in the
-    rows, and not the clock.
+    rows, and not the clock; without ``using``, on all databases of ``EMS["SHARDS"]``.
     """
-    alias = database(using)
+    for alias in [using] if using else aliases():
+        _advance(by, alias)
+
+
+def _advance(by: timedelta, alias: str) -> None:
     Message.objects.using(alias).filter(offset=None, due_at__gt=IMMEDIATE).update(
         due_at=F("due_at") - by
     )
@@ -133,7 +138,10 @@ def checkback(biz: str | None = None, *, using: str | None = None) -> CheckResul
     The first check is due a minute after ``prepare()``: see :func:`advance`. What a check commits
     is delivered by :func:`drain`.
     """
-    return check_due(database(using), biz=biz)
+    found = CheckResult()
+    for alias in [using] if using else aliases():
+        found += check_due(alias, biz=biz)
+    return found
 
 
 def sent(topic: str, *, using: str | None = None, **filters: Any) -> list[Outgoing]:
@@ -143,7 +151,7 @@ def sent(topic: str, *, using: str | None = None, **filters: Any) -> list[Outgoi
     """
     if "key" in filters:
         filters["key"] = text_of_key(filters["key"])
-    rows = Message.objects.using(database(using)).filter(partition__topic__name=topic)
+    rows = Message.objects.using(using or alias_of(topic)).filter(partition__topic__name=topic)
     messages = [
         Outgoing(
             topic=topic,

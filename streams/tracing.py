@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections
 
 from streams import telemetry
-from streams.conf import PARENT, database, settings
+from streams.conf import PARENT, settings
 from streams.telemetry import COMMIT, PREPARE, RELEASE, SEND, SETTLE, End, Handler, safely
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Tracing(telemetry.Observer):
 
     def _send(self, sending: Any, name: str = SEND) -> End:
         """Begin the span of a send, or of a prepare: it is the creation context of the messages."""
-        using = database(sending.using)
+        using = sending.alias
         topics = {str(getattr(one, "topic", "")) for one in sending.messages}
         given = [headers for one in sending.messages if self._is_given(headers := _headers(one))]
         attributes: dict[str, Any] = {"ems.in_transaction": connections[using].in_atomic_block}

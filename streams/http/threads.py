@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -20,10 +20,11 @@ from django.db import close_old_connections, connections, reset_queries
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from streams.conf import database, settings
+from streams.conf import database, settings, working_on
 from streams.database.transactions import short_lock_waits
 from streams.http.problems import Problem
 from streams.produce.identity import acting_for
+from streams.sharding import alias_of, aliases
 from streams.tracing import continued
 
 P = ParamSpec("P")
@@ -101,23 +102,23 @@ async def _on(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     return await run(work)
 
 
-def short_waits() -> AbstractContextManager[None]:
+def short_waits(using: str | None = None) -> AbstractContextManager[None]:
     """Return the context in which a row that somebody else has locked is waited for LOCK_SECONDS.
 
     A client repeats a request that takes long, and each repeat would wait on a thread of its own.
     """
-    return short_lock_waits(database(), LOCK_SECONDS)
+    return short_lock_waits(database(using), LOCK_SECONDS)
 
 
 def _with_connection(work: Callable[[], T]) -> T:
-    """Do ``work`` on this thread's connection, which stays open, as that of a consumer does.
+    """Do ``work`` on this thread's connections, which stay open, as those of a consumer do.
 
     CONN_MAX_AGE is meant for threads that end with their request. With AUTOCOMMIT off nobody would
     commit what is done here.
     """
-    using = database()
     ours = {"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True, "AUTOCOMMIT": True}
-    connections[using].settings_dict = {**connections.settings[using], **ours}
+    for using in aliases():
+        connections[using].settings_dict = {**connections.settings[using], **ours}
     close_old_connections()
     reset_queries()
     try:
@@ -129,11 +130,14 @@ def _with_connection(work: Callable[[], T]) -> T:
 def on_pool(view: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], Awaitable[T]]:
     """Make an endpoint, which is a plain function, one that runs on a thread of the pool.
 
-    What it sends has the caller as its producer, and continues the caller's trace.
+    What it sends has the caller as its producer, and continues the caller's trace. If it has a
+    parameter ``topic``, it works on the database of that.
     """
 
     def work(request: R, *args: P.args, **kwargs: P.kwargs) -> T:
-        with acting_for(_name_of(request)), continued(request.headers):
+        topic = kwargs.get("topic")
+        place = working_on(alias_of(topic)) if isinstance(topic, str) else nullcontext()
+        with acting_for(_name_of(request)), continued(request.headers), place:
             return view(request, *args, **kwargs)
 
     @wraps(view)

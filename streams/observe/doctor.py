@@ -15,6 +15,7 @@ from streams.observe.indexes import indexes
 from streams.observe.prepared import prepared
 from streams.observe.replication import replication
 from streams.observe.rewinds import rewinds
+from streams.observe.shards import shards
 
 
 def examine(using: str) -> list[Diagnosis]:
@@ -31,6 +32,7 @@ def examine(using: str) -> list[Diagnosis]:
         *diagnoses.partitions(using),
         *rewinds(using),
         *diagnoses.topics(using),
+        *shards(using),
         *diagnoses.consumers(using),
         *diagnoses.groups(using),
         *blocked(using),

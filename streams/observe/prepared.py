@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 
 from streams.models import CheckEndpoint, PreparedRow, PreparedState, UtcNow
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
+from streams.sharding import home_of
 from streams.two_phase.schedule import OVERDUE
 
 # An undecided message of this age is unusual: most are decided at once.
@@ -33,7 +34,7 @@ def prepared(using: str) -> Iterator[Diagnosis]:
 def _overdue(using: str) -> Iterator[Diagnosis]:
     waiting = PreparedRow.objects.using(using).filter(state=PreparedState.PREPARED)
     late = waiting.filter(next_at__lt=UtcNow(-OVERDUE)).order_by()
-    paused = CheckEndpoint.objects.using(using).filter(paused_until__gt=UtcNow())
+    paused = CheckEndpoint.objects.using(home_of(using)).filter(paused_until__gt=UtcNow())
     late = late.exclude(checker__in=list(paused.values_list("name", flat=True)))
     counted = late.values_list("checker").annotate(n=Count("pk")).order_by("checker")
     hint = _("Run ems_consume, or beat, with the project that has it; or enable the endpoint.")
@@ -79,7 +80,9 @@ def _for_people(using: str) -> Iterator[Diagnosis]:
 
 
 def _paused(using: str) -> Iterator[Diagnosis]:
-    paused = CheckEndpoint.objects.using(using).filter(enabled=True, paused_until__gt=UtcNow())
+    paused = CheckEndpoint.objects.using(home_of(using)).filter(
+        enabled=True, paused_until__gt=UtcNow()
+    )
     for endpoint in paused.order_by("name")[:NAMES_AT_MOST]:
         text = _("The check endpoint %(name)s is paused, it is down: %(error)s")
         values = {"name": endpoint, "error": endpoint.last_error}

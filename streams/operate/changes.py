@@ -36,6 +36,7 @@ CHANGEABLE: dict[type[Model], tuple[str, ...]] = {
 
 MEANINGS = {
     "installationId": _("tells databases that share one Redis apart; read when a process starts"),
+    "shardsHash": _("stands for EMS['SHARDS']; written by “ems_topics routes --accept”"),
     "autoCreateTopic": _("whether the first send to a topic creates it"),
     "msgMaxSizeInBytes": _("the largest body, in bytes"),
     "consumerBatchSize": _("how many messages make one batch; a claim is one batch or several"),

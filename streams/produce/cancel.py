@@ -15,6 +15,7 @@ from streams.database.sql.dialect import delete_by_id, execute, fetch
 from streams.database.transactions import own_transaction, sees_the_past
 from streams.errors import InvalidMessage
 from streams.produce.asynchronous import refuse_async
+from streams.sharding import alias_of, is_sharded
 
 
 def cancel(
@@ -24,12 +25,13 @@ def cancel(
 
     ``message_id`` is what ``send()`` returned, or the id in it, with its ``topic`` if it was kept
     for long: a message of another topic or partition is not taken back. After ``TRUNCATE ems_msg``
-    ids begin again, so an id alone may name another message then.
+    ids begin again, so an id alone may name another message then. With ``EMS["SHARDS"]`` each
+    database has ids of its own, so the topic, or ``using``, is needed.
 
     Returns "cancelled" if it is gone and its dedup key is free again; "visible" if it is too late
     or the message was not delayed: groups have it or will have it at once; "unknown" if there is
     no such message: it was cancelled before, or purged. Raises InvalidMessage if ``message_id``
-    is neither a SendResult nor an integer.
+    is neither a SendResult nor an integer, or does not say on which of several databases it is.
     """
     refuse_async("cancel", "sync_to_async(cancel)(…)")
     given: Any = message_id
@@ -40,7 +42,10 @@ def cancel(
         raise InvalidMessage(
             _("cancel() takes a SendResult, or the message_id of one, not %r.") % (message_id,)
         )
-    alias = conf.database(using)
+    if topic is None and using is None and is_sharded():
+        text = _("Each of several databases has a message %d: say its topic to cancel().")
+        raise InvalidMessage(text % given)
+    alias = using or (conf.database() if topic is None else alias_of(topic))
     vendor = connections[alias].vendor
     past = sees_the_past(alias)
     with own_transaction(alias):

@@ -20,6 +20,7 @@ from streams.database.sql import send as sql
 from streams.database.transactions import latest_rows, manual
 from streams.errors import (
     InvalidMessage,
+    MixedShards,
     NotMigrated,
     SendOutcomeUnknown,
     WrongDatabase,
@@ -30,6 +31,7 @@ from streams.produce.dedup import hold, prepare, window_of
 from streams.produce.insert import in_chunks, insert_chunk, insert_new, kept_cursor
 from streams.produce.outgoing import Checked, checked_due, checked_row
 from streams.produce.partitioning import choose
+from streams.sharding import alias_of
 from streams.wakeup import announce
 
 # Error numbers of a connection that broke while the server may have executed the statement. 2006 is
@@ -59,7 +61,7 @@ def send(
     was sent. ``key`` (at most 255 characters; of an int or a UUID its text) and ``tag`` (64) are
     kept with it; ``headers`` maps strings to strings. ``delay`` (a timedelta, or seconds) or
     ``deliver_at`` (an aware datetime) keeps it back; a time in the past means at once. ``using``
-    names the database alias, ``EMS["DATABASE"]`` by default.
+    names the database alias, by default that of the topic: ``EMS["SHARDS"]``, ``EMS["DATABASE"]``.
 
     Messages of one ``key`` go to one partition; ``partition`` chooses another one by its number.
     Of all sends to the topic with one ``dedup_key`` the first in ``dedup_window`` (a timedelta, or
@@ -96,7 +98,7 @@ def _send(
     partition: int | None,
     using: str | None,
 ) -> SendResult:
-    alias = _alias(using)
+    alias = _alias(using, topic)
     due_at = None if delay is None and deliver_at is None else checked_due(delay, deliver_at)
     connection = connections[alias]
     in_doubt = False
@@ -126,7 +128,8 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
     """Send all messages or none; the arguments and errors are those of :func:`send`.
 
     Returns the results in the order of ``messages``. Of several with one ``dedup_key`` the first
-    is sent, if none was before.
+    is sent, if none was before. Raises MixedShards before anything is written if the topics are on
+    several databases and ``using`` is not given.
     """
     refuse_async("send_many", "sync_to_async(send_many)(…)")
     if telemetry.active():
@@ -136,22 +139,24 @@ def send_many(messages: Iterable[Outgoing], *, using: str | None = None) -> list
 
 
 def _send_many(messages: Iterable[Outgoing], using: str | None) -> list[SendResult]:
-    alias = _alias(using)
+    given = list(messages)
+    for message in given:
+        if not isinstance(message, Outgoing):
+            raise InvalidMessage(_("send_many() takes Outgoing(…), not %r.") % type(message))
+    if not given:
+        return []
+    alias = _alias(using, one_of_all(given) if using is None else "")
     connection = connections[alias]
     checked: list[Checked] = []
     in_doubt = False
     try:
-        for message in messages:
-            if not isinstance(message, Outgoing):
-                raise InvalidMessage(_("send_many() takes Outgoing(…), not %r.") % type(message))
+        for message in given:
             due_at = checked_due(message.delay, message.deliver_at)
             window = window_of(message.dedup_key, message.dedup_window, alias)
             row = checked_row(
                 alias, message.topic, message.body, message.key, message.tag, message.headers
             )
             checked.append(Checked(message, due_at, window, row))
-        if not checked:
-            return []
         looked_up = monotonic()
         topics = all_writable([one.message for one in checked], alias)
         placed = [one.placed(topics[one.message.topic], connection.vendor) for one in checked]
@@ -226,21 +231,45 @@ class Sending:
         first = one.topic, one.body, one.key, one.tag, one.headers
         return *first, one.delay, one.deliver_at, one.partition, self.using
 
+    @property
+    def alias(self) -> str:
+        """The alias that is sent on; that of the first topic if there are several."""
+        topic = getattr(self.messages[0], "topic", "") if self.messages else ""
+        return self.using or alias_of(topic)
 
-def _alias(using: str | None) -> str:
+
+def one_of_all(messages: list[Outgoing]) -> str:
+    """Return one of the topics, which are all on one alias; raises MixedShards."""
+    first = messages[0].topic
+    if conf.settings().SHARDS:
+        alias = alias_of(first)
+        for message in messages:
+            if (other := alias_of(message.topic)) != alias:
+                raise MixedShards(
+                    _(
+                        "%(first)s is on %(alias)r and %(topic)s on %(other)r, so they cannot be"
+                        " sent all or none: send to each database by itself."
+                    )
+                    % {"first": first, "alias": alias, "topic": message.topic, "other": other}
+                )
+    return first
+
+
+def _alias(using: str | None, topic: str) -> str:
     """Return the alias to send on; raises WrongDatabase if a transaction is open on another."""
     if using is not None:
         return using
-    alias = conf.settings().DATABASE
+    alias = alias_of(topic)
     if len(connections.settings) > 1 and not connections[alias].in_atomic_block:
         for other in connections.all(initialized_only=True):
             if other.in_atomic_block and other.alias != alias:
                 raise WrongDatabase(
                     _(
-                        "The open transaction is on %(other)r, but EMS is on %(alias)r: a rollback"
-                        " would not take the message back. Pass using=%(alias)r to send anyway."
+                        "The open transaction is on %(other)r, but the topic %(topic)s is on"
+                        " %(alias)r: a rollback would not take the message back. Pass"
+                        " using=%(alias)r to send anyway."
                     )
-                    % {"other": other.alias, "alias": alias}
+                    % {"other": other.alias, "alias": alias, "topic": topic}
                 )
     return alias
 

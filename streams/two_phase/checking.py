@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 
 from django.db import Error, connections
@@ -24,6 +24,7 @@ from streams.logs import event
 from streams.models import CheckEndpoint, PreparedRow, UtcNow
 from streams.models.prepared import MAX_ERROR
 from streams.runtime_settings import system
+from streams.sharding import home_of
 from streams.two_phase import asking, pausing
 from streams.two_phase.claim import claim, due_checkers, give_back, give_up_old, to_people
 from streams.two_phase.decide import commit, roll_back
@@ -66,6 +67,10 @@ class CheckResult:
     manual: int = 0  # for a person from now on
     forwarded: int = 0
     errors: list[str] = field(default_factory=list)
+
+    def __add__(self, other: CheckResult) -> CheckResult:
+        names = [one.name for one in fields(self)]
+        return CheckResult(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     @property
     def checks(self) -> int:
@@ -181,6 +186,7 @@ def _ask_endpoint(
     """
     # One question tells whether an endpoint that was down is there again.
     at_most = 1 if endpoint.is_down else OF_ENDPOINT
+    home = home_of(using)
     with _claimed(endpoint.name, at_most, using, biz, result, with_body=False) as rows:
         full = len(rows) == OF_ENDPOINT
         seconds = endpoint.timeout_seconds or system("verifyTimeoutSeconds", using)
@@ -206,9 +212,9 @@ def _ask_endpoint(
                 else:
                     _write(row, one, result, using)
             if len(unreached) < len(wave):
-                retrying(pausing.note_reached, using, endpoint, using)
+                retrying(pausing.note_reached, home, endpoint, using)
             else:
-                retrying(pausing.note_down, using, endpoint, len(wave), answers[-1].error, using)
+                retrying(pausing.note_down, home, endpoint, len(wave), answers[-1].error, using)
                 if endpoint.is_down:
                     break
     return full and not endpoint.is_down

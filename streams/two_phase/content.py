@@ -20,6 +20,7 @@ from streams.models.prepared import MAX_CONTEXT
 from streams.names import MAX_BIZ, MAX_KEY, text_of_key, valid_new_name, validated_name
 from streams.produce.access import all_writable
 from streams.produce.outgoing import checked_row
+from streams.sharding import home_of
 from streams.two_phase.registry import is_registered
 
 # The headers by which a receiver finds the business again.
@@ -148,8 +149,9 @@ def _checked_first(check_after: Any, using: str) -> timedelta:
 
 
 def _check_checker(checker: Any, using: str) -> None:
+    endpoints = CheckEndpoint.objects.using(home_of(using))
     if isinstance(checker, str) and (
-        is_registered(checker) or CheckEndpoint.objects.using(using).filter(name=checker).exists()
+        is_registered(checker) or endpoints.filter(name=checker).exists()
     ):
         return
     raise UnknownChecker(

@@ -55,7 +55,7 @@ class Changed(Exception):
         self.row = row
 
 
-def check_alias(using: str, verb: str) -> None:
+def check_alias(using: str, topic: str, verb: str) -> None:
     """Raise WrongDatabase if a transaction is open on another alias, and none on ``using``."""
     if len(connections.settings) == 1 or _in_block(connections[using]):
         return
@@ -63,11 +63,11 @@ def check_alias(using: str, verb: str) -> None:
         if other.alias != using and _in_block(other):
             raise WrongDatabase(
                 _(
-                    "The open transaction is on %(other)r, but EMS is on %(alias)r: a rollback"
-                    " would not take this decision back. Use"
+                    "The open transaction is on %(other)r, but the topic %(topic)s is on"
+                    " %(alias)r: a rollback would not take this decision back. Use"
                     " transaction.on_commit(held.%(verb)s, using=%(other)r)."
                 )
-                % {"other": other.alias, "alias": using, "verb": verb}
+                % {"other": other.alias, "topic": topic, "alias": using, "verb": verb}
             )
 
 

@@ -45,13 +45,13 @@ class Prepared:
     using: str = field(default="default", repr=False)
 
     def commit(self) -> Prepared:
-        """Send the message as part of the transaction that is open on EMS's alias, or at once.
+        """Send the message as part of the transaction that is open on its alias, or at once.
 
         It may be repeated. Raises AlreadyDecided if it was rolled back, UnknownPrepared if it was
         purged, and WrongDatabase inside a transaction on another alias.
         """
         refuse_async("commit", "sync_to_async(held.commit)()")
-        decide.check_alias(self.using, "commit")
+        decide.check_alias(self.using, self.topic, "commit")
         row = decide.commit(self.biz, self.biz_key, by=caller(), using=self.using)
         return handle(row, self.using)
 
@@ -62,7 +62,7 @@ class Prepared:
         WrongDatabase.
         """
         refuse_async("rollback", "sync_to_async(held.rollback)()")
-        decide.check_alias(self.using, "rollback")
+        decide.check_alias(self.using, self.topic, "rollback")
         row = decide.roll_back(self.biz, self.biz_key, by=caller(), using=self.using)
         return handle(row, self.using)
 

@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from streams.models import CheckEndpoint, UtcNow
 from streams.models.endpoint import DOWN_AFTER
+from streams.sharding import home_of
 from streams.two_phase.registry import has_any
 
 # Seconds of the first pause and of the longest one; each is twice as long as the one before.
@@ -16,12 +17,13 @@ FIRST_PAUSE, LONGEST_PAUSE = 30, 600
 
 def may_check(using: str) -> bool:
     """Tell whether this process may have to check prepared messages."""
-    return has_any() or CheckEndpoint.objects.using(using).filter(enabled=True).exists()
+    endpoints = CheckEndpoint.objects.using(home_of(using))
+    return has_any() or endpoints.filter(enabled=True).exists()
 
 
 def awake(name: str, using: str) -> CheckEndpoint | None:
     """Return the endpoint if it may be asked now."""
-    rows = CheckEndpoint.objects.using(using).filter(name=name, enabled=True)
+    rows = CheckEndpoint.objects.using(home_of(using)).filter(name=name, enabled=True)
     return rows.filter(Q(paused_until=None) | Q(paused_until__lte=UtcNow())).first()
 
 
@@ -43,4 +45,4 @@ def note_down(endpoint: CheckEndpoint, count: int, error: str, using: str) -> No
 
 
 def _change(endpoint: CheckEndpoint, using: str, **values: object) -> None:
-    CheckEndpoint.objects.using(using).filter(pk=endpoint.pk).update(**values)
+    CheckEndpoint.objects.using(home_of(using)).filter(pk=endpoint.pk).update(**values)

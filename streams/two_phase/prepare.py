@@ -31,6 +31,7 @@ from streams.models.prepared import of_key
 from streams.produce.asynchronous import refuse_async
 from streams.produce.identity import producer_name
 from streams.produce.send import Sending
+from streams.sharding import alias_of, aliases, is_sharded
 from streams.two_phase.content import Content, checked_content, checked_names
 from streams.two_phase.handle import Prepared, handle
 
@@ -71,7 +72,7 @@ def prepare(
     ``send()`` in the transaction is simpler and better.
     """
     refuse_async("prepare", "sync_to_async(prepare)(…)")
-    alias = conf.database(using)
+    alias = using or alias_of(topic)
     message = Outgoing(topic, body, key, tag, headers, partition=partition)
 
     def work(sent: Outgoing) -> Prepared:
@@ -103,14 +104,41 @@ def prepare(
 def prepared(
     biz: str | int | UUID, biz_key: str | int | UUID, *, using: str | None = None
 ) -> Prepared:
-    """Return what is prepared under this business and key; raises UnknownPrepared."""
+    """Return what is prepared under this business and key; raises UnknownPrepared.
+
+    Without ``using`` it is looked for on all databases of ``EMS["SHARDS"]``; raises
+    PreparedConflict if several have it.
+    """
     refuse_async("prepared", "sync_to_async(prepared)(…)")
-    alias = conf.database(using)
+    alias = alias_with(biz, biz_key, using)
     rows = PreparedRow.objects.using(alias).filter(of_key(*checked_names(biz, biz_key)))
     row = retrying(rows.defer("body").first, alias)
     if row is None:
         raise UnknownPrepared
     return handle(row, alias)
+
+
+def alias_with(biz: str | int | UUID, biz_key: str | int | UUID, using: str | None = None) -> str:
+    """Return the alias that has this prepared message: ``using``, or that of its topic.
+
+    Raises UnknownPrepared, and PreparedConflict if several have one of this name.
+    """
+    if using is not None or not is_sharded():
+        return conf.database(using)
+    key = of_key(*checked_names(biz, biz_key))
+    having = [
+        alias
+        for alias in aliases()
+        if retrying(PreparedRow.objects.using(alias).filter(key).exists, alias)
+    ]
+    if not having:
+        raise UnknownPrepared
+    if len(having) > 1:
+        raise PreparedConflict(
+            _("%(biz)s:%(key)s is prepared on several databases, %(aliases)s: say which by using=.")
+            % {"biz": biz, "key": biz_key, "aliases": ", ".join(having)}
+        )
+    return having[0]
 
 
 def keep(content: Content, producer: str, using: str) -> Prepared:

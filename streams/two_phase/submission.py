@@ -9,7 +9,7 @@ from django.db import connections
 from django.utils.translation import gettext as _
 
 from streams.api import Outgoing, ReceivedMessage
-from streams.conf import database
+from streams.conf import settings
 from streams.errors import (
     ConfigurationError,
     InvalidMessage,
@@ -21,9 +21,10 @@ from streams.errors import (
     UnknownTopic,
     describe,
 )
+from streams.sharding import alias_of
 from streams.two_phase.content import checked_content, checked_names
 from streams.two_phase.decide import commit, roll_back
-from streams.two_phase.prepare import keep_joined
+from streams.two_phase.prepare import alias_with, keep, keep_joined
 
 GROUP = "ems-two-phase"
 # Headers that begin like this are for EMS; the others are those of the message.
@@ -41,10 +42,11 @@ def submitted(message: ReceivedMessage) -> None:
     """Carry out the call in the headers of ``message``, in the open transaction.
 
     What can never succeed is rejected, so that it blocks no other call: the group is ordered. What
-    passes with time is raised, and retried. Raises ConfigurationError if the topic is consumed on
-    another database than EMS["DATABASE"].
+    passes with time is raised, and retried. Where the message to prepare is on another database
+    than the call, it is written there at once: a repetition finds it. Raises ConfigurationError if
+    the topic is consumed on another database than its own.
     """
-    using = database()
+    using = alias_of(settings().TWO_PHASE_TOPIC or message.topic)
     if not connections[using].in_atomic_block:
         raise ConfigurationError(
             _("%(group)s decides on %(alias)r only: consume it there.")
@@ -57,9 +59,9 @@ def submitted(message: ReceivedMessage) -> None:
         if action == "prepare":
             _prepare(message, biz, biz_key, using)
         elif action == "commit":
-            commit(biz, biz_key, by=by, using=using)
+            commit(biz, biz_key, by=by, using=alias_with(biz, biz_key))
         elif action == "rollback":
-            roll_back(biz, biz_key, by=by, using=using)
+            roll_back(biz, biz_key, by=by, using=alias_with(biz, biz_key))
         else:
             raise InvalidMessage(
                 _("%(name)s is no action: %(value)r.") % {"name": ACTION, "value": action}
@@ -81,15 +83,18 @@ def _prepare(message: ReceivedMessage, biz: str, biz_key: str, using: str) -> No
         headers.get(TAG, ""),
         {name: value for name, value in headers.items() if not name.startswith(OURS)},
     )
+    topic: Any = outgoing.topic
+    alias = alias_of(topic)
     content = checked_content(
         outgoing,
         biz=biz,
         biz_key=biz_key,
         checker=headers.get(CHECKER),
         context=_context(headers.get(CONTEXT)),
-        using=using,
+        using=alias,
     )
-    keep_joined(content, message.producer, using)
+    write = keep_joined if alias == using else keep
+    write(content, message.producer, alias)
 
 
 def _context(text: str | None) -> Any:

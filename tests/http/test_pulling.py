@@ -195,7 +195,7 @@ def test_an_ack_that_comes_twice_at_once_is_told_of_once(
     told, counted = list[Any](), list[Any]()
     monkeypatch.setattr(outcomes, "handled", lambda *given: counted.append(given))
     monkeypatch.setattr(notices, "settled", lambda *given: told.append(given))
-    both = [named(delivery["receipt"], "default").delivery for _ in range(2)]
+    both = [named(delivery["receipt"]).delivery for _ in range(2)]
     results = [outcomes.Result(0, "reject", "no such order")]
     assert [outcomes.acknowledge(one, results).open for one in both] == [0, 0]
     assert (len(told), len(counted), DeadMessage.objects.count()) == (1, 1, 1)
@@ -593,9 +593,9 @@ def test_what_a_stale_token_holds_cannot_be_settled_below_the_endpoint(api: Api)
     made(api)
     fill(2)
     (delivery,) = pulled(api)
-    held = named(delivery["receipt"], "default").delivery
+    held = named(delivery["receipt"]).delivery
     settle(held, 1, max_retries=16)
-    stale = named(delivery["receipt"], "default").delivery
+    stale = named(delivery["receipt"]).delivery
     Delivery.objects.update(token="")
     with pytest.raises(LeaseLost):
         outcomes.acknowledge(stale, [outcomes.Result(1)])

@@ -44,7 +44,7 @@ def test_the_undo_of_a_request_leaves_what_its_repeat_got(api: Api, ordered: boo
     first = handed("request-1")
     (again,) = handed("request-1")
     take_back(first)
-    assert named(receipt_of(again.delivery), "default").delivery.state == "START"
+    assert named(receipt_of(again.delivery)).delivery.state == "START"
     take_back([again])  # that one is gone, too, and may be repeated as well
     assert pulled(api, "two") == []
     assert [len(one.messages) for one in handed("request-1")] == [3]

@@ -60,7 +60,7 @@ def pull_all(topic: str, client: str, *, ordered: bool) -> list[int]:
                 if ordered and outcome != "done":
                     break
             receipt = receipt_of(handed.delivery)
-            outcomes.acknowledge(named(receipt, "default").delivery, results)
+            outcomes.acknowledge(named(receipt).delivery, results)
             done += [result.offset for result in results if result.outcome == "done"]
 
 

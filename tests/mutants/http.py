@@ -15,6 +15,14 @@ PROJECTS = "tests/http/test_projects.py"
 SENDING = "tests/http/test_produce.py"
 
 HTTP = [
+    # An id of one database would be settled on another.
+    Mutant(
+        "receipt-without-its-database",
+        "streams/http/pulling/receipts.py",
+        "    using = (match and match[3]) or settings().DATABASE\n",
+        "    using = settings().DATABASE\n",
+        "tests/http/test_shards.py::test_messages_are_pulled_acknowledged_and_read_where_they_are",
+    ),
     Mutant(
         "a-token-known-by-its-prefix",
         ACCESS,

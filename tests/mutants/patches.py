@@ -27,6 +27,14 @@ CORE = "tests/streams/test_core.py"
 TOPICS = "tests/streams/test_topics.py"
 
 SEND = [
+    Mutant(
+        "topics-of-several-databases-sent-to-one",
+        "streams/produce/send.py",
+        "            if (other := alias_of(message.topic)) != alias:\n",
+        "            if (other := alias_of(message.topic)) != alias and False:\n",
+        "tests/streams/test_shards.py"
+        "::test_topics_of_several_databases_are_refused_before_anything_is_written",
+    ),
     # What the first EMS did: a counter beside the transaction. Who commits late is never read.
     Mutant(
         "offset-given-at-insert",

@@ -37,8 +37,8 @@ TWO_PHASE = [
     Mutant(
         "rollback-by-topic-commits",
         "streams/two_phase/submission.py",
-        "            roll_back(biz, biz_key, by=by, using=using)\n",
-        "            commit(biz, biz_key, by=by, using=using)\n",
+        "            roll_back(biz, biz_key, by=by, using=alias_with(biz, biz_key))\n",
+        "            commit(biz, biz_key, by=by, using=alias_with(biz, biz_key))\n",
         "tests/streams/test_two_phase_submission.py"
         "::test_a_rollback_through_the_topic_sends_nothing",
     ),

@@ -24,7 +24,7 @@ def test_a_pull_and_an_ack_read_keys_and_short_ranges(seeded: Seed) -> None:
     asked = Asked("http@x@one", 10, MINUTE, request_id="request-0001")
     with explained() as statements:
         (handed, *_more) = hand_out(group, LIMITS, asked)
-        delivery = named(receipt_of(handed.delivery), "default").delivery
+        delivery = named(receipt_of(handed.delivery)).delivery
         results = [outcomes.Result(message.offset) for message in handed.messages]
         outcomes.acknowledge(delivery, results)
     statements.assert_sound()

@@ -44,8 +44,9 @@ class Poller(threading.Thread):
     """
 
     def __init__(self, using: str) -> None:
-        super().__init__(name=NAME, daemon=True)
-        self._using = using
+        super().__init__(name=_name(using), daemon=True)
+        self.using = self._using = using
+        self._waiting = waiting(using)
         self._condition = threading.Condition()
         self._woken = False
         self.stopped = False
@@ -87,7 +88,7 @@ class Poller(threading.Thread):
         reset_queries()
         try:
             if self._listener is None:
-                self._listener = Listener(self._using, waiting.topics, self.wake)
+                self._listener = Listener(self._using, self._waiting.topics, self.wake)
                 self._listener.start()
             return self.step()
         except Exception as error:
@@ -110,7 +111,7 @@ class Poller(threading.Thread):
         """Look once; return how many seconds to wait until the next look."""
         started = time.monotonic()
         self._refresh(started)
-        groups = {group.group.pk: group for group in waiting.groups()}
+        groups = {group.group.pk: group for group in self._waiting.groups()}
         before = ends.seen(self._using)  # whatever is read after this is not lower
         outlook = what_is_due(Places(list(groups), self._partitions), self._using)
         compare(outlook.logs, before, self._using)
@@ -146,7 +147,7 @@ class Poller(threading.Thread):
     def _wake(self, groups: dict[int, PulledGroup], outlook: Due, grown: frozenset[int]) -> bool:
         topics = {topic_id for topic_id, id_ in self._partitions if id_ in grown}
         woken = [
-            waiting.wake_group(pk)
+            self._waiting.wake_group(pk)
             for pk, group in groups.items()
             if (pk in outlook.groups or group.group.topic_id in topics) and self._open(group)
         ]
@@ -156,7 +157,7 @@ class Poller(threading.Thread):
             for of_topic in outlook.ends.values()
             for id_, end in of_topic.items()
         ]
-        return any([*woken, waiting.wake_readers(reached)])
+        return any([*woken, self._waiting.wake_readers(reached)])
 
     def _open(self, group: PulledGroup) -> bool:
         """Tell whether anything may be handed out: the group is not paused, its topic readable."""
@@ -167,53 +168,53 @@ class Poller(threading.Thread):
             return True  # the group is gone: who waits for it is to be told
 
 
-_poller: Poller | None = None
+# By alias: each database has a thread, so one that is away holds up no other.
+_pollers: dict[str, Poller] = {}
 _starting = threading.Lock()
+
+
+def _name(using: str) -> str:
+    return NAME if using == settings().DATABASE else f"{NAME}-{using}"
 
 
 def ensure(using: str) -> None:
     """Let the thread run for LINGER_SECONDS from now; in a TestCase nobody else sees anything."""
-    global _poller
     if in_test_case(using):
         return
     with _starting:
-        if _poller is None or not _poller.is_alive():
-            _poller = Poller(using)
-            _poller.start()
-        _poller.used_at = time.monotonic()
-
-
-def wake() -> None:
-    """Let the thread look now, if it runs."""
-    if (poller := _poller) is not None:
-        poller.wake()
+        poller = _pollers.get(using)
+        if poller is None or not poller.is_alive():
+            poller = _pollers[using] = Poller(using)
+            poller.start()
+        poller.used_at = time.monotonic()
 
 
 def stop() -> None:
-    """End the thread, and wait for its end."""
-    global _poller
+    """End the threads, and wait for their end."""
     with _starting:
-        poller, _poller = _poller, None
-    if poller is not None:
+        pollers = [*_pollers.values()]
+        _pollers.clear()
+    for poller in pollers:
         poller.stop()
+    for poller in pollers:
         poller.join()
 
 
 def _ends(poller: Poller) -> bool:
     """Tell whether nobody has needed the thread for long; a later pull then starts another."""
-    global _poller
     with _starting:
-        if waiting or time.monotonic() < poller.used_at + LINGER_SECONDS:
+        if waiting(poller.using) or time.monotonic() < poller.used_at + LINGER_SECONDS:
             return False
-        if _poller is poller:
-            _poller = None
+        if _pollers.get(poller.using) is poller:
+            del _pollers[poller.using]
         return True
 
 
 def _forget() -> None:
-    """Forget the thread in a child process: a fork has only the one that called it."""
-    global _poller, _starting
-    _poller, _starting = None, threading.Lock()
+    """Forget the threads in a child process: a fork has only the one that called it."""
+    global _starting
+    _pollers.clear()
+    _starting = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget)

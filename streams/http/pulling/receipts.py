@@ -9,6 +9,7 @@ from datetime import timedelta
 from django.db import connections
 from django.utils.translation import gettext as _
 
+from streams.conf import settings
 from streams.database.clock import instant
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
@@ -16,13 +17,17 @@ from streams.database.sql.dialect import fetch
 from streams.errors import InvalidValue, LeaseLost
 from streams.http.pulling.groups import by_id
 from streams.models import Delivery
+from streams.sharding import aliases
 
 # A range that was given back has no token: an empty one must never be looked up.
-RECEIPT = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-f]{32})")
+# The alias is absent where it is EMS["DATABASE"].
+RECEIPT = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-f]{32})(?:@(.+))?")
 
 
 def receipt_of(delivery: Delivery) -> str:
-    return f"{delivery.pk}.{delivery.token}"
+    alias = delivery.using
+    place = "" if alias == settings().DATABASE else f"@{alias}"
+    return f"{delivery.pk}.{delivery.token}{place}"
 
 
 @dataclass(frozen=True)
@@ -33,13 +38,14 @@ class Named:
     age: timedelta
 
 
-def named(receipt: str, using: str) -> Named:
-    """Return the delivery of ``receipt``.
+def named(receipt: str) -> Named:
+    """Return the delivery of ``receipt``, on the database that it names.
 
     Raises InvalidValue for what is no receipt, and LeaseLost if the delivery has been taken away.
     """
     match = RECEIPT.fullmatch(receipt)
-    if match is None:
+    using = (match and match[3]) or settings().DATABASE
+    if match is None or using not in aliases():
         raise InvalidValue(_("This is no receipt: pass what the pull gave."))
     statement = sql.OF_RECEIPT[connections[using].vendor]
     rows = retrying(fetch, using, using, statement, [int(match[1]), match[2]])

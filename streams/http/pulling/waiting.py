@@ -61,7 +61,7 @@ class Waiter:
 
 
 class Waiting:
-    """Holds the waiting requests of a process, by group and by partition."""
+    """Holds the waiting requests of a process on one database, by group and by partition."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -149,12 +149,13 @@ class Waiting:
             self.topics.discard(topic)
 
 
-waiting = Waiting()
+_waiting: dict[str, Waiting] = {}
 
 
-def _forget() -> None:
-    """Forget the requests of the process that was forked."""
-    waiting.__init__()  # type: ignore[misc]  # others have imported the name
+def waiting(using: str) -> Waiting:
+    """Return the requests that wait on ``using``: each database has ids of its own."""
+    return _waiting.setdefault(using, Waiting())
 
 
-os.register_at_fork(after_in_child=_forget)
+# A fork has none of the requests of its parent.
+os.register_at_fork(after_in_child=_waiting.clear)

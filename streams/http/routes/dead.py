@@ -13,6 +13,7 @@ from streams.consume.outcome.dead_letter import redrive
 from streams.errors import RedriveRunning
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.cursors import cursor, position
+from streams.http.databases import ABOUT, Database, alias_of_id
 from streams.http.fields import MOST, Answer, BodyTypeName, Id, Instant, Limit, Page, Request
 from streams.http.fields import body_out as body_value
 from streams.http.found import group_named
@@ -23,10 +24,13 @@ from streams.http.problems import Problem, problem_of
 from streams.http.threads import on_pool
 from streams.models import ConsumerGroup, DeadMessage, Partition, Verb
 from streams.operate.redrives import begin
+from streams.sharding import alias_of
 
 router = Router(tags=["Dead letters"])
 
 DEAD, DISCARD = str(Verb.DEAD), str(Verb.DISCARD)
+# What the preview of a discard is about.
+LETTERS = "letters of a database"
 # Letters of one request.
 AT_ONCE = 1000
 
@@ -35,6 +39,7 @@ class LetterHead(Answer):
     """Is a dead letter without its body."""
 
     id: int
+    database: str
     topic: str
     group: str
     partition: int | None
@@ -74,6 +79,7 @@ class Chosen(Request):
     upto: Id | None = None
     limit: int = Field(AT_ONCE, ge=1, le=AT_ONCE)
     dry_run: bool = False
+    database: str | None = Field(None, description=ABOUT)
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -155,9 +161,9 @@ def list_letters(
 @router.get("/dead/{int:letter_id}", response=LetterShown)
 @needs("dead")
 @on_pool
-def show_letter(request: ApiRequest, letter_id: Id) -> LetterShown:
+def show_letter(request: ApiRequest, letter_id: Id, on: Database = None) -> LetterShown:
     """Show a dead letter. Its body is there if the token has the right `body` on its topic."""
-    using = database()
+    using = alias_of_id(on)
     letters = DeadMessage.objects.using(using).select_related("group__topic")
     row = letters.filter(pk=letter_id).first()
     groups = ConsumerGroup.objects.using(using)  # of this namespace
@@ -185,7 +191,8 @@ def redrive_letters(request: ApiRequest, wanted: ToRedrive) -> Status[Outcome]:
     With `rate` 202: consumers or beat carry it out, for all that match, whatever `limit` says. 409:
     a redrive of the same group and class of error runs; `redrive` is its number.
     """
-    found, outcome, group = _found(request.auth, DEAD, wanted)
+    using = _place(wanted)
+    found, outcome, group = _found(request.auth, DEAD, wanted, using)
     if wanted.dry_run or (not found and outcome.after is None):
         return Status(200, outcome)
     if wanted.rate is not None:
@@ -193,7 +200,7 @@ def redrive_letters(request: ApiRequest, wanted: ToRedrive) -> Status[Outcome]:
         try:
             row = begin(
                 [group] if group else groups.values(),
-                database(),
+                using,
                 rate=wanted.rate,
                 who=who(request.auth),
                 error_class=wanted.error_class or "",
@@ -223,11 +230,12 @@ def discard_letters(request: ApiRequest, wanted: ToDiscard) -> Discarded:
     409: some of those that were shown do not wait any more; nothing is deleted.
     """
     if wanted.token is None:
-        found, outcome, _group = _found(request.auth, DISCARD, wanted)
-        token = offer(request.auth, DISCARD, DISCARD, [letter.pk for letter in found])
+        using = _place(wanted)
+        found, outcome, _group = _found(request.auth, DISCARD, wanted, using)
+        token = offer(request.auth, DISCARD, LETTERS, [using, [letter.pk for letter in found]])
         return Discarded(**outcome.model_dump(), token=token)
-    ids = accepted(request.auth, DISCARD, DISCARD, wanted.token)
-    found = of_ids(ids, request.auth, DISCARD, database())
+    using, ids = accepted(request.auth, DISCARD, LETTERS, wanted.token)
+    found = of_ids(ids, request.auth, DISCARD, using)
     if len(found) != len(ids):
         raise Problem(
             409,
@@ -242,11 +250,15 @@ def discard_letters(request: ApiRequest, wanted: ToDiscard) -> Discarded:
     return Discarded(found=len(found), done=done, left_out=len(found) - done, after=None, upto=last)
 
 
+def _place(wanted: Chosen) -> str:
+    """Return the alias of the letters that are named; raises Problem."""
+    return alias_of_id(wanted.database) if wanted.topic is None else alias_of(wanted.topic)
+
+
 def _found(
-    caller: Caller, verb: str, wanted: Chosen
+    caller: Caller, verb: str, wanted: Chosen, using: str
 ) -> tuple[list[DeadMessage], Outcome, ConsumerGroup | None]:
     """Return the letters, what there is to say of them, and their group if one was named."""
-    using = database()
     newest = DeadMessage.objects.using(using).aggregate(newest=Max("pk"))["newest"] or 0
     upto = newest if wanted.upto is None else wanted.upto
     if wanted.ids is not None:
@@ -293,6 +305,7 @@ def _values(row: DeadMessage, group: ConsumerGroup, number: int | None) -> dict[
     times = ("producer", "sent_at", "died_at", "redriven_at", "edited_at")
     return {
         **{name: getattr(row, name) for name in (*same, *times)},
+        "database": row._state.db,
         "topic": group.topic.name,
         "group": group.name,
         "partition": number,

@@ -10,7 +10,7 @@ from ninja import Router
 from streams.conf import database
 from streams.database.clock import database_now
 from streams.http.access import ApiRequest, needs
-from streams.http.cursors import cursor, position
+from streams.http.databases import page_of_all
 from streams.http.fields import Answer, Instant, Limit, NoFields, Page, Request
 from streams.http.found import group_named
 from streams.http.journal import note, note_changes, who
@@ -37,6 +37,7 @@ class GroupInList(Answer):
 
     topic: str
     group: str
+    database: str
     mode: str
     ordered: bool
     state: str
@@ -121,18 +122,17 @@ class GroupChanges(Request):
 def list_groups(
     request: ApiRequest, topic: str | None = None, after: str | None = None, limit: Limit = 100
 ) -> Page[GroupInList]:
-    """List groups with their lag, in the order in which they were made."""
-    using = database()
-    start = position(after, int)
-    rows = ConsumerGroup.objects.using(using).select_related("topic").order_by("pk")
-    if topic is not None:
-        rows = rows.filter(topic__name=topic)
-    if start:
-        rows = rows.filter(pk__gt=start[0])
-    found = list(rows[: limit + 1])
-    items = [GroupInList.of(lag) for lag in measured(found[:limit], using)]
-    more = len(found) > limit
-    return Page(items=items, next=cursor(found[limit - 1].pk) if more else None)
+    """List groups with their lag, as they were made, those of one database after the other."""
+
+    def read(using: str, behind: int | None, most: int) -> tuple[list[GroupInList], int | None]:
+        rows = ConsumerGroup.objects.using(using).select_related("topic").order_by("pk")
+        if topic is not None:
+            rows = rows.filter(topic__name=topic)
+        found = list(rows.filter(pk__gt=behind or 0)[: most + 1])
+        items = [GroupInList.of(lag) for lag in measured(found[:most], using)]
+        return items, found[most - 1].pk if len(found) > most else None
+
+    return page_of_all(after, int, limit, read)
 
 
 @router.get("/topics/{topic}/groups/{group}", response=GroupState)
@@ -222,6 +222,7 @@ def _values(lag: Lag) -> dict[str, Any]:
     return {
         "topic": lag.group.topic.name,
         "group": lag.group.name,
+        "database": lag.group._state.db,
         "mode": lag.group.mode,
         "ordered": lag.group.ordered,
         "state": lag.state.name.lower(),

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from ninja import Query, Router
 from pydantic import Field
 
-from streams.conf import MAX_HOLD, database
+from streams.conf import MAX_HOLD
 from streams.http import threads
 from streams.http.access import ApiRequest, needs
 from streams.http.fields import Answer, Id, Limit
@@ -18,6 +18,7 @@ from streams.http.pulling import holding, poller
 from streams.http.pulling.log import Purged, Stretch, read_log
 from streams.http.pulling.waiting import waiting
 from streams.http.routes.pull import Message, message_out
+from streams.sharding import alias_of
 
 router = Router(tags=["Log"])
 
@@ -58,14 +59,14 @@ async def read(
     if hold and seen.next == start == seen.end:
         with (
             holding.held(request, request.auth.id, request.auth.max_holds) as admitted,
-            waiting.for_offset(topic, seen.partition_id, start) as waiter,
+            waiting(alias_of(topic)).for_offset(topic, seen.partition_id, start) as waiter,
         ):
             await holding.until_found(look, waiter, hold if admitted else 0)
     return _answer(seen, request.auth.may("body", topic), refused=not admitted)
 
 
 def _look(topic: str, number: int, start: int, limit: int) -> Stretch:
-    using = database()
+    using = alias_of(topic)
     poller.ensure(using)
     try:
         return read_log(topic, number, start, limit, using)

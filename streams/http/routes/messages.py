@@ -10,6 +10,7 @@ from ninja import Router
 from streams.conf import database
 from streams.http.access import ApiRequest, needs
 from streams.http.cursors import cursor, position
+from streams.http.databases import Database, alias_of_id
 from streams.http.fields import Answer, BodyTypeName, Id, Instant, Limit, Page, body_out
 from streams.http.found import message_at, message_of
 from streams.http.problems import Problem
@@ -26,6 +27,7 @@ class MessageHead(Answer):
     """Is a message without its body; ``offset`` is null until it is sequenced."""
 
     message_id: int
+    database: str
     topic: str
     partition: int
     offset: int | None
@@ -81,18 +83,18 @@ class Way(Answer):
 @router.get("/messages/{message_id}", response=MessageShown)
 @needs("read")
 @on_pool
-def show_message(request: ApiRequest, message_id: Id) -> MessageShown:
+def show_message(request: ApiRequest, message_id: Id, on: Database = None) -> MessageShown:
     """Show a message. Its body is there if the token has the right `body` on its topic."""
-    row = message_of(request.auth, message_id, database())
+    row = message_of(request.auth, message_id, alias_of_id(on))
     return _shown(request, row)
 
 
 @router.get("/messages/{message_id}/trace", response=Way)
 @needs("read")
 @on_pool
-def trace_message(request: ApiRequest, message_id: Id) -> Way:
+def trace_message(request: ApiRequest, message_id: Id, on: Database = None) -> Way:
     """Show what each group has done with a message, and what it will do."""
-    return _way(message_of(request.auth, message_id, database()))
+    return _way(message_of(request.auth, message_id, alias_of_id(on)))
 
 
 @router.get("/topics/{topic}/partitions/{int:partition}/messages/{int:offset}/trace", response=Way)
@@ -151,6 +153,7 @@ def search_messages(
 def _values(row: Message, partition: Partition) -> dict[str, Any]:
     return {
         "message_id": row.pk,
+        "database": row._state.db,
         "topic": partition.topic.name,
         "partition": partition.number,
         "offset": row.offset,
@@ -170,7 +173,7 @@ def _shown(request: ApiRequest, row: Message) -> MessageShown:
     values = _values(row, row.partition)
     if not request.auth.may("body", row.partition.topic.name):
         return MessageShown(**values, has_body=False, body=None)
-    bodies = Message.objects.using(database()).filter(pk=row.pk)
+    bodies = Message.objects.using(row._state.db).filter(pk=row.pk)
     raw = bodies.values_list("body", flat=True).first()
     if raw is None:  # purged since it was found
         raise Problem(404, "unknown", f"There is no message {row.pk}.")

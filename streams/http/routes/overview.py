@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.apps import apps
 from django.db.models import Count, F, Sum
@@ -14,7 +14,9 @@ from streams.http.access import ApiRequest, needs
 from streams.http.fields import Answer, Instant
 from streams.http.routes.groups import GroupInList, measured
 from streams.http.threads import on_pool
+from streams.log.lag import Lag
 from streams.models import ConsumerGroup, Topic
+from streams.sharding import aliases
 
 router = Router(tags=["Overview"])
 
@@ -29,6 +31,7 @@ class TopicRate(Answer):
     """
 
     topic: str
+    database: str
     partitions: int
     messages: int
     groups: int
@@ -45,6 +48,7 @@ class GroupRate(GroupInList):
 
 
 class AlarmShown(Answer):
+    database: str
     rule: str
     text: str
     severity: str
@@ -68,25 +72,36 @@ class Overview(Answer):
 @on_pool
 def show_overview(request: ApiRequest) -> Overview:
     """Show at most 50 topics and 50 groups. Rates need the app `monitoring`."""
-    using = database()
-    rates = _rates(using)
-    groups = ConsumerGroup.objects.using(using).select_related("topic")
-    lags = sorted(measured(groups, using), key=lambda one: one.trouble, reverse=True)
-    topics = _topics(using, rates.get("topics", {}))
+    topics: list[TopicRate] = []
+    lags: list[Lag] = []
+    alarms: list[AlarmShown] = []
+    rates_of = {}
+    for using in aliases():
+        rates = rates_of[using] = _rates(using)
+        topics += _topics(using, rates.get("topics", {}))
+        lags += measured(ConsumerGroup.objects.using(using).select_related("topic"), using)
+        alarms += [AlarmShown(database=using, **one) for one in rates.get("alarms", [])]
+    topics.sort(key=_busiest)
+    lags.sort(key=lambda one: one.trouble, reverse=True)
     return Overview(
-        at=database_now(using),
+        at=database_now(database()),
         topics_in_all=len(topics),
         groups_in_all=len(lags),
         topics=topics[:LISTED_AT_MOST],
         groups=[
             GroupRate(
                 **GroupInList.of(lag).model_dump(),
-                **rates.get("groups", {}).get((lag.group.topic.name, lag.group.name), _UNKNOWN),
+                **_of_group(lag, rates_of[lag.group._state.db or database()]),
             )
             for lag in lags[:LISTED_AT_MOST]
         ],
-        alarms=[AlarmShown(**one) for one in rates.get("alarms", [])],
+        alarms=alarms,
     )
+
+
+def _of_group(lag: Lag, rates: dict[str, Any]) -> dict[str, Any]:
+    place = lag.group.topic.name, lag.group.name
+    return cast("dict[str, Any]", rates.get("groups", {}).get(place, _UNKNOWN))
 
 
 _UNKNOWN = {"published_per_second": None, "consumed_per_second": None, "clear_seconds": None}
@@ -110,9 +125,10 @@ def _topics(using: str, rates: dict[str, Any]) -> list[TopicRate]:
         ConsumerGroup.objects.using(using).order_by().values_list("topic").annotate(n=Count("pk"))
     )
     unknown = {"published_per_second": None, "published_last_hour": None}
-    found = [
+    return [
         TopicRate(
             topic=row.name,
+            database=using,
             partitions=row.n,
             messages=row.kept or 0,
             groups=readers.get(row.pk, 0),
@@ -120,11 +136,7 @@ def _topics(using: str, rates: dict[str, Any]) -> list[TopicRate]:
         )
         for row in rows
     ]
-    return sorted(
-        found,
-        key=lambda one: (
-            -(one.published_last_hour or 0),
-            -(one.published_per_second or 0),
-            one.topic,
-        ),
-    )
+
+
+def _busiest(one: TopicRate) -> tuple[float, float, str]:
+    return -(one.published_last_hour or 0), -(one.published_per_second or 0), one.topic

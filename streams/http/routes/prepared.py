@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 from ninja import Router, Status
 
-from streams.conf import database
 from streams.errors import AlreadyDecided
 from streams.http.access import ApiRequest, Caller, needs
-from streams.http.cursors import cursor, position
+from streams.http.databases import page_of_all
 from streams.http.fields import (
     Answer,
     BodyTypeName,
@@ -29,7 +28,7 @@ from streams.two_phase import decide
 from streams.two_phase.content import checked_names
 from streams.two_phase.handle import STATES, Prepared, handle
 from streams.two_phase.listing import is_by_key, rows_after
-from streams.two_phase.prepare import prepare, prepared
+from streams.two_phase.prepare import alias_with, prepare, prepared
 
 router = Router(tags=["Two-phase"])
 
@@ -61,6 +60,7 @@ class PreparedMessage(Answer):
     biz: str
     biz_key: str
     topic: str
+    database: str
     state: StateName
     created: bool
     message_id: int | None
@@ -71,7 +71,8 @@ class PreparedMessage(Answer):
 
     @classmethod
     def of(cls, held: Prepared) -> PreparedMessage:
-        return cls(**{name: getattr(held, name) for name in cls.model_fields})
+        same = {name: getattr(held, name) for name in cls.model_fields if name != "database"}
+        return cls(**same, database=held.using)
 
 
 @router.post("/prepared", response={201: PreparedMessage, 200: PreparedMessage})
@@ -128,12 +129,13 @@ def _decided(
 ) -> PreparedMessage:
     """Make a decision; 409 with the code ``conflict`` if the other one was made before."""
     names = checked_names(biz, biz_key)
+    using = alias_with(*names)
     try:
-        with short_waits():
-            row = decision(*names, by=who(caller), using=database(), patience=PATIENCE)
+        with short_waits(using):
+            row = decision(*names, by=who(caller), using=using, patience=PATIENCE)
     except AlreadyDecided as error:
         raise Problem(409, conflict, str(error)) from error
-    return PreparedMessage.of(handle(row, database()))
+    return PreparedMessage.of(handle(row, using))
 
 
 # A key may end like the two paths above.
@@ -143,7 +145,7 @@ def _decided(
 @needs("prepare", "{biz}")
 @on_pool
 def show_prepared_commit(request: ApiRequest, biz: str, biz_key: str) -> PreparedMessage:
-    return PreparedMessage.of(prepared(biz, f"{biz_key}/commit", using=database()))
+    return PreparedMessage.of(prepared(biz, f"{biz_key}/commit"))
 
 
 @router.get(
@@ -152,14 +154,14 @@ def show_prepared_commit(request: ApiRequest, biz: str, biz_key: str) -> Prepare
 @needs("prepare", "{biz}")
 @on_pool
 def show_prepared_rollback(request: ApiRequest, biz: str, biz_key: str) -> PreparedMessage:
-    return PreparedMessage.of(prepared(biz, f"{biz_key}/rollback", using=database()))
+    return PreparedMessage.of(prepared(biz, f"{biz_key}/rollback"))
 
 
 @router.get("/prepared/{biz}/{path:biz_key}", response=PreparedMessage)
 @needs("prepare", "{biz}")
 @on_pool
 def show_prepared(request: ApiRequest, biz: str, biz_key: str) -> PreparedMessage:
-    return PreparedMessage.of(prepared(biz, biz_key, using=database()))
+    return PreparedMessage.of(prepared(biz, biz_key))
 
 
 @router.get("/prepared", response=Page[PreparedMessage])
@@ -180,13 +182,16 @@ def list_prepared(
         request.auth.needs("prepare", biz)
     states = None if state is None else [str(one) for one, name in STATES.items() if name == state]
     by_key = is_by_key(biz, states)
-    start = position(after, str if by_key else int)
-    rows = rows_after(start[0] if start else None, LOOKED_AT, database(), biz=biz, states=states)
-    found, last = _chosen(rows, request.auth, states, limit)
-    items = [PreparedMessage.of(handle(row, database())) for row in found]
-    if last is None or (last == rows[-1] and len(rows) < LOOKED_AT):
-        return Page(items=items)
-    return Page(items=items, next=cursor(last.biz_key if by_key else last.pk))
+
+    def read(using: str, behind: Any, most: int) -> tuple[list[PreparedMessage], Any]:
+        rows = rows_after(behind, LOOKED_AT, using, biz=biz, states=states)
+        found, last = _chosen(rows, request.auth, states, most)
+        items = [PreparedMessage.of(handle(row, using)) for row in found]
+        if last is None or (last == rows[-1] and len(rows) < LOOKED_AT):
+            return items, None
+        return items, last.biz_key if by_key else last.pk
+
+    return page_of_all(after, str if by_key else int, limit, read)
 
 
 def _chosen(

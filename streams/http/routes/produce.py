@@ -13,13 +13,15 @@ from pydantic import Field
 from streams.api import Outgoing, SendResult
 from streams.conf import MAX_BATCH, database
 from streams.http.access import ApiRequest, needs
+from streams.http.databases import Database, alias_of_id
 from streams.http.fields import Answer, BodyTypeName, Id, Instant, Request, body_in
 from streams.http.problems import Problem
 from streams.http.threads import on_pool, short_waits
 from streams.log.foreign import own_rows
 from streams.models import Message
 from streams.produce.cancel import cancel
-from streams.produce.send import send, send_many
+from streams.produce.send import one_of_all, send, send_many
+from streams.sharding import alias_of
 from streams.tracing import carried
 
 router = Router(tags=["Produce"])
@@ -75,10 +77,12 @@ class Sent(Answer):
     topic: str
     partition: int
     duplicate: bool
+    database: str
 
     @classmethod
-    def of(cls, result: SendResult) -> Sent:
+    def of(cls, result: SendResult, using: str) -> Sent:
         return cls(
+            database=using,
             message_id=result.message_id,
             topic=result.topic,
             partition=result.partition,
@@ -101,6 +105,7 @@ def send_message(
     request: ApiRequest, topic: str, content: Content, idempotency_key: IdempotencyKey = None
 ) -> Status[Sent]:
     """Send a message. It is committed when the answer comes; 200: it is a duplicate."""
+    using = database()
     one = content.outgoing(topic, carried(request.headers))
     dedup_key = _agreed(content.dedup_key, idempotency_key)
     # Another send with this key may be in a transaction that stays open.
@@ -116,9 +121,9 @@ def send_message(
             partition=one.partition,
             dedup_key=dedup_key,
             dedup_window=one.dedup_window,
-            using=database(),
+            using=using,
         )
-    return Status(200 if result.duplicate else 201, Sent.of(result))
+    return Status(200 if result.duplicate else 201, Sent.of(result, using))
 
 
 @router.post("/messages", response={201: AllSent})
@@ -127,27 +132,29 @@ def send_message(
 def send_batch(
     request: ApiRequest, batch: Batch, idempotency_key: IdempotencyKey = None
 ) -> Status[AllSent]:
-    """Send all messages or none, in one transaction."""
+    """Send all messages or none, in one transaction. 409: they are for several databases."""
     if idempotency_key is not None:
         raise Problem(422, "invalid", _("Give each message of a batch its dedup_key."))
     for topic in {one.topic for one in batch.messages}:
         request.auth.needs("send", topic)
     trace = carried(request.headers)
     outgoing = [one.outgoing(one.topic, trace) for one in batch.messages]
-    with short_waits():
-        results = send_many(outgoing, using=database())
-    return Status(201, AllSent(results=[Sent.of(one) for one in results]))
+    using = alias_of(one_of_all(outgoing))
+    with short_waits(using):
+        results = send_many(outgoing, using=using)
+    return Status(201, AllSent(results=[Sent.of(one, using) for one in results]))
 
 
 @router.delete("/messages/{message_id}", response=Cancelled)
 @needs("send")
 @on_pool
-def cancel_message(request: ApiRequest, message_id: Id) -> Cancelled:
+def cancel_message(request: ApiRequest, message_id: Id, on: Database = None) -> Cancelled:
     """Take back a delayed message. 409 ``visible``: too late; 404: there is none of this id."""
-    topic = _topic_of(message_id)
+    using = alias_of_id(on)
+    topic = _topic_of(message_id, using)
     # An id says nothing of its topic: who may not send to it is told that there is none.
     if topic is not None and request.auth.may("send", topic):
-        outcome = cancel(message_id, topic=topic, using=database())
+        outcome = cancel(message_id, topic=topic, using=using)
         if outcome == "cancelled":
             return Cancelled()
         if outcome == "visible":
@@ -159,8 +166,7 @@ def cancel_message(request: ApiRequest, message_id: Id) -> Cancelled:
     )
 
 
-def _topic_of(message_id: int) -> str | None:
-    using = database()
+def _topic_of(message_id: int, using: str) -> str | None:
     rows = own_rows(Message.objects.using(using), using).filter(pk=message_id)
     name: str | None = rows.values_list("partition__topic__name", flat=True).first()
     return name

@@ -23,12 +23,13 @@ from streams.http.pulling.waiting import waiting
 from streams.http.threads import on_pool
 from streams.log.bodies import StoredMessage
 from streams.models import ConsumerGroup, Delivery
+from streams.sharding import alias_of
 from streams.wakeup import announce
 
 router = Router(tags=["Consume"])
 
 Batch = Annotated[int, Field(ge=1, le=MAX_BATCH)]
-Receipt = Annotated[str, Field(max_length=60, description="What the pull gave with a delivery.")]
+Receipt = Annotated[str, Field(max_length=200, description="What the pull gave with a delivery.")]
 Reason = Annotated[str, Field(max_length=10_000)]
 
 
@@ -175,8 +176,8 @@ async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> Http
     if not hold:
         await look()
         return _answer(seen)
-    known = await threads.on_a_thread(pulled, topic, group, database())
-    with waiting.for_group(known) as waiter, _held(request) as admitted:
+    known = await threads.on_a_thread(pulled, topic, group, alias_of(topic))
+    with waiting(known.using).for_group(known) as waiter, _held(request) as admitted:
         await holding.until_found(look, waiter, hold if admitted else 0)
     return _answer(seen, refused=not admitted)
 
@@ -224,7 +225,7 @@ def leave(request: ApiRequest, topic: str, group: str, client: str) -> Status[No
     known = pulled(topic, group, using)
     name = clients.client_id(request.auth.prefix, client)
     if outcomes.forget_client(name, known.group.pk, using):
-        _wake_group(topic, known.group.pk)
+        _wake_group(topic, known.group.pk, using)
     return Status(204, None)
 
 
@@ -232,7 +233,7 @@ def _look(
     topic: str, name: str, client: str, asked: Pull, hold: float, gone: threading.Event
 ) -> Found:
     """Claim once for the client, unless it is gone."""
-    using = database()
+    using = alias_of(topic)
     group = pulled(topic, name, using)
     if gone.is_set():
         return Found([])
@@ -258,7 +259,7 @@ def _held(request: ApiRequest) -> Any:
 
 def _named(request: ApiRequest, receipt: str) -> Named:
     """Return the delivery of a receipt whose group the caller may consume."""
-    found = named(receipt, database())
+    found = named(receipt)
     group = found.delivery.group
     request.auth.needs("consume", f"{group.topic.name}/{group.name}")
     return found
@@ -267,12 +268,12 @@ def _named(request: ApiRequest, receipt: str) -> Named:
 def _wake(delivery: Delivery) -> None:
     """Wake who waits for what the end of the delivery lets others claim."""
     if delivery.group.ordered or delivery.progress <= delivery.last_offset:
-        _wake_group(delivery.group.topic.name, delivery.group_id)
+        _wake_group(delivery.group.topic.name, delivery.group_id, delivery.using)
 
 
-def _wake_group(topic: str, group_id: int) -> None:
-    waiting.wake_group(group_id)
-    announce(database(), [topic])
+def _wake_group(topic: str, group_id: int, using: str) -> None:
+    waiting(using).wake_group(group_id)
+    announce(using, [topic])
 
 
 def _group(topic: str, group: ConsumerGroup) -> Group:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ninja import Router
 
-from streams.conf import database
 from streams.http.access import ApiRequest, Caller, needs
-from streams.http.cursors import cursor, position
+from streams.http.databases import Database, alias_of_id, page_of_all
 from streams.http.fields import MOST, Answer, Id, Instant, Limit, NoFields, Page
 from streams.http.journal import note
 from streams.http.letters import place
@@ -22,6 +21,7 @@ class RedriveShown(Answer):
     """Is a redrive at a rate; ``total`` is null if nobody has counted the letters."""
 
     redrive: int
+    database: str
     about: str
     state: str
     rate: float
@@ -39,34 +39,39 @@ class RedriveShown(Answer):
 def list_redrives(
     request: ApiRequest, after: str | None = None, limit: Limit = 100
 ) -> Page[RedriveShown]:
-    """List the redrives at a rate, the newest first."""
-    start = position(after, int) or [MOST]
-    rows = Redrive.objects.using(database()).defer("ids").filter(pk__lt=start[0])
-    read = list(rows.order_by("-pk")[:limit])
-    items = [_redrive(row) for row in read if _may(request.auth, row)]
-    return Page(items=items, next=cursor(read[-1].pk) if len(read) == limit else None)
+    """List the redrives at a rate: the newest first, those of one database after the other."""
+
+    def read(using: str, behind: int | None, most: int) -> tuple[list[RedriveShown], int | None]:
+        rows = Redrive.objects.using(using).defer("ids").filter(pk__lt=behind or MOST)
+        found = list(rows.order_by("-pk")[:most])
+        items = [_redrive(row) for row in found if _may(request.auth, row)]
+        return items, found[-1].pk if len(found) == most else None
+
+    return page_of_all(after, int, limit, read)
 
 
 @router.post("/dead/redrives/{int:number}/stop", response=RedriveShown)
 @needs("dead")
 @on_pool
-def stop_redrive(request: ApiRequest, number: Id, nothing: NoFields | None = None) -> RedriveShown:
+def stop_redrive(
+    request: ApiRequest, number: Id, on: Database = None, nothing: NoFields | None = None
+) -> RedriveShown:
     """Redrive no more. 409: it does not run."""
-    return _turned(request.auth, number, "stop")
+    return _turned(request.auth, number, alias_of_id(on), "stop")
 
 
 @router.post("/dead/redrives/{int:number}/resume", response=RedriveShown)
 @needs("dead")
 @on_pool
 def resume_redrive(
-    request: ApiRequest, number: Id, nothing: NoFields | None = None
+    request: ApiRequest, number: Id, on: Database = None, nothing: NoFields | None = None
 ) -> RedriveShown:
     """Go on. 409: it is not stopped."""
-    return _turned(request.auth, number, "resume")
+    return _turned(request.auth, number, alias_of_id(on), "resume")
 
 
-def _turned(caller: Caller, number: int, verb: str) -> RedriveShown:
-    rows = Redrive.objects.using(database()).filter(pk=number)
+def _turned(caller: Caller, number: int, using: str, verb: str) -> RedriveShown:
+    rows = Redrive.objects.using(using).filter(pk=number)
     row = rows.first()
     if row is None or not _may(caller, row):
         raise Problem(404, "unknown", f"There is no redrive {number}.")
@@ -79,7 +84,7 @@ def _turned(caller: Caller, number: int, verb: str) -> RedriveShown:
 def _may(caller: Caller, row: Redrive) -> bool:
     if caller.may(Verb.DEAD, ANY):
         return True
-    groups = ConsumerGroup.objects.using(database()).filter(pk__in=row.groups)
+    groups = ConsumerGroup.objects.using(row._state.db).filter(pk__in=row.groups)
     found = [place(one) for one in groups.select_related("topic")]
     # Nobody can tell any more what a deleted group was.
     return 0 < len(found) == len(row.groups) and all(caller.may(Verb.DEAD, one) for one in found)
@@ -88,6 +93,7 @@ def _may(caller: Caller, row: Redrive) -> bool:
 def _redrive(row: Redrive) -> RedriveShown:
     return RedriveShown(
         redrive=row.pk,
+        database=row._state.db or "",
         about=row.about,
         state=row.state,
         rate=row.rate,

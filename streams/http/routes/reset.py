@@ -78,7 +78,7 @@ def reset_group(request: ApiRequest, topic: str, group: str, wanted: ResetReques
     """
     using = database()
     row = group_named(topic, group, using)
-    about = f"{row.pk}"
+    about = f"{using}:{row.pk}"
     live = row.clients.using(using).live().count()
     if wanted.token is None:
         goal = None if wanted.undo else towards(Target.parse(wanted.to or ""))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, cast
 
 from django.db.models import Count, F, Sum
 from ninja import Router, Status
 
 from streams.conf import database
-from streams.http.access import ApiRequest, needs
-from streams.http.cursors import cursor, position
+from streams.http.access import ApiRequest, Caller, needs
+from streams.http.databases import page_of_all
 from streams.http.fields import Answer, Instant, Limit, Page, Request
 from streams.http.journal import note, note_changes, who
 from streams.http.threads import on_pool
@@ -18,6 +19,7 @@ from streams.observe.inbox import due_counts, due_since
 from streams.operate import topics
 from streams.operate.changes import change
 from streams.operate.topics import topic_of
+from streams.sharding import alias_of
 
 router = Router(tags=["Topics"])
 
@@ -30,6 +32,7 @@ class TopicInList(Answer):
     """Is a topic in a list; ``messages`` are those that have an offset and are kept."""
 
     topic: str
+    database: str
     access: AccessName
     partitions: int
     messages: int
@@ -61,6 +64,7 @@ class TopicFields(Answer):
 
 class TopicState(TopicFields):
     topic: str
+    database: str
     created_at: Instant
     partitions: list[PartitionState]
     groups: list[str]
@@ -94,17 +98,21 @@ class Growth(Request):
 def list_topics(
     request: ApiRequest, after: str | None = None, limit: Limit = 100
 ) -> Page[TopicInList]:
-    """List the topics that the token may read, by name."""
-    using = database()
-    start = position(after, str)
+    """List the topics that the token may read: by name, those of one database after the other."""
+    return page_of_all(after, str, limit, partial(_listed, request.auth))
+
+
+def _listed(
+    caller: Caller, using: str, behind: str | None, limit: int
+) -> tuple[list[TopicInList], str | None]:
     rows = Topic.objects.using(using).order_by("name")
-    if start:
-        rows = rows.filter(name__gt=start[0])
+    if behind is not None:
+        rows = rows.filter(name__gt=behind)
     # Rights are patterns: what a topic is called decides, not a condition of the statement.
     names = (name for name in rows.values_list("name", flat=True).iterator(chunk_size=1000))
     chosen: list[str] = []
     for name in names:
-        if request.auth.may("read", name):
+        if caller.may("read", name):
             chosen.append(name)
         if len(chosen) > limit:
             break
@@ -116,6 +124,7 @@ def list_topics(
     items = [
         TopicInList(
             topic=row.name,
+            database=using,
             access=cast("AccessName", row.access),
             partitions=row.n,
             messages=row.messages or 0,
@@ -123,7 +132,7 @@ def list_topics(
         )
         for row in counted
     ]
-    return Page(items=items, next=cursor(items[-1].topic) if len(chosen) > limit else None)
+    return items, chosen[limit - 1] if len(chosen) > limit else None
 
 
 @router.get("/topics/{topic}", response=TopicState)
@@ -139,9 +148,10 @@ def show_topic(request: ApiRequest, topic: str) -> TopicState:
 def create_topic(request: ApiRequest, topic: NewTopic) -> Status[TopicState]:
     """Create a topic. 409: there is one already."""
     request.auth.needs("manage", topic.name)
-    row = topics.create(topic.name, topic.partitions, database())
+    using = alias_of(topic.name)
+    row = topics.create(topic.name, topic.partitions, using)
     note(request.auth, row, f"created with {topic.partitions} partitions")
-    return Status(201, _state(topic_of(topic.name, database())))
+    return Status(201, _state(topic_of(topic.name, using)))
 
 
 @router.patch("/topics/{topic}", response=TopicState)
@@ -168,7 +178,7 @@ def grow_topic(request: ApiRequest, topic: str, growth: Growth) -> TopicState:
 
 
 def _state(row: Topic) -> TopicState:
-    using = database()
+    using = row._state.db or database()
     found = list(Partition.objects.using(using).filter(topic=row.pk).order_by("number"))
     since = due_since((one.pk for one in found), using)
     counts = due_counts(since, COUNT_AT_MOST, using)
@@ -176,6 +186,7 @@ def _state(row: Topic) -> TopicState:
     return TopicState(
         **{name: getattr(row, name) for name in TopicFields.model_fields},
         topic=row.name,
+        database=using,
         created_at=row.created_at,
         partitions=[
             PartitionState(

@@ -15,6 +15,7 @@ from streams.conf import settings
 from streams.database.transactions import committing
 from streams.management.base import StreamsCommand, add_dry_run
 from streams.schedule import of_all_apps
+from streams.sharding import aliases
 
 
 class Command(StreamsCommand):
@@ -34,12 +35,17 @@ class Command(StreamsCommand):
             )
         from django_celery_beat.models import PeriodicTask
 
-        using = None if self.using == settings().DATABASE else self.using
+        chosen = [self.using] if options["database"] else aliases()
+        entries = {
+            name: entry
+            for alias in chosen
+            for name, entry in of_all_apps(None if alias == settings().DATABASE else alias).items()
+        }
         # The rows of beat may be on another alias than the streams.
         with committing(router.db_for_write(PeriodicTask)):
             rows = [
                 (name, self._sync(name, entry, options["reset"], options["dry_run"]))
-                for name, entry in of_all_apps(using).items()
+                for name, entry in entries.items()
             ]
         self.show(("entry", "outcome"), rows)
 

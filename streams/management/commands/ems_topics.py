@@ -9,12 +9,16 @@ from django.db.models import Count, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from streams.conf import ANY_REST, settings
+from streams.database.transactions import committing
+from streams.log.routes import accept_routes, routes_agree
 from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.models import Message, Topic
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
 from streams.operate.topics import create, grow, retire, topic_of
 from streams.retain.rule import default_rule, rule_of
+from streams.sharding import aliases
 
 COLUMNS = ("topic", "access", "partitions", "inbox", "sequenced", "kept", "retention")
 
@@ -28,6 +32,7 @@ class Command(ChangeVerb):
         "set": gettext_lazy("change the access, the retention or the archive of a topic"),
         "retire": gettext_lazy("refuse producers; consumers finish"),
         "delete": gettext_lazy("delete a retired topic with its messages and groups"),
+        "routes": gettext_lazy("which topics are on which database"),
     }
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
@@ -56,6 +61,13 @@ class Command(ChangeVerb):
             "--force",
             action="store_true",
             help=_("also if it is not retired, or groups have not finished"),
+        )
+
+    def add_routes_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--accept",
+            action="store_true",
+            help=_("write EMS['SHARDS'] into its databases: all processes have it"),
         )
 
     def do_list(self, *, sort: str | None, **options: Any) -> None:
@@ -119,6 +131,16 @@ class Command(ChangeVerb):
             contents=contents,
             obstacles=obstacles,
         )
+
+    def do_routes(self, *, accept: bool, **options: Any) -> None:
+        if accept:
+            for alias in aliases():
+                with committing(alias):
+                    accept_routes(alias)
+        agreeing = {alias: routes_agree(alias) for alias in aliases()}
+        routes = [*settings().SHARDS.items(), (ANY_REST, settings().DATABASE)]
+        rows = [(topics, alias, agreeing[alias]) for topics, alias in routes]
+        self.show(("topics", "database", "agrees"), rows)
 
     def _show_deleted(self, name: str, rows: int) -> None:
         values = {"name": name, "rows": number(rows)}

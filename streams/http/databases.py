@@ -1,0 +1,63 @@
+"""Finds the database of what a request names by an id, and lists what is on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from django.utils.translation import gettext as _
+from ninja import Query
+
+from streams.http.cursors import Kind, cursor, position
+from streams.http.fields import Page
+from streams.http.problems import Problem
+from streams.sharding import aliases
+
+T = TypeVar("T")
+
+ABOUT = "Of the id, as answers have it. Needed where topics are on several databases."
+Database = Annotated[str | None, Query(alias="database", description=ABOUT)]
+
+# Reads at most so many items behind a place; the place is None at the beginning. It returns them,
+# and the place behind what it has read; None if nothing is left.
+Read = Callable[[str, Any, int], tuple[list[T], Any]]
+
+
+def alias_of_id(given: str | None) -> str:
+    """Return the alias that a request names beside an id; raises Problem.
+
+    Each database counts ids by itself: without its name, another row may have the id.
+    """
+    known = aliases()
+    if given is None and len(known) == 1:
+        return known[0]
+    if given is None:
+        text = _("Topics are on several databases: say that of the id, by “database”.")
+        raise Problem(422, "database_needed", text)
+    if given not in known:
+        raise Problem(422, "invalid", _("Topics are on no database %r.") % given)
+    return given
+
+
+def page_of_all(after: str | None, kind: Kind, limit: int, read: Read[T]) -> Page[T]:
+    """Return a page of what ``read`` finds on each database, one after the other.
+
+    ``kind`` is the type of the place where a page goes on; it is above kind().
+    """
+    places = list(aliases())
+    start = position(after, str, kind)
+    behind = None
+    if start is not None:
+        if start[0] not in places:
+            raise Problem(422, "invalid", "This is not the “next” of an answer.")
+        places, behind = places[places.index(start[0]) :], start[1]
+    items: list[T] = []
+    for number, alias in enumerate(places):
+        found, then = read(alias, behind, limit - len(items))
+        items += found
+        if then is not None:
+            return Page(items=items, next=cursor(alias, then))
+        behind = None
+        if len(items) == limit and number + 1 < len(places):
+            return Page(items=items, next=cursor(places[number + 1], kind()))
+    return Page(items=items)
