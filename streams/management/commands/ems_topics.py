@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy
 
 from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
+from streams.management.verbs.move import MoveVerb
 from streams.models import Message, Topic
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
 from streams.operate.topics import create, grow, retire, topic_of
@@ -19,7 +20,7 @@ from streams.retain.rule import default_rule, rule_of
 COLUMNS = ("topic", "access", "partitions", "inbox", "sequenced", "kept", "retention")
 
 
-class Command(ChangeVerb):
+class Command(ChangeVerb, MoveVerb):
     help = "The topics and their logs: create, change, grow, retire and delete them."
     verbs = {
         "list": gettext_lazy("all topics with their partitions and messages"),
@@ -28,7 +29,9 @@ class Command(ChangeVerb):
         "set": gettext_lazy("change the access, the retention or the archive of a topic"),
         "retire": gettext_lazy("refuse producers; consumers finish"),
         "delete": gettext_lazy("delete a retired topic with its messages and groups"),
+        "move": gettext_lazy("move a topic to another database; its offsets and groups go on"),
     }
+    everywhere = frozenset({"list"})
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         add_sort(parser, COLUMNS)
