@@ -54,6 +54,10 @@ class TopicInUse(StreamsError):
     """The topic cannot be deleted at present."""
 
 
+class MoveRefused(StreamsError):
+    """The topic cannot be moved to another database at present."""
+
+
 class InvalidPartitions(StreamsError, ValueError):
     """A topic has 1 … 1000 partitions, and they only grow."""
 

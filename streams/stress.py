@@ -37,9 +37,6 @@ from streams.operate.topics import create
 from streams.process.supervisor import Supervisor
 from streams.produce.send import send
 
-# All topics of a run begin with it, so that it never touches one of the project.
-PREFIX = "stress."
-
 # Without fork each process would have to find the host's settings and load all its apps again.
 PROCESSES = get_context("fork")
 READY_SECONDS = 60.0

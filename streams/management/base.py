@@ -11,6 +11,7 @@ import time
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,13 +22,14 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from streams import body as bodies
-from streams.conf import database
+from streams.conf import database, working_on
 from streams.database.retrying import error_number, tables_missing
 from streams.database.transactions import committing
 from streams.durations import parse_duration
 from streams.errors import InvalidDuration, NotMigrated, StreamsError, storable
 from streams.models import IMMEDIATE, ConsumerGroup, DeadMessage, Message
 from streams.observe.mysql_server import models
+from streams.sharding import alias_of, aliases
 
 UNKNOWN = "–"
 CLEAR_LINE = "\r\x1b[K"
@@ -48,16 +50,23 @@ class StreamsCommand(BaseCommand):
     """
 
     verbs: Mapping[str, Any] = {}  # texts, translated when they are shown
+    # The verbs that take --all-databases; "" is a command without verbs.
+    everywhere: frozenset[str] = frozenset()
+    # What they have found so far: the columns, the rows with their database, and by what to sort.
+    _gathered: _Gathered | None = None
+    status = 0  # of the process, once all is printed
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         if not self.verbs:
             self._add_common(parser)
+            self._add_everywhere(parser, "")
             return
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(self.verbs))
         for verb, lazy in self.verbs.items():
             text = str(lazy)  # argparse takes no lazy ones
             sub = verbs.add_parser(verb, help=text, description=text)
             self._add_common(sub)
+            self._add_everywhere(sub, verb)
             _add_django(sub)
             getattr(self, f"add_{verb}_arguments", lambda parser: None)(sub)
 
@@ -65,11 +74,13 @@ class StreamsCommand(BaseCommand):
         self.as_json: bool = options["json"]
         _check_text(options.values())
         try:
-            self.using = database(options["database"])
+            self.using = self._alias(options)
             if self.using not in connections:
                 raise CommandError(_("There is no database alias %r.") % self.using)
             self._run(options)
             self.stdout.flush()
+            if self.status:
+                sys.exit(self.status)
         except BrokenPipeError:
             # The reader of the output, such as ``head``, has ended. What is left to write, also at
             # the end of the process, goes nowhere.
@@ -91,22 +102,64 @@ class StreamsCommand(BaseCommand):
         """Whether manage.py runs the command, and not ``call_command``."""
         return bool(getattr(self, "_called_from_command_line", False))
 
+    def named_topic(self, options: Mapping[str, Any]) -> str | None:
+        """Return the topic that the arguments name, or None."""
+        topic = options.get("topic")
+        return topic if isinstance(topic, str) else None
+
+    def _alias(self, options: Mapping[str, Any]) -> str:
+        """Return the alias to work on: ``--database``, or that of the topic that is named."""
+        if options["database"] and options.get("all_databases"):
+            raise CommandError(_("Say --database or --all-databases, not both."))
+        topic = self.named_topic(options)
+        return database(options["database"] or (alias_of(topic) if topic else None))
+
     def _run(self, options: dict[str, Any]) -> None:
         """Run the command once, or with ``--watch`` until Ctrl-C."""
         seconds: int | None = options.get("watch")
         if seconds is None:
-            with committing(self.using):
-                self.run(**options)
+            self._run_once(options)
             return
         try:
             while True:
                 self._begin_look()
-                with committing(self.using):
-                    self.run(**options)
+                self._run_once(options)
                 self.stdout.flush()
                 time.sleep(seconds)
         except KeyboardInterrupt:
             return
+
+    def _run_once(self, options: dict[str, Any]) -> None:
+        if options.get("all_databases"):
+            self._run_everywhere(options)
+            return
+        with working_on(self.using), committing(self.using):
+            self.run(**options)
+
+    def _run_everywhere(self, options: dict[str, Any]) -> None:
+        """Run the command on each alias, and show what they have found together.
+
+        An alias that cannot be reached does not keep the others from being shown.
+        """
+        self._gathered = gathered = _Gathered()
+        failed: tuple[str, Error] | None = None
+        for alias in aliases():
+            self.using = alias
+            if not (self.verbs or self.as_json):
+                self.stdout.write(f"{alias}:")
+            try:
+                with working_on(alias), committing(alias):
+                    self.run(**options)
+            except Error as error:
+                failed = (alias, error)
+        self._gathered = None
+        if gathered.values:
+            self.write_json(gathered.values)
+        elif gathered.columns:
+            self.show(("database", *gathered.columns), gathered.rows, gathered.sort)
+        if failed:
+            self.using = failed[0]
+            raise failed[1]
 
     def _begin_look(self) -> None:
         if self.stdout.isatty():
@@ -118,8 +171,14 @@ class StreamsCommand(BaseCommand):
         getattr(self, f"do_{options['verb']}")(**options)
 
     def _add_common(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
+        text = _("database alias, that of the topic or EMS['DATABASE'] by default")
+        parser.add_argument("--database", help=text)
         parser.add_argument("--json", action="store_true", help=_("print JSON"))
+
+    def _add_everywhere(self, parser: ArgumentParser, verb: str) -> None:
+        if verb in self.everywhere:
+            text = _("all databases that have topics, by EMS['SHARDS']")
+            parser.add_argument("--all-databases", action="store_true", help=text)
 
     @property
     def who(self) -> str:
@@ -140,6 +199,9 @@ class StreamsCommand(BaseCommand):
         ``sort`` is a column: the largest numbers and the newest times come first, texts in
         alphabetical order, and what is unknown last.
         """
+        if self._gathered is not None:
+            self._gathered.add(self.using, columns, rows, sort)
+            return
         if sort is not None:
             rows = sorted_by(columns.index(sort), rows)
         if self.as_json:
@@ -171,6 +233,9 @@ class StreamsCommand(BaseCommand):
             self.stdout.write(text)
 
     def write_json(self, value: Any) -> None:
+        if self._gathered is not None:
+            self._gathered.values.append({"database": self.using, **value})
+            return
         self.stdout.write(json.dumps(value, cls=Encoder, indent=2, ensure_ascii=False))
 
     @property
@@ -223,6 +288,22 @@ class StreamsCommand(BaseCommand):
                 % {"group": name, "topics": topics}
             )
         return found[0]
+
+
+@dataclass
+class _Gathered:
+    """Holds what a command has found on several aliases: a table, or JSON objects."""
+
+    columns: Sequence[str] = ()
+    rows: list[Sequence[Any]] = field(default_factory=list)
+    sort: str | None = None
+    values: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def add(
+        self, alias: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], sort: str | None
+    ) -> None:
+        self.columns, self.sort = columns, sort
+        self.rows += [(alias, *row) for row in rows]
 
 
 class Encoder(DjangoJSONEncoder):

@@ -6,15 +6,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from copy import copy
 
 from django.db import Error, connections
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from streams.conf import database
 from streams.logs import event
 from streams.metrics.catalogue import COUNTER, DATABASE
 from streams.metrics.reading import Reading, Sample
+from streams.sharding import aliases
 
 logger = logging.getLogger("streams.metrics")
 
@@ -28,28 +29,55 @@ HUNG_SECONDS = 60.0
 
 
 class EmsCollector(Collector):
-    """Gives the metrics of the tables behind one alias; several scrapers share one reading.
+    """Gives the metrics of the tables on ``using``, or on all aliases that have topics.
 
-    The reading is made on a connection of its own, in autocommit, whatever transaction the caller
-    has open. If it fails, or takes longer than WAIT_SECONDS, ``ems_up`` is 0 and there is nothing
-    else: an old value would look like a present one.
+    A reading is made on a connection of its own, in autocommit, whatever transaction the caller has
+    open. If it fails, or takes longer than WAIT_SECONDS, ``ems_up`` of that alias is 0 and there is
+    nothing else of it: an old value would look like a present one.
     """
 
     def __init__(self, using: str | None = None) -> None:
-        self.using = database(using)
-        self._lock = threading.Lock()
-        self._reading: _Reading | None = None
+        self._aliases = [_OfAlias(alias) for alias in ([using] if using else aliases())]
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: otherwise a registry would read the tables when it gets the collector."""
         return []
 
     def collect(self) -> Iterable[Metric]:
+        for one in self._aliases:
+            one.begin()  # all are read at the same time
+        families: dict[str, Metric] = {}
+        for one in self._aliases:
+            for metric in one.collect():
+                # A copy: the next scraper may get the same reading.
+                known = families.setdefault(metric.name, _without_samples(metric))
+                known.samples.extend(metric.samples)
+        return families.values()
+
+
+def _without_samples(metric: Metric) -> Metric:
+    made = copy(metric)
+    made.samples = []
+    return made
+
+
+class _OfAlias:
+    """Gives the metrics of the tables behind one alias; several scrapers share one reading."""
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+        self._lock = threading.Lock()
+        self._reading: _Reading | None = None
+
+    def begin(self) -> _Reading:
+        """Begin to read, unless a reading is under way or is new; return that one."""
         with self._lock:  # nobody waits under it
             if self._reading is None or self._reading.is_old:
                 self._reading = _Reading(self._read)
-            reading = self._reading
-        families = reading.wait()
+            return self._reading
+
+    def collect(self) -> Iterable[Metric]:
+        families = self.begin().wait()
         if families is None:
             self._say(f"no answer within {WAIT_SECONDS:g} s", "TimeoutError")
             return self._in_families([("ems_up", (), 0)])

@@ -33,32 +33,34 @@ def registry(*collectors: Collector | CollectorRegistry) -> CollectorRegistry:
 
 
 @cache
-def _of_a_web_process(using: str) -> CollectorRegistry:
+def _of_a_web_process() -> CollectorRegistry:
     process.start()  # a process that nobody scrapes counts nothing
+    of_tables = EmsCollector()
     if os.environ.get(MULTIPROCESS):
-        made = registry(EmsCollector(using))
+        made = registry(of_tables)
         MultiProcessCollector(made)  # type: ignore[no-untyped-call]
         return made
-    return registry(EmsCollector(using), process.REGISTRY)
+    return registry(of_tables, process.REGISTRY)
 
 
 @require_safe
 def view(request: HttpRequest) -> HttpResponse:
     """Show the metrics to who sends ``EMS["METRICS_TOKEN"]`` or has the permission view_metrics.
 
-    Anybody else gets a 404. Shown are the metrics of the tables, and those of this process, or
-    with PROMETHEUS_MULTIPROC_DIR of all processes that share that folder.
+    Anybody else gets a 404. Shown are the metrics of the tables, on all aliases that have topics,
+    and those of this process, or with PROMETHEUS_MULTIPROC_DIR of all processes that share that
+    folder.
     """
     if not (_has_token(request) or _has_permission(request)):
         raise Http404
-    body, content_type = encoded(request.headers.get("Accept", ""), settings().DATABASE)
+    body, content_type = encoded(request.headers.get("Accept", ""))
     return HttpResponse(body, content_type=content_type)
 
 
-def encoded(accept: str, using: str) -> tuple[bytes, str]:
+def encoded(accept: str) -> tuple[bytes, str]:
     """Return the metrics as a scraper ``accept``s them, and their content type."""
     encode, content_type = choose_encoder(accept)
-    return encode(_of_a_web_process(using)), content_type
+    return encode(_of_a_web_process()), content_type
 
 
 def _has_token(request: HttpRequest) -> bool:

@@ -12,6 +12,7 @@ from streams.models.group import ConsumerGroup, Mode, Start
 from streams.models.key import KeyEntry
 from streams.models.letter_edit import LetterEdit
 from streams.models.message import IMMEDIATE, BodyType, Message
+from streams.models.move import Move
 from streams.models.partition import Partition
 from streams.models.prepared import PreparedRow, PreparedState
 from streams.models.redrive import Redrive, RedriveState
@@ -43,6 +44,7 @@ __all__ = [
     "LetterEdit",
     "Message",
     "Mode",
+    "Move",
     "Partition",
     "PreparedRow",
     "PreparedState",

@@ -12,6 +12,8 @@ from streams.models.namespaces import OfNamespace, namespace
 
 # A run that has not ended after this time was killed, or its host is gone.
 LONGEST = timedelta(minutes=5)
+# All topics of a run begin with it, so that it never touches one of the project.
+PREFIX = "stress."
 # Runs that are kept.
 KEPT = 100
 

@@ -59,6 +59,20 @@ COUNT_AT_MOST = 10_000
 Say = Callable[[str, int], None]
 
 
+def count_inbox(partition: Partition, topic: Topic, using: str) -> int:
+    """Count the messages in the inbox; raises TopicInUse if some are not committed."""
+    statement = sql.COUNT_INBOX[connections[using].vendor]
+    try:
+        ((count,),) = fetch(using, statement, [partition.pk])
+    except OperationalError as error:
+        if error_number(error) not in LOCKED:
+            raise
+        raise TopicInUse(
+            _("A transaction that has sent to %s is still open: end it, and try again.") % topic
+        ) from error
+    return int(count)
+
+
 class TopicDeletion:
     """Deletes one topic."""
 
@@ -198,18 +212,7 @@ class TopicDeletion:
         return list(rows.select_for_update().order_by("number"))
 
     def _count_inbox(self, partition: Partition) -> int:
-        """Count the messages in the inbox; raises TopicInUse if some are not committed."""
-        statement = sql.COUNT_INBOX[connections[self.using].vendor]
-        try:
-            ((count,),) = fetch(self.using, statement, [partition.pk])
-        except OperationalError as error:
-            if error_number(error) not in LOCKED:
-                raise
-            raise TopicInUse(
-                _("A transaction that has sent to %s is still open: end it, and try again.")
-                % self.topic
-            ) from error
-        return int(count)
+        return count_inbox(partition, self.topic, self.using)
 
     # -- what is deleted --
 

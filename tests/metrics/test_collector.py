@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.db import transaction
@@ -30,14 +30,45 @@ def test_each_series_names_its_database() -> None:
     assert all("database" in labels for series in found.values() for labels, _value in series)
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_the_aliases_of_all_topics_are_read(ems_settings: Callable[..., None]) -> None:
+    ems_settings(SHARDS={"clicks": "other"})
+    send("orders", 1)
+    send("clicks", 1, using="other")
+    one = EmsCollector()
+    for _scrape in range(2):  # of one reading
+        found = collected(one)
+        assert value(found, "ems_inbox_messages", database="default", topic="orders") == 1
+        assert value(found, "ems_inbox_messages", database="other", topic="clicks") == 1
+        assert len(found["ems_up"]) == 2
+    registry = CollectorRegistry()
+    registry.register(one)
+    text = generate_latest(registry).decode()
+    assert text.count("# TYPE ems_inbox_messages") == 1
+    assert value(collected(EmsCollector("other")), "ems_up", database="default") is None
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_an_alias_that_is_away_hides_no_other(
+    ems_settings: Callable[..., None], request: pytest.FixtureRequest
+) -> None:
+    ems_settings(SHARDS={"clicks": "other"})
+    send("clicks", 1, using="other")
+    request.getfixturevalue("away")
+    found = collected(EmsCollector())
+    assert value(found, "ems_up", database="default") == 0
+    assert value(found, "ems_inbox_messages", database="other", topic="clicks") == 1
+
+
 def test_scrapers_in_five_seconds_share_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     one = EmsCollector()
     assert value(collected(one), "ems_inbox_messages", topic="orders") is None
     send("orders", 1)
     assert value(collected(one), "ems_inbox_messages", topic="orders") is None
     monkeypatch.setattr(collector, "CACHE_SECONDS", 0)
-    assert one._reading is not None
-    one._reading._old_at = 0
+    (of_alias,) = one._aliases
+    assert of_alias._reading is not None
+    of_alias._reading._old_at = 0
     assert value(collected(one), "ems_inbox_messages", topic="orders") == 1
 
 
@@ -79,10 +110,11 @@ def test_a_database_that_hangs_holds_no_scrape_and_gets_one_reading_at_a_time(
     assert [collected(one), collected(one)] == [down, down]
     assert begun.acquire(timeout=10)
     assert not begun.acquire(blocking=False), "a second reading has begun"
-    monkeypatch.setattr(one._reading, "_old_at", 0)  # it has hung for a minute
+    (of_alias,) = one._aliases
+    monkeypatch.setattr(of_alias._reading, "_old_at", 0)  # it has hung for a minute
     assert collected(one) == down
     assert begun.acquire(timeout=10)
     answers.set()
-    assert one._reading is not None
-    assert one._reading._ended.wait(10)
+    assert of_alias._reading is not None
+    assert of_alias._reading._ended.wait(10)
     assert value(collected(one), "ems_up") == 1

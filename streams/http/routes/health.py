@@ -61,4 +61,4 @@ def _metrics(accept: str) -> tuple[bytes, str]:
         raise Problem(
             404, "not_found", "The metrics need prometheus-client: the extra “metrics”."
         ) from None
-    return encoded(accept, database())
+    return encoded(accept)

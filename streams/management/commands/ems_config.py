@@ -21,6 +21,7 @@ class Command(StreamsCommand):
         "set": gettext_lazy("override the default of a setting"),
         "unset": gettext_lazy("let the default hold again"),
     }
+    everywhere = frozenset({"list"})
 
     def add_set_arguments(self, parser: ArgumentParser) -> None:
         self.add_unset_arguments(parser)

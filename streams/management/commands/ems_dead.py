@@ -54,6 +54,7 @@ class Command(StreamsCommand):
         "discard": gettext_lazy("delete them for good"),
         "export": gettext_lazy("write them as JSON lines"),
     }
+    everywhere = frozenset({"list"})
 
     def add_filter_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--topic", help=_("only of this topic"))

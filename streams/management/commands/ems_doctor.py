@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
 
@@ -28,6 +28,7 @@ class Command(StreamsCommand):
         " Exit status: 0 healthy or warnings only, 1 errors."
     )
     requires_system_checks: list[str] = []
+    everywhere = frozenset({""})
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -73,7 +74,11 @@ class Command(StreamsCommand):
             found += self._audit(start, options["seconds"])
         self._show(found)
         if any(diagnosis.level == ERROR for diagnosis in found):
-            sys.exit(1)
+            self.status = 1
+
+    def named_topic(self, options: Mapping[str, Any]) -> str | None:
+        told = options["rewound"]
+        return told.rpartition("/")[0] if told else None
 
     def _rewound(self, told: str) -> Diagnosis:
         partition, rewind = declare(told, self.using)

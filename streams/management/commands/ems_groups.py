@@ -43,6 +43,7 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
         "diff": gettext_lazy("where two shadow replays differ; exit status 1 if they do"),
         "delete": gettext_lazy("delete a group with its position, retries and dead letters"),
     }
+    everywhere = frozenset({"list", "consumers", "deliveries", "retries"})
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--topic", help=_("only on this topic"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -153,6 +154,10 @@ class Command(StreamsCommand):
         if outcome == "unknown":
             raise CommandError(_("There is no message %s: purged, or never sent.") % message)
         self.tell(_("cancelled message %d") % message, message_id=message, cancelled=True)
+
+    def named_topic(self, options: Mapping[str, Any]) -> str | None:
+        place = str(options.get("message", "")).rpartition("@")[0]
+        return place.rpartition("/")[0] or super().named_topic(options)
 
     def _message(self, text: str) -> Message:
         messages = Message.objects.using(self.using).select_related("partition__topic")

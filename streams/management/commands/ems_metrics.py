@@ -9,7 +9,6 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from streams.conf import database
 from streams.errors import StreamsError
 from streams.metrics import need_client
 from streams.metrics.address import TABLES, address
@@ -29,11 +28,11 @@ class Command(BaseCommand):
             metavar="[HOST:]PORT",
             help=_("where to listen; without a host, on this one only (%s)") % TABLES,
         )
-        parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
+        parser.add_argument("--database", help=_("only this database alias"))
 
     def handle(self, *args: Any, **options: Any) -> None:
-        using = database(options["database"])
-        if using not in connections:
+        using = options["database"]
+        if using and using not in connections:
             raise CommandError(_("There is no database alias %r.") % using)
         signals = Signals()
         signals.install()

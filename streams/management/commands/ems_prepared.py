@@ -39,6 +39,7 @@ class Command(StreamsCommand):
         "remove": gettext_lazy("delete a check endpoint"),
         "test": gettext_lazy("ask an endpoint about a key that cannot be"),
     }
+    everywhere = frozenset({"list"})
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--state", choices=STATES, help=_("only in this state"))

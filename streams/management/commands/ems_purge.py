@@ -23,6 +23,8 @@ class Command(StreamsCommand):
         " It may be stopped and repeated."
     )
 
+    everywhere = frozenset({""})
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--topic", help=_("only the messages of this topic"))

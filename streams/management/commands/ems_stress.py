@@ -10,10 +10,10 @@ from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 
 from streams.management.base import UNKNOWN, StreamsCommand, duration, positive
+from streams.models.stress_run import PREFIX
 from streams.operate.topics import create
 from streams.runtime_settings import system
 from streams.stress import (
-    PREFIX,
     ConsumerEnded,
     Load,
     Result,

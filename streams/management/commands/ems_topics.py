@@ -14,6 +14,7 @@ from streams.database.transactions import committing
 from streams.log.routes import accept_routes, routes_agree
 from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
+from streams.management.verbs.move import MoveVerb
 from streams.models import Message, Topic
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
 from streams.operate.topics import create, grow, retire, topic_of
@@ -23,7 +24,7 @@ from streams.sharding import aliases
 COLUMNS = ("topic", "access", "partitions", "inbox", "sequenced", "kept", "retention")
 
 
-class Command(ChangeVerb):
+class Command(ChangeVerb, MoveVerb):
     help = "The topics and their logs: create, change, grow, retire and delete them."
     verbs = {
         "list": gettext_lazy("all topics with their partitions and messages"),
@@ -33,7 +34,9 @@ class Command(ChangeVerb):
         "retire": gettext_lazy("refuse producers; consumers finish"),
         "delete": gettext_lazy("delete a retired topic with its messages and groups"),
         "routes": gettext_lazy("which topics are on which database"),
+        "move": gettext_lazy("move a topic to another database; its offsets and groups go on"),
     }
+    everywhere = frozenset({"list"})
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         add_sort(parser, COLUMNS)

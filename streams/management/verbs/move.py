@@ -1,0 +1,72 @@
+"""Defines the verb move of ems_topics."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import connections
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from streams.management.base import StreamsCommand, add_dry_run
+from streams.operate.topic_move import TopicMove
+
+
+class MoveVerb(StreamsCommand):
+    """Moves a topic to another database."""
+
+    def add_move_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("topic", help=_("name of the topic"))
+        parser.add_argument("--to", required=True, metavar="ALIAS", help=_("the new database"))
+        parser.add_argument(
+            "--with-retries", action="store_true", help=_("take waiting retries along")
+        )
+        add_dry_run(parser)
+
+    def do_move(
+        self, *, topic: str, to: str, with_retries: bool, dry_run: bool, **options: Any
+    ) -> None:
+        if to not in connections:
+            raise CommandError(_("There is no database alias %r.") % to)
+        if to == self.using:
+            text = _("%(topic)s is on %(alias)s by EMS['SHARDS']: say --database, from where.")
+            raise CommandError(text % {"topic": topic, "alias": to})
+        move = TopicMove(topic, self.using, to, who=self.who, with_retries=with_retries)
+        obstacles = [] if move.is_over else move.obstacles()
+        unfinished = [] if move.is_over else move.unfinished()
+        if not dry_run:
+            try:
+                move.run(self.progress)
+            finally:
+                self.progress("")
+        letters, tails = move.letters(), move.broadcast_groups()
+        texts = [_("would move: %s") % topic if dry_run else _("moved: %s") % topic]
+        texts += [*obstacles, *unfinished] if dry_run else []
+        if letters:
+            text = ngettext(
+                "%(count)d dead letter stays on %(alias)s.",
+                "%(count)d dead letters stay on %(alias)s.",
+                letters,
+            )
+            texts.append(text % {"count": letters, "alias": self.using})
+        if tails:
+            text = _("Each client of %s must have read all before it starts with the new routes.")
+            texts.append(text % ", ".join(tails))
+        if not dry_run:
+            text = _(
+                "Its producers are refused until EMS['SHARDS'] has it on %(alias)s in every"
+                " process; then say “ems_topics routes --accept”."
+            )
+            texts.append(text % {"alias": to})
+        self.tell(
+            "\n".join(texts),
+            moved=not dry_run,
+            topic=topic,
+            source=self.using,
+            target=to,
+            dead_letters=letters,
+            broadcast_groups=tails,
+            obstacles=[*obstacles, *unfinished] if dry_run else [],
+        )

@@ -1,0 +1,434 @@
+"""Moves a topic to another database, where its offsets, groups and settings go on.
+
+No message is lost or handled twice by it, and (topic, partition, offset) names one message in both
+logs together. First the topic is closed. After SETTLED_SECONDS every message that will ever come to
+the old database is in ems_msg, if only in an open transaction (operate/topic_deletion.py). Then,
+under the locks of the topic and its partitions, all must be finished. While they are held, one
+transaction on the new database writes the topic there (operate/topic_copy.py), already open.
+
+Both databases get a row of Move with one token. That of the new database is committed with the
+topic, so it tells whether the topic has moved. Without it, the move can be given up; with it, a
+move that was killed, or whose reply was lost, only has to be finished on the old database.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+from django.db import Error, IntegrityError, connections
+from django.db.models import Count, Max, Q
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from streams.database.retrying import connection_lost, retrying, tables_missing
+from streams.database.transactions import own_transaction
+from streams.errors import MoveRefused, NotMigrated, TopicInUse
+from streams.log.lag import lags
+from streams.log.topics import forget
+from streams.models import (
+    Access,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Message,
+    Mode,
+    Move,
+    Partition,
+    PreparedRow,
+    Redrive,
+    Topic,
+    UtcNow,
+)
+from streams.models.prepared import UNFINISHED
+from streams.models.stress_run import PREFIX
+from streams.operate import moved_retries
+from streams.operate.topic_copy import CLOSED, TopicCopy
+from streams.operate.topic_deletion import SETTLED_SECONDS, count_inbox
+from streams.operate.topics import topic_of
+
+# For how many seconds the groups may finish what is there, once the topic is closed.
+PATIENCE_SECONDS = 60.0
+LOOK_SECONDS = 1.0
+# What counts as closed for producers, and lets consumers read as much as before.
+CLOSING = {Access.READ_WRITE: Access.READ_ONLY, Access.WRITE_ONLY: Access.DENIED}
+# Rows are counted up to this number.
+COUNT_AT_MOST = 10_000
+
+
+class Unfinished(Exception):
+    """Says that something is there which consumers may finish by themselves."""
+
+
+class TopicMove:
+    """Moves one topic from the alias ``source`` to ``target``. It may be killed, and repeated.
+
+    ``with_retries`` takes waiting retries along; otherwise they are an obstacle. Raises
+    UnknownTopic.
+    """
+
+    def __init__(
+        self, name: str, source: str, target: str, *, who: str = "", with_retries: bool = False
+    ) -> None:
+        self.topic = topic_of(name, source)
+        self.source = source
+        self.target = target
+        self.who = who
+        self.with_retries = with_retries
+        self._copy = TopicCopy(self.topic, source, target)
+        self._token = ""  # of the move that close() has begun, or found
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the topic has moved from here to the target, and not come back."""
+        last = self._last()
+        return last is not None and self._is_departed(last) and last.target == self.target
+
+    def obstacles(self) -> list[str]:
+        """Return the reasons not to move the topic that do not pass by themselves, as texts.
+
+        Raises NotMigrated if the tables of EMS are missing on the target.
+        """
+        try:
+            return [*self._lasting(), *self._retries()]
+        except Error as error:
+            if tables_missing(error):
+                raise NotMigrated.on(self.target) from error
+            raise
+
+    def unfinished(self) -> list[str]:
+        """Return what consumers still have to finish, as texts."""
+        return list(self._unfinished())
+
+    def letters(self) -> int:
+        """Return how many dead letters wait for a redrive: they stay where they are."""
+        return DeadMessage.objects.using(self.source).waiting().filter(topic=self.topic.pk).count()
+
+    def broadcast_groups(self) -> list[str]:
+        """Return the broadcast groups: only the disks of their clients say how far these are."""
+        rows = self._groups().filter(mode=Mode.BROADCAST)
+        return list(rows.order_by("name").values_list("name", flat=True))
+
+    def run(
+        self,
+        say: Callable[[str], None] = lambda text: None,
+        pause: Callable[[float], Any] = time.sleep,
+    ) -> None:
+        """Move the topic: close, wait for sends and consumers, write it on the target.
+
+        ``say`` is called with what it waits for. If it cannot be done, the topic is opened again.
+        Raises MoveRefused.
+        """
+        if self.is_over:
+            return
+        self.close()
+        try:
+            say(_("waiting %d s for sends that are under way") % SETTLED_SECONDS)
+            pause(SETTLED_SECONDS)
+            self._finish_in_time(say, pause)
+        except BaseException:
+            self.give_up()
+            raise
+
+    def close(self) -> None:
+        """Refuse producers from now on; raises MoveRefused if there are obstacles."""
+        if obstacles := self.obstacles():
+            raise MoveRefused(" ".join(obstacles))
+        retrying(self._close, self.source)
+        forget()
+
+    def finish(self) -> None:
+        """Write the topic on the target, once it was closed for SETTLED_SECONDS.
+
+        Raises Unfinished if consumers still have something to do, and MoveRefused.
+        """
+        if self.with_retries:
+            # Committed before: nobody claims them here while they are written there.
+            retrying(self._hold_retries, self.source)
+        retrying(self._finish, self.source)
+        forget()
+
+    def give_up(self) -> None:
+        """Open the topic again as it was, unless it has moved."""
+        retrying(self._give_up, self.source)
+        forget()
+
+    # -- what is in the way --
+
+    def _lasting(self) -> Iterator[str]:
+        if not_from_here := list(self._of_move()):
+            yield from not_from_here
+            return
+        yield from self._of_groups()
+        yield from self._of_messages()
+        begun = self._begun()
+        if not (begun and self._has_landed(begun)):
+            yield from self._copy.obstacles()
+
+    def _of_move(self) -> Iterator[str]:
+        place = {"topic": self.topic.name, "alias": self.target}
+        if self.source == self.target:
+            yield _("%(topic)s is on %(alias)s already.") % place
+        if self.topic.name.startswith(PREFIX):
+            yield _("%(topic)s is the topic of a stress test.") % place
+        last = self._last()
+        if last is None or last.source != self.source:
+            return
+        place["alias"] = last.target
+        if last.finished_at:
+            yield _("%(topic)s has moved to %(alias)s: move it from there.") % place
+        elif last.target != self.target and (self._access() in CLOSED or self._has_landed(last)):
+            yield (
+                _("%(topic)s is being moved to %(alias)s: finish that, or open the topic again.")
+                % place
+            )
+
+    def _of_groups(self) -> Iterator[str]:
+        groups = list(self._groups())
+        for lag in self._lags(groups):
+            if lag.consumers and not lag.group.paused:
+                continue
+            if unfinished := (lag.behind or 0) + lag.open:
+                text = ngettext(
+                    "%(group)s has not finished %(count)d message, and nobody consumes.",
+                    "%(group)s has not finished %(count)d messages, and nobody consumes.",
+                    unfinished,
+                )
+                yield text % {"group": lag.group, "count": unfinished}
+        if not groups and Message.objects.using(self.source).filter(
+            partition__in=self._partition_ids(), offset__isnull=False
+        ):
+            yield _("Messages are there, and no group has read them.")
+        ids = [group.pk for group in groups]
+        replays = Cursor.objects.using(self.source).unended().filter(group__in=ids)
+        if replays.exists():
+            yield _("A replay has not ended: see “ems_groups replays”.")
+        for redrive in Redrive.objects.using(self.source).unfinished():
+            letters = DeadMessage.objects.using(self.source).filter(topic=self.topic.pk)
+            if letters.filter(
+                Q(pk__in=redrive.ids or []) | Q(group__in=redrive.groups if not redrive.ids else [])
+            ).exists():
+                yield _("Redrive %d has not ended: let it end, or stop and delete it.") % redrive.pk
+
+    def _of_messages(self) -> Iterator[str]:
+        inbox = (
+            Message.objects.using(self.source).inbox().filter(partition__in=self._partition_ids())
+        )
+        delayed = inbox.filter(due_at__gt=UtcNow()).aggregate(n=Count("pk"), until=Max("due_at"))
+        if delayed["n"]:
+            text = ngettext(
+                "%(count)d delayed message is there, until %(until)s: wait, or cancel it.",
+                "%(count)d delayed messages are there, until %(until)s: wait, or cancel them.",
+                delayed["n"],
+            )
+            yield text % {"count": delayed["n"], "until": f"{delayed['until']:%Y-%m-%d %H:%M} UTC"}
+        prepared = PreparedRow.objects.using(self.source).filter(
+            topic=self.topic.name, state__in=UNFINISHED
+        )
+        if count := prepared[:COUNT_AT_MOST].count():
+            text = ngettext(
+                "%d prepared message may still be sent to it.",
+                "%d prepared messages may still be sent to it.",
+                count,
+            )
+            yield text % count
+
+    def _retries(self) -> Iterator[str]:
+        if self.with_retries:
+            return
+        waiting = moved_retries.waiting(self.topic.pk, self.source)
+        found = waiting.aggregate(n=Count("pk"), until=Max("due_at"))
+        if found["n"]:
+            text = ngettext(
+                "%(count)d message waits to be retried, until %(until)s: --with-retries takes"
+                " it along.",
+                "%(count)d messages wait to be retried, until %(until)s: --with-retries takes"
+                " them along.",
+                found["n"],
+            )
+            yield text % {"count": found["n"], "until": f"{found['until']:%Y-%m-%d %H:%M} UTC"}
+
+    def _unfinished(self) -> Iterator[str]:
+        for lag in self._lags(self._groups()):
+            if count := (lag.behind or 0) + lag.open:
+                text = ngettext(
+                    "%(group)s has not finished %(count)d message.",
+                    "%(group)s has not finished %(count)d messages.",
+                    count,
+                )
+                yield text % {"group": lag.group, "count": count}
+
+    # -- the move --
+
+    def _close(self) -> None:
+        with own_transaction(self.source):
+            access = self._lock().access
+            last = self._begun()
+            if last and (access in CLOSED or not self._bar(last)):
+                self._token = last.token
+                return  # begun by a run that was killed, or by one that is under way
+            if last:  # it was given up: somebody has opened the topic again
+                moved_retries.release(self.topic.pk, self.source)
+                last.delete()
+            self._token = uuid4().hex
+            Move.objects.using(self.source).create(
+                name=self.topic.name,
+                token=self._token,
+                source=self.source,
+                target=self.target,
+                access=access,
+                who=self.who[:255],
+            )
+            self._set_access(CLOSING.get(Access(access), Access(access)))
+
+    def _finish_in_time(self, say: Callable[[str], None], pause: Callable[[float], Any]) -> None:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self.finish()
+            except Unfinished as error:
+                if time.monotonic() > until:
+                    raise MoveRefused(str(error)) from error
+                say(str(error))
+            pause(LOOK_SECONDS)
+
+    def _hold_retries(self) -> None:
+        with own_transaction(self.source):
+            self._lock()
+            move = self._begun()
+            if move and move.token == self._token and not self._has_landed(move):
+                moved_retries.hold(self.topic.pk, self.source)
+
+    def _finish(self) -> None:
+        with own_transaction(self.source):
+            topic = self._lock()
+            move = Move.objects.using(self.source).filter(token=self._token).first()
+            if move is None:
+                raise MoveRefused(_("The move was given up: somebody has opened the topic again."))
+            if move.finished_at:
+                return
+            if not self._has_landed(move):
+                if topic.access not in CLOSED:
+                    raise MoveRefused(_("%s was opened again: begin anew.") % self.topic)
+                self._refuse_unfinished()
+                self._write(move)
+            moved_retries.remove(self.topic.pk, self.source)
+            self._set_access(CLOSING.get(Access(topic.access), Access(topic.access)))
+            Move.objects.using(self.source).filter(pk=move.pk).update(finished_at=UtcNow())
+
+    def _refuse_unfinished(self) -> None:
+        """Refuse unless all is finished; the topic is locked."""
+        waiting = sum(self._count_inbox(partition) for partition in self._lock_partitions())
+        if obstacles := list(self._lasting()):
+            raise MoveRefused(" ".join(obstacles))
+        unfinished = [*self._unfinished(), *self._retries()]
+        if waiting:
+            text = ngettext("%d message is in the inbox.", "%d messages are in the inbox.", waiting)
+            unfinished.append(text % waiting)
+        if not unfinished and moved_retries.waiting(self.topic.pk, self.source).exists():
+            unfinished.append(_("A message has failed meanwhile."))  # it is not held yet
+        if unfinished:
+            raise Unfinished(" ".join(unfinished))
+
+    def _count_inbox(self, partition: Partition) -> int:
+        try:
+            return count_inbox(partition, self.topic, self.source)
+        except TopicInUse as error:
+            raise Unfinished(str(error)) from error
+
+    def _write(self, move: Move) -> None:
+        try:
+            with own_transaction(self.target):
+                self._copy.write(move, with_retries=self.with_retries)
+                # If the connection that holds the locks is lost, nothing is committed there.
+                self._lock()
+        except IntegrityError as error:
+            raise MoveRefused(
+                _("%(topic)s was made on %(alias)s meanwhile: try again.")
+                % {"topic": self.topic, "alias": self.target}
+            ) from error
+        except Error as error:
+            if connection_lost(error):  # the caller repeats it, and closes that of the source
+                connections[self.target].close()
+            raise
+
+    def _give_up(self) -> None:
+        with own_transaction(self.source):
+            self._lock()
+            move = self._begun()
+            if move is None or move.token != self._token or not self._bar(move):
+                return
+            moved_retries.release(self.topic.pk, self.source)
+            self._set_access(Access(move.access))
+            move.delete()
+
+    def _bar(self, move: Move) -> bool:
+        """Make sure that the topic does not come to its target any more; False if it is there.
+
+        The row of the token on the target waits for a transaction whose outcome is unknown, and
+        keeps any other from being committed.
+        """
+
+        def work() -> bool:
+            with own_transaction(move.target):
+                rows = Move.objects.using(move.target)
+                values = {"source": move.source, "target": move.target, "access": move.access}
+                row, created = rows.get_or_create(
+                    token=move.token, defaults={"name": move.name, **values}
+                )
+                return created or row.finished_at is None
+
+        return retrying(work, move.target)
+
+    # -- rows --
+
+    def _last(self) -> Move | None:
+        rows = Move.objects.using(self.source).filter(name=self.topic.name)
+        given_up = Q(target=self.source, finished_at=None)
+        found: Move | None = rows.exclude(given_up).order_by("-pk").first()
+        return found
+
+    def _begun(self) -> Move | None:
+        """Return the move from here that is not finished."""
+        last = self._last()
+        return last if last and last.source == self.source and not last.finished_at else None
+
+    def _is_departed(self, move: Move) -> bool:
+        return move.source == self.source and move.finished_at is not None
+
+    def _has_landed(self, move: Move) -> bool:
+        """Tell whether the topic is on the database to which it moves, or has moved."""
+        rows = Move.objects.using(move.target).filter(token=move.token)
+        return bool(rows.exclude(finished_at=None).exists())
+
+    def _lock(self) -> Topic:
+        """Lock the topic: it gets no groups and no partitions; raises MoveRefused if it is gone."""
+        rows = Topic.objects.using(self.source).select_for_update()
+        topic = rows.filter(pk=self.topic.pk).first()
+        if topic is None:
+            raise MoveRefused(_("There is no topic %s.") % self.topic)
+        return topic
+
+    def _lock_partitions(self) -> list[Partition]:
+        rows = Partition.objects.using(self.source).filter(topic=self.topic.pk)
+        return list(rows.select_for_update().order_by("number"))
+
+    def _access(self) -> str:
+        rows = Topic.objects.using(self.source).filter(pk=self.topic.pk)
+        return rows.values_list("access", flat=True).get()
+
+    def _set_access(self, access: Access) -> None:
+        Topic.objects.using(self.source).filter(pk=self.topic.pk).update(access=access)
+
+    def _groups(self) -> Any:
+        groups = ConsumerGroup.objects.using(self.source).filter(topic=self.topic.pk)
+        return groups.select_related("topic")
+
+    def _lags(self, groups: Any) -> Any:
+        return lags(groups, self.source)
+
+    def _partition_ids(self) -> list[int]:
+        rows = Partition.objects.using(self.source).filter(topic=self.topic.pk)
+        return list(rows.values_list("pk", flat=True))
