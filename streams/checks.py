@@ -27,7 +27,7 @@ from django.utils.translation import gettext as _
 
 from streams.conf import DEFAULTS, Settings, load, settings
 from streams.consume.middleware import middleware
-from streams.consume.registry import autodiscover, registrations
+from streams.consume.registry import autodiscover, by_alias, registrations
 from streams.consume.subscription import (
     mismatch,
     mismatch_hint,
@@ -331,7 +331,7 @@ def _consumers(alias: str) -> Iterator[CheckMessage]:
         for topic, name, mode, ordered in ConsumerGroup.objects.using(alias).values_list(*columns)
     }
     creates = system("autoCreateTopic", alias)
-    for registration in registrations():
+    for registration in by_alias(registrations(), alias).get(alias, []):
         if found := groups.get((registration.topic, registration.group)):
             if text := mismatch(registration, found[0], ordered=found[1]):
                 yield Warning(text, hint=mismatch_hint(), id="ems.W012")
