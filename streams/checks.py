@@ -27,7 +27,7 @@ from django.utils.translation import gettext as _
 
 from streams.conf import DEFAULTS, Settings, load, settings, working_on
 from streams.consume.middleware import middleware
-from streams.consume.registry import autodiscover, registrations
+from streams.consume.registry import autodiscover, by_alias, registrations
 from streams.consume.subscription import (
     mismatch,
     mismatch_hint,
@@ -44,7 +44,7 @@ from streams.models import ConsumerGroup, Mode, Topic
 from streams.observe.mysql_server import Server, missing_tables
 from streams.observe.replication import Replication
 from streams.runtime_settings import system
-from streams.sharding import alias_of, aliases
+from streams.sharding import aliases
 
 MARIADB_AT_LEAST, MYSQL_AT_LEAST = (10, 6), (8, 0, 11)
 VENDORS = ("mysql", "sqlite")
@@ -342,9 +342,7 @@ def _consumers(alias: str) -> Iterator[CheckMessage]:
         for topic, name, mode, ordered in ConsumerGroup.objects.using(alias).values_list(*columns)
     }
     creates = system("autoCreateTopic", alias)
-    for registration in registrations():
-        if alias in aliases() and alias_of(registration.topic) != alias:
-            continue
+    for registration in by_alias(registrations(), alias).get(alias, []):
         if found := groups.get((registration.topic, registration.group)):
             if text := mismatch(registration, found[0], ordered=found[1]):
                 yield Warning(text, hint=mismatch_hint(), id="ems.W012")

@@ -34,7 +34,7 @@ from streams.models import Consumer, ConsumerGroup, Message, Partition, StressRu
 from streams.observe.mysql_server import Server
 from streams.operate.topic_deletion import TopicDeletion
 from streams.operate.topics import create
-from streams.process.supervisor import Supervisor
+from streams.process.fleet import Fleet
 from streams.produce.send import send
 
 # Without fork each process would have to find the host's settings and load all its apps again.
@@ -348,7 +348,7 @@ def _consume(load: Load, using: str) -> tuple[dict[str, Counter[tuple[int, int]]
 
     for name in load.names:
         register(name)
-    Supervisor(list(registrations([load.topic])), using).run()
+    Fleet({using: list(registrations([load.topic]))}).run()
     return seen, waits
 
 

@@ -3,6 +3,7 @@
 EMS_TEST_DB            sqlite (default), mariadb or mysql
 EMS_TEST_MARIADB_URL   mysql://user:password@host:port/ and so on: dev.py sets these
 EMS_TEST_MYSQL_URL
+EMS_TEST_OTHER_URL     another server, or another way to it, for the alias `other`
 EMS_TEST_REDIS_URL     without it the tests marked redis are left out
 EMS_TEST_RUN           part of the test databases' names; default: this process' id, so that two
                        runs may share a server. Name it, and pytest's --reuse-db works
@@ -47,7 +48,8 @@ def _database(suffix: str = "") -> dict[str, Any]:
             },
             "TEST": {"NAME": path},
         }
-    url = urlsplit(os.environ[f"EMS_TEST_{VENDOR.upper()}_URL"])
+    elsewhere = os.environ.get("EMS_TEST_OTHER_URL") if suffix else None
+    url = urlsplit(elsewhere or os.environ[f"EMS_TEST_{VENDOR.upper()}_URL"])
     unix_socket = parse_qs(url.query).get("unix_socket", [""])[0]
     return {
         "ENGINE": "django.db.backends.mysql",

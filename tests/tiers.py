@@ -85,6 +85,7 @@ ONE_IS_ENOUGH = {
     "chaos/test_planted_bugs.py": ON_THE_IDLER_SERVER,
     "guarantees/test_pool.py": ON_A_SERVER,
     "guarantees/test_processes.py": ON_A_SERVER,
+    "guarantees/test_fleets.py": ON_A_SERVER,
     # Kills of the same statements as in test_crashes.py, which runs everywhere, in large claims.
     "guarantees/test_large_claims.py": ON_A_SERVER,
     "guarantees/test_shadow_replays.py": ON_THE_IDLER_SERVER,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -34,6 +34,44 @@ class Overrides:
     batch: int | None = None
     claim_seconds: float | None = None
     start: str | datetime | None = None  # of groups that are new
+
+
+@dataclass(frozen=True)
+class Share:
+    """Says which of the ``of`` groups of a process are on one database: ``groups``, after others.
+
+    The threads of the process are for all its groups, and each database has some of its own.
+    """
+
+    before: int
+    groups: int
+    of: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether all groups of the process are on this database."""
+        return self.groups == self.of
+
+    def threads(self, total: int) -> int:
+        """Return how many of ``total`` threads are for this database, at least one.
+
+        All shares together are ``total``, unless there are more databases than threads.
+        """
+        begin, end = (
+            (total * groups + self.of // 2) // self.of
+            for groups in (self.before, self.before + self.groups)
+        )
+        return max(1, end - begin)
+
+
+def shares(groups: Mapping[str, Sized]) -> dict[str, Share]:
+    """Return the share of each alias, given the groups on each."""
+    of, before = sum(map(len, groups.values())), 0
+    found: dict[str, Share] = {}
+    for alias, some in groups.items():
+        found[alias] = Share(before, len(some), of)
+        before += len(some)
+    return found
 
 
 @dataclass(frozen=True)
@@ -136,10 +174,19 @@ def threads(registration: Registration, using: str, overrides: Overrides = Overr
     )
 
 
-def pool_size(of_groups: Iterable[int], using: str, overrides: Overrides = Overrides()) -> int:
-    """Return how many worker threads a process has: no more than its groups may have together."""
-    most = _first(overrides.threads, runtime_settings.system("processThreads", using))
-    return min(int(most), sum(of_groups))
+def pool_size(
+    of_groups: Iterable[int],
+    using: str,
+    overrides: Overrides = Overrides(),
+    share: Share | None = None,
+) -> int:
+    """Return how many worker threads a process has for the groups on ``using``.
+
+    They are no more than these groups may have together. Without a ``share`` they have all.
+    """
+    total = _first(overrides.threads, runtime_settings.system("processThreads", using))
+    most = share.threads(int(total)) if share else int(total)
+    return min(most, sum(of_groups))
 
 
 def _first(*values: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -18,6 +18,7 @@ from streams.consume.handler import check, is_async, name_of
 from streams.consume.outcome.backoff import RetryPolicy, retry_policy
 from streams.errors import InvalidConsumer
 from streams.names import MAX_NAME, MAX_TAG, validated_name
+from streams.sharding import alias_of, aliases
 
 Failures = Mapping[ReceivedMessage, BaseException]
 
@@ -227,6 +228,23 @@ def registrations(topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Ite
             not groups or registration.group in groups
         ):
             yield registration
+
+
+def by_alias(
+    chosen: Iterable[Registration], using: str | None = None
+) -> dict[str, list[Registration]]:
+    """Return ``chosen`` by the alias that their topics are on, EMS["DATABASE"] first.
+
+    With ``using``, an alias that has topics, only those that are there. Any other alias has all
+    topics of its own, as before there were shards: then all are returned for it.
+    """
+    found: dict[str, list[Registration]] = {alias: [] for alias in aliases()}
+    if using is not None and using not in found:
+        found = {using: list(chosen)}
+    else:
+        for registration in chosen:
+            found[alias_of(registration.topic)].append(registration)
+    return {alias: some for alias, some in found.items() if some and using in (None, alias)}
 
 
 def find(topic: str, group: str) -> Registration | None:

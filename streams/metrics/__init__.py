@@ -50,7 +50,7 @@ def start_if_shared() -> None:
         process.start()
 
 
-def show_consumer(at: tuple[str, int], supervisor: Any) -> None:
+def show_consumer(at: tuple[str, int], fleet: Any) -> None:
     """Count what this process does, and show it on ``at``; raises ConfigurationError."""
     need_client()
     from streams.metrics import process
@@ -58,7 +58,7 @@ def show_consumer(at: tuple[str, int], supervisor: Any) -> None:
     from streams.metrics.exposition import serve
 
     process.start()
-    now = ConsumerCollector(supervisor.work, lambda: supervisor.client_id)
+    now = ConsumerCollector(fleet.work, fleet.client_ids)
     server = serve(at, process.REGISTRY, now)
     host, port = server.server_address[:2]
     logger.info("Metrics: http://%s:%d/metrics", host, port, extra=event("metrics.shown"))

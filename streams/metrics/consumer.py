@@ -15,11 +15,13 @@ Work = tuple[str, str, int, int]
 
 
 class ConsumerCollector(Collector):
-    """Asks the supervisor at each scrape, so that the workers note nothing."""
+    """Asks the fleet at each scrape, so that the workers note nothing."""
 
-    def __init__(self, work: Callable[[], Iterable[Work]], client: Callable[[], str]) -> None:
+    def __init__(
+        self, work: Callable[[], Iterable[Work]], clients: Callable[[], Iterable[str]]
+    ) -> None:
         self._work = work
-        self._client = client
+        self._clients = clients
 
     def describe(self) -> Iterable[Metric]:
         return []
@@ -32,7 +34,8 @@ class ConsumerCollector(Collector):
         for topic, group, at_once, in_hand in self._work():
             workers.add_metric((topic, group), at_once)
             busy.add_metric((topic, group), in_hand)
-        info.add_metric((self._client(), _version()), 1)
+        for client in self._clients():
+            info.add_metric((client, _version()), 1)
         return [workers, busy, info]
 
 

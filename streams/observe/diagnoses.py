@@ -14,8 +14,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.conf import KEEPER_CONNECTIONS, settings
-from streams.consume.limits import pool_size, threads
-from streams.consume.registry import autodiscover, registrations
+from streams.consume.limits import pool_size, shares, threads
+from streams.consume.registry import autodiscover, by_alias, registrations
 from streams.database.clock import database_now
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import fetch
@@ -371,8 +371,12 @@ def _binary_log(server: Server) -> Diagnosis:
 
 def _connections(server: Server) -> Diagnosis:
     autodiscover()
-    of_groups = [threads(registration, server.alias) for registration in registrations()]
-    budget = pool_size(of_groups, server.alias) + KEEPER_CONNECTIONS + may_check(server.alias)
+    groups = by_alias(registrations())
+    here = groups if server.alias in groups else by_alias(registrations(), server.alias)
+    of_groups = [threads(one, server.alias) for one in here.get(server.alias, [])]
+    share = shares(here).get(server.alias)
+    budget = pool_size(of_groups, server.alias, share=share)
+    budget += KEEPER_CONNECTIONS + may_check(server.alias)
     limit, used = int(server.variable("max_connections")), server.status("Threads_connected") or 0
     text = _(
         "A consumer of all groups uses up to %(budget)d connections;"

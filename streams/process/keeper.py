@@ -11,7 +11,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections, connection
 
 from streams.database.retrying import transient
 from streams.logs import event
-from streams.process.shared.connections import KEEPER_IDLE_SECONDS, KEEPER_PREFIX
+from streams.process.shared.connections import KEEPER_IDLE_SECONDS, KEEPER_PREFIX, work_on
 from streams.process.shared.database_work import DatabaseWork
 from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
@@ -48,6 +48,7 @@ class Keeper(threading.Thread):
         return self._work.count
 
     def run(self) -> None:
+        work_on(self._using)
         try:
             while not self._ended:
                 started = time.monotonic()

@@ -58,7 +58,7 @@ class Poller:
 
     def step(self) -> float:
         started = time.monotonic()
-        activity = self._held.activity()
+        activity = self._held.activity.now()
         self._refresh(started)
         before = ends.seen(self._using)  # whatever is read after this is not lower
         outlook = what_is_due(self._places, self._using)
@@ -75,9 +75,8 @@ class Poller:
             self._pause = QUICK_SECONDS
         else:
             # A drain ends when nothing was found and no worker was busy before, during or after
-            # the look.
-            resting = not activity[0] and activity == self._held.activity()
-            if self._drain and resting and not ready:
+            # the look, nor during the looks at the other databases of the process.
+            if self._drain and not ready and self._held.activity.is_over(self._using, activity):
                 self._lifecycle.stop()
             self._pause = min(self._pause * 2, settings().POLL_SECONDS)
         pause = self._pause

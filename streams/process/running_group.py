@@ -16,6 +16,7 @@ from streams.consume.subscription import subscribe
 from streams.database.retrying import retrying
 from streams.models import Consumer, ConsumerGroup, Cursor
 from streams.process.shared.gate import Gate
+from streams.sharding import is_sharded
 from streams.telemetry import handled
 
 # The most partitions of a group that are named in a line.
@@ -78,7 +79,8 @@ class RunningGroup:
 
     @property
     def name(self) -> str:
-        return f"{self.registration.group} on {self.registration.topic}"
+        name = f"{self.registration.group} on {self.registration.topic}"
+        return f"{name} ({self._using})" if is_sharded() else name
 
     def limits(self) -> Limits | None:
         """Return the limits in force; None while the group is paused or its topic unreadable."""

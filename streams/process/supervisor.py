@@ -1,4 +1,4 @@
-"""Defines the supervisor, which runs in the main thread of a consumer process."""
+"""Defines the supervisor: what a consumer process runs for the groups on one database."""
 
 from __future__ import annotations
 
@@ -6,33 +6,30 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from threading import Thread
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
-from streams.conf import KEEPER_CONNECTIONS, settings
-from streams.consume.limits import Overrides, pool_size
+from streams.conf import KEEPER_CONNECTIONS
+from streams.consume.limits import Overrides, Share, pool_size
 from streams.consume.registry import Registration
-from streams.errors import ConfigurationError, StreamsError
+from streams.errors import ConfigurationError
 from streams.logs import event
-from streams.models import Mode
+from streams.process import feeds
 from streams.process.broadcast.file import DEFAULT_NAME
-from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.heartbeat import Heartbeat
 from streams.process.keeper import Keeper
 from streams.process.poller import Poller
 from streams.process.pool import Pool
 from streams.process.progress import Progress
-from streams.process.running_group import RunningGroup
+from streams.process.shared.activity import Activity
 from streams.process.shared.client import Client
 from streams.process.shared.connections import KEEPER_PREFIX, IdleLimit
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.shortage import Shortage
-from streams.process.shared.signals import Signals
 from streams.process.shared.stopping import Stopping
 from streams.process.worker import Worker
+from streams.sharding import is_sharded
 from streams.steps.nightly_purge import purge_if_due
 from streams.steps.of_apps import run_steps_of_apps
 from streams.steps.sweep import SWEEP_EVERY, sweep_if_due
@@ -56,7 +53,11 @@ PURGE_SECONDS = 2.0
 
 
 class Supervisor:
-    """Starts workers and keepers, waits for a signal or a failure, and stops workers first."""
+    """Has the workers and keepers of one database: ``begin``, ``start``, ``watch`` … ``leave``.
+
+    The main thread calls all but ``begin``, the only one that works with the database: a database
+    that does not answer holds up its own threads only.
+    """
 
     def __init__(
         self,
@@ -66,26 +67,45 @@ class Supervisor:
         overrides: Overrides = Overrides(),  # noqa: B008 - immutable
         drain: bool = False,
         client: str = DEFAULT_NAME,
-        signals: Signals | None = None,
+        lifecycle: Stopping | None = None,
+        activity: Activity | None = None,
+        share: Share | None = None,
     ) -> None:
         if not registrations:
             raise ConfigurationError("There is no consumer to run.")
         self._using = using
-        self._lifecycle = Stopping()
-        self._signals = signals or Signals()
+        self._lifecycle = lifecycle or Stopping()
+        share = share or Share(0, len(registrations), len(registrations))
         self._idle_limit = IdleLimit(using)
         # Before the feeds are made: they create groups, which would never be committed if the
         # project has AUTOCOMMIT off.
         self._idle_limit.install()
-        self._feeds = _feeds(registrations, using, overrides, client)
+        self._feeds = feeds.make(registrations, using, overrides, client, share)
+        self._workers: list[Worker] = []
+        try:
+            self._assemble(using, overrides, drain, activity, share)
+        except BaseException:
+            self._close_broadcasts()
+            raise
+        self._purge_at = 0.0
+        # For each thread how many statements it has made, and the seconds since the last one.
+        self._seen: dict[Thread, tuple[int | None, float]] = {}
+        self._unanswered: set[Thread] = set()
+        self._leaving: Thread | None = None
+        self._leave_until = 0.0
+
+    def _assemble(
+        self, using: str, overrides: Overrides, drain: bool, activity: Activity | None, share: Share
+    ) -> None:
         for feed in self._feeds:
             self._idle_limit.allow(feed.consume_timeout())
         # The thread of the checks needs one, while there is something to check.
         self._checker_connections = int(may_check(using))
-        self._threads = pool_size([feed.threads for feed in self._feeds], using, overrides)
+        of_groups = [feed.threads for feed in self._feeds]
+        self._threads = pool_size(of_groups, using, overrides, share)
         self._progress = Progress(self._feeds)
         self._client = Client([feed.group.pk for feed in self._feeds], using)
-        self._held = InFlight()
+        self._held = InFlight(activity)
         self._shortage = Shortage(using)
         heartbeat = Heartbeat(self._client, self._held, self._lifecycle, self._feeds)
         self._pool = Pool(self._feeds)
@@ -104,22 +124,6 @@ class Supervisor:
 
         topics = {feed.registration.topic for feed in self._feeds}
         self._listener = Listener(using, topics, wake)
-        self._workers: list[Worker] = []
-        self._purge_at = 0.0
-        # For each thread how many statements it has made, and the seconds since the last one.
-        self._seen: dict[Thread, tuple[int | None, float]] = {}
-        self._unanswered: set[Thread] = set()
-
-    def run(self) -> int:
-        """Run until stopped; return the exit status.
-
-        It is 0, or 1 after a failure or if handlers were left running.
-        """
-        self._signals.install()
-        try:
-            return self._run()
-        finally:
-            self._signals.restore()
 
     @property
     def left_behind(self) -> bool:
@@ -127,11 +131,16 @@ class Supervisor:
         return any(thread.is_alive() for thread in (*self._workers, *self._keepers))
 
     def budget(self) -> int:
-        """Return how many database connections this process uses at most."""
+        """Return how many connections this process uses at most to this database."""
         return self._threads + KEEPER_CONNECTIONS + self._checker_connections
 
     def _keeper(self, name: str, step: Callable[[], float]) -> Keeper:
-        return Keeper(name, step, self._lifecycle, self._shortage, self._using)
+        return Keeper(name + self._suffix, step, self._lifecycle, self._shortage, self._using)
+
+    @property
+    def _suffix(self) -> str:
+        """Return the end of the names of its threads, which tells them from those of others."""
+        return f"-{self._using}" if is_sharded() else ""
 
     def work(self) -> Iterator[tuple[str, str, int, int]]:
         """Yield the topic and name of each group, its threads, and its deliveries in hand."""
@@ -144,38 +153,37 @@ class Supervisor:
     def client_id(self) -> str:
         return self._client.client_id
 
-    def _run(self) -> int:
-        self._client.register()
-        self._start()
-        connections.close_all()  # this thread uses them no more, so the server would close them
-        while not self._lifecycle.stopping:
-            if self._signals.wait(LOOK_SECONDS):
-                logger.info(
-                    "Stopping: finishing what runs.",
-                    extra=event("consumer.stopping", **self._who()),
-                )
-                self._lifecycle.stop()
-            self._watch()
-        drained = self._drain()
-        self._end()
-        if self._lifecycle.failure:
-            logger.error(
-                "Stopped after a failure: %s",
-                self._lifecycle.failure,
-                extra=event("consumer.failed", **self._who(), error=self._lifecycle.failure),
-            )
-        else:
-            logger.info("Stopped.", extra=event("consumer.stopped", **self._who()))
-        return 0 if drained and not self._lifecycle.failure else 1
+    def begin(self) -> None:
+        """Register this process in the groups, and say where they are."""
+        try:
+            self._client.register()
+            self._progress.say_start()
+        except BaseException:
+            self._close_broadcasts()
+            raise
+        logger.info(
+            "Consumer %s%s: %d threads, up to %d database connections.",
+            self._client.client_id,
+            f" on {self._using}" if is_sharded() else "",
+            *(self._threads, self.budget()),
+            extra=event(
+                "consumer.started",
+                **self._who(),
+                threads=self._threads,
+                connections=self.budget(),
+            ),
+        )
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the threads, also when the process is stopping: then the workers end at once."""
+        # Before the workers: a stop that comes after this is told to them.
         for feed in self._feeds:
             self._lifecycle.on_stop(feed.gate.end)
         self._lifecycle.on_stop(self._pool.stop)
         self._workers = [
             Worker(
                 self._pool,
-                number,
+                f"{number}{self._suffix}",
                 client=self._client,
                 held=self._held,
                 lifecycle=self._lifecycle,
@@ -185,23 +193,15 @@ class Supervisor:
             )
             for number in range(self._threads)
         ]
-        self._progress.say_start()
-        logger.info(
-            "Consumer %s: %d threads, up to %d database connections.",
-            *(self._client.client_id, self._threads, self.budget()),
-            extra=event(
-                "consumer.started",
-                **self._who(),
-                threads=self._threads,
-                connections=self.budget(),
-            ),
-        )
         for thread in (*self._keepers, *self._workers):
             thread.start()
         self._listener.start()
 
-    def _watch(self) -> None:
-        """Stop the process when the database answers one of its threads no more."""
+    def watch(self) -> None:
+        """Stop the process when the database answers one of its threads no more.
+
+        Called once in LOOK_SECONDS.
+        """
         watched: list[Keeper | Worker] = [*self._keepers, *self._workers]
         for thread in watched:
             count = thread.statements
@@ -216,6 +216,7 @@ class Supervisor:
                 )
 
     def _who(self) -> dict[str, str]:
+        """Return what the log records of this supervisor have in common."""
         return {"client": self._client.client_id, "database": self._using}
 
     def _maintain(self) -> float:
@@ -234,41 +235,36 @@ class Supervisor:
         run_steps_of_apps(self._using, began + every)
         return max(0.0, swept + every - time.monotonic())
 
-    def _drain(self) -> bool:
-        """Wait for the workers, but not for one that hangs; return whether all have ended.
+    @property
+    def working(self) -> bool:
+        """Tell whether a worker has not ended."""
+        return any(worker.is_alive() for worker in self._workers)
 
-        It ends sooner at a second signal, or after DRAIN_SECONDS.
-        """
-        limit = time.monotonic() + settings().DRAIN_SECONDS
-        while any(worker.is_alive() and not self._hangs(worker) for worker in self._workers):
-            if self._signals.wait(0.05):
-                logger.warning(
-                    "A second signal: ending at once. The sweep retries the rest.",
-                    extra=event("consumer.left", **self._who()),
-                )
-                return False
-            if time.monotonic() > limit:
-                logger.warning(
-                    "Handlers still run after DRAIN_SECONDS: ending without them.",
-                    extra=event("consumer.left", **self._who()),
-                )
-                return False
-        return not any(worker.is_alive() for worker in self._workers)
+    @property
+    def draining(self) -> bool:
+        """Tell whether a worker has not ended that does not hang."""
+        return any(worker.is_alive() and not self._hangs(worker) for worker in self._workers)
 
     def _hangs(self, worker: Worker) -> bool:
         return worker.hangs or worker in self._unanswered
 
-    def _end(self) -> None:
-        """End the keepers, which have kept the leases while the workers drained, and deregister."""
+    def leave(self) -> None:
+        """Begin to end the keepers, which have kept the leases until now, and to deregister."""
+        if self._leaving:
+            return
         self._listener.stop()
         for keeper in self._keepers:
             keeper.end()
         # In a thread that is left after LEAVE_SECONDS: without a network it would never return.
-        leave = Thread(target=self._deregister, name=f"{KEEPER_PREFIX}leave", daemon=True)
-        leave.start()
-        limit = time.monotonic() + LEAVE_SECONDS
-        for thread in (*self._keepers, leave):
-            thread.join(timeout=max(0.0, limit - time.monotonic()))
+        name = f"{KEEPER_PREFIX}leave{self._suffix}"
+        self._leaving = Thread(target=self._deregister, name=name, daemon=True)
+        self._leaving.start()
+        self._leave_until = time.monotonic() + LEAVE_SECONDS
+
+    def end(self) -> None:
+        """Wait for the end of what ``leave`` has begun, and say what was done."""
+        for thread in (*self._keepers, *filter(None, [self._leaving])):
+            thread.join(timeout=max(0.0, self._leave_until - time.monotonic()))
         self._progress.say_end()
         self._close_broadcasts()
 
@@ -277,11 +273,8 @@ class Supervisor:
 
         Otherwise the operating system frees the names when the process ends.
         """
-        for feed in self._feeds:
-            if isinstance(feed, RunningBroadcastGroup) and not any(
-                worker.is_alive() for worker in self._workers
-            ):
-                feed.close()
+        if not self.working:
+            feeds.close(self._feeds)
 
     def _deregister(self) -> None:
         try:
@@ -293,44 +286,3 @@ class Supervisor:
             )
         finally:
             connections.close_all()
-
-
-def _feeds(
-    registrations: Sequence[Registration], using: str, overrides: Overrides, client: str
-) -> list[RunningGroup]:
-    """Return the feeds of ``registrations``, without those that cannot run, and say which.
-
-    If all fail, the error of the only one or ConfigurationError is raised.
-    """
-    if len(registrations) > 1:
-        overrides = replace(overrides, threads=None)  # they are shared
-    feeds: list[RunningGroup] = []
-    try:
-        for registration in registrations:
-            try:
-                if registration.mode == Mode.BROADCAST:
-                    feeds.append(RunningBroadcastGroup(registration, using, overrides, client))
-                else:
-                    feeds.append(RunningGroup(registration, using, overrides))
-            except StreamsError as error:
-                if len(registrations) == 1:
-                    raise
-                logger.error(
-                    "%s on %s is left out: %s",
-                    *(registration.group, registration.topic, error),
-                    extra=event(
-                        "group.left_out",
-                        group=registration.group,
-                        topic=registration.topic,
-                        error=type(error).__name__,
-                        database=using,
-                    ),
-                )
-    except BaseException:
-        for feed in feeds:
-            if isinstance(feed, RunningBroadcastGroup):
-                feed.close()
-        raise
-    if not feeds:
-        raise ConfigurationError(_("No group can run: see the errors above."))
-    return feeds

@@ -18,7 +18,7 @@ from streams.process.broadcast.turn import BroadcastTurn
 from streams.process.pool import LOOK_SECONDS, Pool
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
-from streams.process.shared.connections import IdleLimit
+from streams.process.shared.connections import IdleLimit, work_on
 from streams.process.shared.database_work import DatabaseWork
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.shortage import Shortage
@@ -42,7 +42,7 @@ class Worker(threading.Thread):
     def __init__(
         self,
         pool: Pool,
-        number: int,
+        number: int | str,
         *,
         client: Client,
         held: InFlight,
@@ -77,6 +77,7 @@ class Worker(threading.Thread):
         return turn is not None and turn.hangs
 
     def run(self) -> None:
+        work_on(self._using)
         try:
             if any(feed.registration.asynchronous for feed in self._pool.feeds):
                 with_event_loop(self._work)

@@ -460,6 +460,30 @@ LEASES = [
         "tests/guarantees/test_stopping.py::test_a_hung_handler_costs_its_neighbours_no_drain",
     ),
     Mutant(
+        "drained-though-another-database-has-more",
+        "streams/process/shared/activity.py",
+        "return all(self._empty.get(one) == self._steps for one in self._databases)",
+        "return True",
+        "tests/guarantees/test_fleets.py::test_a_drain_ends_when_nothing_is_left_on_any_database",
+    ),
+    Mutant(
+        "all-databases-wait-for-one",
+        "streams/process/fleet.py",
+        "            self._beginning.append(thread)\n            thread.start()",
+        "            thread.run()",
+        "tests/guarantees/test_fleets.py::test_a_shard_that_is_away_stops_only_its_own_workers",
+        "mysql",
+    ),
+    Mutant(
+        "short-silence-for-handlers-of-other-shards",
+        "streams/process/shared/connections.py",
+        'getattr(_thread, "alias", self._using) != self._using',
+        "False",
+        "tests/runtime/test_fleet.py"
+        "::test_a_connection_to_another_shard_is_as_in_any_thread_of_the_project",
+        "mysql",
+    ),
+    Mutant(
         "only-the-heartbeat-watched",
         "streams/process/supervisor.py",
         "= [*self._keepers, *self._workers]",

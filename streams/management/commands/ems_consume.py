@@ -11,32 +11,26 @@ from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, Error, connections
+from django.db import connections
 from django.utils.translation import gettext as _
 
-from streams.conf import MAX_BATCH, database
+from streams.conf import MAX_BATCH
 from streams.consume.limits import Overrides
-from streams.consume.registry import autodiscover, registrations
-from streams.database.retrying import tables_missing, transient
-from streams.errors import NaiveDatetime, NotMigrated, StreamsError
-from streams.logs import event
+from streams.consume.registry import autodiscover, by_alias, registrations
+from streams.errors import NaiveDatetime, StreamsError
 from streams.management.console import JSON, TEXT, console
 from streams.management.reloading import run_reloading
-from streams.metrics import need_client, show_consumer
+from streams.metrics import show_consumer
 from streams.metrics.address import CONSUMER, address
 from streams.models.config import problem
 from streams.names import MAX_NAME, validated_name
 from streams.operate.target import Target
 from streams.process.broadcast.file import DEFAULT_NAME
+from streams.process.fleet import Fleet
 from streams.process.processes import CONFIGURATION_STATUS, Processes
 from streams.process.shared.signals import Signals
-from streams.process.supervisor import Supervisor
 
 logger = logging.getLogger("streams.supervisor")
-
-# Between two tries to reach the database at the start; the pause doubles up to the longest.
-FIRST_PAUSE_SECONDS = 1
-LONGEST_PAUSE_SECONDS = 30
 
 
 def client_name(text: str) -> str:
@@ -142,7 +136,7 @@ class Command(BaseCommand):
             help=_("show the metrics of this process; without a host, to this one only (%s)")
             % CONSUMER,
         )
-        parser.add_argument("--database", help=_("database alias, EMS['DATABASE'] by default"))
+        parser.add_argument("--database", help=_("only the topics on this alias; by default all"))
 
     def execute(self, *args: Any, **options: Any) -> Any:
         if options["reload"] or options["processes"]:
@@ -202,20 +196,16 @@ class Command(BaseCommand):
         if not options.get("checked", True):
             self.check()
         autodiscover()
-        chosen = list(registrations(options["topic"], options["group"]))
-        if not chosen:
+        chosen = registrations(options["topic"], options["group"])
+        groups = by_alias(chosen, options["database"])
+        if not groups:
             raise CommandError(_("No registered consumer matches: see consumers.py of your apps."))
-        using = database(options["database"])
-        if using not in connections:
-            raise CommandError(_("There is no database alias %r.") % using)
+        for using in groups:
+            if using not in connections:
+                raise CommandError(_("There is no database alias %r.") % using)
         try:
-            if options["metrics"]:
-                need_client()
-            if not self._wait_for(using, signals):
-                return
-            supervisor = Supervisor(
-                chosen,
-                using,
+            fleet = Fleet(
+                groups,
                 overrides=Overrides(
                     options["threads"],
                     options["batch"],
@@ -227,43 +217,15 @@ class Command(BaseCommand):
                 signals=signals,
             )
             if options["metrics"]:
-                show_consumer(options["metrics"], supervisor)
-            status = supervisor.run()
+                show_consumer(options["metrics"], fleet)
+            status = fleet.run()
         except StreamsError as error:
             raise CommandError(str(error)) from error
-        except DatabaseError as error:
-            if tables_missing(error):
-                raise CommandError(str(NotMigrated.on(using))) from error
-            raise
-        if status or supervisor.left_behind:
+        if status or fleet.left_behind:
             # An ordinary exit would wait for ever for a thread whose handler hangs.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
-
-    def _wait_for(self, using: str, signals: Signals) -> bool:
-        """Wait until the database answers; return False if the process is to stop meanwhile.
-
-        A process manager gives up on a program that exits several times within seconds, as this one
-        would while its server restarts.
-        """
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                connections[using].ensure_connection()
-            except Error as error:
-                if not transient(error):
-                    raise
-                logger.warning(
-                    "The database is unavailable (%s): trying again in %d s.",
-                    *(error, pause),
-                    extra=event("database.away", database=using),
-                )
-                if signals.wait(pause):
-                    return False
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-            else:
-                return True
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)

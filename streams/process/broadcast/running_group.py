@@ -28,8 +28,8 @@ class RunningBroadcastGroup(RunningGroup):
         super().__init__(registration, using, overrides)
         self.client = client
         self.ahead = 0  # how many messages to read at once for a quick handler
-        # A topic that moves to another shard keeps its offsets, and its clients their positions:
-        # all shards go by the name of the first one. Another namespace has positions of its own.
+        # Another namespace in this database has positions of its own. A topic that was moved to
+        # another shard has the same offsets there, so its positions keep their file.
         home = settings().DATABASE if using in aliases() else using
         database = str(connections[home].settings_dict["NAME"]) + name_prefix()
         place = Place(database, registration.topic, registration.group, client)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import socket
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from threading import current_thread, local
@@ -30,6 +31,18 @@ KEEPER_LOCK_SECONDS = 2
 KEEPALIVE_SECONDS = 30
 UNANSWERED_SECONDS = 60
 
+# The alias that the calling thread claims from, if it is a worker or a keeper.
+_thread = local()
+
+
+def work_on(using: str) -> None:
+    """Note that the calling thread works on ``using``.
+
+    Its handlers may use other databases that this process consumes from, now and then. There it is
+    as in any other thread of the project: see IdleLimit.
+    """
+    _thread.alias = using
+
 
 class IdleLimit:
     """Keeps connections open between steps, and lets the server close them when they are silent.
@@ -37,16 +50,20 @@ class IdleLimit:
     CONN_MAX_AGE is meant for web requests: it would reconnect for every claim. A frozen process
     may hold a row lock that others need; with a short wait_timeout the server frees it after the
     longest consume_timeout and MARGIN instead of hours. Threads that only wait close theirs before,
-    and open it again on its next use.
+    and open it again on its next use. Threads that work on another alias keep what the project
+    has set: a connection that they use seldom must not be closed under their handlers.
     """
 
     def __init__(self, using: str, timeouts: Sequence[timedelta] = ()) -> None:
         self._using = using
         self._limit = max(timeouts, default=timedelta(0)) + MARGIN
         self._in_force = local()
+        self._max_age: float | None = None  # the project's
 
     def install(self) -> None:
-        connections.settings[self._using].update({"CONN_MAX_AGE": None, "AUTOCOMMIT": True})
+        given = connections.settings[self._using]
+        self._max_age = given["CONN_MAX_AGE"]
+        given.update({"CONN_MAX_AGE": None, "AUTOCOMMIT": True})
         connection_created.connect(self._set)
         connections[self._using].close()
 
@@ -62,7 +79,13 @@ class IdleLimit:
             connections[self._using].close()
 
     def _set(self, *, connection: Any, **kwargs: Any) -> None:
-        if connection.alias != self._using or connection.vendor != "mysql":
+        if connection.alias != self._using:
+            return
+        if getattr(_thread, "alias", self._using) != self._using:
+            age = self._max_age
+            connection.close_at = None if age is None else time.monotonic() + age
+            return
+        if connection.vendor != "mysql":
             return
         _keep_alive(connection.connection)
         with connection.cursor() as cursor:

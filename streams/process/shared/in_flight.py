@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Protocol
 
 from streams.consume.registry import Registration
+from streams.process.shared.activity import Activity
 
 
 class Held(Protocol):
@@ -38,30 +38,19 @@ def hung(held: Held) -> bool:
 
 
 class InFlight:
-    """Collects the deliveries that this process holds, so that the heartbeat can renew them."""
+    """Collects the deliveries that this process holds, so that the heartbeat can renew them.
 
-    def __init__(self) -> None:
+    There is one for each database; ``activity`` is that of the process.
+    """
+
+    def __init__(self, activity: Activity | None = None) -> None:
+        self.activity = activity or Activity()
         self._lock = threading.Lock()
         self._handlings: set[Held] = set()
-        self._busy = 0
-        self._steps = 0
 
-    @contextmanager
-    def busy(self) -> Iterator[None]:
+    def busy(self) -> AbstractContextManager[None]:
         """Count a worker as busy inside the block, where it may claim or hold something."""
-        with self._lock:
-            self._busy += 1
-            self._steps += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._busy -= 1
-
-    def activity(self) -> tuple[int, int]:
-        """Return how many workers are busy now, and how often a worker has become busy."""
-        with self._lock:
-            return self._busy, self._steps
+        return self.activity.busy()
 
     def add(self, handling: Held) -> None:
         with self._lock:
