@@ -17,6 +17,7 @@ from streams.conf import database
 
 @admin.register(AlarmRule)
 class AlarmRuleAdmin(StreamsAdmin):
+    per_database = False
     list_display = (
         *("name", "metric", "enabled", "threshold", "for_seconds", "severity"),
         at("muted_until", _("muted until")),

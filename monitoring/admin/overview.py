@@ -9,12 +9,16 @@ from django.http import HttpRequest
 from django.urls import URLPattern, path
 
 from monitoring.models import Overview
+from monitoring.pages.asked import Asked
 from monitoring.pages.registry import PAGES
+from streams.admin.switch import OnItsDatabase
 
 
 @admin.register(Overview)
-class OverviewAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only in stubs
+class OverviewAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  # generic in stubs
     """Stands in the index of the admin for whoever may see the overview, and leads to it."""
+
+    kept_parameters = tuple(Asked.CHOICES)
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
@@ -26,6 +30,11 @@ class OverviewAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only
             )
             for page in PAGES
         ]
+
+    def list_name(self, name: str) -> str:
+        prefix = "ems_monitoring_overview_"
+        tabs = {f"{prefix}{page.name}": page.tab or page.name for page in PAGES}
+        return f"{prefix}{tabs[name]}"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

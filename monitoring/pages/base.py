@@ -22,6 +22,7 @@ from monitoring.pages.plain import PlainEncoder
 from streams.conf import database
 from streams.database.clock import database_now
 from streams.database.snapshot import snapshot
+from streams.sharding import is_sharded
 
 # What every page asks of its user, beside its own permissions.
 VIEW = "ems_monitoring.view_overview"
@@ -111,7 +112,9 @@ class Page(View):
             self.now = database_now(self.using)
             figures = self.figures(**arguments)
         if request.GET.get("format") == "json":
-            about = {"as_of": self.now, "range": self.asked.range}
+            about: dict[str, Any] = {"as_of": self.now, "range": self.asked.range}
+            if is_sharded():
+                about["database"] = self.using
             return JsonResponse({**about, **figures}, encoder=PlainEncoder)
         return self.render(request, figures)
 

@@ -35,16 +35,8 @@ def alarm(using: str, may: Callable[[str], bool] = lambda permission: True) -> s
     This process asks the tables itself: the alarms of other apps, which come last, are evaluated
     by a process that may be what has stopped.
     """
-    silences = diagnoses.silences([SEQUENCE, SWEEP], using)
-    sequenced, swept = (_is_done(silences.get(step)) for step in (SEQUENCE, SWEEP))
-    if not sequenced and not swept:
-        return _("No consumer or beat has run since %s: messages wait.") % _since(using)
-    if not sequenced:
-        since = _since(using, SEQUENCE)
-        return _("Nothing has been sequenced since %s: new messages wait in the inbox.") % since
-    if not swept:
-        since = _since(using, SWEEP)
-        return _("Leases have not been swept since %s: what dead consumers held waits.") % since
+    if said := _stopped(using):
+        return said
     if found := damaged(using):
         text = _("%s cannot be sequenced: its messages wait. ems_doctor says how to repair it.")
         return text % ", ".join(one.name for one in found)
@@ -71,6 +63,26 @@ def alarm(using: str, may: Callable[[str], bool] = lambda permission: True) -> s
         return text % ", ".join(sorted({str(one.partition) for one in found_back}))
     sentences = chain((f"{group}." for group in abandoned(using)), _of_apps(using, may))
     return next(sentences, "")
+
+
+def glance(using: str, may: Callable[[str], bool] = lambda permission: True) -> str:
+    """Return such a sentence from what a few short statements tell: for one of many databases."""
+    return _stopped(using) or next(_of_apps(using, may), "")
+
+
+def _stopped(using: str) -> str:
+    """Return what the steps say of themselves; an empty text if they run."""
+    silences = diagnoses.silences([SEQUENCE, SWEEP], using)
+    sequenced, swept = (_is_done(silences.get(step)) for step in (SEQUENCE, SWEEP))
+    if not sequenced and not swept:
+        return _("No consumer or beat has run since %s: messages wait.") % _since(using)
+    if not sequenced:
+        since = _since(using, SEQUENCE)
+        return _("Nothing has been sequenced since %s: new messages wait in the inbox.") % since
+    if not swept:
+        since = _since(using, SWEEP)
+        return _("Leases have not been swept since %s: what dead consumers held waits.") % since
+    return ""
 
 
 def _of_apps(using: str, may: Callable[[str], bool]) -> Iterator[str]:

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.utils import flatten
+from django.contrib.admin.models import DELETION, LogEntry
+from django.contrib.admin.utils import flatten, quote, unquote
 from django.db.models import Max, Model, Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from streams.admin.parts import journal
 from streams.admin.parts.columns import label
 from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.listing import (
@@ -24,6 +26,7 @@ from streams.admin.parts.listing import (
     WindowPaginator,
 )
 from streams.admin.parts.search import ID, Search
+from streams.admin.switch import OnItsDatabase
 from streams.conf import database
 from streams.log.foreign import own_rows
 from streams.models import ConsumerGroup, Partition, Topic
@@ -40,15 +43,15 @@ def count_upto(at_most: int, kinds: Iterable[QuerySet[Any]]) -> dict[str, int]:
 
 
 class StreamsForm(forms.ModelForm):  # type: ignore[type-arg]  # generic only in stubs
-    """Validates against the tables on EMS["DATABASE"], also where no router says so."""
+    """Validates against the tables that the page works on, also where no router says so."""
 
     def _post_clean(self) -> None:
         self.instance._state.db = database()
         super()._post_clean()  # type: ignore[misc]
 
 
-class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only in stubs
-    """Shows a page of EMS["DATABASE"], on which each verb needs its own permission."""
+class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  # generic in stubs
+    """Shows a page of one database of EMS, on which each verb needs its own permission."""
 
     ordering: ClassVar[tuple[str, ...]] = ("-id",)
     form = StreamsForm
@@ -127,6 +130,24 @@ class StreamsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only 
         columns = {field.name for field in obj._meta.concrete_fields}
         fields = [name for name in form.changed_data if name in columns] if change else None
         obj.save(using=database(), update_fields=fields)
+
+    def get_object(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> Any:
+        return super().get_object(request, journal.parted(object_id)[1], *args, **kwargs)
+
+    def history_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> Any:
+        placed = quote(journal.placed_id(unquote(object_id)))
+        return super().history_view(request, placed, *args, **kwargs)
+
+    def log_addition(self, request: HttpRequest, *args: Any) -> LogEntry:
+        return journal.placed(super().log_addition(request, *args))
+
+    def log_change(self, request: HttpRequest, *args: Any) -> LogEntry:
+        return journal.placed(super().log_change(request, *args))
+
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        if journal.is_home():
+            return super().log_deletions(request, queryset)
+        return journal.note(request, [(row, "") for row in queryset], flag=DELETION)
 
     def possible_verbs(self, row: Any) -> Mapping[str, Any]:
         """Return the verbs that are possible for this row as it is."""

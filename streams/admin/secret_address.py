@@ -42,6 +42,7 @@ class SecretForm(StreamsForm):
 class SecretAddressAdmin(StreamsAdmin):
     """Shows rows with a URL, a secret and ``allow_private``, which a superuser alone may set."""
 
+    per_database = False
     form = SecretForm
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:

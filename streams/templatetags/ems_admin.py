@@ -14,19 +14,25 @@ from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 from django.utils.text import capfirst
 
-from streams.conf import database
-
 register = template.Library()
 
 CHECKBOX = 'class="action-checkbox'  # of the column that selects rows
 
 
 @register.simple_tag(takes_context=True)
-def ems_alarm(context: Any) -> str:
-    """Return the alarm for the top of a page, or an empty text."""
-    from streams.admin.alarm import alarm
+def ems_alarms(context: Any) -> list[Any]:
+    """Return the alarms for the top of a page: that of its database, or those of all of them."""
+    from streams.admin.parts.databases import alarms
 
-    return alarm(database(), context["request"].user.has_perm)
+    return alarms(context["request"])
+
+
+@register.inclusion_tag("admin/ems/includes/databases.html", takes_context=True)
+def ems_databases(context: Any) -> dict[str, Any]:
+    """Show on which database the page works, and links to the others; nothing if there is one."""
+    from streams.admin.parts.databases import databases
+
+    return {"shown": databases(context["request"])}
 
 
 @register.filter

@@ -1075,6 +1075,29 @@ TELEMETRY = [
 
 ADMIN = [
     Mutant(
+        "form-of-no-database-accepted",
+        "streams/admin/switch.py",
+        "            if asked is None and alias != home:\n",
+        "            if False:\n",
+        "tests/admin/test_shards.py::test_two_tabs_never_act_on_the_wrong_database",
+    ),
+    Mutant(
+        "page-rendered-on-another-database",
+        "streams/admin/switch.py",
+        "            answer: TemplateResponse = self.now(render)\n",
+        "            answer: TemplateResponse = render()\n",
+        "tests/admin/test_shards.py"
+        "::test_every_page_says_how_the_others_are_and_the_start_page_has_their_alarms",
+    ),
+    Mutant(
+        "preview-of-another-database-accepted",
+        "streams/admin/verbs/offer.py",
+        '    return f"ems.admin.{database()}.{verb}"',
+        '    return f"ems.admin.{verb}"',
+        "tests/admin/test_shards.py"
+        "::test_forms_and_many_rows_act_there_and_what_was_offered_is_of_one_database",
+    ),
+    Mutant(
         "test-message-sent-twice",
         "streams/admin/verbs/produce.py",
         '        dedup_key=f"admin-{once}",\n',

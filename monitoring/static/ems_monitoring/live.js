@@ -42,7 +42,11 @@
     }
 
     async function look() {
-        const response = await fetch(window.location.href, { credentials: "same-origin", redirect: "error" });
+        const response = await fetch(window.location.href, {
+            credentials: "same-origin",
+            redirect: "error",
+            headers: { "X-Requested-With": "XMLHttpRequest" },
+        });
         if (!response.ok) {
             throw new Error(String(response.status));
         }

@@ -108,6 +108,7 @@ class TokenForm(StreamsForm):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(StreamsAdmin):
+    per_database = False
     form = TokenForm
     inlines = (Rights,)
     actions = ("revoke",)

@@ -1,0 +1,139 @@
+"""Shows how the databases of EMS["SHARDS"] are: the switch, and the alarms at the top of a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from streams.admin.alarm import alarm, glance
+from streams.admin.parts.links import naming
+from streams.admin.parts.look import Seen, look
+from streams.admin.switch import Switch, chosen
+from streams.conf import database
+from streams.sharding import aliases, is_sharded
+
+# Of the other databases that need somebody: what stands beside the switch, which has them all.
+WORST = 3
+
+_SILENT = gettext_lazy("It does not answer.")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Holds what the switch shows of a database; ``text`` is empty if it was not asked."""
+
+    alias: str
+    url: str
+    is_here: bool
+    text: str = ""
+    level: str = ""
+    said: Any = ""
+
+    @classmethod
+    def of(cls, seen: Seen, url: str) -> Choice:
+        if seen.alarm is None:
+            return cls(seen.alias, url, False, _("away"), seen.level, _SILENT)
+        text = _("alarm") if seen.alarm else _("healthy")
+        return cls(seen.alias, url, False, text, seen.level, seen.alarm)
+
+
+@dataclass(frozen=True)
+class Databases:
+    """Holds what the switch shows; without choices, the page is of one database only."""
+
+    alias: str
+    choices: list[Choice]
+
+    @property
+    def in_trouble(self) -> list[Choice]:
+        return [one for one in self.choices if one.said]
+
+    @property
+    def worst(self) -> list[Choice]:
+        return self.in_trouble[:WORST]
+
+    @property
+    def more(self) -> int:
+        return len(self.in_trouble[WORST:])
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Holds a sentence for the top of a page; one of another database has its link."""
+
+    text: Any
+    alias: str = ""
+    url: str = ""
+
+
+def databases(request: HttpRequest) -> Databases | None:
+    """Return what the switch of this page shows; None if all topics are on one database.
+
+    The other databases are asked few questions each, at once and for a second at most. On a page
+    of none, its alarms say how they are.
+    """
+    if not is_sharded():
+        return None
+    switch = _switch(request)
+    may = _may(request)
+    others = [alias for alias in switch.urls if alias != switch.alias and _is_of_one(request)]
+    seen = {one.alias: one for one in look(others, lambda alias: glance(alias, may))}
+    return Databases(
+        switch.alias,
+        [
+            Choice.of(seen[alias], url)
+            if alias in seen
+            else Choice(alias, url, alias == switch.alias)
+            for alias, url in switch.urls.items()
+        ],
+    )
+
+
+def alarms(request: HttpRequest) -> list[Alarm]:
+    """Return the alarm of the page's database; on a page of none, those of all databases."""
+    if not is_sharded() or _is_of_one(request):
+        said = alarm(database(), request.user.has_perm)
+        return [Alarm(said)] if said else []
+    may, urls = _may(request), _switch(request).urls
+    return [
+        Alarm(_SILENT if one.alarm is None else one.alarm, one.alias, urls[one.alias])
+        for one in look(aliases(), lambda alias: alarm(alias, may))
+        if one.alarm != ""
+    ]
+
+
+def _is_of_one(request: HttpRequest) -> bool:
+    """Tell whether the page works on one database, as all but the start page of the app do."""
+    return hasattr(request, "ems_switch")
+
+
+def _may(request: HttpRequest) -> Any:
+    user: Any = request.user
+    # Read here, since the threads have no connection to where the users are.
+    user.get_all_permissions()
+    return user.has_perm
+
+
+def _switch(request: HttpRequest) -> Switch:
+    """Return the switch of the page; on one that works on no database, where its links lead."""
+    found: Switch | None = getattr(request, "ems_switch", None)
+    if found is not None:
+        return found
+    return Switch(chosen(request), {alias: naming(_first(request), alias) for alias in aliases()})
+
+
+def _first(request: HttpRequest) -> str:
+    """Return the first page that this user may see."""
+    user: Any = request.user
+    here = request.current_app if hasattr(request, "current_app") else None
+    if user.has_perm("ems_monitoring.view_overview"):
+        try:
+            return reverse("admin:ems_monitoring_overview_changelist", current_app=here)
+        except NoReverseMatch:  # taken out of the admin
+            pass
+    return reverse("admin:ems_topic_changelist", current_app=here)

@@ -1,0 +1,71 @@
+"""Asks several databases at once how they are, and waits for none that does not answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Lock, Thread
+from typing import Any
+
+from django.db import Error, connections
+from django.utils import translation
+
+from streams.admin.parts.figures import BAD, GOOD
+
+# In seconds: how long a page waits for the databases, all in all.
+WAITED = 1.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Holds what one database has said; ``alarm`` is None if it has not answered."""
+
+    alias: str
+    alarm: str | None
+
+    @property
+    def level(self) -> str:
+        return BAD if self.alarm != "" else GOOD
+
+
+# The newest thread that asks each database, with its start. One that hangs, as when a host has
+# lost its power, may hang for minutes: until it ends, no page waits for that database.
+_asking: dict[str, tuple[Thread, float]] = {}
+_lock = Lock()
+
+
+def look(aliases: Iterable[str], ask: Callable[[str], str]) -> list[Seen]:
+    """Return what ``ask(alias)`` says of each database, asked in threads of their own."""
+    found: dict[str, str] = {}
+    started = time.monotonic()
+    names = list(aliases)
+    threads = [thread for name in names if (thread := _begin(name, ask, found, started))]
+    for thread in threads:
+        thread.join(max(0.0, started + WAITED - time.monotonic()))
+    said = dict(found)  # what comes later is too late
+    return [Seen(name, said.get(name)) for name in names]
+
+
+def _begin(
+    alias: str, ask: Callable[[str], str], found: dict[str, str], now: float
+) -> Thread | None:
+    language = translation.get_language()
+    thread = Thread(target=_ask, args=(alias, ask, found, language), daemon=True)
+    with _lock:
+        running, since = _asking.get(alias, (None, 0.0))
+        if running is not None and running.is_alive() and now - since > WAITED:
+            return None
+        _asking[alias] = thread, now
+        thread.start()
+    return thread
+
+
+def _ask(alias: str, ask: Callable[[str], str], found: dict[str, str], language: Any) -> None:
+    try:
+        with translation.override(language):
+            found[alias] = ask(alias)
+    except Error:
+        pass  # it is away
+    finally:
+        connections.close_all()
