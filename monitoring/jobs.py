@@ -19,8 +19,10 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from monitoring import java
-from monitoring.options import option_file
+from monitoring.options import SUFFIX, option_file, option_folder
 from streams.conf import database
+from streams.errors import ConfigurationError
+from streams.sharding import aliases, is_sharded
 
 VARIABLE = "EMS_SPARK_CONFIG"
 LOOK_SECONDS = 0.2
@@ -32,7 +34,7 @@ Say = Callable[[str], None]
 def run(
     job: str,
     words: Sequence[str],
-    using: str,
+    using: str | None,
     *,
     seconds: int,
     say: Say,
@@ -40,6 +42,8 @@ def run(
 ) -> int:
     """Run ``python -m sparkjobs JOB …`` on the alias; return its exit status, 0 if it is done.
 
+    Without an alias it runs on all that have topics, in one process; one that is away fails its
+    part only. Raises ConfigurationError if the project's own option files lack one of them.
     ``say`` is called with each line that the job prints. The job may take ``seconds``; it keeps
     this limit itself, also when this process is killed. An error here ends the job, too. A job
     that ``drains`` gets the SIGTERM of this process, also when this process is killed.
@@ -98,17 +102,46 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _options(using: str) -> Iterator[Path]:
-    """Yield the option file: the project's own that EMS_SPARK_CONFIG names, or one for this run.
+def _options(using: str | None) -> Iterator[Path]:
+    """Yield the option file or folder: the project's own, or one for this run.
 
-    On a cluster the file must be on every host, which one that is written here is not. The
-    project's own is about the alias of EMS.
+    On a cluster the files must be on every host, which those that are written here are not.
     """
-    if (own := os.environ.get(VARIABLE)) and using == database():
-        yield Path(own).absolute()
-        return
-    with option_file(using) as path:
-        yield path
+    if using is None and is_sharded():
+        chosen: tuple[str, ...] = aliases()
+    else:
+        chosen = (using or database(),)
+    if own := _own(chosen):
+        yield own
+    elif len(chosen) > 1:
+        with option_folder(chosen) as path:
+            yield path
+    else:
+        with option_file(chosen[0]) as path:
+            yield path
+
+
+def _own(chosen: Sequence[str]) -> Path | None:
+    """Return the file or folder that EMS_SPARK_CONFIG names; None if it is not about these aliases.
+
+    A file is about the alias of EMS, a folder about the shards, too. Raises ConfigurationError.
+    """
+    if not (named := os.environ.get(VARIABLE)):
+        return None
+    path = Path(named).absolute()
+    if not path.is_dir():
+        if len(chosen) > 1:
+            raise ConfigurationError(
+                _("%(variable)s names one file: name a folder with a file for each of %(aliases)s.")
+                % {"variable": VARIABLE, "aliases": ", ".join(chosen)}
+            )
+        return path if chosen[0] == database() else None
+    if not set(chosen) <= set(aliases()):
+        return None
+    files = [path / f"{alias}{SUFFIX}" for alias in chosen]
+    if lacking := [str(file) for file in files if not file.exists()]:
+        raise ConfigurationError(_("There is no option file %s.") % ", ".join(lacking))
+    return path if len(files) > 1 else files[0]
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:

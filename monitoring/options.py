@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from django.db import connections
 
 from streams.conf import settings
+from streams.sharding import aliases, is_sharded
 
 # Maps Django's names of connection parameters to the options of the MySQL client.
 CLIENT = {
@@ -28,6 +29,23 @@ CLIENT = {
     "connect_timeout": "connect-timeout",
     "ssl_mode": "ssl-mode",
 }
+
+
+# How the names of the files in a folder end: sparkjobs/config.py reads these.
+SUFFIX = ".cnf"
+# Seconds after which one of several databases counts as away: it holds up the others for so long.
+CONNECT_SECONDS = 10
+
+
+@contextmanager
+def option_folder(databases: Sequence[str]) -> Iterator[Path]:
+    """Yield the path of a folder with a file for each alias; delete all of it at the end."""
+    with tempfile.TemporaryDirectory(prefix="ems-spark-") as name:  # mode 0700
+        for using in databases:
+            path = Path(name, f"{using}{SUFFIX}")
+            path.touch(mode=0o600)
+            path.write_text(options_of(using))
+        yield Path(name)
 
 
 @contextmanager
@@ -48,22 +66,24 @@ def options_of(using: str) -> str:
     given = connection.get_connection_params()
     if connection.vendor == "sqlite":
         path = Path(given["database"]).resolve()
-        return _section("ems", {"vendor": "sqlite", "path": path, **_of_the_project()})
+        return _section("ems", {"vendor": "sqlite", "path": path, **_of_the_project(using)})
     client = {option: given.get(name) for name, option in CLIENT.items()}
     client |= {f"ssl-{name}": value for name, value in given.get("ssl", {}).items()}
     quoted = {name: _quoted(value) for name, value in client.items() if value is not None}
     default = given.get("read_default_file")
     return (
-        _section("ems", {"vendor": "mysql", **_of_the_project()})
-        # Included before the client's own section, whose values are stronger.
+        _section("ems", {"vendor": "mysql", **_of_the_project(using)})
+        # Values of later sections are stronger than those of earlier ones.
+        + (_section("client", {"connect-timeout": CONNECT_SECONDS}) if is_sharded() else "")
         + (f"!include {Path(default).resolve()}\n" if default else "")
         + _section("client", quoted)
     )
 
 
-def _of_the_project() -> dict[str, Any]:
+def _of_the_project(using: str) -> dict[str, Any]:
     """Return what a job needs of the setting EMS."""
     return {
+        "shard": using if using in aliases()[1:] else None,
         "archive": _archive(),
         "partitioner": settings().PARTITIONER,
         "namespace": settings().NAMESPACE or None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from streams.schedule import entries
+from streams.sharding import aliases, is_sharded
 
 EVERY = {"rollup": 60.0}
 # The seconds that a run may take: the first one of an old installation has much to read. Runs that
@@ -16,8 +17,13 @@ SECONDS = 3600
 
 
 def schedule(using: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return the entries for the streams on the alias ``using``, by default ``EMS["DATABASE"]``."""
-    return entries(EVERY, using)
+    """Return the entries for the streams on the alias ``using``, by default ``EMS["DATABASE"]``.
+
+    That one has an entry for all databases with topics, since they share a process.
+    """
+    if using is None or not is_sharded() or using not in aliases():
+        return entries(EVERY, using)
+    return entries(EVERY) if using == aliases()[0] else {}
 
 
 SCHEDULE = schedule()

@@ -8,7 +8,6 @@ from celery import shared_task
 
 from monitoring import java, jobs
 from monitoring.schedule import EVERY, SECONDS
-from streams.conf import database
 from streams.logs import event
 
 logger = logging.getLogger("monitoring.tasks")
@@ -18,12 +17,13 @@ logger = logging.getLogger("monitoring.tasks")
 def rollup(using: str | None = None) -> None:
     """Roll up what was not yet, up to now, in a new process; one runs at a time.
 
-    While ``ems_spark serve`` is at work, it does nothing; without anything to do it starts no JVM.
+    Without ``using`` all databases that have topics are rolled up, in one process. It does nothing
+    while ``ems_spark serve`` is at work; without anything to do it starts no JVM.
     """
     if lacking := java.missing_now():
         logger.warning("%s", lacking, extra=event("rollup.unavailable"))
         return
-    status = jobs.run("rollup", ["--fallback"], database(using), seconds=SECONDS, say=_say)
+    status = jobs.run("rollup", ["--fallback"], using, seconds=SECONDS, say=_say)
     if status:
         logger.error("The roll-up has ended with status %d", status, extra=event("rollup.failed"))
 

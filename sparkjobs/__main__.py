@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 
 from sparkjobs import jobs
 from sparkjobs.config import VARIABLE, Config
+from sparkjobs.databases import each
 from sparkjobs.errors import SparkJobsError
 from sparkjobs.progress import shown
 
@@ -23,7 +25,9 @@ def main(words: Sequence[str]) -> int:
     """Run one job; return its exit status. An error that the caller can correct is one line."""
     names = sorted(module.name for module in pkgutil.iter_modules(jobs.__path__))
     parser = argparse.ArgumentParser(prog="python -m sparkjobs", allow_abbrev=False)
-    parser.add_argument("--config", default="", help=f"the option file, by default ${VARIABLE}")
+    parser.add_argument(
+        "--config", default="", help=f"the option file, or a folder of them, by default ${VARIABLE}"
+    )
     parser.add_argument("--seconds", type=int, default=0, help="end the job if it takes longer")
     parser.add_argument("job", choices=names, metavar="JOB", help=" | ".join(names))
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="…", help="of the job")
@@ -41,10 +45,17 @@ def main(words: Sequence[str]) -> int:
     given = own.parse_args(options.words)
     try:
         with shown(options.job) if options.job != "serve" else nullcontext():
-            return int(job.run(Config.load(options.config), given))
+            return _run(job, options.job, Config.load_all(options.config), given)
     except SparkJobsError as error:
         print(f"{options.job}: {error}", file=sys.stderr)
         return 1
+
+
+def _run(job: ModuleType, name: str, configs: Sequence[Config], given: argparse.Namespace) -> int:
+    """Run the job on each database, or, if it has ``run_all``, once with all of them."""
+    if hasattr(job, "run_all"):
+        return int(job.run_all(configs, given))
+    return each(name, configs, lambda config: int(job.run(config, given)))
 
 
 if __name__ == "__main__":

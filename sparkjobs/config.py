@@ -14,6 +14,9 @@ plan, an argument list or Spark's pages. Its first part is what every MySQL clie
     archive=s3a://bucket/ems
 
 A part ``[replica]`` says what is different about a server that messages are read from.
+
+Topics on several databases need a folder with one file for each, named after its alias: clicks.cnf.
+All but that of ``EMS["DATABASE"]`` say ``shard=clicks`` under [ems].
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ MYSQL, SQLITE = "mysql", "sqlite"
 REPLICA = "replica"
 # In place of a namespace: all of them.
 EVERY = "*"
+# How the names of the option files in a folder end.
+SUFFIX = ".cnf"
 # As streams/conf.py has it. Statements have the namespace in them as it is.
 NAMESPACE = re.compile(r"[a-z0-9._-]{0,16}")
 
@@ -44,8 +49,9 @@ class Config:
 
     ``path`` is the file, ``database`` the path of SQLite's file, ``archive`` a folder or URL,
     ``partitioner`` the dotted path of the project's own, if it has one; ``namespace`` is
-    ``EMS["NAMESPACE"]``; with ``replica``, messages are read from another server. Raises BadConfig
-    if the namespace is none.
+    ``EMS["NAMESPACE"]``; with ``replica``, messages are read from another server; ``shard`` is the
+    alias of the database, if it is not ``EMS["DATABASE"]``. Raises BadConfig if the namespace is
+    none.
     """
 
     path: str
@@ -55,6 +61,7 @@ class Config:
     partitioner: str = ""
     namespace: str = ""
     replica: bool = False
+    shard: str = ""
 
     def __post_init__(self) -> None:
         if self.namespace != EVERY and not NAMESPACE.fullmatch(self.namespace):
@@ -68,6 +75,11 @@ class Config:
         """Return what the tables have before each name of the namespace: as streams/conf.py has."""
         return f" {self.namespace}/" if self.namespace not in ("", EVERY) else ""
 
+    @property
+    def alias(self) -> str:
+        """Return the alias of the database: of a folder's files, their names are aliases."""
+        return self.shard or Path(self.path).stem
+
     def everywhere(self) -> Config:
         """Return this configuration for all namespaces: names keep their prefixes then."""
         return replace(self, namespace=EVERY)
@@ -75,12 +87,9 @@ class Config:
     @classmethod
     def load(cls, path: str = "") -> Config:
         """Read the file, by default the one that EMS_SPARK_CONFIG names; raises BadConfig."""
-        path = path or os.environ.get(VARIABLE, "")
-        if not path:
-            raise BadConfig(f"name the option file: --config PATH, or {VARIABLE}")
-        # Absolute, since executors have another working directory. Its symlinks stay: those of a
-        # mounted secret lead to a folder that has another name on each host.
-        path = str(Path(path).absolute())
+        path = _absolute(path)
+        if Path(path).is_dir():
+            raise BadConfig(f"{path} is a folder of option files: name one of them")
         parser = configparser.ConfigParser(allow_no_value=True, interpolation=None, strict=False)
         try:
             with Path(path).open() as file:
@@ -93,11 +102,47 @@ class Config:
         database = parser.get("ems", "path", fallback="") or ""
         if vendor == SQLITE and not database:
             raise BadConfig(f"{path}: [ems] path must name the SQLite file")
-        archive, partitioner, namespace = (
+        archive, partitioner, namespace, shard = (
             parser.get("ems", name, fallback="") or ""
-            for name in ("archive", "partitioner", "namespace")
+            for name in ("archive", "partitioner", "namespace", "shard")
         )
         replica = parser.has_section(REPLICA)
         if replica and vendor == SQLITE:
             raise BadConfig(f"{path}: [{REPLICA}] is of MySQL and MariaDB; SQLite has none")
-        return cls(path, vendor, database, archive, partitioner, namespace, replica)
+        return cls(path, vendor, database, archive, partitioner, namespace, replica, shard)
+
+    @classmethod
+    def load_all(cls, path: str = "") -> list[Config]:
+        """Read the file, or all files of a folder, ``EMS["DATABASE"]`` first; raises BadConfig.
+
+        ``path`` is by default what EMS_SPARK_CONFIG names.
+        """
+        path = _absolute(path)
+        if not Path(path).is_dir():
+            return [cls.load(path)]
+        found = [cls.load(str(file)) for file in Path(path).glob(f"*{SUFFIX}")]
+        found.sort(key=lambda config: (bool(config.shard), config.alias))
+        if not found:
+            raise BadConfig(f"{path} has no option file: their names end with {SUFFIX}")
+        for config in found:
+            if config.alias != Path(config.path).stem:
+                raise BadConfig(
+                    f"{config.path} says shard={config.shard}: name it {config.shard}{SUFFIX}"
+                )
+        # Two of them would write to the same folders of the archive.
+        if len(unnamed := [config.path for config in found if not config.shard]) > 1:
+            raise BadConfig(
+                f"only the file of EMS['DATABASE'] has no shard= under [ems]: {', '.join(unnamed)}"
+            )
+        return found
+
+
+def _absolute(path: str) -> str:
+    """Return ``path``, or what EMS_SPARK_CONFIG names; raises BadConfig.
+
+    Absolute, since executors have another working directory. Its symlinks stay: those of a mounted
+    secret lead to a folder that has another name on each host.
+    """
+    if not (path := path or os.environ.get(VARIABLE, "")):
+        raise BadConfig(f"name the option file: --config PATH, or {VARIABLE}")
+    return str(Path(path).absolute())

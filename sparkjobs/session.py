@@ -10,6 +10,7 @@ import os
 import sys
 import time
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sparkjobs.errors import BadConfig
@@ -92,7 +93,9 @@ def session(app_name: str, *, brief: bool = False, java_options: str = "") -> Sp
     if submitted:
         adjust_submitted()
     began = time.monotonic()
-    _say(f"{app_name}: starting Spark on {master or 'the cluster'} …")
+    is_new = SparkContext._active_spark_context is None
+    if is_new:
+        _say(f"{app_name}: starting Spark on {master or 'the cluster'} …")
     with quiet_start():
         spark = builder.getOrCreate()
     if submitted:
@@ -102,7 +105,8 @@ def session(app_name: str, *, brief: bool = False, java_options: str = "") -> Sp
         spark.sparkContext.addPyFile(packed())  # before the source: it is sent with what is there
     spark.dataSource.register(EmsSource)
     describe(spark, app_name)
-    _say(f"{app_name}: Spark has started in {time.monotonic() - began:.1f} s")
+    if is_new:
+        _say(f"{app_name}: Spark has started in {time.monotonic() - began:.1f} s")
     return spark
 
 

@@ -37,8 +37,12 @@ class File:
 
 def place(day: date | str, topic: str) -> str:
     """Return the folder of a day of a topic, below the root, as Spark names it."""
-    escaped = "".join(f"%{ord(c):02X}" if c in ESCAPED else c for c in topic)
-    return f"date={day}/topic={escaped}"
+    return f"date={day}/topic={escaped(topic)}"
+
+
+def escaped(value: str) -> str:
+    """Return the value of a column as Spark writes it in the name of a folder."""
+    return "".join(f"%{ord(c):02X}" if c in ESCAPED else c for c in value)
 
 
 def read(spark: SparkSession, root: str, paths: Sequence[str]) -> DataFrame:

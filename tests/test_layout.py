@@ -49,7 +49,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"errors"},
         {"config"},
         {"database"},
-        {"instants", "lock", "ledger", "placement", "jvm", "package", "progress"},
+        {"instants", "lock", "ledger", "placement", "jvm", "package", "progress", "databases"},
         {"sink"},
         {"source"},
         {"storage", "class_archive"},

@@ -57,6 +57,7 @@ ONE_IS_ENOUGH = {
     "e2e": ON_ANY,  # so do the host projects
     # Of Spark's, the source and the trace read every database; long jobs read one.
     "spark/test_archive.py": ON_ANY,
+    "spark/test_databases.py": ON_A_SERVER,
     "spark/test_lake.py": ON_ANY,
     "spark/test_process.py": ON_A_SERVER,
     "spark/test_reconcile.py": ON_ANY,

@@ -104,8 +104,10 @@ def folder(config: Config) -> str:
             "no place of the archive is configured: name a folder or URL in EMS['ARCHIVE'] of"
             " Django's settings, or as archive= under [ems] of the option file"
         )
-    # Spark leaves out folders that begin with "_" where it reads the one above.
-    below = f"/_{config.namespace}" if config.prefix else ""
+    # Spark leaves out folders that begin with "_" where it reads the one above: another column
+    # there, or a topic twice, would be an error or another result.
+    below = f"/_shards/database={storage.escaped(config.shard)}" if config.shard else ""
+    below += f"/_{config.namespace}" if config.prefix else ""
     return config.archive.rstrip("/") + below if below else config.archive
 
 

@@ -7,7 +7,9 @@ many seconds. It may be killed at any instant and run again: each message is in 
 from __future__ import annotations
 
 import re
+import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from datetime import date
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from sparkjobs.config import Config
 from sparkjobs.database import connected, fetch
+from sparkjobs.databases import each
 from sparkjobs.errors import BadOption
 from sparkjobs.lake.batch import write
 from sparkjobs.lake.compaction import compact, due, sweep
@@ -34,13 +37,25 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--every", type=int, help="go on: a batch every so many seconds")
 
 
-def run(config: Config, options: Namespace) -> int:
-    root(config)  # before Spark starts
+def run_all(configs: Sequence[Config], options: Namespace) -> int:
+    """Write the logs of these databases; with --every, one after the other, again and again."""
     if options.every is not None and options.every < 1:
         raise BadOption("--every must be at least 1 second")
+    if options.every is None or len(configs) == 1:
+        return each("lake", configs, lambda config: run(config, options.every))
+    # A query that goes on would end with its database, and stay ended when that comes back.
+    while True:
+        began = time.monotonic()
+        each("lake", configs, run)
+        time.sleep(max(0.0, options.every - (time.monotonic() - began)))
+
+
+def run(config: Config, every: int | None = None) -> int:
+    """Write what is there, or go on, a batch ``every`` so many seconds."""
+    root(config)  # before Spark starts
     name = f"lake-{config.namespace}" if config.namespace else "lake"
     with alone(config, name):
-        start(session("lake"), config, print, options.every).awaitTermination()
+        start(session("lake"), config, print, every).awaitTermination()
     return 0
 
 

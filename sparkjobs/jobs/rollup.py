@@ -5,20 +5,23 @@ from __future__ import annotations
 import sys
 import traceback
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sparkjobs.config import Config
 from sparkjobs.database import connected
+from sparkjobs.databases import each
 from sparkjobs.errors import Busy
 from sparkjobs.instants import now
 from sparkjobs.lock import SERVE, alone, is_held
-from sparkjobs.rollup.owed import note_nothing, owed
+from sparkjobs.rollup.owed import Owed, note_nothing, owed
 from sparkjobs.rollup.windows import ROLL_UP, Say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkjobs.class_archive import ClassArchive
     from sparkjobs.rollup.messages import Messages
 
 # Messages and deliveries up to which a JVM for this run alone does better with the quick compiler
@@ -34,13 +37,64 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(config: Config, options: Namespace) -> int:
+def run_all(configs: Sequence[Config], options: Namespace) -> int:
+    # The figures name topics and groups by their ids: they are of all namespaces.
+    starting = Starting([config.everywhere() for config in configs], repeats=options.fallback)
+    status = each("rollup", configs, lambda config: _run(config, options, starting))
+    starting.keep()
+    return status
+
+
+class Starting:
+    """Starts one session for all databases, when the first of them has something to roll up.
+
+    ``repeats`` is for a job that Celery beat starts each minute.
+    """
+
+    def __init__(self, configs: Sequence[Config], *, repeats: bool) -> None:
+        self._configs = configs
+        self._repeats = repeats
+        self._spark: SparkSession | None = None
+        self._classes: ClassArchive | None = None
+
+    def session(self, due: Owed) -> SparkSession:
+        """Return the session; ``due`` is what the first database has to roll up."""
+        if self._spark is None:
+            # Only now: to import pyspark costs more than to look.
+            from sparkjobs.class_archive import ClassArchive
+            from sparkjobs.session import SMALL_WINDOWS, session
+
+            brief, classes = self._is_brief(due), ClassArchive()
+            java_options = classes.options(writes=self._repeats) if brief else ""
+            self._spark = session("rollup", brief=brief, java_options=java_options)
+            if brief:
+                self._classes = classes
+                for name, value in SMALL_WINDOWS.items():
+                    self._spark.conf.set(name, value)
+        return self._spark
+
+    def _is_brief(self, due: Owed) -> bool:
+        """Tell whether no database has much to roll up; one that is away has nothing now."""
+        if due.rows > BRIEF:
+            return False
+        for config in self._configs if len(self._configs) > 1 else ():
+            with suppress(Exception), connected(config) as connection:
+                if (other := owed(connection)) and other.rows > BRIEF:
+                    return False
+        return True
+
+    def keep(self) -> None:
+        """Keep the classes of the JVM for the next run, which ends it."""
+        if self._spark is not None and self._classes is not None and self._repeats:
+            self._classes.keep(self._spark)
+
+
+def _run(config: Config, options: Namespace, starting: Starting) -> int:
     if options.fallback and is_held(config, SERVE):
         print("rollup: ems_spark serve is at work")
         return 0
     try:
-        # The figures name topics and groups by their ids. Celery beat starts a job each minute.
-        return _roll_up(config.everywhere(), repeats=options.fallback)
+        return _roll_up(config.everywhere(), starting)
     except Busy:
         if not options.fallback:
             raise
@@ -48,7 +102,7 @@ def run(config: Config, options: Namespace) -> int:
         return 0
 
 
-def _roll_up(config: Config, *, repeats: bool) -> int:
+def _roll_up(config: Config, starting: Starting) -> int:
     with alone(config, ROLL_UP):
         with connected(config) as connection:
             at = now(connection)
@@ -57,20 +111,7 @@ def _roll_up(config: Config, *, repeats: bool) -> int:
                 note_nothing(connection, at)
                 print("rollup: nothing to do")
                 return 0
-        # Only now: to import pyspark costs more than to look.
-        from sparkjobs.class_archive import ClassArchive
-        from sparkjobs.session import SMALL_WINDOWS, session
-
-        brief, classes = due.rows <= BRIEF, ClassArchive()
-        java_options = classes.options(writes=repeats) if brief else ""
-        spark = session("rollup", brief=brief, java_options=java_options)
-        for name, value in SMALL_WINDOWS.items():
-            if brief:
-                spark.conf.set(name, value)
-        errors = roll_up_all(spark, config, print)
-    if brief and repeats:
-        classes.keep(spark)
-    return int(bool(errors))
+        return int(bool(roll_up_all(starting.session(due), config, print)))
 
 
 def roll_up_all(spark: SparkSession, config: Config, say: Say) -> list[Exception]:

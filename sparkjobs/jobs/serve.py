@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from datetime import datetime, time, timedelta
 from functools import partial
 
@@ -40,9 +41,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add no arguments: the service does what is due."""
 
 
-def run(config: Config, options: Namespace) -> int:
+def run_all(configs: Sequence[Config], options: Namespace) -> int:
     resident = Resident()
-    Service(config, duties(config, resident), resident, partial(print, flush=True)).run()
+    due = {config: duties(config, resident) for config in configs}
+    Service(due, resident, partial(print, flush=True)).run()
     return 0
 
 

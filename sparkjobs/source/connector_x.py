@@ -21,7 +21,7 @@ from sparkjobs.config import MYSQL, REPLICA, Config
 from sparkjobs.database import WRITE_SECONDS
 from sparkjobs.source.arrow import BATCH_ROWS, Arrays, type_of
 
-PLAIN = {"host", "port", "user", "password", "database", "ssl_mode"}
+PLAIN = {"host", "port", "user", "password", "database", "ssl_mode", "connect_timeout"}
 LOOPBACK = ("127.0.0.1", "::1")
 # Rows of a batch with bodies: a task has a limited number of bytes, see tasks.py.
 ROWS_WITH_BODIES = 1000

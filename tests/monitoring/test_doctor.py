@@ -57,6 +57,17 @@ def test_an_old_one_is_well_while_the_service_does_the_work_of_the_night(job: st
     assert rollups().level == WARNING
 
 
+@pytest.mark.django_db(databases=["default", "other"])
+def test_the_work_of_the_night_may_be_that_of_another_database(ems_settings: Any) -> None:
+    """One process does the work of all of them, one after the other."""
+    run("done", 20)
+    Run.objects.create(job="serve", state="running", until=ago(20))
+    Run.objects.using("other").create(job="archive", state="running", started_at=ago(18))
+    assert (rollups().level, service()[0].level) == (WARNING, WARNING)
+    ems_settings(SHARDS={"clicks": "other"})
+    assert (rollups().level, service()[0].level) == (OK, OK)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_missing_tables_are_a_warning() -> None:
     with connection.schema_editor() as editor:

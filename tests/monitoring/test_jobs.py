@@ -17,7 +17,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from monitoring import java, jobs
-from monitoring.schedule import SCHEDULE
+from monitoring.schedule import SCHEDULE, schedule
 from streams.conf import settings
 from streams.observe.diagnoses import OK
 from streams.observe.doctor import examine
@@ -325,6 +325,91 @@ def test_it_is_not_used_for_another_alias(script, tmp_path, monkeypatch):
     lines: list[str] = []
     assert jobs.run("traffic", [], "default", seconds=7, say=lines.append) == 0
     assert "ems-spark-" in lines[1]
+
+
+# -- shards --------------------------------------------------------------------------------------
+
+SHARDS = {"clicks": "other", "logs.*": "other"}
+LISTING = """\
+#!{python} -S
+import os, sys
+path = os.environ["EMS_SPARK_CONFIG"]
+print("words", *sys.argv[4:])
+print("files", *(sorted(os.listdir(path)) if os.path.isdir(path) else ["one"]), flush=True)
+"""
+
+
+@pytest.fixture
+def listing(script, ems_settings) -> Callable[..., str]:
+    """Run ems_spark with two databases; return the option files that the job gets."""
+    script.write_text(LISTING.format(python=sys.executable))
+    ems_settings(SHARDS=SHARDS)
+
+    def files(*words: str) -> str:
+        out = StringIO()
+        call_command("ems_spark", *words, stdout=out)
+        return out.getvalue().splitlines()[-1]
+
+    return files
+
+
+def test_a_job_gets_the_option_files_of_all_databases_or_of_the_one_that_is_named(
+    listing, ems_settings
+) -> None:
+    days = ["2026-01-01", "2026-01-02"]
+    assert listing("archive") == "files default.cnf other.cnf"
+    assert listing("serve") == "files default.cnf other.cnf"
+    assert listing("trace", "--key", "k") == "files default.cnf other.cnf"
+    for words in (
+        ["archive", "--database", "other"],
+        # A job that names a topic works where that is.
+        ["replay", "clicks", *days],
+        ["replay", "--to", "logs.again", "clicks", *days],
+        ["trace", "--key", "k", "--topic", "orders"],
+    ):
+        assert listing(*words) == "files one"
+    with pytest.raises(CommandError, match="clicks is on other and orders on default"):
+        listing("replay", "clicks", *days, "--to", "orders")
+    ems_settings(SHARDS={})
+    assert listing("archive") == "files one"
+
+
+def test_a_replay_reads_the_archive_of_the_shard_that_has_the_topic(listing, monkeypatch) -> None:
+    chosen: list[str | None] = []
+    monkeypatch.setattr(jobs, "run", lambda job, words, using, **named: chosen.append(using))
+    days = ["2026-01-01", "2026-01-02"]
+    for topic in ("clicks", "logs.web", "orders"):
+        call_command("ems_spark", "replay", topic, *days)
+    call_command("ems_spark", "reconcile")
+    assert chosen == ["other", "other", "default", None]
+
+
+def test_files_of_the_project_must_be_of_all_its_databases(listing, tmp_path, monkeypatch) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "default.cnf").write_text("[ems]\nvendor=sqlite\npath=x\n")
+    monkeypatch.setenv(jobs.VARIABLE, str(own / "default.cnf"))
+    with pytest.raises(CommandError, match="name a folder with a file for each of default, other"):
+        listing("archive")
+    monkeypatch.setenv(jobs.VARIABLE, str(own))
+    with pytest.raises(CommandError, match=f"There is no option file {own / 'other.cnf'}"):
+        listing("archive")
+    assert listing("archive", "--database", "default") == "files one"
+    (own / "other.cnf").write_text("[ems]\nvendor=sqlite\npath=x\nshard=other\n")
+    assert listing("archive") == "files default.cnf other.cnf"
+    assert (own / "other.cnf").exists()
+
+
+def test_one_task_of_beat_rolls_all_databases_up(script, logged, ems_settings) -> None:
+    tasks = pytest.importorskip("monitoring.tasks", exc_type=ImportError)
+    script.write_text(LISTING.format(python=sys.executable))
+    entry = schedule()["ems-rollup"]
+    ems_settings(SHARDS=SHARDS)
+    assert schedule("default") == {"ems-rollup": entry}
+    assert schedule("other") == {}
+    assert schedule("third") == {"ems-third-rollup": {**entry, "kwargs": {"using": "third"}}}
+    tasks.rollup(**entry["kwargs"])
+    assert "files default.cnf other.cnf" in "".join(logged)
 
 
 # -- the resident service ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.db import connection, connections
 
-from monitoring.options import option_file, options_of
+from monitoring.options import option_file, option_folder, options_of
 from sparkjobs.config import Config
 from sparkjobs.database import connected, fetch
 
@@ -89,3 +89,51 @@ def test_the_archive_is_a_folder_or_a_url(ems_settings, monkeypatch, tmp_path: P
     assert f"archive={tmp_path / 'kept'}\n" in options_of("default")
     ems_settings(ARCHIVE="s3a://bucket/ems")
     assert "archive=s3a://bucket/ems\n" in options_of("default")
+
+
+# -- shards --------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_the_files_of_several_databases_are_in_a_folder_that_only_its_owner_can_read(
+    ems_settings,
+) -> None:
+    ems_settings(SHARDS={"clicks": "other"}, ARCHIVE="/srv/ems")
+    with option_folder(["default", "other"]) as folder:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+        configs = Config.load_all(str(folder))
+        assert [(config.alias, config.shard) for config in configs] == [
+            *(("default", ""), ("other", "other"))
+        ]
+        assert {config.archive for config in configs} == {"/srv/ems"}
+        for config in configs:
+            with connected(config) as opened:
+                assert fetch(opened, "SELECT COUNT(*) FROM `ems_topic` t") == [(0,)]
+    assert not folder.exists()
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_without_shards_a_file_says_what_it_always_said(ems_settings) -> None:
+    """Also that of another alias, whose archive stays where it is."""
+    given = options_of("other")
+    assert "shard" not in given
+    assert "connect-timeout" not in given
+    ems_settings(SHARDS={"clicks": "other"})
+    assert "shard=other\n" in options_of("other")
+    assert "shard" not in options_of("default")
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_database_that_is_away_holds_up_the_others_for_seconds_only(
+    ems_settings, monkeypatch
+) -> None:
+    """What the project says is stronger."""
+    ems_settings(SHARDS={"clicks": "other"})
+    assert options_of("other").count("connect-timeout=10\n") == 1
+    options = connections["other"].settings_dict.setdefault("OPTIONS", {})
+    monkeypatch.setitem(options, "connect_timeout", 3)
+    before, after = options_of("other").split("connect-timeout=10\n")
+    assert "connect-timeout" not in before
+    assert 'connect-timeout="3"\n' in after

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 from django.utils import timezone
 
 from monitoring.models import Backlog, ErrorClass, Latency, Run, Traffic
@@ -172,3 +173,32 @@ def test_a_group_that_is_gone_is_left_out() -> None:
 def test_an_unknown_word_is_an_error() -> None:
     with pytest.raises(CommandError, match="unknown: --topics"):
         call_command("ems_spark", "report", "--topics")
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_the_report_is_of_all_databases_and_of_those_that_are_there(
+    ems_settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from monitoring import report as reports
+
+    traffic("orders", 5, messages=1, size=1)
+    ems_settings(SHARDS={"clicks": "other"})
+    found = report()
+    assert [row["topic"] for row in found["default"]["topics"]] == ["orders"] * 3
+    assert found["other"]["topics"] == []
+    assert "default: Topics, rolled up until" in text()
+    assert "other: Topics, rolled up until" in text()
+    sections = reports.sections
+
+    def away(using: str) -> Any:
+        if using == "default":
+            raise OperationalError(2003, "no server")
+        return sections(using)
+
+    monkeypatch.setattr(reports, "sections", away)
+    out, err = StringIO(), StringIO()
+    with pytest.raises(SystemExit) as error:
+        call_command("ems_spark", "report", stdout=out, stderr=err)
+    assert error.value.code == 1
+    assert "no server" in err.getvalue()
+    assert "other: Topics, rolled up until" in out.getvalue()

@@ -31,7 +31,7 @@ RESIDENT = [
     ),
     Mutant(
         "a-failed-duty-keeps-the-others-from-theirs",
-        "sparkjobs/resident/service.py",
+        "sparkjobs/resident/keeper.py",
         "except Exception as error:  # noqa: BLE001 - whatever it is, the other duties go on",
         "except ZeroDivisionError as error:",
         f"{SERVICE}::test_a_duty_that_fails_is_in_its_row_and_stops_neither_the_other_nor_itself",

@@ -55,6 +55,15 @@ SPARK = [
         "about.st_mode & 0o000",
         "tests/spark/test_class_archive.py::test_a_folder_that_others_may_write_to_is_not_used",
     ),
+    # Both may have a topic of this name on the same day, as after a move.
+    Mutant(
+        "archives-of-two-databases-meet",
+        "sparkjobs/archive/manifest.py",
+        'if config.shard else ""',
+        'if config.shard == "*" else ""',
+        "tests/spark/test_databases.py::test_days_of_a_shard_are_archived_and_replayed_below_a"
+        "_folder_of_its_own",
+    ),
     Mutant(
         "order-ends-at-a-bucket",
         "sparkjobs/audit/groups.py",

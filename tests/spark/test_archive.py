@@ -29,9 +29,11 @@ DAYS = [TODAY - timedelta(days=back) for back in (2, 1, 0)]
 BODIES = [{"n": [1, "né"]}, "text\r\n\x7f", b"\x00\xff'\\%s", "", {"big": "x" * 3000}]
 
 
-def history(topic: str = "flights", *, archive: bool = True, each: int = 5) -> Partition:
+def history(
+    topic: str = "flights", *, archive: bool = True, each: int = 5, using: str = "default"
+) -> Partition:
     """Messages of three days, the last of them today."""
-    Topic.objects.create(name=topic, archive=archive)
+    Topic.objects.using(using).create(name=topic, archive=archive)
     outgoing = [
         Outgoing(
             topic,
@@ -42,14 +44,14 @@ def history(topic: str = "flights", *, archive: bool = True, each: int = 5) -> P
         )
         for n in range(each * len(DAYS))
     ]
-    send_many(outgoing)
-    sequence("default")
-    for message in Message.objects.filter(partition__topic__name=topic):
+    send_many(outgoing, using=using)
+    sequence(using)
+    for message in Message.objects.using(using).filter(partition__topic__name=topic):
         assert message.offset is not None
         noon = datetime.combine(DAYS[message.offset // each], time(12), tzinfo=UTC)
         at = noon + timedelta(microseconds=message.offset)
-        Message.objects.filter(pk=message.pk).update(sequenced_at=at)
-    return Partition.objects.get(topic__name=topic)
+        Message.objects.using(using).filter(pk=message.pk).update(sequenced_at=at)
+    return Partition.objects.using(using).get(topic__name=topic)
 
 
 def run(spark: Any, config: Config, until: date | None = None) -> list[str]:

@@ -26,22 +26,25 @@ import sys, time
 from pathlib import Path
 from functools import partial
 from sparkjobs.config import Config
-from sparkjobs.resident import duty, service, stopping
+from sparkjobs.resident import duty, keeper, service, stopping
 from sparkjobs.resident.spark import Resident
-service.STANDBY_SECONDS, service.PAUSE_SECONDS, duty.FIRST_PAUSE = 0.1, 0.1, 0.2
-stopping.DRAIN_SECONDS = service.DRAIN_SECONDS = 2
-config, folder = Config.load(sys.argv[1]), Path(sys.argv[2])
+keeper.STANDBY_SECONDS, keeper.PAUSE_SECONDS, duty.FIRST_PAUSE = 0.1, 0.1, 0.2
+stopping.DRAIN_SECONDS = keeper.DRAIN_SECONDS = 2
+configs, folder = Config.load_all(sys.argv[1]), Path(sys.argv[2])
 def work():
     print("working", flush=True)
     if (folder / "fail").exists():
         raise RuntimeError("the disk is full")
     while (folder / "stay").exists():
         time.sleep(0.05)
-duties = [
-    duty.Duty("first", work, lambda connection: True, 0.2, 600),
-    duty.Duty("second", lambda: print("second", flush=True), lambda connection: True, 0.2, 600),
-]
-service.Service(config, duties, Resident(), partial(print, flush=True)).run()
+def duties():
+    second = partial(print, "second", flush=True)
+    return [
+        duty.Duty("first", work, lambda connection: True, 0.2, 600),
+        duty.Duty("second", second, lambda connection: True, 0.2, 600),
+    ]
+due = {config: duties() for config in configs}
+service.Service(due, Resident(), partial(print, flush=True)).run()
 """
 Serve = Callable[[], "subprocess.Popen[str]"]
 

@@ -1,18 +1,21 @@
-"""Defines ems_spark, which runs a Spark job on the database of EMS."""
+"""Defines ems_spark, which runs a Spark job on the databases of EMS."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
+from django.db import Error
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from monitoring import java, jobs, report
 from streams.management.base import StreamsCommand
+from streams.sharding import alias_of, aliases, is_sharded
 
 # A job that a person starts may take longer than one that beat starts each minute.
 SECONDS = 24 * 3600
@@ -59,7 +62,7 @@ class Command(StreamsCommand):
         if verb == "report":
             if words:
                 raise CommandError(gettext("unknown: %s") % " ".join(words))
-            self._report()
+            self._report(options["database"])
             return
         if lacking := java.missing():
             raise CommandError(lacking)
@@ -69,7 +72,7 @@ class Command(StreamsCommand):
         status = jobs.run(
             verb,
             words,
-            self.using,
+            self._alias(options["database"], verb, words),
             seconds=0 if stays else options["seconds"],
             say=self._say,
             drains=stays,
@@ -82,13 +85,58 @@ class Command(StreamsCommand):
         self.stdout.write(line)
         self.stdout.flush()
 
-    def _report(self) -> None:
-        sections = list(report.sections(self.using))
+    def _alias(self, given: str | None, verb: str, words: Sequence[str]) -> str | None:
+        """Return the alias to work on; None: all that have topics.
+
+        A job that names a topic works where that one is.
+        """
+        if given or not is_sharded():
+            return self.using
+        parser = ArgumentParser(add_help=False, allow_abbrev=False)
+        if verb == "replay":
+            parser.add_argument("topic", nargs="?")
+            parser.add_argument("--to")
+            parser.add_argument("--name")
+        else:
+            parser.add_argument("--topic")
+        named = vars(parser.parse_known_args(words)[0])
+        topic, to = named["topic"], named.get("to")
+        if topic is None:
+            return None
+        if to and alias_of(to) != alias_of(topic):
+            raise CommandError(
+                gettext("%(topic)s is on %(alias)s and %(to)s on %(other)s: name one there.")
+                % {"topic": topic, "alias": alias_of(topic), "to": to, "other": alias_of(to)}
+            )
+        return alias_of(topic)
+
+    def _report(self, given: str | None) -> None:
+        chosen = (self.using,) if given or not is_sharded() else aliases()
+        found = {}
+        for using in chosen:
+            try:
+                found[using] = list(report.sections(using))
+            except Error as error:
+                if len(chosen) == 1:
+                    raise
+                text = gettext("%(alias)s: the database says: %(error)s")
+                self.stderr.write(text % {"alias": using, "error": error})
         if self.as_json:
-            self.write_json({section.name: section.objects for section in sections})
-            return
-        for number, section in enumerate(sections):
-            self.stdout.write(("\n" if number else "") + str(section.title))
+            objects = {
+                using: {section.name: section.objects for section in sections}
+                for using, sections in found.items()
+            }
+            self.write_json(objects if len(chosen) > 1 else objects[self.using])
+        else:
+            self._show(found, named=len(chosen) > 1)
+        if len(found) < len(chosen):
+            sys.exit(1)
+
+    def _show(self, found: Mapping[str, Sequence[report.Section]], *, named: bool) -> None:
+        titled = [(using, section) for using, sections in found.items() for section in sections]
+        for number, (using, section) in enumerate(titled):
+            title = f"{using}: {section.title}" if named else str(section.title)
+            self.stdout.write(("\n" if number else "") + title)
             if section.rows:
                 self.show(section.columns, section.rows)
             else:
