@@ -72,7 +72,7 @@ class Command(StreamsCommand):
         status = jobs.run(
             verb,
             words,
-            self._alias(options["database"], verb, words),
+            self._alias_of_job(options["database"], verb, words),
             seconds=0 if stays else options["seconds"],
             say=self._say,
             drains=stays,
@@ -85,7 +85,7 @@ class Command(StreamsCommand):
         self.stdout.write(line)
         self.stdout.flush()
 
-    def _alias(self, given: str | None, verb: str, words: Sequence[str]) -> str | None:
+    def _alias_of_job(self, given: str | None, verb: str, words: Sequence[str]) -> str | None:
         """Return the alias to work on; None: all that have topics.
 
         A job that names a topic works where that one is.
