@@ -38,7 +38,7 @@ def differ(using: str) -> str:
 
 
 def hint() -> str:
-    return _("If topics were moved and all processes have this setting: ems_topics routes --accept")
+    return _("If this is the new setting, and its topics were moved: ems_topics routes --accept")
 
 
 def accept_routes(using: str) -> None:

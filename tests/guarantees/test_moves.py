@@ -76,17 +76,12 @@ def fresh(monkeypatch):
     runtime_settings.forget()
 
 
-def on(alias):
-    return conf.working_on(alias)
-
-
 def move(name="orders", source=HERE, target=THERE, **options):
     TopicMove(name, source, target, **options).run(pause=lambda seconds: None)
 
 
 def consume_on(alias, group=None):
-    with on(alias):
-        return drain(group)
+    return drain(group, using=alias)
 
 
 def send_on(alias, name, *bodies, **options):
