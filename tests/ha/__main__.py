@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.kept import keep, kept
-from tests.ha.clusters import CLUSTERS, Cluster, run
+from tests.ha.clusters import CLUSTERS, DATABASE, Cluster, run
 from tests.ha.faults import FAULTS, Stage
 from tests.ha.router import HAProxy, Router
 from tests.packages import Unavailable
@@ -79,13 +79,14 @@ def _keep(row: dict[str, Any]) -> None:
 def _one(kind: str, fault: str, folder: Path, *, haproxy: bool) -> int:
     try:
         with CLUSTERS[kind]() as cluster, _way(cluster, haproxy=haproxy) as router:
-            run(cluster.primary, "CREATE DATABASE failover CHARACTER SET utf8mb4")
+            run(cluster.primary, f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4")
+            url = f"mysql://{cluster.user}@127.0.0.1:{router.port}/"
             os.environ.update(
                 {
                     "DJANGO_SETTINGS_MODULE": "tests.ha.settings",
                     "EMS_TEST_DB": cluster.vendor,
-                    f"EMS_TEST_{cluster.vendor.upper()}_URL": f"mysql://root@127.0.0.1:{router.port}/",
-                    "EMS_TEST_DB_NAME": "failover",
+                    f"EMS_TEST_{cluster.vendor.upper()}_URL": url,
+                    "EMS_TEST_DB_NAME": DATABASE,
                     "EMS_TEST_FOLDER": str(folder),
                 }
             )

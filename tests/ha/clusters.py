@@ -21,6 +21,7 @@ from tests.processes import wait_for
 from tests.servers import INIT_SQL, MariaDB, MySQL, Server, free_port, memory_or_disk
 
 PROMOTION_SECONDS = 120
+DATABASE = "failover"
 NEVER_MS = 4_294_967_295  # the longest that semi-sync can be told to wait for its replica
 
 BOTH = """\
@@ -47,6 +48,11 @@ loose-group_replication_group_seeds={seeds}
 loose-group_replication_ip_allowlist=127.0.0.1
 loose-group_replication_recovery_get_public_key=ON
 """
+# root may write where read_only is ON; a project's user may not.
+APP_SQL = f"""\
+CREATE USER IF NOT EXISTS 'app'@'127.0.0.1';
+GRANT ALL ON {DATABASE}.* TO 'app'@'127.0.0.1';
+"""
 
 
 class Node(MySQL):
@@ -67,13 +73,15 @@ class MariaNode(MariaDB):
 
     def _write_cnf(self, special: str) -> None:
         super()._write_cnf(special + self.extra)
-        (self.folder / "init.sql").write_text(f"SET SESSION sql_log_bin = 0;\n{INIT_SQL}")
+        (self.folder / "init.sql").write_text(f"SET SESSION sql_log_bin = 0;\n{INIT_SQL}{APP_SQL}")
 
 
 class Cluster:
     """``with SemiSync() as cluster:`` starts the servers; leave it, and they are gone."""
 
     vendor = "mysql"
+    # As whom the project's processes come.
+    user = "root"
     size = 2
     # Whether what was acknowledged survives the loss of the primary.
     lossless = True
@@ -278,6 +286,7 @@ class MariaSemiSync(Cluster):
     """As SemiSync, with MariaDB."""
 
     vendor = "mariadb"
+    user = "app"
 
     def _node(self, base: Any) -> Any:
         return MariaNode(Programs.find("mariadb"), base)
@@ -327,16 +336,17 @@ class MariaSemiSync(Cluster):
 
     def switch_over(self) -> Server:
         old, new = self.primary, self.others()[0]
-        # root may write while it is read only; whoever holds this lock may not.
-        connection = connect(old)
-        with contextlib.closing(connection), connection.cursor() as cursor:
-            cursor.execute("FLUSH TABLES WITH READ LOCK")
-            cursor.execute("SET GLOBAL read_only = ON")
-            cursor.execute("SELECT @@GLOBAL.gtid_binlog_pos AS position")
-            self._reach(new, cursor.fetchall()[0]["position"])
-            self._lead(new)
-            cursor.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
-            cursor.execute("SET GLOBAL gtid_slave_pos = @@GLOBAL.gtid_binlog_pos")
+        run(
+            old, "SET GLOBAL read_only = ON"
+        )  # waits for commits; from now on nobody but root writes
+        (done,) = ask(old, "SELECT @@GLOBAL.gtid_binlog_pos AS position")
+        self._reach(new, done["position"])
+        self._lead(new)
+        run(
+            old,
+            "SET GLOBAL rpl_semi_sync_master_enabled = OFF",
+            "SET GLOBAL gtid_slave_pos = @@GLOBAL.gtid_binlog_pos",
+        )
         self._follow(old, new)
         return new
 
