@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.checks import CheckMessage
+from django.core.management import call_command
 from django.db import transaction
 
 from streams import (
@@ -232,6 +235,21 @@ def test_deployments_with_a_namespace_have_routes_of_their_own(ems_settings: Any
     accept_routes("default")
     ems_settings(NAMESPACE="", SHARDS={"clicks": "other", "logs.*": "other"})
     assert routes_agree("default") is True
+
+
+def test_ems_topics_shows_the_routes_and_accepts_them(ems_settings: Any) -> None:
+    def shown(*options: str) -> list[tuple[str, str, bool | None]]:
+        out = StringIO()
+        call_command("ems_topics", "routes", "--json", *options, stdout=out)
+        return [tuple(row.values()) for row in json.loads(out.getvalue())]
+
+    routes = [("clicks", "other"), ("logs.*", "other"), ("*", "default")]
+    assert shown() == [(*route, None) for route in routes]
+    write_first_routes(using="default")
+    assert [agrees for *_route, agrees in shown()] == [None, None, True]
+    ems_settings(SHARDS={"clicks": "other"})
+    assert [agrees for *_route, agrees in shown()] == [None, False]
+    assert [agrees for *_route, agrees in shown("--accept")] == [True, True]
 
 
 def test_each_database_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
