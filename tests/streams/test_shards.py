@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.core.checks import CheckMessage
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from streams import (
@@ -118,8 +118,10 @@ def test_what_is_no_topic_is_refused_as_ever() -> None:
 
 def test_cancel_finds_the_message_by_its_topic() -> None:
     first, second = (send(topic, 1, delay=DAY) for topic in ("orders", "clicks"))
-    with pytest.raises(InvalidMessage, match="topic"):
+    with pytest.raises(InvalidMessage, match="say which one"):
         cancel(second.message_id)
+    with pytest.raises(CommandError, match="say which one"):
+        call_command("ems_messages", "cancel", str(second.message_id))
     assert cancel(second.message_id, topic="clicks") == "cancelled"
     assert [bodies(alias) for alias in BOTH] == [["1"], []]
     assert cancel(first) == "cancelled"
