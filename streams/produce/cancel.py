@@ -43,7 +43,7 @@ def cancel(
             _("cancel() takes a SendResult, or the message_id of one, not %r.") % (message_id,)
         )
     if topic is None and using is None and is_sharded():
-        text = _("Each of several databases has a message %d: say its topic to cancel().")
+        text = _("Each of several databases has a message %d: say which one.")
         raise InvalidMessage(text % given)
     alias = using or (conf.database() if topic is None else alias_of(topic))
     vendor = connections[alias].vendor

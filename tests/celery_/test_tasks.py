@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
@@ -125,6 +126,14 @@ def test_without_django_celery_beat_the_command_says_what_to_install(settings: S
     settings.INSTALLED_APPS = [a for a in settings.INSTALLED_APPS if a != "django_celery_beat"]
     with pytest.raises(CommandError, match=r"pip install django-ems\[celery\]"):
         call_command("ems_sync_schedules")
+
+
+@pytest.mark.django_db
+def test_each_database_of_the_topics_has_entries(ems_settings: Callable[..., None]) -> None:
+    ems_settings(SHARDS={"clicks": "other"})
+    expected = {*schedule.of_all_apps(), *schedule.of_all_apps("other")}
+    assert set(sync("--dry-run")) == expected
+    assert set(sync("--dry-run", "--database", "default")) == set(schedule.of_all_apps())
 
 
 def sync(*options: str) -> dict[str, str]:

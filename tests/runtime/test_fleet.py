@@ -13,6 +13,9 @@ from django.db import connections
 from streams import consumer
 from streams.consume.limits import Overrides, Share, shares
 from streams.consume.registry import by_alias, registrations
+from streams.errors import ConfigurationError
+from streams.log.routes import accept_routes
+from streams.models import ConsumerGroup
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.fleet import Fleet
 from streams.process.shared.activity import Activity
@@ -114,6 +117,19 @@ def test_without_shards_no_name_has_the_alias() -> None:
         "count on clicks",
     ]
     assert one._heartbeat.name == "ems-heartbeat"
+
+
+@BOTH
+@pytest.mark.usefixtures("three")
+def test_consumers_with_other_routes_than_their_database_do_not_start(
+    ems_settings: Callable[..., None],
+) -> None:
+    ems_settings(SHARDS={"clicks": "other"})
+    accept_routes("other")
+    ems_settings(SHARDS={"clicks": "other", "orders": "other"})
+    with pytest.raises(ConfigurationError, match="routes --accept"):
+        Fleet(by_alias(registrations()), drain=True).run()
+    assert not ConsumerGroup.objects.using("other").exists()
 
 
 # -- the end of a drain --

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.checks import CheckMessage
+from django.core.management import CommandError, call_command
+from django.core.management.sql import emit_post_migrate_signal
 from django.db import transaction
 
 from streams import (
@@ -38,6 +42,7 @@ from streams.log.routes import (
 )
 from streams.models import Message, PreparedRow, SystemConfig, Topic
 from streams.observe.doctor import examine
+from streams.observe.shards import shards
 from streams.operate.topics import create
 from streams.testing import advance, checkback, drain, sent
 from streams.two_phase.submission import GROUP, submitted
@@ -115,8 +120,10 @@ def test_what_is_no_topic_is_refused_as_ever() -> None:
 
 def test_cancel_finds_the_message_by_its_topic() -> None:
     first, second = (send(topic, 1, delay=DAY) for topic in ("orders", "clicks"))
-    with pytest.raises(InvalidMessage, match="topic"):
+    with pytest.raises(InvalidMessage, match="say which one"):
         cancel(second.message_id)
+    with pytest.raises(CommandError, match="say which one"):
+        call_command("ems_messages", "cancel", str(second.message_id))
     assert cancel(second.message_id, topic="clicks") == "cancelled"
     assert [bodies(alias) for alias in BOTH] == [["1"], []]
     assert cancel(first) == "cancelled"
@@ -197,7 +204,7 @@ def test_migrate_writes_the_routes_where_there_are_none() -> None:
     assert [routes_agree(alias) for alias in BOTH] == [None, None]
     make_sure_routes(BOTH)
     for alias in BOTH:
-        write_first_routes(using=alias)
+        emit_post_migrate_signal(verbosity=0, interactive=False, db=alias)
     assert [routes_agree(alias) for alias in BOTH] == [True, True]
 
 
@@ -222,7 +229,7 @@ def test_without_shards_nothing_is_written_or_checked(ems_settings: Any) -> None
     write_first_routes(using="default")
     assert not SystemConfig.objects.filter(name="shardsHash").exists()
     make_sure_routes(["default"])
-    assert "shards" not in {one.name for one in examine("default")}
+    assert not list(shards("default"))
 
 
 def test_deployments_with_a_namespace_have_routes_of_their_own(ems_settings: Any) -> None:
@@ -232,6 +239,21 @@ def test_deployments_with_a_namespace_have_routes_of_their_own(ems_settings: Any
     accept_routes("default")
     ems_settings(NAMESPACE="", SHARDS={"clicks": "other", "logs.*": "other"})
     assert routes_agree("default") is True
+
+
+def test_ems_topics_shows_the_routes_and_accepts_them(ems_settings: Any) -> None:
+    def shown(*options: str) -> list[tuple[str, str, bool | None]]:
+        out = StringIO()
+        call_command("ems_topics", "routes", "--json", *options, stdout=out)
+        return [tuple(row.values()) for row in json.loads(out.getvalue())]
+
+    routes = [("clicks", "other"), ("logs.*", "other"), ("*", "default")]
+    assert shown() == [(*route, None) for route in routes]
+    write_first_routes(using="default")
+    assert [agrees for *_route, agrees in shown()] == [None, None, True]
+    ems_settings(SHARDS={"clicks": "other"})
+    assert [agrees for *_route, agrees in shown()] == [None, False]
+    assert [agrees for *_route, agrees in shown("--accept")] == [True, True]
 
 
 def test_each_database_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,12 +266,13 @@ def test_each_database_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_topic_that_was_not_moved_is_an_error_of_the_doctor() -> None:
     def said(alias: str) -> list[tuple[str, str]]:
-        return [(one.level, one.text) for one in examine(alias) if one.name == "shards"]
+        return [(one.level, one.text) for one in shards(alias)]
 
     assert [level for alias in BOTH for level, _text in said(alias)] == ["ok", "ok"]
     create("clicks", 1, "default")
     ((level, text),) = said("default")
     assert (level, "clicks is here" in text) == ("error", True)
+    assert text in {one.text for one in examine("default")}
     Topic.objects.filter(name="clicks").update(access="read-only")
     assert said("default")[0][0] == "ok"
     send("clicks", 1, using="other")

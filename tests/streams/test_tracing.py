@@ -137,6 +137,16 @@ def test_one_trace_is_seen_in_what_an_exporter_writes(exporter: InMemorySpanExpo
     assert [one["trace_id"] for one in links] == [sent["context"]["trace_id"]] * 3
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_the_span_of_a_send_is_about_the_database_of_its_topic(
+    exporter: InMemorySpanExporter, ems_settings: Any
+) -> None:
+    ems_settings(SHARDS={"clicks": "other"})
+    with transaction.atomic(using="other"):
+        send("clicks", 1)
+    assert attributes(only(exporter, "send clicks"))["ems.in_transaction"] is True
+
+
 def test_a_send_of_a_handler_belongs_to_its_span(exporter: InMemorySpanExporter) -> None:
     @consumer("orders", group="mail")
     def mail(message):

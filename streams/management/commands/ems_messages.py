@@ -147,8 +147,8 @@ class Command(StreamsCommand):
                 )
         self.show(("group", "state", *columns), rows)
 
-    def do_cancel(self, *, message: int, **options: Any) -> None:
-        outcome = cancel(message, using=self.using)
+    def do_cancel(self, *, message: int, database: str | None, **options: Any) -> None:
+        outcome = cancel(message, using=database)
         if outcome == "visible":
             raise CommandError(_("Message %d is visible already, or was not delayed.") % message)
         if outcome == "unknown":

@@ -16,6 +16,7 @@ from streams.database.clock import database_now
 from streams.management.base import StreamsCommand, add_dry_run, add_limit, add_yes
 from streams.models import CheckEndpoint, Dialect, PreparedRow, PreparedState
 from streams.models.prepared import of_key
+from streams.sharding import home_of
 from streams.two_phase.asking import ask_about_nothing
 from streams.two_phase.decide import commit, roll_back
 from streams.two_phase.operator import check_now, send_again, send_anyway
@@ -171,7 +172,7 @@ class Command(StreamsCommand):
 
     def do_endpoints(self, **options: Any) -> None:
         columns = ("endpoint", "to", "dialect", "enabled", "failures", "paused_until", "error")
-        rows = CheckEndpoint.objects.using(self.using).order_by("name")
+        rows = CheckEndpoint.objects.using(home_of(self.using)).order_by("name")
         self.show(
             columns,
             (
@@ -184,7 +185,7 @@ class Command(StreamsCommand):
         )
 
     def do_endpoint(self, *, endpoint: str, **options: Any) -> None:
-        row = CheckEndpoint.objects.using(self.using).filter(name=endpoint).first()
+        row = CheckEndpoint.objects.using(home_of(self.using)).filter(name=endpoint).first()
         row = row or CheckEndpoint(name=endpoint)
         for option in ("url", "secret"):
             if options[option] is not None:
@@ -200,7 +201,7 @@ class Command(StreamsCommand):
             row.full_clean()
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
-        row.save(using=self.using)
+        row.save(using=home_of(self.using))
         self.tell(_("set: %s") % endpoint, endpoint=endpoint)
 
     def do_remove(self, *, endpoint: str, **options: Any) -> None:
@@ -219,7 +220,7 @@ class Command(StreamsCommand):
         return row
 
     def _endpoint(self, name: str) -> CheckEndpoint:
-        found = CheckEndpoint.objects.using(self.using).filter(name=name).first()
+        found = CheckEndpoint.objects.using(home_of(self.using)).filter(name=name).first()
         if found is None:
             raise CommandError(_("There is no check endpoint %r.") % name)
         return found
