@@ -61,8 +61,8 @@ SPARK = [
         "sparkjobs/archive/manifest.py",
         'if config.shard else ""',
         'if config.shard == "*" else ""',
-        "tests/spark/test_databases.py::test_days_of_a_shard_are_archived_and_replayed_below_a"
-        "_folder_of_its_own",
+        "tests/spark/test_databases.py::test_the_archive_and_the_lake_of_a_shard_are_in_a_folder"
+        "_of_its_own",
     ),
     Mutant(
         "order-ends-at-a-bucket",

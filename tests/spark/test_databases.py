@@ -9,6 +9,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,21 @@ def test_each_line_says_of_which_database_it_is_and_an_error_is_of_one_only(
     assert capsys.readouterr().out == "one\ntwo three\n"
 
 
+@pytest.mark.any_database
+def test_the_archive_and_the_lake_of_a_shard_are_in_a_folder_of_its_own() -> None:
+    from sparkjobs.archive.manifest import folder
+    from sparkjobs.lake.manifest import root
+
+    first = Config("default.cnf", "mysql", archive="s3a://bucket/ems/")
+    assert folder(first) == "s3a://bucket/ems/"
+    shard = replace(first, shard="a=b")
+    assert folder(shard) == "s3a://bucket/ems/_shards/database=a%3Db"
+    assert root(shard) == "s3a://bucket/ems/_shards/database=a%3Db/_lake"
+    blue = replace(shard, namespace="blue")
+    assert folder(blue) == "s3a://bucket/ems/_shards/database=a%3Db/_blue"
+
+
+@pytest.mark.exhaustive
 @pytest.mark.any_database
 def test_days_of_a_shard_are_archived_and_replayed_below_a_folder_of_its_own(
     spark: Any, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
