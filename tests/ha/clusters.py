@@ -336,9 +336,8 @@ class MariaSemiSync(Cluster):
 
     def switch_over(self) -> Server:
         old, new = self.primary, self.others()[0]
-        run(
-            old, "SET GLOBAL read_only = ON"
-        )  # waits for commits; from now on nobody but root writes
+        # It waits for commits that are under way.
+        run(old, "SET GLOBAL read_only = ON")
         (done,) = ask(old, "SELECT @@GLOBAL.gtid_binlog_pos AS position")
         self._reach(new, done["position"])
         self._lead(new)
