@@ -13,10 +13,10 @@ from typing import Any
 from django.db import Error, connections
 
 from monitoring.models import AlarmChannel, AlarmRule
-from streams.conf import settings, working_on
+from streams.conf import working_on
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
-from streams.sharding import aliases
+from streams.sharding import home_of
 
 # In seconds: the sweep waits for it, which runs in the same thread.
 WAITED = 1.0
@@ -47,8 +47,8 @@ def copy_from_home(using: str) -> None:
 
     Does nothing for ``EMS["DATABASE"]``, and for a database that is none of ``EMS["SHARDS"]``.
     """
-    home = settings().DATABASE
-    if using == home or using not in aliases():
+    home = home_of(using)
+    if using == home:
         return
     running = _reading.get(using)
     if running is not None and running.is_alive():

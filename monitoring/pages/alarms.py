@@ -32,8 +32,9 @@ from monitoring.models import (
 )
 from monitoring.pages.base import Page
 from streams.admin.parts import journal
-from streams.conf import database, settings, working_on
+from streams.conf import database, working_on
 from streams.models import ConsumerGroup
+from streams.sharding import home_of
 
 LEVELS = {Severity.CRITICAL: "bad", Severity.WARNING: "warning", Severity.INFO: "quiet"}
 RESOLVED_AT_MOST = 20
@@ -184,7 +185,7 @@ class AlarmsPage(Page):
             return False
         try:
             # On a shard, whose rules are a copy of those at home, at once.
-            for using in {self.using, settings().DATABASE}:
+            for using in {self.using, home_of(self.using)}:
                 mute(name, timedelta(hours=int(hours)) if hours else None, using)
         except UnknownRule:
             return False
@@ -207,7 +208,7 @@ class AlarmsPage(Page):
 
     def _note(self, request: HttpRequest, row: Any, outcome: str) -> None:
         """Note it of the row at home, which has a page; a shard has a copy with another id."""
-        home = settings().DATABASE
+        home = home_of(self.using)
         if self.using != home:
             row = type(row).objects.using(home).filter(name=row.name).first() or row
         with working_on(home):
@@ -271,7 +272,7 @@ class AlarmsPage(Page):
 
     def _row(self, model: type[Model], pk: int) -> str:
         """Return the URL of the page of a row; on a shard, whose ids are of a copy, of the list."""
-        if self.using == settings().DATABASE:
+        if self.using == home_of(self.using):
             return reverse(f"admin:ems_monitoring_{model._meta.model_name}_change", args=[pk])
         return reverse(f"admin:ems_monitoring_{model._meta.model_name}_changelist")
 

@@ -20,6 +20,7 @@ from streams.admin.parts import look as looking
 from streams.admin.parts.links import Links, naming
 from streams.admin.parts.look import Seen, look
 from streams.models import (
+    CheckEndpoint,
     ConsumerGroup,
     DeadMessage,
     Message,
@@ -257,6 +258,8 @@ def test_pages_of_tables_that_are_on_one_database_ignore_the_switch(sharded, roo
     }
     response = root.post(reverse("admin:ems_apitoken_add"), form)
     assert response.status_code == 200  # neither refused nor redirected
+    CheckEndpoint.objects.create(name="bank-of-all", url="https://bank.example/", secret="s" * 32)
+    assert "bank-of-all" in root.get(reverse("admin:ems_preparedrow_changelist") + OTHER).text
 
 
 def test_the_figures_as_json_say_their_database_and_so_do_their_links(sharded, root):

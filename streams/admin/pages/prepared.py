@@ -24,6 +24,7 @@ from streams.admin.verbs.prepared import COMMIT, RESEND, ROLL_BACK, UNDECIDED
 from streams.conf import database
 from streams.models import CheckEndpoint, Message, PreparedRow, PreparedState
 from streams.models.prepared import UNFINISHED
+from streams.sharding import home_of
 from streams.two_phase.operator import check_now
 
 LEVELS = {
@@ -73,7 +74,7 @@ class CheckerFilter(TextFilter):
     def texts(self) -> list[str]:
         rows = PreparedRow.objects.using(database()).filter(state__in=UNFINISHED).order_by()
         waiting = rows.values_list("checker", flat=True).distinct()[:CHOICES_AT_MOST]
-        names = CheckEndpoint.objects.using(database()).values_list("name", flat=True)
+        names = CheckEndpoint.objects.using(home_of(database())).values_list("name", flat=True)
         return sorted({*waiting, *names})
 
 
