@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from monitoring import signals
+from monitoring.alarms.home import copy_from_home
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.alarms.metrics import measure
 from monitoring.alarms.rules import Rule, channels_of, rules
@@ -59,6 +60,7 @@ Key = tuple[str, str]
 def evaluate_if_due(using: str) -> None:
     """Evaluate all rules, unless any process has in the last EVERY."""
     if is_turn(STEP, EVERY, using):
+        copy_from_home(using)
         evaluate(using)
 
 

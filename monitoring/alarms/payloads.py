@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from monitoring.alarms.texts import lines, title
 from monitoring.models import Alarm, AlarmChannel, AlarmNotification, ChannelKind
 from streams.outgoing import SIGNATURE, Request, signature
+from streams.sharding import is_sharded
 
 
 def post(channel: AlarmChannel, notification: AlarmNotification, now: float) -> Request:
@@ -55,8 +56,10 @@ def _facts(alarm: Alarm) -> dict[str, Any]:
     instants = ("since", "fired_at", "acknowledged_at", "resolved_at")
     names = ("rule", "metric", "subject", "topic", "group", "severity", "state", "value")
     more = ("threshold", "detail", "runbook", "acknowledged_by", "note")
+    where = {"database": alarm._state.db} if is_sharded() else {}
     return {
         "id": alarm.pk,
+        **where,
         **{name: getattr(alarm, name) for name in (*names, *more)},
         **{name: _instant(getattr(alarm, name)) for name in instants},
     }

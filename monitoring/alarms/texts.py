@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from monitoring.alarms.metrics import BYTES, COUNT, METRICS, PERIODS, SECONDS, SHARE
 from monitoring.models import Alarm, Event, Metric
 from streams.durations import brief
+from streams.sharding import is_sharded
 
 
 def figure(value: float, metric: str) -> str:
@@ -60,5 +61,6 @@ def lines(alarm: Alarm | None) -> list[str]:
     """Return the text of a notification in lines."""
     if alarm is None:
         return [_("No alarm fires because of it.")]
-    found = [summary(alarm), alarm.detail, alarm.runbook]
+    where = f"{_('Database')}: {alarm._state.db}" if is_sharded() else ""
+    found = [summary(alarm), alarm.detail, where, alarm.runbook]
     return [line for line in found if line]

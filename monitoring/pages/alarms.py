@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -31,8 +32,9 @@ from monitoring.models import (
 )
 from monitoring.pages.base import Page
 from streams.admin.parts import journal
-from streams.conf import database
+from streams.conf import database, working_on
 from streams.models import ConsumerGroup
+from streams.sharding import home_of
 
 LEVELS = {Severity.CRITICAL: "bad", Severity.WARNING: "warning", Severity.INFO: "quiet"}
 RESOLVED_AT_MOST = 20
@@ -182,12 +184,14 @@ class AlarmsPage(Page):
         if hours not in ("", *MUTES):
             return False
         try:
-            mute(name, timedelta(hours=int(hours)) if hours else None, self.using)
+            # On a shard, whose rules are a copy of those at home, at once.
+            for using in {self.using, home_of(self.using)}:
+                mute(name, timedelta(hours=int(hours)) if hours else None, using)
         except UnknownRule:
             return False
         row = AlarmRule.objects.using(self.using).get(name=name)
         outcome = _("Muted for %s") % MUTES[hours] if hours else _("Not muted any more")
-        journal.note(request, [(row, outcome)])
+        self._note(request, row, outcome)
         messages.success(request, f"{row}: {outcome}.")
         return True
 
@@ -197,10 +201,18 @@ class AlarmsPage(Page):
             return False
         error = send_test(row, self.using)
         outcome = _("The test failed: %s") % error if error else _("A test was sent")
-        journal.note(request, [(row, outcome)])
+        self._note(request, row, outcome)
         say = messages.error if error else messages.success
         say(request, f"{row}: {outcome}.")
         return True
+
+    def _note(self, request: HttpRequest, row: Any, outcome: str) -> None:
+        """Note it of the row at home, which has a page; a shard has a copy with another id."""
+        home = home_of(self.using)
+        if self.using != home:
+            row = type(row).objects.using(home).filter(name=row.name).first() or row
+        with working_on(home):
+            journal.note(request, [(row, outcome)])
 
     # -- what it shows --
 
@@ -253,10 +265,16 @@ class AlarmsPage(Page):
             enabled=one.enabled,
             is_changed=one.pk is not None,
             muted_until=one.muted_until if one.is_muted(self.now) else None,
-            url=reverse("admin:ems_monitoring_alarmrule_change", args=[one.pk])
+            url=self._row(AlarmRule, one.pk)
             if one.pk
             else f"{reverse('admin:ems_monitoring_alarmrule_add')}?{query}",
         )
+
+    def _row(self, model: type[Model], pk: int) -> str:
+        """Return the URL of the page of a row; on a shard, whose ids are of a copy, of the list."""
+        if self.using == home_of(self.using):
+            return reverse(f"admin:ems_monitoring_{model._meta.model_name}_change", args=[pk])
+        return reverse(f"admin:ems_monitoring_{model._meta.model_name}_changelist")
 
     def _channels(self) -> list[ChannelRow]:
         notifications = AlarmNotification.objects.using(self.using).waiting()
@@ -273,7 +291,7 @@ class AlarmsPage(Page):
                 last_failed_at=row.last_failed_at,
                 error=row.last_error,
                 waiting=waiting[row.pk],
-                url=reverse("admin:ems_monitoring_alarmchannel_change", args=[row.pk]),
+                url=self._row(AlarmChannel, row.pk),
             )
             for row in AlarmChannel.objects.using(self.using).order_by("name")
         ]

@@ -21,7 +21,10 @@ AWAY = LONG[0]
 SWITCH = ".ems-databases > details > summary"
 TOPICS = reverse("admin:ems_topic_changelist")
 
-pytestmark = [pytest.mark.django_db(databases=["default", "other", *LONG], transaction=True)]
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "other", *LONG], transaction=True),
+    pytest.mark.exhaustive,
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

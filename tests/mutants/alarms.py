@@ -8,6 +8,14 @@ EVALUATION = "monitoring/alarms/evaluation.py"
 STATES = "tests/monitoring/test_alarm_states.py"
 
 ALARMS = [
+    Mutant(
+        "alarms-of-a-shard-told-to-nobody",
+        EVALUATION,
+        "        copy_from_home(using)\n",
+        "",
+        "tests/monitoring/test_alarm_shards.py"
+        "::test_an_alarm_of_a_shard_is_told_by_the_rules_and_channels_of_the_one_database",
+    ),
     # Two evaluators that have both seen the condition begin.
     Mutant(
         "two-rows-for-one-firing",

@@ -1,0 +1,101 @@
+"""Copies rules and channels from ``EMS["DATABASE"]`` to the other databases of ``EMS["SHARDS"]``.
+
+Alarms are evaluated and told on the database of their topic, by what is there. So they are told
+while ``EMS["DATABASE"]`` is away, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any
+
+from django.db import Error, connections
+
+from monitoring.models import AlarmChannel, AlarmRule
+from streams.conf import working_on
+from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
+from streams.sharding import home_of
+
+# In seconds: the sweep waits for it, which runs in the same thread.
+WAITED = 1.0
+
+# What is copied; how the last notification went is of each database.
+OF_CHANNEL = ("name", "kind", "enabled", "recipients", "url", "secret", "allow_private")
+OF_RULE = (
+    *("name", "metric", "enabled", "topic", "group", "operator", "threshold", "for_seconds"),
+    *("severity", "remind_hours", "muted_until", "runbook"),
+)
+
+
+@dataclass(frozen=True)
+class Home:
+    """Holds the rows of ``EMS["DATABASE"]``, and the names of the channels of each rule."""
+
+    channels: list[dict[str, Any]]
+    rules: list[dict[str, Any]]
+    told: dict[str, set[str]]
+
+
+# By the database that they copy to: a thread that hangs is not waited for again.
+_reading: dict[str, Thread] = {}
+
+
+def copy_from_home(using: str) -> None:
+    """Let ``using`` have the same rules and channels; those of before hold if there is no answer.
+
+    Does nothing for ``EMS["DATABASE"]``, and for a database that is none of ``EMS["SHARDS"]``.
+    """
+    home = home_of(using)
+    if using == home:
+        return
+    running = _reading.get(using)
+    if running is not None and running.is_alive():
+        return
+    found: list[Home] = []
+    _reading[using] = thread = Thread(target=_read, args=(home, found), daemon=True)
+    thread.start()
+    thread.join(WAITED)
+    for one in found[:1]:
+        retrying(_write, using, one, using)
+
+
+def _read(home: str, found: list[Home]) -> None:
+    try:
+        rules = list(AlarmRule.objects.using(home).prefetch_related("channels"))
+        found.append(
+            Home(
+                list(AlarmChannel.objects.using(home).values(*OF_CHANNEL)),
+                [{name: getattr(rule, name) for name in OF_RULE} for rule in rules],
+                {rule.name: {channel.name for channel in rule.channels.all()} for rule in rules},
+            )
+        )
+    except Error:
+        pass  # it is away
+    finally:
+        connections.close_all()
+
+
+def _write(home: Home, using: str) -> None:
+    with own_transaction(using), working_on(using):
+        channels = _same(AlarmChannel, home.channels, using)
+        for name, rule in _same(AlarmRule, home.rules, using).items():
+            told = {channel.name for channel in rule.channels.using(using)}
+            if told != home.told[name]:
+                rule.channels.set([channels[one] for one in home.told[name] if one in channels])
+
+
+def _same(model: Any, wanted: list[dict[str, Any]], using: str) -> dict[str, Any]:
+    """Let the rows be as ``wanted``, by their names; return them."""
+    rows = {row.name: row for row in model.objects.using(using)}
+    for name in rows.keys() - {values["name"] for values in wanted}:
+        rows.pop(name).delete(using=using)
+    for values in wanted:
+        row = rows.setdefault(values["name"], model(name=values["name"]))
+        changed = [name for name, value in values.items() if getattr(row, name) != value]
+        for name in changed:
+            setattr(row, name, values[name])
+        if row.pk is None or changed:
+            row.save(using=using, update_fields=changed if row.pk else None)
+    return rows
