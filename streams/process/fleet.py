@@ -16,6 +16,7 @@ from streams.consume.limits import Overrides, shares
 from streams.consume.registry import Registration
 from streams.database.retrying import tables_missing, transient
 from streams.errors import ConfigurationError, NotMigrated, describe
+from streams.log.routes import make_sure_routes
 from streams.logs import event
 from streams.process.availability import FIRST_PAUSE_SECONDS, say_away, wait_for
 from streams.process.broadcast.file import DEFAULT_NAME
@@ -117,9 +118,8 @@ class Fleet:
 
     def _make(self, using: str) -> Supervisor:
         """Return the supervisor of a database that answers."""
-        # make_sure_routes([using]) belongs here: before anything is written, and once the database
-        # answers, since one that is away must not keep the others from running.
         with _migrated(using):
+            make_sure_routes([using])  # before anything is written
             return Supervisor(
                 self._groups[using],
                 using,
