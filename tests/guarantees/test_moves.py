@@ -458,10 +458,13 @@ def test_a_log_that_was_rewound_keeps_its_epoch_and_what_it_leaves_out():
 
 
 def test_a_broadcast_client_goes_on_where_it_was(ems_settings):
-    consumer("orders", group="tail", mode="broadcast", start="earliest")(lambda message: None)
+    consumer("orders", group="tail", mode="broadcast", start="latest")(lambda message: None)
+    create("orders", 1, HERE)
+    ems_settings(SHARDS={"later.*": THERE})
+    running = RunningBroadcastGroup(registered("orders", "tail"), HERE, NONE, "client")
+    running.close()
     send_many([Outgoing("orders", n) for n in range(5)])
     sequence(HERE)
-    ems_settings(SHARDS={"later.*": THERE})
     assert read_as_client(HERE) == (0, 4)
     move()
     ems_settings(SHARDS={"orders": THERE})

@@ -7,6 +7,7 @@ from tests.mutants.broadcast import BROADCAST
 from tests.mutants.http import HTTP
 from tests.mutants.http_operate import HTTP_OPERATE
 from tests.mutants.lake import LAKE
+from tests.mutants.moves import MOVED
 from tests.mutants.mutant import Mutant
 from tests.mutants.pulls import PULLS
 from tests.mutants.resident import RESIDENT
@@ -1111,4 +1112,5 @@ MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS),
+    *MOVED,
 ]

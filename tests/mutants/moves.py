@@ -1,0 +1,60 @@
+"""Lists the mutants of topics that move to another database."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+COPY = "streams/operate/topic_copy.py"
+MOVE = "streams/operate/topic_move.py"
+MOVES = "tests/guarantees/test_moves.py"
+
+MOVED = [
+    # Two messages would have one offset: of a process that had the new routes too early.
+    Mutant(
+        "move-onto-a-log-with-messages",
+        COPY,
+        "        if obstacles := list(self.obstacles()):\n",
+        "        if False:\n",
+        f"{MOVES}::test_a_message_that_is_sent_there_at_the_last_moment_stays_and_so_does_the_topic",
+    ),
+    # What is committed late would come into a log that nobody reads any more.
+    Mutant(
+        "move-under-an-open-send",
+        MOVE,
+        "sum(self._count_inbox(partition) for partition in self._lock_partitions())",
+        "0 * len(self._lock_partitions())",
+        f"{MOVES}::test_a_transaction_that_has_sent_and_is_open_keeps_the_topic_here",
+        "mysql",
+    ),
+    # The topic would be open on both databases.
+    Mutant(
+        "move-given-up-may-still-land",
+        MOVE,
+        "not self._bar(move)",
+        "self._has_landed(move)",
+        f"{MOVES}::test_a_run_that_was_frozen_writes_nothing_once_the_move_was_given_up",
+    ),
+    # A cancel() of an old message would take back a new one.
+    Mutant(
+        "move-lets-ids-begin-again",
+        COPY,
+        "        self._keep_ids_apart(partitions)\n",
+        "",
+        f"{MOVES}::test_an_id_of_the_old_database_names_no_message_of_the_new_one",
+    ),
+    # A group that was made there too early would ask for offsets that are in the other log.
+    Mutant(
+        "move-forgets-cursors-that-are-there",
+        COPY,
+        "            here.update(**place, previous_offset=None, reset_at=None)\n",
+        "",
+        f"{MOVES}::test_a_topic_that_was_made_too_early_and_is_empty_is_taken_over",
+    ),
+    Mutant(
+        "positions-of-the-old-database-are-lost",
+        "streams/process/broadcast/running_group.py",
+        "settings().DATABASE if using in aliases() else using",
+        "using",
+        f"{MOVES}::test_a_broadcast_client_goes_on_where_it_was",
+    ),
+]
