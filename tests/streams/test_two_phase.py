@@ -183,7 +183,7 @@ def test_an_error_that_is_not_about_the_key_is_raised() -> None:
     """A CHECK of the table is an IntegrityError, too."""
     message = Outgoing("orders", 1)
     content = checked_content(message, biz="shop", biz_key=1, checker=CHECKER, using="default")
-    broken = replace(content, columns={**content.columns, "topic": None})
+    broken = replace(content, columns={**content.columns, "size": None})
     with pytest.raises(IntegrityError):
         keep_joined(broken, "p", "default")
 
@@ -294,10 +294,14 @@ def test_a_commit_in_a_transaction_that_is_rolled_back_has_not_happened() -> Non
 
 def test_a_row_that_was_changed_behind_the_lock_is_not_written() -> None:
     """A guard for a database that gives two the lock, as after a failover: all or nothing."""
-    from streams.two_phase.decide import Changed, send_locked
+    from streams.two_phase.decide import send_locked
+    from streams.two_phase.row import Changed, lock
 
-    held()
-    seen = row()
+    one = held()
+    assert one.row_id is not None
+    with transaction.atomic():
+        seen = lock(one.row_id, "shop", "A7", "default")
+    assert seen is not None
     PreparedRow.objects.update(state=PreparedState.ROLLED_BACK)
     with pytest.raises(Changed), transaction.atomic():
         send_locked(seen, "caller:x", "default")
