@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import connection, connections, transaction
 
 from streams import Decision, Outgoing, prepared, send, signals
@@ -25,9 +26,21 @@ from streams.errors import (
     WrongDatabase,
 )
 from streams.log.sequencer import sequence
-from streams.models import Access, Message, PreparedRow, PreparedState, Step, Topic, UtcNow
+from streams.models import (
+    Access,
+    Message,
+    Partition,
+    PreparedRow,
+    PreparedState,
+    Step,
+    SystemConfig,
+    Topic,
+    UtcNow,
+)
 from streams.models.step import PREPARED
 from streams.observe.audit.walk import audit
+from streams.operate.topics import create
+from streams.runtime_settings import forget as forget_settings
 from streams.steps import turns
 from streams.steps.prepared import check_prepared_if_due
 from streams.testing import checkback as check
@@ -170,12 +183,15 @@ def test_a_connection_lost_at_any_statement_is_repeated_without_harm(
     known: list[Any], second_connection: Connect, verb: str, done: bool
 ) -> None:
     session = second_connection()
+    held("first").rollback()  # reads the topic and the settings, so that the INSERT comes first
+    created: list[bool] = []
     for point in range(1, 20):
         key = f"{verb}{point}"
         one = None if verb == "prepare" else held(key)
         with Severed(point, session, done=done) as severed:
             one = held(key) if one is None else getattr(one, verb)()
         assert one is not None
+        created.append(one.created)
         assert (
             row(key).state
             == {
@@ -188,6 +204,8 @@ def test_a_connection_lost_at_any_statement_is_repeated_without_harm(
         if not severed.fired:
             break
     assert point > (1 if verb == "prepare" else 3)
+    if verb == "prepare":  # its INSERT was done and not answered: called again, it finds itself
+        assert (False in created) == done, created
 
 
 @pytest.mark.mysql
@@ -832,20 +850,30 @@ def test_an_endpoint_on_a_private_address_is_refused_unless_allowed(clean_regist
 
 
 @pytest.mark.mysql
+@pytest.mark.parametrize("what", ["denied", "deleted"])
 def test_a_topic_that_is_denied_or_deleted_at_commit_delays_the_message(
-    known: list[Any],
+    known: list[Any], what: str
 ) -> None:
-    one = held()
-    Topic.objects.update(access=Access.DENIED)
     from streams.log.topics import forget
 
+    one = held()
+    if what == "denied":
+        Topic.objects.update(access=Access.DENIED)
+    else:
+        SystemConfig.objects.create(name="autoCreateTopic", value=False)
+        Partition.objects.all().delete()
+        Topic.objects.all().delete()
     forget()
+    forget_settings()
     with transaction.atomic():  # the transaction of a caller goes on
         assert one.commit().state == "committed"
         Order.objects.create(number="A7")
     assert Order.objects.exists()
     assert row().state == PreparedState.COMMITTED
-    Topic.objects.update(access=Access.READ_WRITE)
+    if what == "denied":
+        Topic.objects.update(access=Access.READ_WRITE)
+    else:
+        create("orders", 1, "default")
     forget()
     pass_time(3)
     assert check().forwarded == 1
@@ -859,6 +887,39 @@ def test_a_failover_that_lost_the_prepare_says_so(known: list[Any]) -> None:
         one.commit()
     assert held().created
     assert one.commit().state == "committed"
+
+
+def test_a_failover_that_lost_the_commit_is_asked_about(by_order: list[Any]) -> None:
+    """The new primary has the row as it was before; the caller was told that all is well."""
+    one = held()
+    before = PreparedRow.objects.values().get()
+    Order.objects.create(number="A7")
+    one.commit()
+    Message.objects.all().delete()
+    PreparedRow.objects.update(**before)
+    pass_time(1)
+    assert check().committed == 1
+    ended(["A7"], PreparedState.SENT)
+
+
+@pytest.mark.parametrize("hours", [-48, 48])
+def test_the_clock_of_a_host_decides_nothing(clean_registry: None, hours: int) -> None:
+    """What is due, too old and decided is so by the clock of the database; so is a signature."""
+    here = time.time()
+    with time_machine.travel(timedelta(hours=hours)), answers() as server:
+        server.say({"decision": "commit"})
+        endpoint(server.url, secret="s3cret")
+        one = held()
+        assert check().checks == 0
+        pass_time(1)
+        assert check().committed == 1
+        ((_method, _path, headers, _body),) = server.asked
+    at = int(headers["Ems-Signature"].partition(",")[0].removeprefix("t="))
+    decided = row().decided_at
+    assert decided is not None
+    assert abs(at - here) < PATIENCE_SECONDS
+    assert abs(decided.timestamp() - here) < PATIENCE_SECONDS
+    assert one.commit().decided_at == decided
 
 
 @pytest.mark.mysql

@@ -540,6 +540,7 @@ def test_only_the_messages_of_one_business_are_checked_if_asked(
     assert row("A7").checks == 0
 
 
+@pytest.mark.every_database
 def test_a_check_that_rolled_back_too_early_is_loud(
     clean_registry: None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -663,6 +664,7 @@ def test_a_commit_whose_topic_refuses_is_sent_when_it_may() -> None:
     assert sent_keys() == ["A7"]
 
 
+@pytest.mark.every_database
 def test_a_commit_is_given_up_after_its_tries_and_a_person_sends_it_again() -> None:
     from streams.two_phase.operator import send_again
 
@@ -693,6 +695,7 @@ def test_a_limit_that_was_lowered_meanwhile_lets_it_wait() -> None:
     assert "msgMaxSizeInBytes" in row().last_error
 
 
+@pytest.mark.every_database
 def test_a_deleted_topic_is_made_again_as_by_a_send() -> None:
     one = held()
     Partition.objects.all().delete()
@@ -732,6 +735,7 @@ def test_a_check_now_does_not_wait_and_gives_what_is_manual_another_chance(
 # -- the purge --
 
 
+@pytest.mark.every_database
 def test_decided_ones_are_purged_after_a_week_and_then_the_key_is_new() -> None:
     held("A1").commit()
     held("A2").rollback()
