@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
@@ -114,6 +116,8 @@ class PreparedRow(models.Model):
 
     # Of what is claimed: whether its check is the last one.
     is_last: bool
+    # Of what is locked: the time of the database's clock at the statement that has locked it.
+    locked_at: datetime
 
     objects = OfNamespace.from_queryset(PreparedQuerySet)()
 

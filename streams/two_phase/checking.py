@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 
@@ -27,7 +27,7 @@ from streams.runtime_settings import system
 from streams.sharding import home_of
 from streams.two_phase import asking, pausing
 from streams.two_phase.claim import claim, due_checkers, give_back, give_up_old, to_people
-from streams.two_phase.decide import commit, roll_back
+from streams.two_phase.decide import Busy, Known, commit, roll_back
 from streams.two_phase.forward import forward_due
 from streams.two_phase.record import CHECK, about, told
 from streams.two_phase.registry import find
@@ -42,6 +42,7 @@ ASK_SECONDS = 30.0
 # Seconds to wait for the row of an answer that another transaction has locked, and to try again.
 LOCK_SECONDS, LOCK_PATIENCE = 2, 5.0
 ERROR = "error"
+DECIDED = (Decision.COMMIT, Decision.ROLLBACK)
 
 
 @dataclass(frozen=True)
@@ -167,11 +168,14 @@ def _ask_function(checker: str, using: str, result: CheckResult, biz: str | None
 def close_broken(using: str) -> None:
     """Close the connections that a function has broken, so that the next use opens others.
 
-    A transaction that is open is left alone.
+    A transaction that is open is left alone. So is one that is old by CONN_MAX_AGE, 0 by default:
+    it would be opened again for each message.
     """
     was_joined = in_transaction(using)
     for connection in connections.all(initialized_only=True):
-        if not connection.in_atomic_block:
+        given = connection.settings_dict["AUTOCOMMIT"]
+        is_suspect = connection.errors_occurred or connection.autocommit != given
+        if connection.connection is not None and is_suspect and not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
     if not was_joined:
         connections[using].set_autocommit(True)  # the project may have it off
@@ -232,29 +236,45 @@ def _answer(checker: str, ask: Callable[[], Decision]) -> Answer:
 
 def _write(row: PreparedRow, answer: Answer, result: CheckResult, using: str) -> None:
     """Carry out what was answered. A decision that comes late is still true."""
-    with _skipping_locked(row, using):
-        _carry_out(row, answer, result, using)
-
-
-def _carry_out(row: PreparedRow, answer: Answer, result: CheckResult, using: str) -> None:
-    if answer.decision in (Decision.COMMIT, Decision.ROLLBACK):
-        decide = commit if answer.decision is Decision.COMMIT else roll_back
-        try:
-            by = CHECK + row.checker
-            decide(row.biz, row.biz_key, by=by, using=using, patience=LOCK_PATIENCE)
-        except (AlreadyDecided, UnknownPrepared) as error:
-            logger.info(
-                "The answer %s about %s comes late: %s",
-                *(answer, row, error),
-                extra=event("prepared.late_answer", **about(row, using), answer=str(answer)),
-            )
+    if answer.decision in DECIDED:
+        with suppress(Busy):  # nobody is waited for, so the session needs no other limit for it
+            _decide(row, answer, result, using, waits=False)
             return
-        if answer.decision is Decision.COMMIT:
-            result.committed += 1
+    with _skipping_locked(row, using):
+        if answer.decision in DECIDED:
+            _decide(row, answer, result, using, waits=True)
         else:
-            result.rolled_back += 1
-        _note(row, answer, using)
+            _leave_open(row, answer, result, using)
+
+
+def _decide(
+    row: PreparedRow, answer: Answer, result: CheckResult, using: str, *, waits: bool
+) -> None:
+    is_commit = answer.decision is Decision.COMMIT
+    decide = commit if is_commit else roll_back
+    try:
+        done = decide(
+            *(row.biz, row.biz_key),
+            by=CHECK + row.checker,
+            using=using,
+            patience=LOCK_PATIENCE,
+            known=Known(row.pk, row.topic),
+            waits=waits,
+        )
+    except (AlreadyDecided, UnknownPrepared) as error:
+        logger.info(
+            "The answer %s about %s comes late: %s",
+            *(answer, row, error),
+            extra=event("prepared.late_answer", **about(row, using), answer=str(answer)),
+        )
         return
+    result.committed += is_commit
+    result.rolled_back += not is_commit
+    if not done.decided_by.startswith(CHECK):  # somebody else has said the same before
+        _note(row, answer, using)
+
+
+def _leave_open(row: PreparedRow, answer: Answer, result: CheckResult, using: str) -> None:
     if answer.decision is None:
         result.failed += 1
         result.errors.append(answer.error)

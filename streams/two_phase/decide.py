@@ -2,6 +2,7 @@
 
 The row is locked first, then the message is inserted, then the row is changed, in one transaction:
 a second caller waits at the lock and then sees the decision. Nobody locks the other way round.
+With the id of the row known, and no transaction open, these are all its statements.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db import Error, connections
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import Error
 from django.utils.translation import gettext as _
 
 from streams import telemetry
+from streams.api import Decision
 from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying, tables_missing
 from streams.database.transactions import (
@@ -29,17 +30,17 @@ from streams.errors import (
     StreamsError,
     UnknownPrepared,
     UnknownTopic,
-    WrongDatabase,
     describe,
 )
 from streams.log.topics import resolve
 from streams.logs import event
-from streams.models import PreparedRow, PreparedState, UtcNow
+from streams.models import PreparedRow, PreparedState
 from streams.models.prepared import COMMITTED, UNDECIDED, of_key
 from streams.names import MAX_PRODUCER
 from streams.two_phase.dispute import dispute
 from streams.two_phase.placing import place
-from streams.two_phase.record import OPERATOR, about
+from streams.two_phase.record import CHECK, OPERATOR, about
+from streams.two_phase.row import Changed, change, lock
 from streams.two_phase.schedule import pause_after
 
 logger = logging.getLogger("streams.two_phase")
@@ -47,77 +48,80 @@ logger = logging.getLogger("streams.two_phase")
 # Seconds for which a decision is tried again after a deadlock or a lost connection.
 PATIENCE_SECONDS = 30.0
 
-
-class Changed(Exception):
-    """Says that the row is in another state than was read: nothing is written."""
-
-    def __init__(self, row: PreparedRow) -> None:
-        self.row = row
+# The states in which a message may still be sent.
+SENDABLE = (*UNDECIDED, PreparedState.COMMITTED)
 
 
-def check_alias(using: str, topic: str, verb: str) -> None:
-    """Raise WrongDatabase if a transaction is open on another alias, and none on ``using``."""
-    if len(connections.settings) == 1 or _in_block(connections[using]):
-        return
-    for other in connections.all(initialized_only=True):
-        if other.alias != using and _in_block(other):
-            raise WrongDatabase(
-                _(
-                    "The open transaction is on %(other)r, but the topic %(topic)s is on"
-                    " %(alias)r: a rollback would not take this decision back. Use"
-                    " transaction.on_commit(held.%(verb)s, using=%(other)r)."
-                )
-                % {"other": other.alias, "topic": topic, "alias": using, "verb": verb}
-            )
+class Known(NamedTuple):
+    """Holds what was read of a row before: it is locked by its id, without a look for it."""
+
+    pk: int
+    topic: str
 
 
-def _in_block(connection: BaseDatabaseWrapper) -> bool:
-    """Tell whether an atomic block is open that is not of a TestCase, which all aliases have."""
-    blocks = getattr(connection, "atomic_blocks", [])
-    return not all(getattr(block, "_from_testcase", False) for block in blocks)
+class Busy(Exception):
+    """Says that another transaction has the row, or that it is gone: nothing is written."""
 
 
 def commit(
-    biz: str, biz_key: str, *, by: str, using: str, patience: float = PATIENCE_SECONDS
+    biz: str,
+    biz_key: str,
+    *,
+    by: str,
+    using: str,
+    patience: float = PATIENCE_SECONDS,
+    known: Known | None = None,
+    waits: bool = True,
 ) -> PreparedRow:
     """Send the message in the open transaction, or at once; return the row as it is then.
 
     ``by`` says who decides, ``patience`` for how many seconds it is tried again. Without effect if
     it is committed already. If its topic takes no message at present, the decision stands and the
-    message is sent later. Raises AlreadyDecided, UnknownPrepared.
+    message is sent later. Raises AlreadyDecided, UnknownPrepared; and Busy without ``waits``, where
+    it would wait for the transaction of somebody else.
     """
-    return _translating(partial(_commit, biz, biz_key, by, using), using, patience)
+    return _translating(partial(_commit, biz, biz_key, by, using, known, waits), using, patience)
 
 
 def roll_back(
-    biz: str, biz_key: str, *, by: str, using: str, patience: float = PATIENCE_SECONDS
+    biz: str,
+    biz_key: str,
+    *,
+    by: str,
+    using: str,
+    patience: float = PATIENCE_SECONDS,
+    known: Known | None = None,
+    waits: bool = True,
 ) -> PreparedRow:
     """Drop the message in the open transaction, or at once; return the row as it is then.
 
     Its body is kept until the row is purged. Without effect if it is rolled back already; but an
-    operator ends a dispute so: the check was right. Raises AlreadyDecided, UnknownPrepared.
+    operator ends a dispute so: the check was right. Raises AlreadyDecided, UnknownPrepared; and
+    Busy as commit() does.
     """
-    return _translating(partial(_roll_back, biz, biz_key, by, using), using, patience)
+    return _translating(partial(_roll_back, biz, biz_key, by, using, known, waits), using, patience)
 
 
 def abandon(biz: str, biz_key: str, *, by: str, using: str) -> None:
     """Roll back what is not sent yet, even if it is committed: its topic will be deleted."""
 
     def work() -> None:
+        found = _find(biz, biz_key, using)
         with own_transaction(using):
-            row = _locked(_find(biz, biz_key, using), using)
-            states = [*UNDECIDED, PreparedState.COMMITTED]
-            if row.state in states:
-                decided = {"decided_at": UtcNow(), "decided_by": by[:MAX_PRODUCER]}
-                _update(
-                    row, states, using, state=PreparedState.ROLLED_BACK, next_at=None, **decided
-                )
+            row = lock(found.pk, biz, biz_key, using)
+            if row is not None and row.state in SENDABLE:
+                dropped = {"state": PreparedState.ROLLED_BACK.value, "next_at": None}
+                change(row, SENDABLE, {**dropped, **_decided(row, by)}, using)
 
     retrying(work, using)
 
 
-def _decided(by: str) -> dict[str, Any]:
-    return {"decided_at": UtcNow(), "decided_by": by[:MAX_PRODUCER]}
+def _decided(row: PreparedRow, by: str, answer: Decision | None = None) -> dict[str, Any]:
+    """Return the columns that say who has decided; of a check, also what it has answered."""
+    decided = {"decided_at": row.locked_at, "decided_by": by[:MAX_PRODUCER]}
+    if answer is not None and by.startswith(CHECK):
+        decided |= {"checked_at": row.locked_at, "last_answer": answer.value, "last_error": ""}
+    return decided
 
 
 def _translating(work: Any, using: str, patience: float) -> PreparedRow:
@@ -129,43 +133,73 @@ def _translating(work: Any, using: str, patience: float) -> PreparedRow:
         raise
 
 
-def _commit(biz: str, biz_key: str, by: str, using: str) -> PreparedRow:
+def _commit(
+    biz: str, biz_key: str, by: str, using: str, known: Known | None, waits: bool
+) -> PreparedRow:
+    # In a transaction of the caller a lock by an id that is gone would lock the gap for its time.
+    look = known is None or in_transaction(using)
     while True:
-        found = _find(biz, biz_key, using)
-        if found.state == PreparedState.ROLLED_BACK:
-            dispute(found, by, using)
-            raise _refusal(found)
+        if look or known is None:
+            found = _find(biz, biz_key, using)
+            if found.state == PreparedState.ROLLED_BACK:
+                dispute(found, by, using)
+                raise _refusal(found)
+            known = Known(found.pk, found.topic)
         if not in_transaction(using):
             with suppress(UnknownTopic):
-                resolve(found.topic, using, create=False)  # into the cache, before the lock
+                resolve(known.topic, using, create=False)  # into the cache, before the lock
         try:
             with own_transaction(using):
-                row = _locked(found, using)
-                if row.state in COMMITTED:
+                row = lock(known.pk, biz, biz_key, using, waits=waits)
+                if row is not None:
+                    if row.state in COMMITTED:
+                        return row
+                    if row.state == PreparedState.ROLLED_BACK:
+                        raise Changed(row)
+                    send_locked(row, by, using)
                     return row
-                if row.state == PreparedState.ROLLED_BACK:
-                    raise Changed(row)
-                send_locked(row, by, using)
-                return row
         except Changed as changed:
             # Read again without the lock. The transaction of a caller keeps it: there it is told.
             if in_transaction(using):
                 dispute(changed.row, by, using, is_locked=True)
                 raise _refusal(changed.row) from None
+        else:
+            _check_absence(biz, biz_key, looked=look, waits=waits)
+        look = True
 
 
-def _roll_back(biz: str, biz_key: str, by: str, using: str) -> PreparedRow:
-    found = _find(biz, biz_key, using)
-    with own_transaction(using):
-        row = _locked(found, using)
-        if row.state in COMMITTED:
-            raise _refusal(row)
-        if row.state != PreparedState.ROLLED_BACK:
-            changes = {"state": PreparedState.ROLLED_BACK, "next_at": None}
-            _update(row, UNDECIDED, using, **changes, **_decided(by))
-        elif row.is_disputed and by.startswith(OPERATOR):
-            _update(row, [row.state], using, disputed_at=None, **_decided(by))
-        return row
+def _roll_back(
+    biz: str, biz_key: str, by: str, using: str, known: Known | None, waits: bool
+) -> PreparedRow:
+    look = known is None or in_transaction(using)
+    while True:
+        pk = _find(biz, biz_key, using).pk if look or known is None else known.pk
+        with own_transaction(using):
+            row = lock(pk, biz, biz_key, using, waits=waits)
+            if row is not None:
+                _roll_back_locked(row, by, using)
+                return row
+        _check_absence(biz, biz_key, looked=look, waits=waits)
+        look = True
+
+
+def _check_absence(biz: str, biz_key: str, *, looked: bool, waits: bool) -> None:
+    """Raise Busy or UnknownPrepared, unless the key is to be looked for: it has another id now."""
+    if not waits:
+        raise Busy
+    if looked:
+        raise _unknown(biz, biz_key)
+
+
+def _roll_back_locked(row: PreparedRow, by: str, using: str) -> None:
+    if row.state in COMMITTED:
+        raise _refusal(row)
+    if row.state != PreparedState.ROLLED_BACK:
+        decided = _decided(row, by, Decision.ROLLBACK)
+        dropped = {"state": PreparedState.ROLLED_BACK.value, "next_at": None}
+        change(row, UNDECIDED, {**dropped, **decided}, using)
+    elif row.is_disputed and by.startswith(OPERATOR):
+        change(row, [row.state], {"disputed_at": None, **_decided(row, by)}, using)
 
 
 def send_locked(row: PreparedRow, by: str, using: str) -> None:
@@ -180,41 +214,34 @@ def send_locked(row: PreparedRow, by: str, using: str) -> None:
 
 
 def _send_locked(row: PreparedRow, by: str, using: str) -> None:
-    decided = _decided(by) if by else {}
-    undecided = (*UNDECIDED, PreparedState.COMMITTED)
+    decided = _decided(row, by, Decision.COMMIT) if by else {}
     try:
         sent = place(row, using)
     except StreamsError as error:
         sends = row.sends + 1
-        _update(
-            row,
-            undecided,
-            using,
-            state=PreparedState.COMMITTED,
-            sends=sends,
-            next_at=UtcNow(pause_after(sends, using)),
-            last_error=describe(error),
-            **decided,
-        )
+        waiting = {
+            "state": PreparedState.COMMITTED.value,
+            "sends": sends,
+            "next_at": row.locked_at + pause_after(sends, using),
+            "last_error": describe(error),
+        }
+        change(row, SENDABLE, {**decided, **waiting}, using)
         logger.warning(
             "Prepared message %s is committed, and waits: %s",
             *(row, error),
             extra=event("prepared.waits", **about(row, using), error=type(error).__name__),
         )
         return
-    _update(
-        row,
-        undecided,
-        using,
-        state=PreparedState.SENT,
-        message_id=sent.message_id,
-        sent_partition=sent.partition,
-        sent_at=UtcNow(),
-        body=b"",
-        next_at=None,
-        last_error="",
-        **decided,
-    )
+    done = {
+        "state": PreparedState.SENT.value,
+        "message_id": sent.message_id,
+        "sent_partition": sent.partition,
+        "sent_at": row.locked_at,
+        "body": b"",
+        "next_at": None,
+        "last_error": "",
+    }
+    change(row, SENDABLE, {**decided, **done}, using)
 
 
 def _find(biz: str, biz_key: str, using: str) -> PreparedRow:
@@ -232,27 +259,15 @@ def _find(biz: str, biz_key: str, using: str) -> PreparedRow:
     if sees_the_past(using) and (row is None or not row.is_undecided):
         row = elsewhere(using, read) or row
     if row is None:
-        raise UnknownPrepared(
-            _("There is no prepared message %(biz)s:%(key)s: prepare it again.")
-            % {"biz": biz, "key": biz_key}
-        )
+        raise _unknown(biz, biz_key)
     return row
 
 
-def _locked(found: PreparedRow, using: str) -> PreparedRow:
-    rows = PreparedRow.objects.using(using).select_for_update()
-    row = rows.filter(pk=found.pk, biz=found.biz, biz_key=found.biz_key).first()
-    if row is None:
-        raise UnknownPrepared
-    return row
-
-
-def _update(row: PreparedRow, states: Any, using: str, **values: Any) -> None:
-    """Change the row if it is still in one of ``states``, and ``row`` with it; raises Changed."""
-    rows = PreparedRow.objects.using(using).filter(pk=row.pk, state__in=states)
-    if not rows.update(**values):
-        raise Changed(row)
-    row.refresh_from_db(using=using, fields=[*values])
+def _unknown(biz: str, biz_key: str) -> UnknownPrepared:
+    return UnknownPrepared(
+        _("There is no prepared message %(biz)s:%(key)s: prepare it again.")
+        % {"biz": biz, "key": biz_key}
+    )
 
 
 def _refusal(row: PreparedRow) -> AlreadyDecided:

@@ -15,6 +15,7 @@ from streams.runtime_settings import system
 from streams.two_phase.claim import due_checkers
 from streams.two_phase.decide import send_locked
 from streams.two_phase.record import about, told
+from streams.two_phase.row import change, lock
 
 logger = logging.getLogger("streams.two_phase")
 
@@ -36,19 +37,19 @@ def forward_due(using: str, ends: float) -> int:
             rows = PreparedRow.objects.using(using).filter(
                 state=state, checker=checker, next_at__lte=UtcNow()
             )
-            due = rows.order_by("next_at").values_list("pk", flat=True)[:BATCH]
-            ids: list[int] = retrying(list, using, due)
-            fresh = [pk for pk in ids if pk not in tried]  # the others are locked
-            sent += sum(forward(pk, using) for pk in fresh)
-            if len(ids) < BATCH or not fresh:
+            due = rows.order_by("next_at").only("biz", "biz_key")[:BATCH]
+            found: list[PreparedRow] = retrying(list, using, due)
+            fresh = [one for one in found if one.pk not in tried]  # the others are locked
+            sent += sum(forward(one, using) for one in fresh)
+            if len(found) < BATCH or not fresh:
                 waiting.remove(checker)
-            tried.update(fresh)
+            tried.update(one.pk for one in fresh)
     return sent
 
 
-def forward(pk: int, using: str) -> bool:
+def forward(waiting: PreparedRow, using: str) -> bool:
     """Try to send one committed message now; return whether this call has sent it."""
-    row = retrying(partial(_forward, pk, using), using)
+    row = retrying(partial(_forward, waiting, using), using)
     if row is None:
         return False
     if row.state == PreparedState.UNSENT:
@@ -61,15 +62,13 @@ def forward(pk: int, using: str) -> bool:
     return row.state == PreparedState.SENT
 
 
-def _forward(pk: int, using: str) -> PreparedRow | None:
+def _forward(waiting: PreparedRow, using: str) -> PreparedRow | None:
     with own_transaction(using):
-        rows = PreparedRow.objects.using(using).select_for_update(skip_locked=True)
-        row = rows.filter(pk=pk, state=PreparedState.COMMITTED).first()
-        if row is None:  # sent by another process, or locked by it
+        row = lock(waiting.pk, waiting.biz, waiting.biz_key, using, waits=False)
+        if row is None or row.state != PreparedState.COMMITTED:  # another process has it
             return None
         send_locked(row, "", using)
         if row.state == PreparedState.COMMITTED and row.sends >= system("sendMaxTimes", using):
-            mine = PreparedRow.objects.using(using).filter(pk=pk, state=PreparedState.COMMITTED)
-            mine.update(state=PreparedState.UNSENT, next_at=None)
-            row.state = PreparedState.UNSENT
+            unsent = {"state": PreparedState.UNSENT.value, "next_at": None}
+            change(row, [PreparedState.COMMITTED], unsent, using)
         return row

@@ -7,6 +7,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.translation import gettext as _
+
+from streams.errors import WrongDatabase
 from streams.models import PreparedRow, PreparedState
 from streams.produce.asynchronous import refuse_async
 from streams.two_phase import decide
@@ -43,6 +48,7 @@ class Prepared:
     decided_by: str | None = None
     decided_at: datetime | None = None
     using: str = field(default="default", repr=False)
+    row_id: int | None = field(default=None, repr=False, compare=False)
 
     def commit(self) -> Prepared:
         """Send the message as part of the transaction that is open on its alias, or at once.
@@ -51,8 +57,10 @@ class Prepared:
         purged, and WrongDatabase inside a transaction on another alias.
         """
         refuse_async("commit", "sync_to_async(held.commit)()")
-        decide.check_alias(self.using, self.topic, "commit")
-        row = decide.commit(self.biz, self.biz_key, by=caller(), using=self.using)
+        _check_alias(self.using, self.topic, "commit")
+        row = decide.commit(
+            self.biz, self.biz_key, by=caller(), using=self.using, known=self._known
+        )
         return handle(row, self.using)
 
     def rollback(self) -> Prepared:
@@ -62,9 +70,15 @@ class Prepared:
         WrongDatabase.
         """
         refuse_async("rollback", "sync_to_async(held.rollback)()")
-        decide.check_alias(self.using, self.topic, "rollback")
-        row = decide.roll_back(self.biz, self.biz_key, by=caller(), using=self.using)
+        _check_alias(self.using, self.topic, "rollback")
+        row = decide.roll_back(
+            self.biz, self.biz_key, by=caller(), using=self.using, known=self._known
+        )
         return handle(row, self.using)
+
+    @property
+    def _known(self) -> decide.Known | None:
+        return None if self.row_id is None else decide.Known(self.row_id, self.topic)
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +94,28 @@ class Prepared:
             self.commit()
 
 
+def _check_alias(using: str, topic: str, verb: str) -> None:
+    """Raise WrongDatabase if a transaction is open on another alias, and none on ``using``."""
+    if len(connections.settings) == 1 or _in_block(connections[using]):
+        return
+    for other in connections.all(initialized_only=True):
+        if other.alias != using and _in_block(other):
+            raise WrongDatabase(
+                _(
+                    "The open transaction is on %(other)r, but the topic %(topic)s is on"
+                    " %(alias)r: a rollback would not take this decision back. Use"
+                    " transaction.on_commit(held.%(verb)s, using=%(other)r)."
+                )
+                % {"other": other.alias, "topic": topic, "alias": using, "verb": verb}
+            )
+
+
+def _in_block(connection: BaseDatabaseWrapper) -> bool:
+    """Tell whether an atomic block is open that is not of a TestCase, which all aliases have."""
+    blocks = getattr(connection, "atomic_blocks", [])
+    return not all(getattr(block, "_from_testcase", False) for block in blocks)
+
+
 def handle(row: PreparedRow, using: str, *, created: bool = False) -> Prepared:
     return Prepared(
         biz=row.biz,
@@ -93,4 +129,5 @@ def handle(row: PreparedRow, using: str, *, created: bool = False) -> Prepared:
         decided_by=row.decided_by or None,
         decided_at=row.decided_at,
         using=using,
+        row_id=row.pk,
     )

@@ -34,7 +34,7 @@ def send_again(row: PreparedRow, using: str) -> bool:
     """Try to send what could not be sent, from the first try; return whether it is sent now."""
     rows = PreparedRow.objects.using(using).filter(pk=row.pk, state=PreparedState.UNSENT)
     changes = {"state": PreparedState.COMMITTED, "sends": 0, "next_at": UtcNow()}
-    return bool(retrying(lambda: rows.update(**changes), using)) and forward(row.pk, using)
+    return bool(retrying(lambda: rows.update(**changes), using)) and forward(row, using)
 
 
 def send_anyway(row: PreparedRow, by: str, using: str) -> bool:

@@ -10,12 +10,13 @@ from django.utils.translation import gettext as _
 
 from streams import conf, runtime_settings
 from streams.api import SendResult
+from streams.database.sql import send as sql
 from streams.database.transactions import after_commit
 from streams.errors import MessageTooLarge
 from streams.models import PreparedRow
 from streams.produce.access import make_sure, writable
-from streams.produce.insert import insert_chunk
-from streams.produce.outgoing import Placed, Row
+from streams.produce.insert import kept_cursor
+from streams.produce.outgoing import Row
 from streams.produce.partitioning import choose
 from streams.wakeup import announce
 
@@ -38,11 +39,12 @@ def place(row: PreparedRow, using: str) -> SendResult:
     partition_id, number = choose(row.topic, info.partitions, row.key, row.headers, row.partition)
     headers = None if row.headers is None else json.dumps(row.headers)
     content = Row(row.key, row.tag, headers, bytes(row.body), row.body_type)
-    values, parameters = content.values(
-        connections[using].vendor, partition_id, None, sent_by=row.producer
-    )
-    placed = Placed(row.topic, number, None, None, row.size, values, parameters)
-    (message_id,) = insert_chunk(using, [placed])
+    connection = connections[using]
+    values, parameters = content.values(connection.vendor, partition_id, None, sent_by=row.producer)
+    is_small = len(content.body) <= sql.HEX_BYTES
+    cursor = kept_cursor(connection) if is_small else connection.cursor()
+    cursor.execute(sql.INSERT_MESSAGES + values, parameters)
+    message_id = cursor.lastrowid
     if monotonic() - looked_up > conf.SURE_SECONDS:
         make_sure([info], [message_id], using)
     if conf.settings().REDIS is not None:

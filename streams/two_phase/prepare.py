@@ -26,14 +26,15 @@ from streams.errors import (
     PreparedConflict,
     UnknownPrepared,
 )
-from streams.models import PreparedRow, UtcNow
+from streams.models import PreparedRow, PreparedState
 from streams.models.prepared import of_key
 from streams.produce.asynchronous import refuse_async
 from streams.produce.identity import producer_name
 from streams.produce.send import Sending
 from streams.sharding import alias_of, aliases, is_sharded
 from streams.two_phase.content import Content, checked_content, checked_names
-from streams.two_phase.handle import Prepared, handle
+from streams.two_phase.handle import STATES, Prepared, handle
+from streams.two_phase.row import insert
 
 # How often a row is inserted that was purged each time between the INSERT and the look for it.
 TRIES = 3
@@ -143,8 +144,10 @@ def alias_with(biz: str | int | UUID, biz_key: str | int | UUID, using: str | No
 
 def keep(content: Content, producer: str, using: str) -> Prepared:
     """Write the row, committed when this returns; raises PreparedConflict."""
-    if not in_transaction(using) or in_test_case(using):
-        return retrying(keep_joined, using, content, producer, using)
+    if not in_transaction(using):
+        return retrying(_keep_at_once, using, content, producer, using)
+    if in_test_case(using):
+        return keep_joined(content, producer, using)
     if not supports_other_connections(using):
         raise InvalidMessage(
             _("On this database, call prepare() before the transaction: it has only one writer.")
@@ -152,24 +155,27 @@ def keep(content: Content, producer: str, using: str) -> Prepared:
     return elsewhere(using, lambda: retrying(keep_joined, using, content, producer, using))
 
 
+def _keep_at_once(content: Content, producer: str, using: str) -> Prepared:
+    """Write the row by one statement, where no transaction is open."""
+    try:
+        return _created(insert(content, producer, using), content, using)
+    except IntegrityError:
+        return keep_joined(content, producer, using)
+
+
 def keep_joined(content: Content, producer: str, using: str) -> Prepared:
     """Write the row as a part of the open transaction, if there is one; raises PreparedConflict."""
     tries = 0
     while True:
         tries += 1
-        # Read first: an INSERT of this key would wait for a decision about it.
+        # Look first: an INSERT that fails would lock the gap beside the key until the end of the
+        # transaction, and one beside an open transaction of this thread could wait for itself.
         found = _same_key(content, using)
         if found is not None:
             return _again(found, content, using)
         try:
             with own_transaction(using):
-                row = PreparedRow.objects.using(using).create(
-                    biz=content.biz,
-                    biz_key=content.biz_key,
-                    producer=producer,
-                    next_at=UtcNow(content.first_check),
-                    **content.columns,
-                )
+                pk = insert(content, producer, using)
         except IntegrityError:
             # Locking, so that it sees what was committed since the snapshot of the caller.
             found = _same_key(content, using, lock=in_transaction(using))
@@ -178,8 +184,20 @@ def keep_joined(content: Content, producer: str, using: str) -> Prepared:
             if tries == TRIES:
                 raise
             continue  # purged meanwhile, or the error is not about the key
-        row.next_at = None  # it is the expression of the clock: the row is not read again
-        return handle(row, using, created=True)
+        return _created(pk, content, using)
+
+
+def _created(pk: int, content: Content, using: str) -> Prepared:
+    return Prepared(
+        biz=content.biz,
+        biz_key=content.biz_key,
+        topic=content.columns["topic"],
+        state=STATES[PreparedState.PREPARED],
+        message_id=None,
+        created=True,
+        using=using,
+        row_id=pk,
+    )
 
 
 def _again(found: PreparedRow, content: Content, using: str) -> Prepared:

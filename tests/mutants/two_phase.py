@@ -4,32 +4,60 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-DECIDE = "streams/two_phase/decide.py"
+PREPARE = "streams/two_phase/prepare.py"
+STATEMENTS = "streams/database/sql/prepared.py"
 MATRIX = "tests/guarantees/test_two_phase.py"
 PARTS = "tests/streams/test_two_phase.py"
 
 TWO_PHASE = [
     Mutant(
         "commits-without-the-lock",
-        DECIDE,
-        "    rows = PreparedRow.objects.using(using).select_for_update()\n",
-        "    rows = PreparedRow.objects.using(using).all()\n",
+        STATEMENTS,
+        'LOCK = for_each_vendor(_READ_ONE + " {lock}")\n',
+        "LOCK = for_each_vendor(_READ_ONE)\n",
         f"{MATRIX}::test_who_comes_second_waits_and_sees_the_decision",
         "mysql",
     ),
     # The guarded update is what is left where a lock is lost.
     Mutant(
         "no-lock-and-no-state-guard",
-        DECIDE,
-        "    rows = PreparedRow.objects.using(using).filter(pk=row.pk, state__in=states)\n",
-        "    rows = PreparedRow.objects.using(using).filter(pk=row.pk)\n",
+        STATEMENTS,
+        'f" WHERE `id` = %s AND `state` IN ({found})"',
+        'f" WHERE `id` = %s"',
         f"{PARTS}::test_a_row_that_was_changed_behind_the_lock_is_not_written",
+    ),
+    Mutant(
+        "decides-by-the-id-alone",
+        STATEMENTS,
+        '" WHERE `id` = %s AND `biz` = %s AND `biz_key` = %s"',
+        '" WHERE `id` = %s AND (`biz` = %s OR 1) AND (`biz_key` = %s OR 1)"',
+        f"{MATRIX}::test_a_commit_by_an_id_of_others_finds_its_message_by_the_key",
+    ),
+    Mutant(
+        "locks-the-key-of-what-is-decided",
+        STATEMENTS,
+        'f"SELECT {{now}}, {_READ} FROM `ems_prepared` {{primary}}"',
+        'f"SELECT {{now}}, {_READ} FROM `ems_prepared` FORCE INDEX (ems_prepared_key)"',
+        f"{MATRIX}::test_a_prepare_waits_for_no_transaction_that_decides_about_its_key",
+        "mysql",
+    ),
+    Mutant(
+        "inserts-without-a-look-in-a-transaction",
+        PREPARE,
+        """        found = _same_key(content, using)
+        if found is not None:
+            return _again(found, content, using)
+        try:
+""",
+        "        try:\n",
+        f"{MATRIX}::test_a_repeated_prepare_in_a_transaction_locks_no_gap",
+        "mysql",
     ),
     # TrustMessage: COMMIT falls through into ROLLBACK after a check.
     Mutant(
         "commit-falls-through-into-rollback",
         "streams/two_phase/checking.py",
-        "decide = commit if answer.decision is Decision.COMMIT else roll_back",
+        "decide = commit if is_commit else roll_back",
         "decide = roll_back",
         f"{PARTS}::test_an_answer_decides",
     ),
@@ -73,7 +101,7 @@ TWO_PHASE = [
     ),
     Mutant(
         "checks-claimed-without-skip-locked",
-        "streams/database/sql/prepared.py",
+        STATEMENTS,
         'f" ORDER BY `next_at` LIMIT %s {SKIP_LOCKED[vendor]}"',
         'f" ORDER BY `next_at` LIMIT %s"',
         f"{MATRIX}::test_two_checkers_get_different_messages",
@@ -81,8 +109,8 @@ TWO_PHASE = [
     ),
     Mutant(
         "prepared-in-the-callers-transaction",
-        "streams/two_phase/prepare.py",
-        "    if not in_transaction(using) or in_test_case(using):\n",
+        PREPARE,
+        "    if not in_transaction(using):\n",
         "    if True:\n",
         f"{MATRIX}::test_prepare_is_committed_though_the_transaction_of_its_caller_is_rolled_back",
         "mysql",

@@ -47,6 +47,7 @@ def _play(options: argparse.Namespace, servers: Mapping[str, object]) -> int:
     from django.db import connection
 
     from tests.scenarios.disturbances import DISTURBANCES
+    from tests.scenarios.preparing import differences
     from tests.scenarios.stage import Stage
 
     if options.name not in DISTURBANCES:
@@ -68,7 +69,10 @@ def _play(options: argparse.Namespace, servers: Mapping[str, object]) -> int:
     )
     result = stage.run(DISTURBANCES[options.name])
     print(result)
-    wrong = result.failures(atomic=not options.plain, may_miss=may_miss)
+    # Prepared messages have the order of their commits, and a check commits late.
+    in_order = options.name != "two-phase"
+    wrong = result.failures(atomic=not options.plain, may_miss=may_miss, in_order=in_order)
+    wrong += differences(stage.told())
     print("\n".join(["BROKEN:", *wrong]) if wrong else "Every promise held.")
     return 1 if wrong else 0
 

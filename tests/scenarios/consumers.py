@@ -1,5 +1,5 @@
 """Group1 and Group4 on A, Group2 and Group3 on B, the ordered group Order and the broadcast group
-All on O: each writes a record of every message that it is given.
+All on O: each writes a record of every message that it is given. A check-back knows of all work.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 from django.conf import settings
 from django.db import Error, connection
 
-from streams import ReceivedMessage, consumer
+from streams import Decision, PreparedMessage, ReceivedMessage, checkback, consumer
+from tests.scenarios.models import Sent
+from tests.scenarios.preparing import CHECKER
 
 BATCH = 100
 FAILING = 0.02  # of the calls of the ordered group
@@ -38,6 +40,18 @@ def record(messages: Sequence[ReceivedMessage]) -> None:
 
 for topic, group in (("A", "Group1"), ("B", "Group2"), ("B", "Group3"), ("A", "Group4")):
     consumer(topic, group=group, batch=BATCH, threads=2, atomic=settings.SCENARIO_ATOMIC)(record)
+
+
+@checkback(CHECKER)
+def was_done(message: PreparedMessage) -> Decision:
+    """Look for the work, or take its place: then it can never be done."""
+    found, _created = Sent.objects.get_or_create(
+        topic=message.topic,
+        producer=message.biz,
+        n=int(message.biz_key),
+        defaults={"is_void": True},
+    )
+    return Decision.ROLLBACK if found.is_void else Decision.COMMIT
 
 
 @consumer("O", group="All", batch=BATCH, mode="broadcast", start="earliest")

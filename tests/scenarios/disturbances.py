@@ -206,6 +206,26 @@ def http(stage: Stage) -> Iterator[float]:
                     process.start()
 
 
+def two_phase(stage: Stage) -> Iterator[float]:
+    """Callers, checkers and the database are killed, and connections end, at a steady rate."""
+    acts: list[Callable[[], Iterator[float]]] = [
+        lambda: _again(stage, chance.choice(stage.producers)),
+        lambda: _again(stage, chance.choice(stage.consumers)),
+        lambda: _again(stage, chance.choice(stage.producers)),
+        lambda: database(stage),
+        lambda: sever(stage),
+    ]
+    for _ in range(stage.rounds(small=1, full=6)):
+        chance.shuffle(acts)
+        for act in acts:
+            yield from act()
+            for process in (*stage.consumers, *stage.producers):
+                if process.status is not None:
+                    stage.say(f"{process.name} had ended with status {process.status}")
+                    process.start()
+    stage.end_producers()
+
+
 def _again(stage: Stage, process: Process) -> Iterator[float]:
     process.kill()
     stage.say(f"killed {process.name}")
@@ -279,4 +299,5 @@ DISTURBANCES: dict[str, Disturbance] = {
     "everything": everything,
     "spark": spark,
     "http": http,
+    "two-phase": two_phase,
 }

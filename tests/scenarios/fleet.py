@@ -88,6 +88,12 @@ def producer(name: str, folder: Path, *words: str) -> Process:
     return Process(name, ["-m", "tests.scenarios.producer", name, *words], folder / f"{name}.log")
 
 
+def caller(name: str, folder: Path, rate: float) -> Process:
+    """One that prepares messages, does its work, and commits or rolls back."""
+    words = ["-m", "tests.scenarios.caller", name, str(rate)]
+    return Process(name, words, folder / f"{name}.log")
+
+
 def beat(folder: Path) -> Process:
     words = ["-m", "celery", "-A", "tests.scenarios.steps", "worker", "-B", "--pool", "solo"]
     schedule = ["--schedule", str(folder / "beat"), "--loglevel", "WARNING"]

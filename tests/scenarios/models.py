@@ -6,11 +6,15 @@ from streams.models import UtcDateTimeField
 
 
 class Sent(models.Model):
-    """Holds the business row of a message, written in the transaction of its send."""
+    """Holds the business row of a message, written in the transaction of its send.
+
+    ``is_void``: a check-back has taken its place, so that the row itself can never come.
+    """
 
     topic = models.CharField(max_length=20)
     producer = models.CharField(max_length=40)
     n = models.PositiveIntegerField()
+    is_void = models.BooleanField(default=False)
 
     class Meta:
         constraints = (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,10 @@ from typing import Any
 from django.db import Error, connection
 
 from streams.http.pulling.groups import ensure_group
-from streams.models import ApiToken, Delivery, RetryMessage, Topic
+from streams.models import ApiToken, Delivery, RetryMessage, SystemConfig, Topic
 from streams.operate.tokens import issue, right_of
 from streams.operate.topics import create
-from tests.scenarios import fleet
+from tests.scenarios import fleet, preparing
 from tests.scenarios.consumed import all_is_consumed
 from tests.scenarios.disturbances import Disturbance
 from tests.scenarios.fleet import Process
@@ -27,6 +29,10 @@ SETTLE_SECONDS = 180.0
 PARTITIONS = 6
 # Messages of a producer that sends until it is killed.
 ENDLESS = 100_000_000
+# Prepared messages a second, of each caller.
+RATE = 25.0
+# What a caller prints when it was answered.
+TOLD = re.compile(r"(\S+): (prepared|committed|rolled back) (\d+)")
 
 
 class Stage:
@@ -56,6 +62,8 @@ class Stage:
         if cast == "spark":
             self._cast(ENDLESS)
             self._cast_services()
+        elif cast == "two-phase":
+            self._cast_callers()
         elif cast != "order":
             self._cast(50_000 if full else 1_500)
         if cast == "order":
@@ -93,6 +101,22 @@ class Stage:
         create("O", PARTITIONS, "default")
         self.producers = [self._producer(f"P{i}", f"O={n}") for i in range(1, 9)]
         self.consumers = [fleet.consumer(f"C{i}", self.folder, "Order") for i in range(1, 5)]
+
+    def _cast_callers(self) -> None:
+        """Cast callers of prepare(), and consumers, which also ask about what was prepared."""
+        create("A", 3, "default")
+        for name, value in {"verifyStepSeconds": 1, "verifyMaxTimes": 100}.items():
+            SystemConfig.objects.create(name=name, value=value)
+        self.producers = [fleet.caller(f"P{n}", self.folder, RATE) for n in range(1, 5)]
+        self.consumers = [fleet.consumer(f"C{n}", self.folder, "Group1") for n in (1, 2)]
+
+    def told(self) -> Iterator[tuple[str, preparing.Key]]:
+        """Yield what the callers of prepared messages were told of each."""
+        for path in self.folder.glob("P*.log"):
+            for line in path.read_text().splitlines():
+                if found := TOLD.fullmatch(line):
+                    producer, what, n = found.groups()
+                    yield what, (producer, int(n))
 
     def _cast_services(self) -> None:
         """Cast two services that roll up by Spark: one works, one waits."""
@@ -159,6 +183,8 @@ class Stage:
             if self.cast == "spark":
                 self._until("all is rolled up", lambda: not differences())
                 self.say(f"{minutes()} minutes are as plain SQL counts them")
+            if self.cast == "two-phase":
+                self.say(preparing.counts())
             return report()
         finally:
             for process in (*self.consumers, *self.producers, *self.pullers, *self.services):
@@ -182,6 +208,7 @@ class Stage:
         if self.may_miss:
             return all_is_consumed()
         open_ = Delivery.objects.open().exists() or RetryMessage.objects.exists()
+        open_ = open_ or preparing.unfinished() > 0
         return not open_ and not any(missing(group) for group in groups())
 
     def _until(self, what: str, condition: Any) -> None:

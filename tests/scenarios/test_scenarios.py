@@ -44,8 +44,19 @@ def some() -> list[Any]:
 
 @pytest.mark.parametrize("name", some())
 def test_every_promise_holds(name: str) -> None:
+    play(name)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("server", ["mysql", "mariadb"])
+def test_each_prepared_message_is_accounted_for(server: str) -> None:
+    """Callers prepare at a steady rate while they, the checkers and the database are killed."""
+    play("two-phase", "--server", server)
+
+
+def play(*words: str) -> None:
     played = subprocess.run(
-        [sys.executable, "-m", "tests.scenarios", name],
+        [sys.executable, "-m", "tests.scenarios", *words],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL,

@@ -183,7 +183,7 @@ def test_an_error_that_is_not_about_the_key_is_raised() -> None:
     """A CHECK of the table is an IntegrityError, too."""
     message = Outgoing("orders", 1)
     content = checked_content(message, biz="shop", biz_key=1, checker=CHECKER, using="default")
-    broken = replace(content, columns={**content.columns, "topic": None})
+    broken = replace(content, columns={**content.columns, "size": None})
     with pytest.raises(IntegrityError):
         keep_joined(broken, "p", "default")
 
@@ -294,10 +294,14 @@ def test_a_commit_in_a_transaction_that_is_rolled_back_has_not_happened() -> Non
 
 def test_a_row_that_was_changed_behind_the_lock_is_not_written() -> None:
     """A guard for a database that gives two the lock, as after a failover: all or nothing."""
-    from streams.two_phase.decide import Changed, send_locked
+    from streams.two_phase.decide import send_locked
+    from streams.two_phase.row import Changed, lock
 
-    held()
-    seen = row()
+    one = held()
+    assert one.row_id is not None
+    with transaction.atomic():
+        seen = lock(one.row_id, "shop", "A7", "default")
+    assert seen is not None
     PreparedRow.objects.update(state=PreparedState.ROLLED_BACK)
     with pytest.raises(Changed), transaction.atomic():
         send_locked(seen, "caller:x", "default")
@@ -536,6 +540,7 @@ def test_only_the_messages_of_one_business_are_checked_if_asked(
     assert row("A7").checks == 0
 
 
+@pytest.mark.every_database
 def test_a_check_that_rolled_back_too_early_is_loud(
     clean_registry: None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -659,6 +664,7 @@ def test_a_commit_whose_topic_refuses_is_sent_when_it_may() -> None:
     assert sent_keys() == ["A7"]
 
 
+@pytest.mark.every_database
 def test_a_commit_is_given_up_after_its_tries_and_a_person_sends_it_again() -> None:
     from streams.two_phase.operator import send_again
 
@@ -689,6 +695,7 @@ def test_a_limit_that_was_lowered_meanwhile_lets_it_wait() -> None:
     assert "msgMaxSizeInBytes" in row().last_error
 
 
+@pytest.mark.every_database
 def test_a_deleted_topic_is_made_again_as_by_a_send() -> None:
     one = held()
     Partition.objects.all().delete()
@@ -728,6 +735,7 @@ def test_a_check_now_does_not_wait_and_gives_what_is_manual_another_chance(
 # -- the purge --
 
 
+@pytest.mark.every_database
 def test_decided_ones_are_purged_after_a_week_and_then_the_key_is_new() -> None:
     held("A1").commit()
     held("A2").rollback()

@@ -46,6 +46,7 @@ def test_the_doctor_says_nothing_where_nothing_was_ever_prepared() -> None:
     assert not [one for one in examine("default") if one.name == "prepared"]
 
 
+@pytest.mark.every_database
 def test_the_doctor_names_a_checker_that_nobody_asks() -> None:
     held()
     ((level, text),) = said()

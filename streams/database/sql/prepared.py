@@ -1,16 +1,79 @@
-"""Holds the statements of prepared messages that the ORM cannot say."""
+"""Holds the statements of prepared messages: the hot paths, and what the ORM cannot say."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from streams.database.sql.dialect import (
+    LATER,
     MYSQL,
     NOW,
     SKIP_LOCKED,
     SQLITE,
+    USE_PRIMARY,
+    for_each_vendor,
+    placeholders,
 )
 from streams.database.sql.metrics import SINCE
+from streams.database.sql.send import HEX_BYTES
+
+# Tells whether there is a check endpoint of this name. Unique key: ems_check_endpoint_name.
+FIND_ENDPOINT = "SELECT 1 FROM `ems_check_endpoint` WHERE `name` = %s"
+
+_INSERTED = (
+    "`biz`, `biz_key`, `topic`, `partition`, `key`, `tag`, `headers`, `body_type`, `size`,"
+    " `producer`, `checker`, `context`, `next_at`, `body`, `digest`, `state`, `checks`, `sends`,"
+    " `last_answer`, `last_error`, `decided_by`, `created_at`"
+)
+
+
+def insert_prepared(vendor: str, body: bytes, digest: bytes) -> str:
+    """Return the statement that inserts a prepared message.
+
+    Its parameters are the first twelve columns, the microseconds until the first check as later()
+    gives them, and the body if it is larger than HEX_BYTES. Unique key: ems_prepared_key (biz,
+    biz_key). The INSERT of a key that is there fails, and waits for nobody who decides about it: a
+    decision locks the row by its primary key, and leaves the columns of that index as they are. It
+    waits for a transaction that has inserted this key, or deletes it.
+    """
+    value = f"x'{body.hex()}'" if len(body) <= HEX_BYTES else "%s"
+    rest = f"{value}, x'{digest.hex()}', 'PREPARED', 0, 0, '', '', '', {NOW[vendor]}"
+    return (
+        f"INSERT INTO `ems_prepared` ({_INSERTED})"  # noqa: S608
+        f" VALUES ({placeholders(range(12))}, {LATER[vendor]}, {rest})"
+    )
+
+
+# Locks one prepared message for a decision, and reads it with the time of the server's clock. By
+# its primary key: a lock by (biz, biz_key) would be in the way of each INSERT of this key, and of
+# each INSERT into the gap beside a key that is not there. The key is compared, since ids may be
+# given again after a failover. With SKIP_LOCKED a row that another transaction has is not found.
+_READ = (
+    "`id`, `state`, `topic`, `partition`, `key`, `tag`, `headers`, `body`, `body_type`, `size`,"
+    " `producer`, `checker`, `checks`, `sends`, `next_at`, `decided_at`, `decided_by`,"
+    " `disputed_at`, `message_id`"
+)
+_READ_ONE = (
+    f"SELECT {{now}}, {_READ} FROM `ems_prepared` {{primary}}"  # noqa: S608
+    " WHERE `id` = %s AND `biz` = %s AND `biz_key` = %s"
+)
+LOCK = for_each_vendor(_READ_ONE + " {lock}")
+LOCK_OR_SKIP = for_each_vendor(_READ_ONE + " {skip_locked}")
+
+
+def change(vendor: str, columns: Sequence[str], states: Sequence[str]) -> str:
+    """Return the statement that sets ``columns`` of one row, by its primary key.
+
+    Only while it is in one of ``states``: where a lock is lost, as in a failover, nothing is
+    written over what somebody else has decided. Its parameters are the values and the id.
+    """
+    values = ", ".join(f"`{column}` = %s" for column in columns)
+    found = ", ".join(f"'{state}'" for state in states)
+    return (
+        f"UPDATE `ems_prepared` {USE_PRIMARY[vendor]} SET {values}"  # noqa: S608
+        f" WHERE `id` = %s AND `state` IN ({found})"
+    )
+
 
 _USE_DUE = {MYSQL: "FORCE INDEX (ems_prepared_due)", SQLITE: "INDEXED BY ems_prepared_due"}
 
