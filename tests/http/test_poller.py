@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ from streams.http.routes import pull
 from streams.log.sequencer import sequence
 from streams.models import Message
 from streams.process.due import what_is_due
-from tests.http.conftest import Api
+from tests.faults import Relay
 from tests.processes import wait_for
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -232,14 +232,13 @@ def test_what_is_sent_between_two_pulls_is_in_the_log_before_the_second(
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return when the looks of this process were over."""
+    """Return how many seconds each look of this process has said to wait."""
     ended: list[float] = []
     step = Poller.step
 
     def counted(self: Poller) -> float:
-        delay = step(self)
-        ended.append(time.monotonic())
-        return delay
+        ended.append(step(self))
+        return ended[-1]
 
     monkeypatch.setattr(Poller, "step", counted)
     return ended
@@ -300,8 +299,34 @@ async def _until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
+def answered(method: str, path: str, token: str, data: Any, when: Callable[[], object]) -> Any:
+    """Send a message when ``when`` says that the request waits; return the request's answer."""
+
+    def send_one() -> None:
+        send("orders", "new")
+        connections.close_all()
+
+    async def play() -> Any:
+        body = json.dumps(data) if data else b""
+        headers = {"Authorization": f"Bearer {token}"}
+        call = AsyncClient().generic(
+            method,
+            f"/ems/v1/topics/orders{path}",
+            body,
+            "application/json",
+            headers=headers,
+            secure=True,
+        )
+        asked = asyncio.ensure_future(call)
+        await _until(when)
+        await asyncio.to_thread(send_one)
+        return await asyncio.wait_for(asked, SOON)
+
+    return asyncio.run(play()).json()
+
+
 def test_a_held_read_of_the_log_is_woken_by_a_send(
-    api: Api, make_token: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    make_token: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send("orders", 0)
     sequence("default")
@@ -312,22 +337,61 @@ def test_a_held_read_of_the_log_is_woken_by_a_send(
         return read_log(topic, number, start, *rest)
 
     monkeypatch.setattr("streams.http.routes.log.read_log", read)
-    address = "/ems/v1/topics/orders/partitions/0/messages?from=1&hold=20"
-    headers = {"Authorization": f"Bearer {make_token('read:orders', 'body:orders')}"}
-
-    def send_one() -> None:
-        send("orders", "new")
-        connections.close_all()
-
-    async def play() -> Any:
-        asked = asyncio.create_task(AsyncClient().get(address, headers=headers, secure=True))
-        await _until(lambda: waiting("default") and len(reads) == 2)
-        await asyncio.to_thread(send_one)
-        return await asyncio.wait_for(asked, SOON)
-
-    answer = asyncio.run(play()).json()
+    path, token = "/partitions/0/messages?from=1&hold=20", make_token("read:orders", "body:orders")
+    answer = answered("GET", path, token, None, lambda: len(reads) == 2 and waiting("default"))
     assert [message["body"] for message in answer["messages"]] == ["new"]
     assert (answer["next"], reads) == (2, [1, 1, 1])
+
+
+@pytest.mark.redis
+def test_redis_may_stop_and_come_back_while_pulls_are_held(
+    group: PulledGroup,
+    make_token: Callable[..., str],
+    ems_settings: Callable[..., None],
+    relay: Relay,
+    looks: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    token = make_token("consume:orders/mail")
+
+    def pull_held(after: Callable[[], object] = lambda: None) -> list[int]:
+        asked = {"client": "one", "hold": 20}
+
+        def is_held() -> bool:
+            if not any(one.sleeps for _group, held in _held() for one in held):
+                return False
+            after()
+            return True
+
+        answer = answered("POST", "/groups/mail/pull", token, asked, is_held)
+        return [one["first_offset"] for one in answer["deliveries"]]
+
+    def is_listened_to() -> bool:
+        with suppress(Exception):  # Redis is away
+            return bool(wakeup._redis().pubsub_numsub(wakeup.channel("default"))[0][1])
+        return False
+
+    def only_a_wake_up_begins_a_look() -> None:
+        looker = poller._pollers["default"]
+        looker._pause = LONG
+        looker.wake()
+        wait_for(lambda: looks[-1] >= LONG - 1)
+
+    ems_settings(REDIS="redis", POLL_SECONDS=0.2)
+    assert pull_held() == [0]
+    assert pull_held(relay.stop) == [1]
+    wait_for(lambda: "polling" in caplog.text)
+    assert pull_held() == [2]
+    relay.start()
+    wait_for(is_listened_to)
+    ems_settings(REDIS="redis", POLL_SECONDS=LONG)
+    monkeypatch.setattr(poller, "QUICK_SECONDS", LONG)
+    assert pull_held(only_a_wake_up_begins_a_look) == [3]
+
+
+def _held() -> list[tuple[PulledGroup, list[Waiter]]]:
+    return [*waiting("default")._groups.values()]
 
 
 def _group_id() -> int:
