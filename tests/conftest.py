@@ -21,6 +21,7 @@ import pytest
 from pytest_django import Settings
 
 from tests import report, tiers
+from tests.faults import Relay, redis_url
 from tests.processes import Spawn
 from tests.proxy import Proxy
 from tests.sessions import Session, Threads
@@ -231,3 +232,17 @@ def proxied(
             connections[alias].close()
             yield proxy
         connections[alias].close()
+
+
+@pytest.fixture
+def relay(settings: Settings) -> Iterator[Relay]:
+    """Return a relay before Redis, which the test can stop."""
+    url = urlsplit(os.environ["EMS_TEST_REDIS_URL"])
+    relay = Relay(url.hostname or "127.0.0.1", url.port or 6379)
+    relay.start()
+    settings.CACHES = {
+        **settings.CACHES,
+        "redis": {**settings.CACHES["redis"], "LOCATION": redis_url(relay)},
+    }
+    yield relay
+    relay.stop()

@@ -222,3 +222,8 @@ class Relay:
                     sink.sendall(data)
         with suppress(OSError):
             sink.shutdown(socket.SHUT_RDWR)
+
+
+def redis_url(relay: Relay) -> str:
+    """Return the URL of a Redis behind ``relay``."""
+    return f"redis://127.0.0.1:{relay.port}/0"

@@ -110,6 +110,9 @@ def guarded(view: AsyncView) -> Callable[..., Any]:
             response = Problem(405, "method_not_allowed", f"Allowed: {allowed}").response()
             response["Allow"] = allowed
         response["Cache-Control"] = "no-store"
+        # CommonMiddleware does it, too, but a project may have none.
+        if isinstance(response, HttpResponse) and "Content-Length" not in response:
+            response["Content-Length"] = str(len(response.content))
         return response
 
     made: Any = call

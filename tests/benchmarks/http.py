@@ -1,7 +1,7 @@
 """Measures the HTTP API: what held clients cost, how soon they get a message, how many pulls.
 
 A web server of uvicorn, one process, with Redis; the clients are a few asyncio connections of this
-process, which use a part of the machine, too.
+process, which use a part of the machine, too. What is sent at a rate comes from another process.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from tests.benchmarks.contender import processor_seconds, server_pid, this
 from tests.benchmarks.figures import Options, Row, Value
 from tests.benchmarks.server import connect, execute, name
+from tests.processes import Spawn
 
 T = TypeVar("T")
 
@@ -48,6 +49,23 @@ uvicorn.run(get_asgi_application(), port=0, log_level="info", access_log=False)
 """
 
 
+# Sends at a rate, and prints when each send has returned: all processes have one monotonic clock.
+SENDER = """
+import sys, time
+from streams import send
+topic, count, a_second = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+send(topic, -1)  # what a process does only once is not measured
+time.sleep(1)
+started = time.monotonic()
+committed = []
+for number in range(count):
+    time.sleep(max(0.0, started + number / a_second - time.monotonic()))
+    send(topic, number)
+    committed.append(time.monotonic())
+print("committed", *committed)
+"""
+
+
 def figures(options: Options) -> Iterator[Row]:
     from django.core.management import call_command
 
@@ -61,7 +79,7 @@ def figures(options: Options) -> Iterator[Row]:
         api = Api(port, token)
         _make_group(api, GROUP)
         yield from _held(api, 100 if options.quick else HELD, 5.0 if options.quick else 10.0)
-        yield from _latency(api, 3.0 if options.quick else 30.0)
+        yield from _latency(api, spawn, 3.0 if options.quick else 30.0)
         yield from _pulls(api, server.pid, 300 if options.quick else 5000)
     finally:
         spawn.close()
@@ -203,8 +221,8 @@ def _questions(plain: Any) -> int:
     return int(value)
 
 
-def _latency(api: Api, seconds: float) -> Iterator[Row]:
-    waits = _within(seconds + SENT_WITHIN, _waits(api, int(A_SECOND * seconds)))
+def _latency(api: Api, spawn: Spawn, seconds: float) -> Iterator[Row]:
+    waits = _within(seconds + SENT_WITHIN, _waits(api, spawn, int(A_SECOND * seconds)))
     cuts = statistics.quantiles(waits, n=100, method="inclusive")
     for share, limit in ((50, HALF), (99, MOST)):
         yield Row(
@@ -213,34 +231,32 @@ def _latency(api: Api, seconds: float) -> Iterator[Row]:
         )
 
 
-async def _waits(api: Api, count: int) -> list[float]:
+async def _waits(api: Api, spawn: Spawn, count: int) -> list[float]:
     """Return the seconds from the end of each send until a client has its message."""
     arrived: dict[int, float] = {}
+    complete = asyncio.Event()
 
     async def pull(client: str) -> None:
         connection = await Connection.to(api)
-        while len(arrived) < count:
-            for delivery in await connection.pull(client, 1.0):
-                now = time.monotonic()
-                arrived.update({one["body"]: now for one in delivery["messages"]})
-                await connection.ack(delivery)
-        connection.close()
-
-    committed: dict[int, float] = {}
-
-    def send_all() -> None:
-        from streams import send
-
-        started = time.monotonic()
-        for number in range(count):
-            time.sleep(max(0.0, started + number / A_SECOND - time.monotonic()))
-            send(TOPIC, number)
-            committed[number] = time.monotonic()
+        try:
+            while True:
+                for delivery in await connection.pull(client, 20):
+                    now = time.monotonic()
+                    arrived.update({one["body"]: now for one in delivery["messages"]})
+                    await connection.ack(delivery)
+                    if len(arrived) == count + 1:
+                        complete.set()
+        finally:
+            connection.close()
 
     clients = [asyncio.ensure_future(pull(f"client-{number}")) for number in range(CLIENTS)]
-    await asyncio.sleep(1)
-    await asyncio.gather(asyncio.to_thread(send_all), *clients)
-    return [max(0.0, arrived[number] - at) for number, at in committed.items()]
+    sender = spawn(SENDER, TOPIC, count, A_SECOND)
+    line = await asyncio.to_thread(sender.expect, "committed", count / A_SECOND + SENT_WITHIN)
+    await complete.wait()
+    for one in clients:
+        one.cancel()
+    committed = map(float, line.split()[1:])
+    return [max(0.0, arrived[number] - at) for number, at in enumerate(committed)]
 
 
 def _pulls(api: Api, web: int, count: int) -> Iterator[Row]:

@@ -38,7 +38,7 @@ from streams.process.worker import AFTER_ERROR_SECONDS
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, consume_the_rest, given_back
-from tests.faults import Relay, Severed, kill_other_connections, strides
+from tests.faults import Relay, Severed, kill_other_connections, redis_url, strides
 from tests.hostapp.models import Handled, Order
 from tests.processes import wait_for
 
@@ -544,24 +544,6 @@ def test_a_fork_of_a_producer_announces_too(ems_settings, spawn):
     assert in_fork(produce) == 0
     wait_for(lambda: handled() == 2)
     assert time.monotonic() - started < 2
-
-
-def redis_url(relay):
-    return f"redis://127.0.0.1:{relay.port}/0"
-
-
-@pytest.fixture
-def relay(settings):
-    """Redis behind a relay that the test can stop."""
-    url = urlsplit(os.environ["EMS_TEST_REDIS_URL"])
-    relay = Relay(url.hostname or "127.0.0.1", url.port or 6379)
-    relay.start()
-    settings.CACHES = {
-        **settings.CACHES,
-        "redis": {**settings.CACHES["redis"], "LOCATION": redis_url(relay)},
-    }
-    yield relay
-    relay.stop()
 
 
 @pytest.mark.redis

@@ -18,7 +18,7 @@ from django.db import connections
 from django.test import Client
 
 from streams.http import access, rates, threads
-from streams.http.pulling import clients, groups, poller
+from streams.http.pulling import clients, groups, poller, waiting
 from streams.models import ApiToken
 from streams.operate.tokens import issue, right_of
 from tests.http.servers import Web
@@ -154,5 +154,6 @@ def _nobody_pulls() -> Iterator[None]:
     """End the thread that looks for what pulls wait for."""
     groups.forget()
     clients.forget()
+    waiting._waiting.clear()
     yield
     poller.stop()

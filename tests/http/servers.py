@@ -17,10 +17,21 @@ from gunicorn.app.wsgiapp import run
 sys.argv = ["gunicorn", "--bind", f"127.0.0.1:{sys.argv[1]}", *sys.argv[2:]]
 sys.exit(run("%(prog)s [OPTIONS] [APP_MODULE]"))
 """
+# The process that forks has pulled, and another thread of it holds each lock at that moment.
+PRELOADED = (
+    """\
+from streams.http.pulling import holding, poller
+from streams.http.pulling.waiting import waiting
+poller.ensure("default")
+poller._starting.acquire(), holding._lock.acquire(), waiting("default")._lock.acquire()
+"""
+    + GUNICORN
+)
 WSGI = "tests.http.serving:wsgi"
 KINDS = {
     "uvicorn": (UVICORN, (), "Uvicorn running on"),
     "gunicorn sync": (GUNICORN, ("--workers", "3", WSGI), "Listening at"),
+    "gunicorn preloaded": (PRELOADED, ("--preload", WSGI), "Booting worker"),
     "gunicorn gthread": (
         GUNICORN,
         ("--worker-class", "gthread", "--threads", "8", WSGI),

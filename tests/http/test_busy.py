@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from streams.http import threads
 from tests.http.conftest import Api, MakeToken
@@ -76,3 +78,28 @@ def test_a_lock_of_somebody_else_is_waited_for_some_seconds(
         assert time.monotonic() - began < 20  # the server waits for 50 s
     other.execute("ROLLBACK")
     assert api.post("/topics/orders/messages", once).status_code == 200
+
+
+@pytest.mark.parametrize(("pause", "tried"), [(0.0, True), (60.0, False)])
+def test_only_a_connection_that_was_unused_is_tried_before_a_request(
+    api: Api,
+    make_token: MakeToken,
+    transactional_db: None,
+    ems_settings: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    pause: float,
+    tried: bool,
+) -> None:
+    """Each try is a statement."""
+    ems_settings(HTTP_THREADS=1)
+    api.token, tries = make_token("send:orders"), list[str]()
+
+    def is_usable(connection: BaseDatabaseWrapper) -> bool:
+        tries.append(threading.current_thread().name)
+        return True
+
+    monkeypatch.setattr(type(connections["default"]), "is_usable", is_usable)
+    monkeypatch.setattr(threads, "UNUSED_SECONDS", pause)
+    for number in range(3):
+        assert api.post("/topics/orders/messages", {"body": number}).status_code == 201
+    assert any(name.startswith("ems-http") for name in tries) == tried

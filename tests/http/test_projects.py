@@ -206,6 +206,14 @@ def test_a_middleware_that_is_not_async_is_no_hindrance(
     assert (answer.status_code, answer["X-Host"]) == (201, "was here")
 
 
+def test_an_answer_has_its_length_in_a_project_without_middleware(
+    api: Api, make_token: MakeToken, settings: Settings
+) -> None:
+    settings.MIDDLEWARE = []
+    answer = api.post(ORDERS, {"body": 1}, token=make_token("send:orders"))
+    assert answer["Content-Length"] == str(len(answer.content))
+
+
 def test_instants_are_in_utc_in_a_project_without_time_zones(
     api: Api, make_token: MakeToken, settings: Settings
 ) -> None:

@@ -29,9 +29,11 @@ from streams.models import (
     Partition,
     RetryMessage,
     State,
+    Topic,
     UtcNow,
 )
 from streams.operate.group_deletion import delete_group
+from streams.operate.topics import grow
 from streams.steps.sweep import sweep
 from tests.http.conftest import Api
 from tests.processes import wait_for
@@ -587,6 +589,25 @@ def test_several_partitions_fill_one_answer(api: Api) -> None:
     send("orders", 2, partition=1)
     sequence("default")
     assert {d["partition"] for d in pulled(api, batch=10)} == {0, 1}
+
+
+def test_a_topic_may_grow_between_a_pull_and_its_ack(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a process that has read the partitions of the topic a moment ago."""
+    monkeypatch.setattr(groups, "in_test_case", lambda using: False)
+    made(api)
+    fill(2)
+    (before,) = pulled(api, batch=1)
+    assert ack(api, before["receipt"], 0).status_code == 200
+    (before,) = pulled(api, batch=1)
+    grow(Topic.objects.get(), 3, "default")
+    fill(1, partition=2)
+    (new,) = pulled(api, "two")
+    assert (new["partition"], offsets(new)) == (2, [0])
+    for delivery in (new, before):
+        answer = ack(api, delivery["receipt"], *offsets(delivery))
+        assert (answer.status_code, answer.json()["open"]) == (200, 0)
 
 
 def test_what_a_stale_token_holds_cannot_be_settled_below_the_endpoint(api: Api) -> None:

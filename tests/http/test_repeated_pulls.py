@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +13,7 @@ from django.db import OperationalError
 
 from streams.http import threads
 from streams.http.pulling import clients, groups, holding
-from streams.http.pulling.handing_out import Asked, Handed, hand_out, take_back
+from streams.http.pulling.handing_out import Asked, Found, Handed, hand_out, take_back
 from streams.http.pulling.receipts import named, receipt_of
 from streams.http.routes import pull
 from streams.models import Delivery, RetryMessage, UtcNow
@@ -29,12 +29,12 @@ def caller(api: Api, make_token: Callable[..., str]) -> None:
     api.token = make_token("send:orders", "consume:orders/*")
 
 
-def handed(request_id: str) -> list[Handed]:
+def handed(request_id: str) -> Sequence[Handed]:
     group = groups.pulled("orders", "mail", "default")
     assert group.limits is not None
     client = clients.client_id("abcdefgh", "one")
     asked = Asked(client, 10, timedelta(seconds=60), 0.0, request_id)
-    return hand_out(group, group.limits, asked)
+    return hand_out(group, group.limits, asked).handed
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -71,7 +71,7 @@ def test_a_request_that_is_gone_takes_nothing_from_its_repeat(
     asked = pull.Pull.model_validate({"client": "one", "batch": 10, "request_id": "request-1"})
 
     async def play() -> Any:
-        def look() -> asyncio.Task[pull.Found]:
+        def look() -> asyncio.Task[Found]:
             gone = threading.Event()
             work = threads.on_a_thread(pull._look, "orders", "mail", name, asked, 0.0, gone)
             return asyncio.ensure_future(holding.shielded(work, pull._taken_back, gone))

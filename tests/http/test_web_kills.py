@@ -48,7 +48,9 @@ def pull_all(topic: str, client: str, *, ordered: bool) -> list[int]:
     while True:
         group = groups.pulled(topic, "mail", "default")
         assert group.limits is not None
-        found = hand_out(group, group.limits, Asked(clients.client_id("x", client), 3, MINUTE))
+        found = hand_out(
+            group, group.limits, Asked(clients.client_id("x", client), 3, MINUTE)
+        ).handed
         if not found:
             return done
         for handed in found:

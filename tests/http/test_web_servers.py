@@ -76,7 +76,12 @@ def is_held(name: str) -> bool:
 
 @pytest.mark.parametrize(
     "kind",
-    ["uvicorn", "gunicorn sync", pytest.param("gunicorn gthread", marks=pytest.mark.exhaustive)],
+    [
+        "uvicorn",
+        "gunicorn sync",
+        pytest.param("gunicorn gthread", marks=pytest.mark.exhaustive),
+        pytest.param("gunicorn preloaded", marks=[pytest.mark.exhaustive, pytest.mark.mysql]),
+    ],
 )
 def test_send_pull_and_ack(kind: str, web: StartWeb) -> None:
     """Nobody else sequences: neither ems_consume nor beat runs."""

@@ -9,6 +9,8 @@ HANDING = "streams/http/pulling/handing_out.py"
 OUTCOMES = "streams/http/pulling/outcomes.py"
 PULLING = "tests/http/test_pulling.py"
 SERVERS = "tests/http/test_web_servers.py"
+POLLER = "streams/http/pulling/poller.py"
+POLLER_TESTS = "tests/http/test_poller.py"
 
 PULLS = [
     # The lease of a process, 15 s, for a client that sends no heartbeat.
@@ -90,6 +92,21 @@ PULLS = [
         "            await task\n",
         f"{SERVERS}::test_what_is_claimed_for_a_client_that_is_gone_is_given_back",
         "mysql",
+    ),
+    # Who claims before the message has its offset would wait for another message.
+    Mutant(
+        "wakes-only-who-waited-before-the-look",
+        POLLER,
+        "        for group in self._waiting.groups():\n",
+        "        for group in self._waiting.groups()[: len(groups)]:\n",
+        f"{POLLER_TESTS}::test_who_comes_during_a_look_is_woken_by_it",
+    ),
+    Mutant(
+        "wake-up-between-two-pulls-lost",
+        "streams/http/routes/pull.py",
+        "    waiting(using).concern(topic)\n",
+        "",
+        f"{POLLER_TESTS}::test_what_is_sent_between_two_pulls_concerns_this_process",
     ),
     Mutant(
         "purge-during-a-read-unseen",

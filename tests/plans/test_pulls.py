@@ -23,7 +23,7 @@ def test_a_pull_and_an_ack_read_keys_and_short_ranges(seeded: Seed) -> None:
     group = PulledGroup(seeded.group, LIMITS, "default", 0.0)
     asked = Asked("http@x@one", 10, MINUTE, request_id="request-0001")
     with explained() as statements:
-        (handed, *_more) = hand_out(group, LIMITS, asked)
+        (handed, *_more) = hand_out(group, LIMITS, asked).handed
         delivery = named(receipt_of(handed.delivery)).delivery
         results = [outcomes.Result(message.offset) for message in handed.messages]
         outcomes.acknowledge(delivery, results)

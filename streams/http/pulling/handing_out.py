@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db import Error, connections
 
@@ -64,7 +65,15 @@ class Handed:
     deadline: datetime | None = None
 
 
-def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
+class Found(NamedTuple):
+    """Holds what a look for a client has found; ``leaves_more``: perhaps not all that there is."""
+
+    handed: Sequence[Handed] = ()
+    leaves_more: bool = False
+    paused: bool = False
+
+
+def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> Found:
     """Claim for the client; return what it is to handle, or nothing.
 
     An answer has one message that failed before, or new ones: whoever dies spends an attempt of all
@@ -72,15 +81,15 @@ def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
     alone is the only one, and its client gets nothing more until it is settled.
     """
     if asked.token and (before := _handed_before(group, limits, asked)):
-        return _with_deadlines(before, group, asked)
+        return Found(_with_deadlines(before, group, asked), leaves_more=True)
     if _holds_alone(group, asked.client):
-        return []
+        return Found()
     keep_while_holding(asked.client, group, asked.hold)
     out: list[Handed] = []
     try:
         with group.turns(asked.client, asked.token) as turns:
-            _claim_all(turns, limits, asked, out)
-        return _with_deadlines(out, group, asked)
+            leaves_more = _claim_all(turns, limits, asked, out)
+        return Found(_with_deadlines(out, group, asked), leaves_more)
     except BaseException as error:
         if not isinstance(error, Error):  # without a database they expire
             take_back(out)
@@ -104,19 +113,22 @@ def take_back(out: Sequence[Handed]) -> None:
             )
 
 
-def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) -> None:
-    """Claim until the answer is full or nothing is left; ``out`` has what is handed out."""
+def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) -> bool:
+    """Claim until the answer is full or nothing is left; ``out`` has what is handed out.
+
+    Returns whether something may be left.
+    """
     left, weight = asked.batch, 0
     while left > 0 and weight < ENOUGH_BYTES:
         claimed = _claim(turns, left, asked.timeout, again=bool(out))
         if claimed is None:
-            return
+            return False
         delivery, retry = claimed
         by_itself = retry is not None or delivery.alone or delivery.attempt > 1
         if by_itself and out:
             take_back([Handed(delivery, [])])
             turns.claimer.turn -= 1  # it comes first the next time
-            return
+            return True
         messages = _started(delivery, retry, limits, asked.timeout)
         if not messages:
             continue
@@ -124,7 +136,8 @@ def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) ->
         left -= len(messages)
         weight += sum(message.size for message in messages)
         if by_itself:
-            return
+            break
+    return True
 
 
 def _claim(turns: Turns, batch: int, timeout: timedelta, *, again: bool) -> Claimed | None:

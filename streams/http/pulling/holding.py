@@ -78,7 +78,7 @@ async def until_found(
         if waiter is None:
             return found
         if found is not None:
-            waiter.served = True
+            waiter.found()
             return found
         waiter.found_nothing()
         left = ends - time.monotonic()

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 
 from django.db import Error, connections, reset_queries
 
@@ -53,6 +54,7 @@ class Poller(threading.Thread):
         self.used_at = time.monotonic()
         self._partitions: list[tuple[int, int]] = []
         self._refreshed = -FRESH_SECONDS
+        self._ends: dict[int, int] = {}  # by partition: the end that the last look has known
         self._pause = QUICK_SECONDS
         self._note_at = self._sweep_at = 0.0
         self._listener: Listener | None = None
@@ -72,25 +74,29 @@ class Poller(threading.Thread):
         try:
             while not (self.stopped or _ends(self)):
                 started = time.monotonic()
-                delay = self._guarded_step()
-                # Wake-ups may come all the time: at most half of it is spent in steps, except when
-                # a step wants to go on at once.
-                rest = min(delay, time.monotonic() - started)
+                delay = self._guarded(self.step)
+                ended = time.monotonic()
+                self._guarded(self.maintain)
                 with self._condition:
-                    self._condition.wait_for(lambda: self.stopped, rest)
-                    self._condition.wait_for(lambda: self._woken or self.stopped, delay - rest)
+                    # Wake-ups may come all the time: at most half of it is spent in steps, except
+                    # when a step wants to go on at once.
+                    self._wait(lambda: self.stopped, ended + min(delay, ended - started))
+                    self._wait(lambda: self._woken or self.stopped, ended + delay)
         finally:
             if self._listener:
                 self._listener.stop()
             connections.close_all()
 
-    def _guarded_step(self) -> float:
+    def _wait(self, condition: Callable[[], bool], until: float) -> None:
+        self._condition.wait_for(condition, max(0.0, until - time.monotonic()))
+
+    def _guarded(self, work: Callable[[], float]) -> float:
         reset_queries()
         try:
             if self._listener is None:
                 self._listener = Listener(self._using, self._waiting.topics, self.wake)
                 self._listener.start()
-            return self.step()
+            return work()
         except Exception as error:
             connections.close_all()
             if isinstance(error, Error) and transient(error):
@@ -111,13 +117,12 @@ class Poller(threading.Thread):
         """Look once; return how many seconds to wait until the next look."""
         started = time.monotonic()
         self._refresh(started)
-        groups = {group.group.pk: group for group in self._waiting.groups()}
+        groups = [group.group.pk for group in self._waiting.groups()]
         before = ends.seen(self._using)  # whatever is read after this is not lower
-        outlook = what_is_due(Places(list(groups), self._partitions), self._using)
+        outlook = what_is_due(Places(groups, self._partitions), self._using)
         compare(outlook.logs, before, self._using)
         done = sequence(self._using, outlook.inbox, until=started + SEQUENCE_SECONDS)
-        self._maintain(started)
-        woken = self._wake(groups, outlook, done.partitions)
+        woken = self._wake(outlook, done.partitions)
         if done.goes_on_in is not None:
             return done.goes_on_in
         if done.sequenced or woken:
@@ -136,28 +141,32 @@ class Poller(threading.Thread):
             self._partitions = partitions(self._using)
             self._refreshed = now
 
-    def _maintain(self, now: float) -> None:
+    def maintain(self) -> float:
+        """Do what is due beside the looks. It is done after them, so that no wake-up waits."""
+        now = time.monotonic()
+        self._waiting.let_go()
         if now >= self._note_at:
-            note_sequencing(self._using)
             self._note_at = now + NOTE_EVERY.total_seconds()
+            note_sequencing(self._using)
         if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_EVERY.total_seconds()
             sweep_if_due(self._using)
-            self._sweep_at = time.monotonic() + SWEEP_EVERY.total_seconds()
+        return 0.0
 
-    def _wake(self, groups: dict[int, PulledGroup], outlook: Due, grown: frozenset[int]) -> bool:
+    def _wake(self, outlook: Due, sequenced: frozenset[int]) -> bool:
+        reached = {id_: log.offset for id_, log in outlook.logs.items()}
+        # What has been sequenced since the look comes after the end that it has read.
+        reached |= {id_: end.offset for id_ in sequenced if (end := ends.end(id_, self._using))}
+        grown = {id_ for id_, end in reached.items() if end > self._ends.get(id_, -1)}
+        self._ends = reached
         topics = {topic_id for topic_id, id_ in self._partitions if id_ in grown}
-        woken = [
-            self._waiting.wake_group(pk)
-            for pk, group in groups.items()
-            if (pk in outlook.groups or group.group.topic_id in topics) and self._open(group)
-        ]
-        reached = [
-            # What has been sequenced since the look comes after the end that it has read.
-            (id_, end + (id_ in grown))
-            for of_topic in outlook.ends.values()
-            for id_, end in of_topic.items()
-        ]
-        return any([*woken, self._waiting.wake_readers(reached)])
+        # Those who wait now: who came during the look may have claimed before the log grew.
+        woken = []
+        for group in self._waiting.groups():
+            news = group.group.topic_id in topics
+            if (news or group.group.pk in outlook.groups) and self._open(group):
+                woken.append(self._waiting.wake_group(group.group.pk, news=news))
+        return any([*woken, self._waiting.wake_readers(reached.items())])
 
     def _open(self, group: PulledGroup) -> bool:
         """Tell whether anything may be handed out: the group is not paused, its topic readable."""
@@ -187,6 +196,12 @@ def ensure(using: str) -> None:
             poller = _pollers[using] = Poller(using)
             poller.start()
         poller.used_at = time.monotonic()
+
+
+def wake(using: str) -> None:
+    """Let the thread of ``using`` look now, if it runs."""
+    if (poller := _pollers.get(using)) is not None:
+        poller.wake()
 
 
 def stop() -> None:

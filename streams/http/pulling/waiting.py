@@ -11,8 +11,12 @@ from contextlib import contextmanager, suppress
 
 from streams.http.pulling.groups import PulledGroup
 
-# A request that was woken, and has found nothing, is not woken again for so many seconds.
+# A request that was woken, and has found nothing, is not woken for so many seconds by what was
+# there before: the group may have something that this client must not get.
 REST_SECONDS = 0.25
+# Wake-ups of a topic concern this process for so many seconds after the last call of a client. A
+# client between two pulls waits for nothing, and yet what is sent meanwhile is for it.
+CONCERNS_SECONDS = 60.0
 
 
 class Waiter:
@@ -22,13 +26,18 @@ class Waiter:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
         self._rests_until = 0.0
+        self._looks = False
         self._called = False
         self.woken = False
-        self.served = False  # it has claimed something, and there may be more
+        self.leaves_more = False  # it has claimed something, but perhaps not all that there is
 
     @property
     def sleeps(self) -> bool:
-        return not self.woken and time.monotonic() >= self._rests_until
+        return not self.woken and not self._looks
+
+    @property
+    def rests(self) -> bool:
+        return time.monotonic() < self._rests_until
 
     def wake(self) -> None:
         self.woken = True
@@ -45,6 +54,7 @@ class Waiter:
 
     def begin(self) -> None:
         """Note that it is about to claim; a wake-up from here on is for another claim."""
+        self._looks = True
         self._called, self.woken = self.woken, False
         self._event.clear()
 
@@ -52,12 +62,16 @@ class Waiter:
         """Note that what it was woken for has gone to another."""
         if self._called:
             self._rests_until = time.monotonic() + REST_SECONDS
+        self._called = self._looks = False
+
+    def found(self) -> None:
+        """Note that it has got what it waited for, also if it was woken for that."""
         self._called = False
 
     @property
-    def leaves_more(self) -> bool:
-        """Tell whether another is to look: it has claimed, or was woken, and went without."""
-        return self.woken or self._called or self.served
+    def passes_on(self) -> bool:
+        """Tell whether another is to look: it was woken, and goes without, or there may be more."""
+        return self.woken or self._called or self.leaves_more
 
 
 class Waiting:
@@ -69,9 +83,10 @@ class Waiting:
         self._groups: dict[int, tuple[PulledGroup, list[Waiter]]] = {}
         # By partition id: waiters with the offset that each of them waits for.
         self._readers: dict[int, list[tuple[int, Waiter]]] = {}
-        self._names: dict[str, int] = {}
-        # The topics that anybody waits for; the listener of wake-ups looks into it.
-        self.topics: set[str] = set()
+        # By topic: until when its wake-ups concern this process.
+        self._concerns: dict[str, float] = {}
+        # The topics whose wake-ups concern this process; the listener looks into it.
+        self.topics = self._concerns.keys()
 
     def __bool__(self) -> bool:
         return bool(self._groups or self._readers)
@@ -79,6 +94,18 @@ class Waiting:
     def groups(self) -> list[PulledGroup]:
         with self._lock:
             return [group for group, _waiters in self._groups.values()]
+
+    def concern(self, topic: str) -> None:
+        """Let wake-ups of the topic concern this process for CONCERNS_SECONDS."""
+        with self._lock:
+            self._concerns[topic] = time.monotonic() + CONCERNS_SECONDS
+
+    def let_go(self) -> None:
+        """Forget the topics that no client has asked for in CONCERNS_SECONDS."""
+        now = time.monotonic()
+        with self._lock:
+            for topic in [topic for topic, until in self._concerns.items() if now >= until]:
+                del self._concerns[topic]
 
     @contextmanager
     def for_group(self, group: PulledGroup) -> Iterator[Waiter]:
@@ -88,7 +115,6 @@ class Waiting:
             _group, waiters = self._groups.get(pk, (group, []))
             waiters.append(waiter)
             self._groups[pk] = group, waiters
-            self._count(group.group.topic.name, 1)
         try:
             yield waiter
         finally:
@@ -96,17 +122,15 @@ class Waiting:
                 waiters.remove(waiter)
                 if not waiters:
                     del self._groups[pk]
-                self._count(group.group.topic.name, -1)
-            if waiter.leaves_more:
+            if waiter.passes_on:
                 self.wake_group(pk)
 
     @contextmanager
-    def for_offset(self, topic: str, partition_id: int, offset: int) -> Iterator[Waiter]:
+    def for_offset(self, partition_id: int, offset: int) -> Iterator[Waiter]:
         """Let a request wait in the block until the partition has a message at ``offset``."""
         waiter = Waiter()
         with self._lock:
             self._readers.setdefault(partition_id, []).append((offset, waiter))
-            self._count(topic, 1)
         try:
             yield waiter
         finally:
@@ -114,20 +138,24 @@ class Waiting:
                 self._readers[partition_id].remove((offset, waiter))
                 if not self._readers[partition_id]:
                     del self._readers[partition_id]
-                self._count(topic, -1)
 
-    def wake_group(self, group_id: int) -> bool:
-        """Wake one request of the group; return whether there is one that sleeps.
+    def wake_group(self, group_id: int, *, news: bool = True) -> bool:
+        """Wake one request of the group; return whether there is one to wake.
 
-        It wakes the next one when it has claimed something: one message wakes one client.
+        It wakes the next one if it leaves something: one message wakes one client. Without
+        ``news``, nothing has come since the last look: then no request is woken that has looked in
+        vain a moment ago.
         """
         with self._lock:
             _group, waiters = self._groups.get(group_id, (None, ()))
-            for waiter in waiters:
-                if waiter.sleeps:
-                    waiter.wake()
-                    return True
-        return False
+            awake = [one for one in waiters if not one.woken and (news or not one.rests)]
+            # One that claims at the moment passes on what it was woken for when it has something.
+            chosen = next((one for one in awake if one.sleeps and not one.rests), None)
+            chosen = chosen or next((one for one in awake if one.sleeps), None)
+            chosen = chosen or next(iter(awake), None)
+            if chosen is not None:
+                chosen.wake()
+        return chosen is not None
 
     def wake_readers(self, ends: Iterable[tuple[int, int]]) -> bool:
         """Wake all who wait for an offset below the end of its partition: (id, end) each."""
@@ -135,18 +163,10 @@ class Waiting:
         with self._lock:
             for partition_id, end in ends:
                 for offset, waiter in self._readers.get(partition_id, ()):
-                    if offset < end and waiter.sleeps:
+                    if offset < end and not (waiter.woken or waiter.rests):
                         waiter.wake()
                         woken = True
         return woken
-
-    def _count(self, topic: str, number: int) -> None:
-        self._names[topic] = self._names.get(topic, 0) + number
-        if self._names[topic]:
-            self.topics.add(topic)
-        else:
-            del self._names[topic]
-            self.topics.discard(topic)
 
 
 _waiting: dict[str, Waiting] = {}

@@ -59,7 +59,7 @@ async def read(
     if hold and seen.next == start == seen.end:
         with (
             holding.held(request, request.auth.id, request.auth.max_holds) as admitted,
-            waiting(alias_of(topic)).for_offset(topic, seen.partition_id, start) as waiter,
+            waiting(alias_of(topic)).for_offset(seen.partition_id, start) as waiter,
         ):
             await holding.until_found(look, waiter, hold if admitted else 0)
     return _answer(seen, request.auth.may("body", topic), refused=not admitted)
@@ -69,9 +69,11 @@ def _look(topic: str, number: int, start: int, limit: int) -> Stretch:
     using = alias_of(topic)
     poller.ensure(using)
     try:
-        return read_log(topic, number, start, limit, using)
+        found = read_log(topic, number, start, limit, using)
     except Purged as purged:
         raise Problem(410, "purged", str(purged), first=purged.first) from purged
+    waiting(using).concern(topic)
+    return found
 
 
 def _answer(read: Stretch, with_bodies: bool, *, refused: bool) -> HttpResponse:

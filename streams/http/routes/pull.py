@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
 from ninja import Router, Status
@@ -17,7 +17,7 @@ from streams.http.access import ApiRequest, needs
 from streams.http.fields import Answer, Id, Instant, Request, body_out, written
 from streams.http.pulling import clients, holding, outcomes, poller
 from streams.http.pulling.groups import ensure_group, pulled
-from streams.http.pulling.handing_out import Asked, Handed, hand_out, take_back
+from streams.http.pulling.handing_out import Asked, Found, Handed, hand_out, take_back
 from streams.http.pulling.receipts import Named, named, receipt_of
 from streams.http.pulling.waiting import waiting
 from streams.http.threads import on_pool
@@ -135,13 +135,6 @@ class Released(Answer):
     released: int
 
 
-class Found(NamedTuple):
-    """Holds what a look for a client has found: nothing, or nothing for now."""
-
-    handed: list[Handed]
-    paused: bool = False
-
-
 @router.put("/topics/{topic}/groups/{group}", response={201: Group, 200: Group})
 @needs("consume", "{topic}/{group}")
 @on_pool
@@ -164,7 +157,7 @@ async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> Http
     """Get messages to handle, or wait for some at most ``hold`` seconds."""
     hold = holding.longest(request, asked.hold)
     client = clients.client_id(request.auth.prefix, asked.client)
-    seen = Found([])
+    seen = Found()
 
     async def look() -> Found | None:
         nonlocal seen
@@ -179,6 +172,7 @@ async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> Http
     known = await threads.on_a_thread(pulled, topic, group, alias_of(topic))
     with waiting(known.using).for_group(known) as waiter, _held(request) as admitted:
         await holding.until_found(look, waiter, hold if admitted else 0)
+        waiter.leaves_more = seen.leaves_more
     return _answer(seen, refused=not admitted)
 
 
@@ -235,22 +229,24 @@ def _look(
     """Claim once for the client, unless it is gone."""
     using = alias_of(topic)
     group = pulled(topic, name, using)
+    waiting(using).concern(topic)
     if gone.is_set():
-        return Found([])
+        return Found()
     # What comes later must come into the log, and what others have lost be retried.
     poller.ensure(using)
     limits = group.limits
     if limits is None:
         clients.keep_while_holding(client, group, hold)
-        return Found([], paused=True)
+        return Found(paused=True)
     timeout = outcomes.checked_timeout(asked.timeout, limits)
     wanted = Asked(client, asked.batch or limits.batch, timeout, hold, asked.request_id or "")
-    return Found(hand_out(group, limits, wanted))
+    return hand_out(group, limits, wanted)
 
 
 async def _taken_back(found: Found) -> None:
     if found.handed:
         await threads.on_a_thread(take_back, found.handed)
+        poller.wake(found.handed[0].delivery.using)
 
 
 def _held(request: ApiRequest) -> Any:
