@@ -29,7 +29,7 @@ from streams.process.shared.in_flight import InFlight
 from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
 from streams.process.worker import Worker
-from streams.sharding import is_sharded
+from streams.sharding import home_of, is_sharded
 from streams.steps.nightly_purge import purge_if_due
 from streams.steps.of_apps import run_steps_of_apps
 from streams.steps.sweep import SWEEP_EVERY, sweep_if_due
@@ -99,8 +99,9 @@ class Supervisor:
     ) -> None:
         for feed in self._feeds:
             self._idle_limit.allow(feed.consume_timeout())
-        # The thread of the checks needs one, while there is something to check.
-        self._checker_connections = int(may_check(using))
+        # The thread of the checks needs one, while there is something to check. What says so may be
+        # on another database, which need not answer now.
+        self._checker_connections = int(home_of(using) != using or may_check(using))
         of_groups = [feed.threads for feed in self._feeds]
         self._threads = pool_size(of_groups, using, overrides, share)
         self._progress = Progress(self._feeds)

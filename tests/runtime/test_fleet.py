@@ -8,14 +8,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 
 from streams import consumer
 from streams.consume.limits import Overrides, Share, shares
 from streams.consume.registry import by_alias, registrations
 from streams.errors import ConfigurationError
 from streams.log.routes import accept_routes
-from streams.models import ConsumerGroup
+from streams.models import Consumer, ConsumerGroup
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.fleet import Fleet
 from streams.process.shared.activity import Activity
@@ -91,7 +91,7 @@ def test_a_supervisor_has_its_share_of_the_threads_and_says_where_it_is() -> Non
     groups = by_alias(registrations())
     fleet = Fleet(groups, overrides=Overrides(threads=4))
     fleet._supervisors = [fleet._make(alias) for alias in groups]
-    assert [one.budget() for one in fleet._supervisors] == [3 + 4, 1 + 4]
+    assert [one.budget() for one in fleet._supervisors] == [3 + 4, 1 + 5]
     assert [feed.name for one in fleet._supervisors for feed in one._feeds] == [
         "mail on orders (default)",
         "search on orders (default)",
@@ -105,6 +105,23 @@ def test_a_supervisor_has_its_share_of_the_threads_and_says_where_it_is() -> Non
     assert len(fleet.client_ids()) == 2
     names = [keeper.name for one in fleet._supervisors for keeper in one._keepers]
     assert len(set(names)) == len(names)
+
+
+@BOTH
+@pytest.mark.usefixtures("sharded", "three")
+def test_a_shard_begins_though_the_database_of_the_endpoints_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet(by_alias(registrations()))
+
+    def refuse() -> None:
+        raise OperationalError(2003, "away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connections["default"], "connect", refuse)
+        connections["default"].close()
+        fleet._make("other").begin()
+    assert Consumer.objects.using("other").exists()
 
 
 @pytest.mark.django_db(transaction=True)

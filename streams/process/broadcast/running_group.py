@@ -13,7 +13,7 @@ from streams.consume.registry import Registration
 from streams.process.broadcast.file import Place, PositionFile
 from streams.process.broadcast.reader import Reader
 from streams.process.running_group import GroupPlace, RunningGroup
-from streams.sharding import aliases
+from streams.sharding import home_of
 
 
 class RunningBroadcastGroup(RunningGroup):
@@ -30,8 +30,7 @@ class RunningBroadcastGroup(RunningGroup):
         self.ahead = 0  # how many messages to read at once for a quick handler
         # Another namespace in this database has positions of its own. A topic that was moved to
         # another shard has the same offsets there, so its positions keep their file.
-        home = settings().DATABASE if using in aliases() else using
-        database = str(connections[home].settings_dict["NAME"]) + name_prefix()
+        database = str(connections[home_of(using)].settings_dict["NAME"]) + name_prefix()
         place = Place(database, registration.topic, registration.group, client)
         # An absolute path, since a handler may change the working directory of the process.
         self._file = PositionFile(Path(settings().STATE_DIR).absolute(), place)
