@@ -107,7 +107,8 @@ def folder(config: Config) -> str:
     # Spark leaves out folders that begin with "_" where it reads the one above: another column
     # there, or a topic twice, would be an error or another result.
     below = f"/_shards/database={storage.escaped(config.shard)}" if config.shard else ""
-    below += f"/_{config.namespace}" if config.prefix else ""
+    # A namespace may have any name: that of the lake, too.
+    below += f"/_namespaces/{config.namespace}" if config.prefix else ""
     return config.archive.rstrip("/") + below if below else config.archive
 
 

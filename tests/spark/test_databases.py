@@ -139,7 +139,7 @@ def test_the_archive_and_the_lake_of_a_shard_are_in_a_folder_of_its_own() -> Non
     assert folder(shard) == "s3a://bucket/ems/_shards/database=a%3Db"
     assert root(shard) == "s3a://bucket/ems/_shards/database=a%3Db/_lake"
     blue = replace(shard, namespace="blue")
-    assert folder(blue) == "s3a://bucket/ems/_shards/database=a%3Db/_blue"
+    assert folder(blue) == "s3a://bucket/ems/_shards/database=a%3Db/_namespaces/blue"
 
 
 @pytest.mark.exhaustive
