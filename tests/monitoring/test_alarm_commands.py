@@ -171,3 +171,11 @@ def test_a_test_says_how_it_went() -> None:
         run("test", "ops")
     with pytest.raises(CommandError, match="no channel"):
         run("test", "nothing")
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_rules_and_channels_of_a_shard_are_those_of_the_main_database(ems_settings: Any) -> None:
+    ems_settings(SHARDS={"clicks": "other"})
+    run("channel", "ops", "--kind", "email", "--to", "a@b.example", "--database", "other")
+    assert AlarmChannel.objects.using("default").filter(name="ops").exists()
+    assert not AlarmChannel.objects.using("other").exists()

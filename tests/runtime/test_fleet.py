@@ -109,21 +109,6 @@ def test_a_supervisor_has_its_share_of_the_threads_and_says_where_it_is() -> Non
 
 @BOTH
 @pytest.mark.usefixtures("sharded", "three")
-def test_a_database_that_knows_other_routes_is_not_consumed_from(
-    ems_settings: Callable[..., None],
-) -> None:
-    fleet = Fleet(by_alias(registrations()))
-    fleet._make("default")
-    ems_settings(SHARDS={"clicks": "other", "views": "other"})
-    accept_routes("other")
-    ems_settings(SHARDS={"clicks": "other"})
-    with pytest.raises(ConfigurationError, match="routes --accept"):
-        fleet._make("other")
-    assert not ConsumerGroup.objects.using("other").exists()
-
-
-@BOTH
-@pytest.mark.usefixtures("sharded", "three")
 def test_a_shard_begins_though_the_database_of_the_endpoints_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -28,6 +28,7 @@ from monitoring.models import (
     Severity,
 )
 from streams.management.base import StreamsCommand, add_limit, duration, positive
+from streams.sharding import home_of
 
 # A value of an option that is taken from the environment: what stands in the command is seen in the
 # list of processes.
@@ -126,6 +127,11 @@ class Command(StreamsCommand):
             ),
         )
 
+    @property
+    def home(self) -> str:
+        """The alias of the rules and channels, which those of other databases are copies of."""
+        return home_of(self.using)
+
     def do_rules(self, **options: Any) -> None:
         columns = ("rule", "metric", "enabled", "severity", "topic", "group", "operator")
         self.show(
@@ -143,13 +149,13 @@ class Command(StreamsCommand):
                     one.for_time,
                     one.muted_until,
                 )
-                for one in rules(self.using)
+                for one in rules(self.home)
             ),
         )
 
     def do_channels(self, **options: Any) -> None:
         columns = ("channel", "kind", "enabled", "to", "last_sent_at", "last_failed_at", "error")
-        rows = AlarmChannel.objects.using(self.using).order_by("name")
+        rows = AlarmChannel.objects.using(self.home).order_by("name")
         self.show(
             columns,
             (
@@ -175,11 +181,11 @@ class Command(StreamsCommand):
         self.tell(text % alarm, id=id, acknowledged=done)
 
     def do_mute(self, *, rule: str, time: timedelta | None, **options: Any) -> None:
-        mute(rule, time, self.using)
+        mute(rule, time, self.home)
         self.tell(_("muted: %s") % rule if time else _("not muted: %s") % rule, rule=rule)
 
     def do_set(self, *, rule: str, metric: str | None, **options: Any) -> None:
-        row = AlarmRule.objects.using(self.using).filter(name=rule).first()
+        row = AlarmRule.objects.using(self.home).filter(name=rule).first()
         if row is None:
             metric = metric or (rule if rule in Metric.values else None)
             if metric is None:
@@ -205,13 +211,13 @@ class Command(StreamsCommand):
         self.tell(_("set: %s") % rule, rule=rule)
 
     def do_unset(self, *, rule: str, **options: Any) -> None:
-        deleted, _rows = AlarmRule.objects.using(self.using).filter(name=rule).delete()
+        deleted, _rows = AlarmRule.objects.using(self.home).filter(name=rule).delete()
         if not deleted:
-            find_rule(rule, self.using)  # a wrong name is said
+            find_rule(rule, self.home)  # a wrong name is said
         self.tell(_("unset: %s") % rule, rule=rule, unset=bool(deleted))
 
     def do_channel(self, *, channel: str, kind: str | None, **options: Any) -> None:
-        row = AlarmChannel.objects.using(self.using).filter(name=channel).first()
+        row = AlarmChannel.objects.using(self.home).filter(name=channel).first()
         row = row or AlarmChannel(name=channel, kind=kind or "")
         row.kind = kind or row.kind
         for option in ("url", "secret"):
@@ -227,30 +233,30 @@ class Command(StreamsCommand):
 
     def do_remove(self, *, channel: str, **options: Any) -> None:
         row = self._channel(channel)
-        if names := told_by_these_alone([row], self.using):
+        if names := told_by_these_alone([row], self.home):
             text = _("The rule %s tells no other channel: choose one for it first.")
             raise CommandError(text % ", ".join(names))
         row.delete()
         self.tell(_("removed: %s") % channel, channel=channel)
 
     def do_test(self, *, channel: str, **options: Any) -> None:
-        if error := send_test(self._channel(channel), self.using):
+        if error := send_test(self._channel(channel), self.home):
             raise CommandError(_("%(channel)s: %(error)s") % {"channel": channel, "error": error})
         self.tell(_("sent: %s") % channel, channel=channel, sent=True)
 
     def _channel(self, name: str) -> AlarmChannel:
-        found = AlarmChannel.objects.using(self.using).filter(name=name).first()
+        found = AlarmChannel.objects.using(self.home).filter(name=name).first()
         if found is None:
             raise CommandError(_("There is no channel %r.") % name)
         return found
 
     def _save(self, row: Model) -> None:
-        row._state.db = self.using
+        row._state.db = self.home
         try:
             row.full_clean()
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
-        row.save(using=self.using)
+        row.save(using=self.home)
 
 
 def _from_environment(text: str) -> str:

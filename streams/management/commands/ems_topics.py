@@ -70,7 +70,7 @@ class Command(ChangeVerb, MoveVerb):
         parser.add_argument(
             "--accept",
             action="store_true",
-            help=_("write EMS['SHARDS'] into its databases: all processes have it"),
+            help=_("write EMS['SHARDS'] of this process into its databases"),
         )
 
     def do_list(self, *, sort: str | None, **options: Any) -> None:

@@ -56,8 +56,8 @@ class MoveVerb(StreamsCommand):
             texts.append(text % ", ".join(tails))
         if not dry_run:
             text = _(
-                "Its producers are refused until EMS['SHARDS'] has it on %(alias)s in every"
-                " process; then say “ems_topics routes --accept”."
+                "Its producers are refused now. Put it on %(alias)s in EMS['SHARDS'], say"
+                " “ems_topics routes --accept” with that setting, and restart every process."
             )
             texts.append(text % {"alias": to})
         self.tell(
