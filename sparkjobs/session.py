@@ -23,8 +23,11 @@ MASTER, REMOTE = "EMS_SPARK_MASTER", "SPARK_REMOTE"
 # The JVM inherits the time zone of Django's process, so every part that reads clocks is set to UTC.
 UTC = "-Duser.timezone=UTC"
 LOGGING = f"-Dlog4j2.configurationFile={LOG4J}"
-# Of a JVM that ends soon: the quick compiler only, and a collector without threads of its own.
-BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# The quick compiler only. With one tier Java reserves 48 MB for compiled code instead of 240, and a
+# session that fills them fails.
+ONE_TIER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+# Of a JVM that ends soon: also a collector without threads of its own.
+BRIEF = f"{ONE_TIER} -XX:+UseSerialGC"
 
 EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",

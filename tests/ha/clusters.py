@@ -21,6 +21,8 @@ from tests.processes import wait_for
 from tests.servers import INIT_SQL, MariaDB, MySQL, Server, free_port, memory_or_disk
 
 PROMOTION_SECONDS = 120
+CLOSING_SECONDS = 1
+LOCK_WAIT_TIMEOUT = 1205
 DATABASE = "failover"
 NEVER_MS = 4_294_967_295  # the longest that semi-sync can be told to wait for its replica
 
@@ -210,7 +212,7 @@ class SemiSync(Cluster):
 
     def switch_over(self) -> Server:
         old, new = self.primary, self.others()[0]
-        run(old, "SET GLOBAL super_read_only = ON")
+        _close(old, "super_read_only")
         (done,) = ask(old, "SELECT @@GLOBAL.gtid_executed AS gtids")
         gtids = done["gtids"].replace("\n", "")
         (late,) = ask(
@@ -276,7 +278,8 @@ class GroupReplication(Cluster):
     def switch_over(self) -> Server:
         new = self.others()[0]
         (found,) = ask(new, "SELECT @@server_uuid AS id")
-        run(new, f"SELECT group_replication_set_as_primary('{found['id']}')")
+        # After so many seconds it ends what is still in a transaction: see _close().
+        run(new, f"SELECT group_replication_set_as_primary('{found['id']}', {CLOSING_SECONDS})")
         wait_for(lambda: _leads(new), "the new primary takes over", PROMOTION_SECONDS)
         self.primary = new
         return new
@@ -336,8 +339,7 @@ class MariaSemiSync(Cluster):
 
     def switch_over(self) -> Server:
         old, new = self.primary, self.others()[0]
-        # It waits for commits that are under way.
-        run(old, "SET GLOBAL read_only = ON")
+        _close(old, "read_only")
         (done,) = ask(old, "SELECT @@GLOBAL.gtid_binlog_pos AS position")
         self._reach(new, done["position"])
         self._lead(new)
@@ -383,6 +385,30 @@ def ask(server: Server, query: str) -> Sequence[dict[str, Any]]:
         cursor.execute(query)
         found: Sequence[dict[str, Any]] = cursor.fetchall()
         return found
+
+
+def _close(server: Server, variable: str) -> None:
+    """Let nobody write there any more, once what is being committed is committed.
+
+    The server waits for statements that run, and new ones wait for it. One that waits for a row may
+    so wait for a transaction that cannot go on, until innodb_lock_wait_timeout. So this gives way
+    after CLOSING_SECONDS, and tries again.
+    """
+
+    def closed() -> bool:
+        try:
+            run(
+                server,
+                f"SET SESSION lock_wait_timeout = {CLOSING_SECONDS}",
+                f"SET GLOBAL {variable} = ON",
+            )
+        except MySQLdb.OperationalError as error:
+            if error.args[0] != LOCK_WAIT_TIMEOUT:
+                raise
+            return False
+        return True
+
+    wait_for(closed, "nobody writes any more", PROMOTION_SECONDS)
 
 
 def _wait_for_replica(source: Server, counter: str) -> None:
