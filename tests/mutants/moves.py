@@ -53,8 +53,8 @@ MOVED = [
     Mutant(
         "positions-of-the-old-database-are-lost",
         "streams/process/broadcast/running_group.py",
-        "settings().DATABASE if using in aliases() else using",
-        "using",
+        "connections[home_of(using)]",
+        "connections[using]",
         f"{MOVES}::test_a_broadcast_client_goes_on_where_it_was",
     ),
 ]
