@@ -29,9 +29,10 @@ CANNOT_CONNECT = {1040, 1129, 1203, 1226, 9001}
 # 1874: the server is read-only, as after a failover. 3032: it is offline. 2026: a TLS session has
 # ended. 2005: the name of the host is unknown, as that of a stopped container. 1158 … 1161: the
 # server has ended it because it read or wrote too slowly, as when this process was stopped a while.
+# 4094: the group is choosing another primary.
 CONNECTION_LOST = {
-    *(1158, 1159, 1160, 1161),
-    *(1047, 1053, 1290, 1836, 1874, 1927, 2002, 2003, 2005, 2006, 2013, 2026, 2055, 3032, 4031),
+    *(1047, 1053, 1158, 1159, 1160, 1161, 1290, 1836, 1874, 1927),
+    *(2002, 2003, 2005, 2006, 2013, 2026, 2055, 3032, 4031, 4094),
 }
 # A savepoint is gone: its transaction was rolled back or committed meanwhile.
 NO_SUCH_SAVEPOINT = 1305

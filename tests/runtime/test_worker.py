@@ -97,6 +97,7 @@ def test_what_is_handled_is_held_and_then_let_go():
         OperationalError(2006, "Server has gone away"),
         OperationalError(1053, "Server shutdown in progress"),
         OperationalError(1290, "running with the --read-only option"),
+        OperationalError(4094, "blocked while group_replication_set_as_primary() is executing"),
     ],
     ids=lambda error: str(error.args[0]),
 )
