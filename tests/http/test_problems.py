@@ -78,11 +78,13 @@ def test_a_database_that_is_away_is_said(
 @pytest.mark.mysql
 def test_a_connection_that_the_server_has_ended_fails_no_request(
     transactional_db: None,
+    monkeypatch: pytest.MonkeyPatch,
     api: Api,
     make_token: MakeToken,
     ems_settings: Callable[..., None],
     second_connection: Callable[..., Any],
 ) -> None:
+    monkeypatch.setattr(threads, "UNUSED_SECONDS", 0.0)
     ems_settings(HTTP_THREADS=1)
     token = make_token("send:orders")
     assert api.post(ORDERS, {}, token=token).status_code == 201
