@@ -89,10 +89,11 @@ class OnItsDatabase:
                 path = reverse(f"admin:{name}", args=[quote(pk)], current_app=site.name)
                 return HttpResponseRedirect(naming(path, elsewhere))
             asked = _asked(request)
-            alias = asked or chosen(request)
+            # What is said after the path is an id, which alone means a row of EMS["DATABASE"].
+            alias = asked or (home if kwargs else chosen(request))
             if asked is None and request.method in ("GET", "HEAD"):
                 return HttpResponseRedirect(naming(request.get_full_path(), alias))
-            if asked is None and alias != home:
+            if asked is None and chosen(request) != home:
                 return _refused(request, alias)
             urls = self._urls(request, self.list_name(name))
             _hide(request, Switch(alias, urls))
@@ -148,7 +149,7 @@ def _hide(request: HttpRequest, switch: Switch) -> None:
 
 def _refused(request: HttpRequest, alias: str) -> HttpResponseBase:
     text = _("Nothing was done: the page did not say its database, and %s is chosen now.")
-    messages.error(request, text % alias)
+    messages.error(request, text % chosen(request))
     return HttpResponseRedirect(naming(request.get_full_path(), alias))
 
 
@@ -176,6 +177,7 @@ class Here:
             if not self._is_away(error):
                 raise
             connections[self.alias].close()
+            connections[self.alias].errors_occurred = False  # of a connection that is gone
             return self._away(error)
 
     def later(self, response: HttpResponseBase) -> HttpResponseBase:
@@ -214,8 +216,11 @@ class Here:
             yield piece
 
     def _is_away(self, error: Error) -> bool:
-        has_never_answered = connections[self.alias].connection is None
-        return has_never_answered or connection_lost(error) or tables_missing(error)
+        """Tell whether it is this database; a page also reads users, and writes Django's log."""
+        connection = connections[self.alias]
+        has_never_answered = connection.connection is None
+        is_lost = has_never_answered or connection_lost(error) or tables_missing(error)
+        return connection.errors_occurred and is_lost
 
     def _away(self, error: Error) -> TemplateResponse:
         context = {
@@ -223,6 +228,7 @@ class Here:
             "title": _("The database %s cannot be read") % self.alias,
             "alias": self.alias,
             "is_empty": tables_missing(error),
+            "may_be_done": self.request.method == "POST",
         }
         page = TemplateResponse(self.request, "admin/ems/away.html", context, status=503)
         page.render()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import partial
 from html import unescape
+from itertools import count
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from streams.admin.parts import journal
 from streams.admin.parts import look as looking
 from streams.admin.parts.links import Links, naming
 from streams.admin.parts.look import Seen, look
@@ -53,10 +57,12 @@ def sharded(ems_settings: Any, db: None) -> DeadMessage:
     return make_letter("clicks", "other")
 
 
-def make_letter(name: str, using: str) -> DeadMessage:
-    topic = Topic.objects.using(using).create(name=name)
-    group = ConsumerGroup.objects.using(using).create(topic=topic, name=f"{name}-mail")
+def make_letter(name: str, using: str, pk: int = 1_000_000) -> DeadMessage:
+    """Make a letter of this id: what a test has rolled back still counts for the next one."""
+    topic = Topic.objects.using(using).create(name=name, pk=pk)
+    group = ConsumerGroup.objects.using(using).create(topic=topic, name=f"{name}-mail", pk=pk)
     return DeadMessage.objects.using(using).create(
+        pk=pk,
         topic=topic,
         group=group,
         partition=topic.partitions.using(using).get(),
@@ -197,8 +203,8 @@ def test_forms_and_many_rows_act_there_and_what_was_offered_is_of_one_database(s
     assert retry.dead_letter_id == sharded.pk
     assert not RetryMessage.objects.using("default").exists()
     # A preview of the one database says nothing of the other, where the ids are the same.
-    edit = reverse("admin:ems_deadmessage_edit", args=[make_letter("more", "other").pk])
-    make_letter("more", "default")
+    edit = reverse("admin:ems_deadmessage_edit", args=[make_letter("more", "other", 2_000_000).pk])
+    make_letter("more", "default", 2_000_000)
     form = {"body": "new", "body_type": "text", "key": "", "tag": "", "headers": ""}
     shown = root.post(edit + OTHER, form)
     (offer,) = re.findall(r'name="offer" value="([^"]+)"', shown.text)
@@ -237,8 +243,12 @@ def test_the_log_of_the_admin_tells_the_databases_apart(sharded, root):
     history = reverse("admin:ems_consumergroup_history", args=[sharded.group_id])
     for query in (OTHER, "?database=default"):
         assert len(root.get(history + query).context["action_list"]) == 1
-    # The list of recent actions at the start of the admin leads to it.
+    # The list of recent actions at the start of the admin leads to it, whatever was opened last.
     assert root.get(there.get_admin_url())["Location"] == page + OTHER
+    root.get(GROUPS + OTHER)
+    assert root.get(here.get_admin_url())["Location"] == page + "?database=default"
+    figures = reverse("admin:ems_monitoring_overview_group", args=[sharded.group_id])
+    assert root.get(figures)["Location"] == figures + "?database=default"
     root.post(reverse("admin:ems_topic_add") + OTHER, {"name": "new", "access": "read-write"})
     added = LogEntry.objects.latest("pk")
     assert added.object_id == f"other:{Topic.objects.using('other').get(name='new').pk}"
@@ -329,6 +339,24 @@ def test_every_page_says_how_the_others_are_and_the_start_page_has_their_alarms(
     assert f'<a href="{OVERVIEW}{OTHER}">other</a>: <strong>No consumer or beat' in alarm
 
 
+def test_a_database_is_not_blamed_for_another_one(sharded, root, monkeypatch):
+    def lost(using: str) -> Any:
+        """As by a server that ends the connection; Django notes on which one it was."""
+        driver: Any = connections[using].Database  # type: ignore[attr-defined]
+        with connections[using].wrap_database_errors:
+            raise driver.OperationalError(2013, "Lost connection to server during query")
+
+    monkeypatch.setattr(root, "raise_request_exception", False)
+    done = action("pause", sharded.group_id)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "note", lambda *args, **kwargs: lost("default"))
+        assert root.post(GROUPS + OTHER, done).status_code == 500
+        patch.setattr(journal, "note", lambda *args, **kwargs: lost("other"))
+        page = root.post(GROUPS + OTHER, done)
+    assert page.status_code == 503
+    assert "may have been done" in page.text
+
+
 @pytest.mark.django_db(databases=["default", "other"], transaction=True)
 def test_a_database_that_is_away_takes_only_its_own_pages_with_it(sharded, root, caplog):
     run_steps()
@@ -370,5 +398,26 @@ def test_no_page_waits_for_a_database_that_hangs(monkeypatch):
                 Seen("burns", "It burns."),
             ]
         assert asked.count("hangs") == 1  # it is not asked again while it has not answered
+    finally:
+        hang.set()
+
+
+def test_pages_that_come_one_after_the_other_ask_one_that_hangs_no_more(monkeypatch):
+    monkeypatch.setattr(looking, "WAITED", 0.02)
+    # One call when a page comes, and one before it waits: so a page each 0.016 s.
+    clock = SimpleNamespace(monotonic=partial(next, count(step=0.008)))
+    monkeypatch.setattr(looking, "time", clock)
+    hang = Event()
+    asked = []
+
+    def ask(alias: str) -> str:
+        asked.append(alias)
+        hang.wait(30)
+        return ""
+
+    try:
+        for _ in range(20):
+            assert look(["slow"], ask) == [Seen("slow", None)]
+        assert len(asked) <= 2
     finally:
         hang.set()

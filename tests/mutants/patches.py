@@ -1079,9 +1079,16 @@ ADMIN = [
     Mutant(
         "form-of-no-database-accepted",
         "streams/admin/switch.py",
-        "            if asked is None and alias != home:\n",
+        "            if asked is None and chosen(request) != home:\n",
         "            if False:\n",
         "tests/admin/test_shards.py::test_two_tabs_never_act_on_the_wrong_database",
+    ),
+    Mutant(
+        "id-alone-of-the-database-opened-last",
+        "streams/admin/switch.py",
+        "            alias = asked or (home if kwargs else chosen(request))\n",
+        "            alias = asked or chosen(request)\n",
+        "tests/admin/test_shards.py::test_the_log_of_the_admin_tells_the_databases_apart",
     ),
     Mutant(
         "page-rendered-on-another-database",

@@ -29,9 +29,9 @@ class Seen:
         return BAD if self.alarm != "" else GOOD
 
 
-# The newest thread that asks each database, with its start. One that hangs, as when a host has
-# lost its power, may hang for minutes: until it ends, no page waits for that database.
-_asking: dict[str, tuple[Thread, float]] = {}
+# The threads that ask each database, with their starts. One that hangs, as when a host has lost
+# its power, may hang for minutes: until all that are late have ended, no page asks that database.
+_asking: dict[str, list[tuple[Thread, float]]] = {}
 _lock = Lock()
 
 
@@ -53,11 +53,12 @@ def _begin(
     language = translation.get_language()
     thread = Thread(target=_ask, args=(alias, ask, found, language), daemon=True)
     with _lock:
-        running, since = _asking.get(alias, (None, 0.0))
-        if running is not None and running.is_alive() and now - since > WAITED:
+        running = [one for one in _asking.get(alias, []) if one[0].is_alive()]
+        # No answer is shared: it is for the rights of its user, and in the language of its page.
+        if any(now - since > WAITED for _thread, since in running):
             return None
-        _asking[alias] = thread, now
         thread.start()
+        _asking[alias] = [*running, (thread, now)]
     return thread
 
 
