@@ -23,6 +23,8 @@ WAITED = 1.0
 
 # What is copied; how the last notification went is of each database.
 OF_CHANNEL = ("name", "kind", "enabled", "recipients", "url", "secret", "allow_private")
+# A channel of another name that leads to the same is the same, renamed.
+ADDRESS = ("kind", "recipients", "url")
 OF_RULE = (
     *("name", "metric", "enabled", "topic", "group", "operator", "threshold", "for_seconds"),
     *("severity", "remind_hours", "muted_until", "runbook"),
@@ -79,17 +81,31 @@ def _read(home: str, found: list[Home]) -> None:
 
 def _write(home: Home, using: str) -> None:
     with own_transaction(using), working_on(using):
-        channels = _same(AlarmChannel, home.channels, using)
+        channels = _same(AlarmChannel, home.channels, using, ADDRESS)
         for name, rule in _same(AlarmRule, home.rules, using).items():
             told = {channel.name for channel in rule.channels.using(using)}
             if told != home.told[name]:
                 rule.channels.set([channels[one] for one in home.told[name] if one in channels])
 
 
-def _same(model: Any, wanted: list[dict[str, Any]], using: str) -> dict[str, Any]:
-    """Let the rows be as ``wanted``, by their names; return them."""
+def _same(
+    model: Any, wanted: list[dict[str, Any]], using: str, known_by: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Let the rows be as ``wanted``, by their names; return them.
+
+    A row whose name is gone keeps its id under a new name if it agrees in ``known_by``.
+    """
     rows = {row.name: row for row in model.objects.using(using)}
-    for name in rows.keys() - {values["name"] for values in wanted}:
+    gone = rows.keys() - {values["name"] for values in wanted}
+    for values in wanted if known_by else ():
+        if values["name"] in rows:
+            continue
+        for name in sorted(gone):
+            if all(getattr(rows[name], one) == values[one] for one in known_by):
+                rows[values["name"]] = rows.pop(name)
+                gone.remove(name)
+                break
+    for name in gone:
         rows.pop(name).delete(using=using)
     for values in wanted:
         row = rows.setdefault(values["name"], model(name=values["name"]))

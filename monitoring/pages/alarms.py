@@ -184,8 +184,8 @@ class AlarmsPage(Page):
         if hours not in ("", *MUTES):
             return False
         try:
-            # On a shard, whose rules are a copy of those at home, at once.
-            for using in {self.using, home_of(self.using)}:
+            # At home first: a shard, whose rules are a copy, follows if it is away just now.
+            for using in dict.fromkeys((home_of(self.using), self.using)):
                 mute(name, timedelta(hours=int(hours)) if hours else None, using)
         except UnknownRule:
             return False

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.db import connections
+from django.db import OperationalError, connections
 from django.urls import reverse
 from django.utils import timezone
 
 from monitoring.alarms import home
 from monitoring.alarms.evaluation import evaluate_if_due
 from monitoring.alarms.home import copy_from_home
-from monitoring.alarms.rules import find_rule
+from monitoring.alarms.rules import find_rule, mute
 from monitoring.alarms.texts import lines
 from monitoring.models import Alarm, AlarmChannel, AlarmNotification, AlarmRule
+from monitoring.pages import alarms
 from tests.monitoring.alarming import Dial
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"], transaction=True)
@@ -64,6 +65,19 @@ def test_the_copy_follows_and_keeps_how_its_own_notifications_went(sharded: Alar
     assert not AlarmRule.objects.using("other").exists()
 
 
+def test_a_channel_that_is_renamed_keeps_what_waits_for_it(sharded: AlarmChannel) -> None:
+    AlarmRule.objects.create(name="lag", metric="lag").channels.set([sharded])
+    copy_from_home("other")
+    copy = AlarmChannel.objects.using("other").get()
+    AlarmNotification.objects.using("other").create(channel=copy, event="test")
+    AlarmChannel.objects.create(name="more", kind="email", recipients="c@example.com")
+    sharded.name = "ops-team"
+    sharded.save()
+    copy_from_home("other")
+    assert AlarmNotification.objects.using("other").due().get().channel.name == "ops-team"
+    assert find_rule("lag", "other").channels == frozenset([copy.pk])
+
+
 def test_while_the_one_database_is_away_its_last_rules_hold(
     sharded: AlarmChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +98,22 @@ def test_a_database_that_is_no_shard_keeps_its_own(
     copy_from_home("default")
     assert not AlarmChannel.objects.using("other").exists()
     assert AlarmChannel.objects.using("default").exists()
+
+
+def test_a_rule_that_cannot_be_muted_everywhere_is_muted_nowhere(
+    sharded: AlarmChannel, admin_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mute_unless_home(name: str, time: Any, using: str) -> None:
+        if using == "default":
+            raise OperationalError(2013, "Lost connection to server during query")
+        mute(name, time, using)
+
+    monkeypatch.setattr(alarms, "mute", mute_unless_home)
+    monkeypatch.setattr(admin_client, "raise_request_exception", False)
+    page = reverse("admin:ems_monitoring_overview_alarms") + "?database=other"
+    response = admin_client.post(page, {"verb": "mute", "rule": "lag", "hours": "8"})
+    assert response.status_code == 500
+    assert find_rule("lag", "other").muted_until is None
 
 
 def test_who_mutes_a_rule_on_the_page_of_a_shard_mutes_it_everywhere(
