@@ -57,7 +57,7 @@ from streams.models import (
 )
 from streams.observe.audit.walk import audit
 from streams.observe.shards import shards
-from streams.operate import topic_move
+from streams.operate import moved_retries, topic_move
 from streams.operate.changes import change
 from streams.operate.edited_letter import Content, edit_and_redrive
 from streams.operate.group_deletion import delete_group
@@ -844,7 +844,7 @@ def test_a_killed_move_that_has_landed_is_not_given_up(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(topic_move.moved_retries, "remove", killed)
+        patch.setattr(moved_retries, "remove", killed)
         dead.finish()
     with pytest.raises(MoveRefused, match="has moved to other"):
         TopicMove("orders", HERE, HERE).give_up_killed()
@@ -881,7 +881,7 @@ def test_a_send_that_is_sequenced_into_a_log_that_has_moved_says_so(monkeypatch)
     move()
     topics._remember(HERE, known)  # the INSERT was under way for long
     monkeypatch.setattr(conf, "SURE_SECONDS", -1)
-    look = access.look_again
+    look = topics.look_again
 
     def sequenced(info, using):
         sequence(using)
