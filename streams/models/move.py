@@ -49,3 +49,11 @@ class Move(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.source} → {self.target}"
+
+    @classmethod
+    def last_of(cls, name: str, using: str) -> Move | None:
+        """Return the last move of the topic from ``using`` or to it that was not given up."""
+        given_up = models.Q(target=using, finished_at=None)
+        rows = cls.objects.using(using).filter(name=name)
+        found: Move | None = rows.exclude(given_up).order_by("-pk").first()
+        return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
@@ -23,6 +24,10 @@ class Access(models.TextChoices):
     WRITE_ONLY = "write-only", _("Write only")
     READ_ONLY = "read-only", _("Read only (paused for producers)")
     DENIED = "denied", _("Denied")
+
+
+# The access of a topic that takes messages.
+WRITABLE = (Access.READ_WRITE, Access.WRITE_ONLY)
 
 
 class Topic(models.Model):
@@ -103,11 +108,26 @@ class Topic(models.Model):
                 valid_new_name(self.name, "topic", MAX_NAME)
             except InvalidName as error:
                 raise ValidationError({"name": str(error)}) from error
+        self._refuse_to_open_what_moves()
         if self.retention_count is not None and self.retention_count < 1:
             raise ValidationError({"retention_count": _("At least 1; empty is all.")})
         if self.retention_seconds is not None and self.retention_seconds > MAX_RETENTION:
             text = _("At most %d, a century.") % MAX_RETENTION
             raise ValidationError({"retention_seconds": text})
+
+    def _refuse_to_open_what_moves(self) -> None:
+        """Keep a topic closed that is being moved to another database, or has moved there."""
+        using = self._state.db
+        if self._state.adding or using is None or self.access not in WRITABLE:
+            return
+        move = apps.get_model(self._meta.app_label, "Move").last_of(self.name, using)
+        if move is None or move.source != using:
+            return
+        text = _(
+            "It has moved to %(alias)s, or is being moved: “ems_topics move” finishes that, or"
+            " gives it up by --give-up."
+        )
+        raise ValidationError({"access": text % {"alias": move.target}})
 
     @property
     def readable(self) -> bool:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from django.utils.translation import gettext as _
 
 from streams.log.lag import lags
-from streams.models import Access, ConsumerGroup, Message, Topic
+from streams.models import ConsumerGroup, Message, Move, Topic
+from streams.models.topic import WRITABLE
 from streams.observe.diagnoses import ERROR, OK, Diagnosis
 from streams.sharding import alias_of, aliases, is_sharded
-
-WRITABLE = (Access.READ_WRITE, Access.WRITE_ONLY)
 
 
 def shards(using: str) -> Iterator[Diagnosis]:
@@ -26,10 +25,15 @@ def shards(using: str) -> Iterator[Diagnosis]:
     found = [topic for topic in strayed if topic.access in WRITABLE or _unread(topic, using)]
     for topic in found:
         alias = alias_of(topic.name)
-        text = _("%(topic)s is here, and EMS['SHARDS'] has it on %(alias)r: it was not moved.")
-        values = {"topic": topic.name, "alias": alias}
-        hint = _("ems_topics move %(topic)s --to %(alias)s, with the old EMS['SHARDS']") % values
-        yield Diagnosis(ERROR, "shards", text % values, hint)
+        values = {"topic": topic.name, "alias": alias, "here": using}
+        move = Move.last_of(topic.name, using)
+        if move and move.target == using:
+            text = _("%(topic)s was moved here, and EMS['SHARDS'] has it on %(alias)r.")
+            hint = _("put it on %(here)s in EMS['SHARDS'] in all processes: ems_topics routes")
+        else:
+            text = _("%(topic)s is here, and EMS['SHARDS'] has it on %(alias)r: it was not moved.")
+            hint = _("ems_topics move %(topic)s --to %(alias)s, with the old EMS['SHARDS']")
+        yield Diagnosis(ERROR, "shards", text % values, hint % values)
     if not found:
         yield Diagnosis(OK, "shards", _("Each topic is on the database that EMS['SHARDS'] says."))
 

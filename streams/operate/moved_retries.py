@@ -46,6 +46,11 @@ def held(topic_id: int, using: str) -> QuerySet[RetryMessage]:
     return _of_topic(topic_id, using).filter(delivery=TAKEN_ALONG)
 
 
+def left(topic_id: int, using: str) -> QuerySet[RetryMessage]:
+    """Return the retries that are not held: those that wait, and those that are claimed."""
+    return _of_topic(topic_id, using).exclude(delivery=TAKEN_ALONG)
+
+
 def release(topic_id: int, using: str) -> None:
     """Let them be claimed here again."""
     held(topic_id, using).update(delivery=None)

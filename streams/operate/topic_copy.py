@@ -91,28 +91,28 @@ class TopicCopy:
         if self._busy(topic) or prepared.filter(topic=topic.name, state__in=UNFINISHED).exists():
             yield _("%(topic)s has work that is not finished on %(alias)s.") % place
 
-    def write(self, move: Move, *, with_retries: bool) -> None:
+    def write(self, source: Topic, move: Move) -> None:
         """Write the topic with what goes on there, and open it.
 
-        The caller has locked the topic and its partitions on the source. Raises MoveRefused if the
-        topic that is on the target cannot be taken over.
+        The caller has locked the topic, whose row is ``source``, and its partitions. Retries that
+        are held come along. Raises MoveRefused if the topic that is on the target cannot be taken
+        over.
         """
         topic = self._lock()
         if obstacles := list(self.obstacles()):
             raise MoveRefused(" ".join(obstacles))
-        topic_id, partitions = self._write_topic(topic, move)
+        topic_id, partitions = self._write_topic(source, topic, move)
         groups = self._write_groups(topic_id, partitions)
         self._write_rewinds(partitions)
         self._write_dedup_keys(topic_id)
         self._write_prepared()
         self._keep_ids_apart(partitions)
-        if with_retries:
-            moved_retries.copy(
-                self._topic.pk,
-                *(self._source, self._target, topic_id),
-                groups,
-                {old: new.pk for old, new in partitions.items()},
-            )
+        moved_retries.copy(  # also those that a run before this one has held
+            self._topic.pk,
+            *(self._source, self._target, topic_id),
+            groups,
+            {old: new.pk for old, new in partitions.items()},
+        )
         values = {**_columns(move), "finished_at": UtcNow()}
         Move.objects.using(self._target).create(**values)
 
@@ -129,8 +129,16 @@ class TopicCopy:
 
     def _other_groups(self, topic: Topic) -> Iterator[str]:
         here = {group.name: group for group in self._groups(self._topic.pk, self._source)}
+        left = Move.last_of(topic.name, self._target)
+        has_left = left is not None and left.source == self._target
         for group in self._groups(topic.pk, self._target):
             mine = here.get(group.name)
+            if mine is None and has_left:  # it was deleted after the topic had moved away
+                text = _(
+                    "The group %(group)s is on %(alias)s only: “ems_groups delete %(group)s"
+                    " --topic %(topic)s --database %(alias)s”."
+                )
+                yield text % {"group": group.name, "alias": self._target, "topic": topic.name}
             if mine and mine.kind != group.kind:
                 yield _(
                     "The group %(group)s is %(new)s on %(alias)s and %(old)s here: delete it there."
@@ -163,9 +171,11 @@ class TopicCopy:
 
     # -- what is written --
 
-    def _write_topic(self, topic: Topic | None, move: Move) -> tuple[int, dict[int, Partition]]:
+    def _write_topic(
+        self, source: Topic, topic: Topic | None, move: Move
+    ) -> tuple[int, dict[int, Partition]]:
         """Write the topic and its partitions; return its id, and {id on the source: partition}."""
-        values = {**_columns(self._topic), "access": move.access}
+        values = {**_columns(source), "access": move.access}
         if topic is None:
             topic = Topic(**values)
             topic.save(using=self._target)  # with its first partition

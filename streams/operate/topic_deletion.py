@@ -38,6 +38,7 @@ from streams.models import (
     Delivery,
     KeyEntry,
     Message,
+    Move,
     Partition,
     PreparedRow,
     RetryMessage,
@@ -263,4 +264,7 @@ class TopicDeletion:
                 )
             Rewind.objects.using(self.using).filter(partition__in=ids).delete()
             Partition.objects.using(self.using).filter(pk__in=ids).delete()
+            # A new topic of this name has not moved.
+            moves = Move.objects.using(self.using).filter(name=self.topic.name)
+            moves.filter(source=self.using).delete()
             Topic.objects.using(self.using).filter(pk=self.topic.pk).delete()

@@ -123,13 +123,17 @@ class TopicMove:
         """
         if self.is_over:
             return
-        self.close()
+        begun = self._begun()
+        if begun and begun.target == self.target:  # given up, too, if there are obstacles
+            self._token = begun.token
         try:
+            self.close()
             say(_("waiting %d s for sends that are under way") % SETTLED_SECONDS)
             pause(SETTLED_SECONDS)
             self._finish_in_time(say, pause)
         except BaseException:
-            self.give_up()
+            if self._token:
+                self.give_up()
             raise
 
     def close(self) -> None:
@@ -154,6 +158,20 @@ class TopicMove:
         """Open the topic again as it was, unless it has moved."""
         retrying(self._give_up, self.source)
         forget()
+
+    def give_up_killed(self) -> None:
+        """Give up the move from here that was killed, to whatever target.
+
+        Raises MoveRefused if there is none, or if the topic has moved.
+        """
+        begun = self._begun()
+        if begun is None:
+            raise MoveRefused(_("No move of %s from here is under way.") % self.topic)
+        self._token = begun.token
+        self.give_up()
+        if self._begun():
+            text = _("%(topic)s has moved to %(alias)s: say that move again, to finish it here.")
+            raise MoveRefused(text % {"topic": self.topic, "alias": begun.target})
 
     # -- what is in the way --
 
@@ -281,7 +299,7 @@ class TopicMove:
                 access=access,
                 who=self.who[:255],
             )
-            self._set_access(CLOSING.get(Access(access), Access(access)))
+            self._set_access(_closed(access))
 
     def _finish_in_time(self, say: Callable[[str], None], pause: Callable[[float], Any]) -> None:
         until = time.monotonic() + PATIENCE_SECONDS
@@ -312,10 +330,12 @@ class TopicMove:
             if not self._has_landed(move):
                 if topic.access not in CLOSED:
                     raise MoveRefused(_("%s was opened again: begin anew.") % self.topic)
+                if topic.access != _closed(move.access):
+                    raise MoveRefused(_("The access of %s was changed: begin anew.") % self.topic)
                 self._refuse_unfinished()
-                self._write(move)
+                self._write(topic, move)
             moved_retries.remove(self.topic.pk, self.source)
-            self._set_access(CLOSING.get(Access(topic.access), Access(topic.access)))
+            self._set_access(_closed(topic.access))
             Move.objects.using(self.source).filter(pk=move.pk).update(finished_at=UtcNow())
 
     def _refuse_unfinished(self) -> None:
@@ -327,7 +347,8 @@ class TopicMove:
         if waiting:
             text = ngettext("%d message is in the inbox.", "%d messages are in the inbox.", waiting)
             unfinished.append(text % waiting)
-        if not unfinished and moved_retries.waiting(self.topic.pk, self.source).exists():
+        # Also one that was claimed since the claims were counted: its row lives until it is done.
+        if not unfinished and moved_retries.left(self.topic.pk, self.source).exists():
             unfinished.append(_("A message has failed meanwhile."))  # it is not held yet
         if unfinished:
             raise Unfinished(" ".join(unfinished))
@@ -338,10 +359,10 @@ class TopicMove:
         except TopicInUse as error:
             raise Unfinished(str(error)) from error
 
-    def _write(self, move: Move) -> None:
+    def _write(self, topic: Topic, move: Move) -> None:
         try:
             with own_transaction(self.target):
-                self._copy.write(move, with_retries=self.with_retries)
+                self._copy.write(topic, move)
                 # If the connection that holds the locks is lost, nothing is committed there.
                 self._lock()
         except IntegrityError as error:
@@ -356,12 +377,13 @@ class TopicMove:
 
     def _give_up(self) -> None:
         with own_transaction(self.source):
-            self._lock()
+            access = self._lock().access
             move = self._begun()
             if move is None or move.token != self._token or not self._bar(move):
                 return
             moved_retries.release(self.topic.pk, self.source)
-            self._set_access(Access(move.access))
+            if access == _closed(move.access):  # otherwise somebody has set it meanwhile
+                self._set_access(Access(move.access))
             move.delete()
 
     def _bar(self, move: Move) -> bool:
@@ -385,10 +407,7 @@ class TopicMove:
     # -- rows --
 
     def _last(self) -> Move | None:
-        rows = Move.objects.using(self.source).filter(name=self.topic.name)
-        given_up = Q(target=self.source, finished_at=None)
-        found: Move | None = rows.exclude(given_up).order_by("-pk").first()
-        return found
+        return Move.last_of(self.topic.name, self.source)
 
     def _begun(self) -> Move | None:
         """Return the move from here that is not finished."""
@@ -432,3 +451,8 @@ class TopicMove:
     def _partition_ids(self) -> list[int]:
         rows = Partition.objects.using(self.source).filter(topic=self.topic.pk)
         return list(rows.values_list("pk", flat=True))
+
+
+def _closed(access: str) -> Access:
+    """Return the access that a topic with ``access`` has while it moves, and afterwards."""
+    return CLOSING.get(Access(access), Access(access))

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from streams.api import Outgoing
 from streams.database.sql.dialect import delete_by_id, execute
-from streams.errors import TopicDenied, UnknownTopic
+from streams.errors import SendOutcomeUnknown, TopicDenied, UnknownTopic
 from streams.log.topics import TopicInfo, forget, look_again, resolve
 from streams.names import MAX_NAME, valid_new_name
 from streams.produce.partitioning import wanted
@@ -54,15 +54,20 @@ def make_sure(topics: Iterable[TopicInfo], ids: Sequence[int], alias: str) -> No
     If one of them is deleted or denied by now, delete the messages ``ids`` and raise
     UnknownTopic or TopicDenied. The deletion of a topic relies on this: a send that it cannot
     see takes longer than SURE_SECONDS, and comes here (streams/operate/topic_deletion.py).
-    Messages that are sequenced already stay in the log.
+    Messages that are sequenced already stay in the log, which consumers may have left: raises
+    SendOutcomeUnknown.
     """
     for info in topics:
         now = look_again(info, alias)
         if now and now.id == info.id and now.access in WRITABLE:
             continue
-        if not _withdraw(ids, alias):
-            continue
+        withdrawn = _withdraw(ids, alias)
         forget()
+        if not withdrawn:
+            raise SendOutcomeUnknown(
+                _("The topic %r was closed while the message was sent: it may or may not be read.")
+                % info.name
+            )
         writable(info.name, alias, create=False)
         raise UnknownTopic(
             _("The topic %r was changed while the message was sent: send it again.") % info.name

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from streams import Outgoing, consumer, runtime_settings, send_many
 from streams.log import topics
 from streams.models import ConsumerGroup, DeadMessage, Message, Partition, Topic
+from streams.operate.topic_move import TopicMove
 from streams.testing import drain
 
 pytestmark = [
@@ -144,5 +145,14 @@ def test_a_move_says_what_is_missing(capsys):
         call_command("ems_topics", "move", "clicks", "--to", "default")
     with pytest.raises(CommandError, match="say --database, from where"):
         call_command("ems_topics", "move", "clicks", "--to", "other")
+    for options in ((), ("--give-up", "--to", "default"), ("--give-up", "--dry-run")):
+        with pytest.raises(CommandError, match="either --to ALIAS or --give-up"):
+            call_command("ems_topics", "move", "clicks", *options)
+    with pytest.raises(CommandError, match="No move of clicks"):
+        call_command("ems_topics", "move", "clicks", "--give-up")
+    Partition.objects.using("other").update(next_offset=3)
+    TopicMove("clicks", "other", "default").close()
+    assert "given up: clicks" in printed(capsys, "ems_topics", "move", "clicks", "--give-up")
+    assert Topic.objects.using("other").get().access == "read-write"
     with pytest.raises(CommandError, match="no database alias"):
         call_command("ems_topics", "move", "clicks", "--to", "nowhere")

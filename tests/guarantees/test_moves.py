@@ -28,7 +28,13 @@ from streams import (
 from streams.chaos.forks import in_fork
 from streams.consume import registry
 from streams.consume.subscription import subscribe
-from streams.errors import MoveRefused, TopicDenied, UnknownTopic
+from streams.errors import (
+    InvalidValue,
+    MoveRefused,
+    SendOutcomeUnknown,
+    TopicDenied,
+    UnknownTopic,
+)
 from streams.log import topics
 from streams.log.ends import End
 from streams.log.rewinds import jump
@@ -50,12 +56,16 @@ from streams.models import (
     UtcNow,
 )
 from streams.observe.audit.walk import audit
-from streams.operate import topic_move
+from streams.observe.shards import shards
+from streams.operate import moved_retries, topic_move
+from streams.operate.changes import change
 from streams.operate.edited_letter import Content, edit_and_redrive
+from streams.operate.group_deletion import delete_group
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
 from streams.operate.topic_move import TopicMove
 from streams.operate.topics import create, grow
 from streams.process.broadcast.running_group import RunningBroadcastGroup
+from streams.produce import access
 from streams.testing import drain
 from tests.consuming import NONE, registered
 from tests.faults import Guillotine, Once, statements, strides
@@ -617,7 +627,7 @@ def test_a_run_that_was_frozen_writes_nothing_once_the_move_was_given_up():
     frozen.give_up()
     assert Topic.objects.get().access == "read-write"
     with pytest.raises(MoveRefused):
-        frozen._write(before)
+        frozen._write(Topic.objects.get(), before)
     assert not Topic.objects.using(THERE).exists()
     move()  # another one is not kept from it
 
@@ -742,3 +752,179 @@ def test_a_redriven_letter_that_was_edited_is_taken_along():
     consume_on(THERE)
     assert seen == ["right"]
     assert audits() == []
+
+
+def failed_here():
+    """A message that waits to be retried, and a handler that fails each time."""
+
+    @consumer("orders", group="mail", max_retries=5)
+    def mail(message):
+        raise ValueError
+
+    send("orders", 1)
+    drain()
+
+
+def killed_with_retries_held():
+    failed_here()
+    dead = TopicMove("orders", HERE, THERE, with_retries=True)
+    dead.close()
+    dead._hold_retries()
+    return dead
+
+
+def test_retries_that_a_killed_move_has_held_come_along_without_the_flag():
+    killed_with_retries_held()
+    move()
+    assert the(RetryMessage).attempt == 2
+    assert not RetryMessage.objects.exists()
+    assert audits() == []
+
+
+def test_a_retry_that_is_claimed_at_the_last_moment_keeps_the_topic_here(monkeypatch):
+    """Between the look at open claims and that at waiting retries, another process claims one."""
+    failed_here()
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicMove, "obstacles", lambda self: [])  # it failed after the close
+        moving = TopicMove("orders", HERE, THERE)
+        moving.close()
+    look = TopicMove._retries
+
+    def claimed(self):
+        RetryMessage.objects.filter(delivery=None).update(delivery=77)
+        yield from look(self)
+
+    monkeypatch.setattr(TopicMove, "_retries", claimed)
+    with pytest.raises(topic_move.Unfinished, match="failed meanwhile"):
+        moving.finish()
+    assert not Topic.objects.using(THERE).exists()
+
+
+def test_a_repeated_move_that_meets_an_obstacle_opens_the_topic_again():
+    failed_here()
+    TopicMove("orders", HERE, THERE, with_retries=True).close()
+    with pytest.raises(MoveRefused, match="1 message waits"):
+        move()
+    assert Topic.objects.get().access == "read-write"
+    assert not Move.objects.exists()
+
+
+def test_a_topic_that_moves_or_has_moved_is_not_opened():
+    finished()
+    killed = TopicMove("orders", HERE, THERE)
+    killed.close()
+    for _n in range(2):
+        with pytest.raises(InvalidValue, match="--give-up"):
+            change(Topic.objects.get(), {"access": "read-write"}, HERE, "anna")
+        change(Topic.objects.get(), {"retention_seconds": 60}, HERE, "anna")
+        assert Topic.objects.get().access == "read-only"
+        move()
+    change(the(Topic), {"access": "read-only"}, THERE, "anna")
+    change(the(Topic), {"access": "read-write"}, THERE, "anna")
+    with pytest.raises(MoveRefused, match="No move of orders"):
+        killed.give_up_killed()
+
+
+def test_giving_up_a_killed_move_releases_its_retries():
+    killed_with_retries_held()
+    TopicMove("orders", HERE, HERE).give_up_killed()
+    assert Topic.objects.get().access == "read-write"
+    assert RetryMessage.objects.get().delivery is None
+    assert audits() == []
+    change(Topic.objects.get(), {"access": "denied"}, HERE, "anna")
+    change(Topic.objects.get(), {"access": "read-write"}, HERE, "anna")
+
+
+def test_a_killed_move_that_has_landed_is_not_given_up(monkeypatch):
+    finished()
+    dead = TopicMove("orders", HERE, THERE)
+    dead.close()
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(moved_retries, "remove", killed)
+        dead.finish()
+    with pytest.raises(MoveRefused, match="has moved to other"):
+        TopicMove("orders", HERE, HERE).give_up_killed()
+    assert Topic.objects.get().access == "read-only"
+    move()
+    assert Move.objects.get().finished_at
+
+
+def test_what_is_set_during_a_move_holds():
+    finished()
+    moving = TopicMove("orders", HERE, THERE)
+    moving.close()
+    Topic.objects.update(retention_seconds=5)
+    moving.finish()
+    assert the(Topic).retention_seconds == 5
+
+
+def test_a_topic_that_is_denied_during_a_move_stays_denied():
+    finished()
+    Topic.objects.update(access="read-write")
+
+    def deny(seconds):
+        change(Topic.objects.get(), {"access": "denied"}, HERE, "anna")
+
+    with pytest.raises(MoveRefused, match="access of orders was changed"):
+        TopicMove("orders", HERE, THERE).run(pause=deny)
+    assert Topic.objects.get().access == "denied"
+    assert not Topic.objects.using(THERE).exists()
+
+
+def test_a_send_that_is_sequenced_into_a_log_that_has_moved_says_so(monkeypatch):
+    finished()
+    known = topics.resolve("orders", HERE)
+    move()
+    topics._remember(HERE, known)  # the INSERT was under way for long
+    monkeypatch.setattr(conf, "SURE_SECONDS", -1)
+    look = topics.look_again
+
+    def sequenced(info, using):
+        sequence(using)
+        return look(info, using)
+
+    monkeypatch.setattr(access, "look_again", sequenced)
+    with pytest.raises(SendOutcomeUnknown, match="closed"):
+        send("orders", "late", using=HERE)
+    assert Message.objects.count() == 6
+
+
+def test_a_topic_that_is_made_anew_after_the_deletion_can_be_moved():
+    finished()
+    move()
+    deletion = TopicDeletion(Topic.objects.get(), HERE)
+    deletion.close()
+    deletion.finish()
+    create("orders", 1, HERE)
+    moving = TopicMove("orders", HERE, THERE)
+    assert not moving.is_over
+    (obstacle,) = moving.obstacles()
+    assert "has come further on other" in obstacle
+    change(Topic.objects.get(), {"access": "denied"}, HERE, "anna")
+    change(Topic.objects.get(), {"access": "read-write"}, HERE, "anna")
+
+
+def test_the_doctor_of_the_new_database_asks_for_the_setting(ems_settings):
+    ems_settings(SHARDS={"later.*": THERE})
+    finished()
+    move()
+    (found,) = shards(THERE)
+    assert "was moved here" in found.text
+    assert "put it on other" in found.hint
+
+
+def test_a_group_that_was_deleted_after_the_move_does_not_come_back():
+    finished()
+    move()
+    delete_group(ConsumerGroup.objects.using(THERE).get())
+    Message.objects.all().delete()
+    Partition.objects.update(first_offset=5)
+    with pytest.raises(MoveRefused, match="delete mail --topic orders --database default"):
+        move(source=THERE, target=HERE)
+    delete_group(ConsumerGroup.objects.get())
+    move(source=THERE, target=HERE)
+    assert not ConsumerGroup.objects.exists()

@@ -42,6 +42,14 @@ MOVED = [
         "",
         f"{MOVES}::test_an_id_of_the_old_database_names_no_message_of_the_new_one",
     ),
+    # A retry that is claimed, and fails again, would stay in the log that nobody reads.
+    Mutant(
+        "move-counts-only-waiting-retries",
+        MOVE,
+        "moved_retries.left(",
+        "moved_retries.waiting(",
+        f"{MOVES}::test_a_retry_that_is_claimed_at_the_last_moment_keeps_the_topic_here",
+    ),
     # A group that was made there too early would ask for offsets that are in the other log.
     Mutant(
         "move-forgets-cursors-that-are-there",

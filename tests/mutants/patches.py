@@ -880,8 +880,8 @@ PURGE = [
     Mutant(
         "frozen-send-to-a-deleted-topic",
         "streams/produce/access.py",
-        "        if not _withdraw(ids, alias):\n",
-        "        if True:\n",
+        "        withdrawn = _withdraw(ids, alias)\n",
+        "        withdrawn = False\n",
         "tests/guarantees/test_topic_lifecycle.py"
         "::test_a_send_that_is_frozen_while_its_topic_is_deleted_raises",
         "mysql",

@@ -19,15 +19,31 @@ class MoveVerb(StreamsCommand):
 
     def add_move_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
-        parser.add_argument("--to", required=True, metavar="ALIAS", help=_("the new database"))
+        parser.add_argument("--to", metavar="ALIAS", help=_("the new database"))
         parser.add_argument(
             "--with-retries", action="store_true", help=_("take waiting retries along")
+        )
+        parser.add_argument(
+            "--give-up", action="store_true", help=_("open a topic again whose move was killed")
         )
         add_dry_run(parser)
 
     def do_move(
-        self, *, topic: str, to: str, with_retries: bool, dry_run: bool, **options: Any
+        self,
+        *,
+        topic: str,
+        to: str | None,
+        with_retries: bool,
+        give_up: bool,
+        dry_run: bool,
+        **options: Any,
     ) -> None:
+        if (to is None) != give_up or (give_up and (dry_run or with_retries)):
+            raise CommandError(_("Say either --to ALIAS or --give-up."))
+        if to is None:
+            TopicMove(topic, self.using, self.using).give_up_killed()
+            self.tell(_("given up: %s") % topic, moved=False, topic=topic, source=self.using)
+            return
         if to not in connections:
             raise CommandError(_("There is no database alias %r.") % to)
         if to == self.using:
