@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from unittest.mock import patch
+
+from django.db import OperationalError, connections
 
 from streams import Decision, Prepared, checkback, prepare
 from streams.models import CheckEndpoint, Message, PreparedRow
@@ -41,6 +44,21 @@ def held(biz_key: Any = "A7", body: Any = None, **more: Any) -> Prepared:
     given = {"biz": "shop", "checker": CHECKER, **more}
     body = {"number": biz_key} if body is None else body
     return prepare(given.pop("topic", "orders"), body, biz_key=biz_key, **given)
+
+
+@contextmanager
+def away(alias: str) -> Iterator[None]:
+    """Let the server of this database refuse connections, in all threads of this process."""
+    kind: Any = type(connections[alias])
+    real = kind._cursor
+
+    def cursor(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.alias == alias:
+            raise OperationalError(2003, "Can't connect to server")
+        return real(self, *args, **kwargs)
+
+    with patch.object(kind, "_cursor", cursor):
+        yield
 
 
 def row(key: str = "A7") -> PreparedRow:

@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 ABOUT = "Of the id, as answers have it. Needed where topics are on several databases."
 Database = Annotated[str | None, Query(alias="database", description=ABOUT)]
+ABOUT_KEY = "Of the message, as answers have it. Without it, all databases are asked for the key."
+OfKey = Annotated[str | None, Query(alias="database", description=ABOUT_KEY)]
 
 # Reads at most so many items behind a place; the place is None at the beginning. It returns them,
 # and the place behind what it has read; None if nothing is left.
@@ -31,10 +33,16 @@ def alias_of_id(given: str | None) -> str:
     known = aliases()
     if given is None and len(known) == 1:
         return known[0]
-    if given is None:
+    named = alias_of_key(given)
+    if named is None:
         text = _("Topics are on several databases: say that of the id, by “database”.")
         raise Problem(422, "database_needed", text)
-    if given not in known:
+    return named
+
+
+def alias_of_key(given: str | None) -> str | None:
+    """Return the alias that a request names beside a key, if it does; raises Problem."""
+    if given is not None and given not in aliases():
         raise Problem(422, "invalid", _("Topics are on no database %r.") % given)
     return given
 

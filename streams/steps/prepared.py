@@ -25,8 +25,10 @@ EVERY = timedelta(seconds=5)
 RUN_SECONDS = 60.0
 
 _running: dict[str, tuple[Thread, float]] = {}
-_starting = Lock()
+# By alias: a database that is away holds up no other.
+_starting: dict[str, Lock] = {}
 os.register_at_fork(after_in_child=_running.clear)
+os.register_at_fork(after_in_child=_starting.clear)
 
 
 def check_prepared_if_due(using: str) -> Thread | None:
@@ -34,7 +36,7 @@ def check_prepared_if_due(using: str) -> Thread | None:
 
     The caller sweeps leases, and cannot wait for answers. Returns the thread, or None.
     """
-    with _starting:
+    with _starting.setdefault(using, Lock()):
         if _is_busy(using) or not may_ask(PREPARED, using):
             return None
         # Looked at first: usually nothing is due, and then one read is enough.

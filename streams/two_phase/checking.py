@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
 
@@ -41,6 +41,8 @@ OF_FUNCTION, OF_ENDPOINT, THREADS = 20, 100, 16
 ASK_SECONDS = 30.0
 # Seconds to wait for the row of an answer that another transaction has locked, and to try again.
 LOCK_SECONDS, LOCK_PATIENCE = 2, 5.0
+# Seconds for which the database of the check endpoints is asked.
+HOME_PATIENCE = 1.0
 ERROR = "error"
 DECIDED = (Decision.COMMIT, Decision.ROLLBACK)
 
@@ -92,7 +94,7 @@ def check_due(using: str, seconds: float = 60.0, *, biz: str | None = None) -> C
     result.forwarded = forward_due(using, begun + seconds / 2)
     names = retrying(due_checkers, using, using)
     random.shuffle(names)  # who comes last in a round without time left is not always the same
-    askers = [ask for name in names if (ask := _asker(name, using)) is not None]
+    askers = _askers(names, using)
     try:
         while askers:
             for ask in list(askers):
@@ -107,12 +109,38 @@ def check_due(using: str, seconds: float = 60.0, *, biz: str | None = None) -> C
     return result
 
 
-def _asker(checker: str, using: str) -> Callable[[CheckResult, str | None], bool] | None:
-    """Return what makes one round with this checker; None if it cannot be asked here and now."""
-    if find(checker) is not None:
-        return partial(_ask_function, checker, using)
-    endpoint = pausing.awake(checker, using)
-    return None if endpoint is None else partial(_ask_endpoint, endpoint, using)
+Asker = Callable[[CheckResult, str | None], bool]
+
+
+def _askers(names: list[str], using: str) -> list[Asker]:
+    """Return what makes one round with each checker that can be asked here and now.
+
+    The endpoints of all databases are on one: while that is away, functions are still asked.
+    """
+    home = home_of(using)
+    found: list[Asker] = []
+    is_away = False
+    for name in names:
+        if find(name) is not None:
+            found.append(partial(_ask_function, name, using))
+        elif not is_away:
+            try:
+                endpoint = retrying(pausing.awake, home, name, using, patience=HOME_PATIENCE)
+            except Error as error:
+                if home == using:
+                    raise
+                is_away = True
+                logger.warning(
+                    "The check endpoints are on %s, which is away; functions are asked: %s",
+                    *(home, describe(error)),
+                    extra=event(
+                        "prepared.endpoints_away", database=home, error=type(error).__name__
+                    ),
+                )
+            else:
+                if endpoint is not None:
+                    found.append(partial(_ask_endpoint, endpoint, using))
+    return found
 
 
 @contextmanager
@@ -237,8 +265,15 @@ def _answer(checker: str, ask: Callable[[], Decision]) -> Answer:
 def _write(row: PreparedRow, answer: Answer, result: CheckResult, using: str) -> None:
     """Carry out what was answered. A decision that comes late is still true."""
     if answer.decision in DECIDED:
-        with suppress(Busy):  # nobody is waited for, so the session needs no other limit for it
+        # Nobody is waited for at the row, so the session needs no other limit for it.
+        try:
             _decide(row, answer, result, using, waits=False)
+        except Busy:
+            pass
+        except Error as error:  # where its topic is made, or by a deadlock
+            if not held_by_others(error, using):
+                raise
+        else:
             return
     with _skipping_locked(row, using):
         if answer.decision in DECIDED:

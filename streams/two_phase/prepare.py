@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import Error, IntegrityError
 from django.utils.translation import gettext as _
 
-from streams import conf, telemetry
+from streams import telemetry
 from streams.api import Outgoing
 from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying, tables_missing
@@ -31,9 +31,11 @@ from streams.models.prepared import of_key
 from streams.produce.asynchronous import refuse_async
 from streams.produce.identity import producer_name
 from streams.produce.send import Sending
-from streams.sharding import alias_of, aliases, is_sharded
+from streams.sharding import alias_of
 from streams.two_phase.content import Content, checked_content, checked_names
+from streams.two_phase.decide import PATIENCE_SECONDS
 from streams.two_phase.handle import STATES, Prepared, handle
+from streams.two_phase.lookup import alias_with
 from streams.two_phase.row import insert
 
 # How often a row is inserted that was purged each time between the INSERT and the look for it.
@@ -107,39 +109,24 @@ def prepared(
 ) -> Prepared:
     """Return what is prepared under this business and key; raises UnknownPrepared.
 
-    Without ``using`` it is looked for on all databases of ``EMS["SHARDS"]``; raises
-    PreparedConflict if several have it.
+    Without ``using`` it is looked for on all databases of ``EMS["SHARDS"]``: one that is not
+    decided comes before those that are. Raises PreparedConflict if several may be meant, and the
+    Error of a database that is away if no other one has it.
     """
     refuse_async("prepared", "sync_to_async(prepared)(…)")
+    return look_up(biz, biz_key, using, PATIENCE_SECONDS)
+
+
+def look_up(
+    biz: str | int | UUID, biz_key: str | int | UUID, using: str | None, patience: float
+) -> Prepared:
+    """Do what prepared() does; try for ``patience`` seconds on the database that has it."""
     alias = alias_with(biz, biz_key, using)
     rows = PreparedRow.objects.using(alias).filter(of_key(*checked_names(biz, biz_key)))
-    row = retrying(rows.defer("body").first, alias)
+    row = retrying(rows.defer("body").first, alias, patience=patience)
     if row is None:
         raise UnknownPrepared
     return handle(row, alias)
-
-
-def alias_with(biz: str | int | UUID, biz_key: str | int | UUID, using: str | None = None) -> str:
-    """Return the alias that has this prepared message: ``using``, or that of its topic.
-
-    Raises UnknownPrepared, and PreparedConflict if several have one of this name.
-    """
-    if using is not None or not is_sharded():
-        return conf.database(using)
-    key = of_key(*checked_names(biz, biz_key))
-    having = [
-        alias
-        for alias in aliases()
-        if retrying(PreparedRow.objects.using(alias).filter(key).exists, alias)
-    ]
-    if not having:
-        raise UnknownPrepared
-    if len(having) > 1:
-        raise PreparedConflict(
-            _("%(biz)s:%(key)s is prepared on several databases, %(aliases)s: say which by using=.")
-            % {"biz": biz, "key": biz_key, "aliases": ", ".join(having)}
-        )
-    return having[0]
 
 
 def keep(content: Content, producer: str, using: str) -> Prepared:

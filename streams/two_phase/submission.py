@@ -24,7 +24,8 @@ from streams.errors import (
 from streams.sharding import alias_of
 from streams.two_phase.content import checked_content, checked_names
 from streams.two_phase.decide import commit, roll_back
-from streams.two_phase.prepare import alias_with, keep, keep_joined
+from streams.two_phase.lookup import alias_with
+from streams.two_phase.prepare import keep, keep_joined
 
 GROUP = "ems-two-phase"
 # Headers that begin like this are for EMS; the others are those of the message.
@@ -36,6 +37,9 @@ TOPIC, KEY, TAG, CHECKER, CONTEXT = "ems-topic", "ems-key", "ems-tag", "ems-chec
 # minutes on the default ladder.
 MAY_APPEAR = (UnknownChecker, UnknownTopic)
 PATIENT_ATTEMPTS = 5
+# Seconds for which a decision on another database than that of the call is tried again: the
+# transaction of the call waits meanwhile, and the calls after it.
+PATIENCE = 5.0
 
 
 def submitted(message: ReceivedMessage) -> None:
@@ -59,9 +63,11 @@ def submitted(message: ReceivedMessage) -> None:
         if action == "prepare":
             _prepare(message, biz, biz_key, using)
         elif action == "commit":
-            commit(biz, biz_key, by=by, using=alias_with(biz, biz_key))
+            on = _alias(message, biz, biz_key)
+            commit(biz, biz_key, by=by, using=on, patience=PATIENCE)
         elif action == "rollback":
-            roll_back(biz, biz_key, by=by, using=alias_with(biz, biz_key))
+            on = _alias(message, biz, biz_key)
+            roll_back(biz, biz_key, by=by, using=on, patience=PATIENCE)
         else:
             raise InvalidMessage(
                 _("%(name)s is no action: %(value)r.") % {"name": ACTION, "value": action}
@@ -72,6 +78,12 @@ def submitted(message: ReceivedMessage) -> None:
         if isinstance(error, MAY_APPEAR) and message.attempt <= PATIENT_ATTEMPTS:
             raise
         raise Reject(describe(error)) from error
+
+
+def _alias(message: ReceivedMessage, biz: str, biz_key: str) -> str:
+    """Return the alias of the message to decide about: that of its topic, if the call names it."""
+    topic = message.headers.get(TOPIC)
+    return alias_with(biz, biz_key, None if topic is None else alias_of(topic))
 
 
 def _prepare(message: ReceivedMessage, biz: str, biz_key: str, using: str) -> None:

@@ -67,6 +67,7 @@ from streams.operate.topics import create, grow
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.produce import access
 from streams.testing import drain
+from streams.two_phase import prepare as two_phase
 from tests.consuming import NONE, registered
 from tests.faults import Guillotine, Once, statements, strides
 from tests.rows import rows
@@ -928,3 +929,18 @@ def test_a_group_that_was_deleted_after_the_move_does_not_come_back():
     delete_group(ConsumerGroup.objects.get())
     move(source=THERE, target=HERE)
     assert not ConsumerGroup.objects.exists()
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_repeated_commit_finds_its_decision_after_the_move(ems_settings, accepted):
+    ems_settings(SHARDS={"later.*": "other"})
+    checkback("ask")(lambda message: Decision.UNKNOWN)
+    finished()
+    prepare("orders", 1, biz="pay", biz_key="1", checker="ask").commit()
+    drain()
+    move()
+    if accepted:
+        ems_settings(SHARDS={"orders": "other"})
+    held = two_phase.prepared("pay", "1")
+    assert held.using == (THERE if accepted else HERE)
+    assert held.commit().state == "committed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from streams.operate.redrives import begin
 from streams.operate.topics import create
 from streams.testing import drain
 from tests.http.conftest import Api, MakeToken
-from tests.preparing import CHECKER, answering
+from tests.preparing import CHECKER, answering, away
 from tests.processes import wait_for
 
 pytestmark = [
@@ -251,3 +252,32 @@ def test_prepared_messages_are_found_by_their_names_on_all_databases(api: Api) -
     assert post(api, "/prepared/shop/A1/rollback")["state"] == "rolled back"
     assert [Message.objects.using(alias).count() for alias in BOTH] == [0, 1]
     assert get(api, "/prepared/shop/A3", 404)["code"] == "unknown_prepared"
+
+
+def prepare(api: Api, topic: str) -> Any:
+    given = {"biz": "shop", "biz_key": "A1", "topic": topic, "checker": CHECKER, "body": 1}
+    return post(api, "/prepared", given, 201)
+
+
+def test_a_prepared_message_is_decided_while_another_database_is_away(api: Api) -> None:
+    answering(Decision.UNKNOWN)
+    prepare(api, "orders")
+    begun = time.monotonic()
+    with away("other"):
+        assert get(api, "/prepared/shop/A1")["state"] == "prepared"
+        assert post(api, "/prepared/shop/A1/commit")["state"] == "committed"
+        assert post(api, "/prepared/shop/A2/commit", {}, 503)["code"] == "database_unavailable"
+    assert time.monotonic() - begun < 15
+
+
+def test_a_request_says_which_of_two_prepared_messages_it_means(api: Api) -> None:
+    answering(Decision.UNKNOWN)
+    for topic in ("orders", "clicks"):
+        prepare(api, topic)
+    answer = post(api, "/prepared/shop/A1/commit", {}, 409)
+    assert answer["code"] == "prepared_conflict"
+    assert "“database”" in answer["detail"]
+    assert get(api, "/prepared/shop/A1?database=other")["topic"] == "clicks"
+    assert post(api, "/prepared/shop/A1/commit?database=other")["topic"] == "clicks"
+    assert post(api, "/prepared/shop/A1/rollback?database=default")["topic"] == "orders"
+    assert get(api, "/prepared/shop/A1?database=else", 422)["code"] == "invalid"

@@ -65,10 +65,18 @@ TWO_PHASE = [
     Mutant(
         "rollback-by-topic-commits",
         "streams/two_phase/submission.py",
-        "            roll_back(biz, biz_key, by=by, using=alias_with(biz, biz_key))\n",
-        "            commit(biz, biz_key, by=by, using=alias_with(biz, biz_key))\n",
+        "            roll_back(biz, biz_key, by=by, using=on, patience=PATIENCE)\n",
+        "            commit(biz, biz_key, by=by, using=on, patience=PATIENCE)\n",
         "tests/streams/test_two_phase_submission.py"
         "::test_a_rollback_through_the_topic_sends_nothing",
+    ),
+    Mutant(
+        "away-stops-prepared-messages-of-all",
+        "streams/two_phase/lookup.py",
+        "    if not found and away:\n",
+        "    if away:\n",
+        "tests/streams/test_shards.py"
+        "::test_a_database_that_is_away_stops_no_message_of_another_one",
     ),
     # TrustMessage: VERIFY_FAIL one check late.
     Mutant(

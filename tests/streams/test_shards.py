@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from datetime import timedelta
 from io import StringIO
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from django.core.checks import CheckMessage
 from django.core.management import CommandError, call_command
 from django.core.management.sql import emit_post_migrate_signal
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from streams import (
     Decision,
@@ -44,9 +46,13 @@ from streams.models import Message, PreparedRow, SystemConfig, Topic
 from streams.observe.doctor import examine
 from streams.observe.shards import shards
 from streams.operate.topics import create
+from streams.steps import prepared as steps
+from streams.steps import turns
 from streams.testing import advance, checkback, drain, sent
+from streams.two_phase.checking import check_due
 from streams.two_phase.submission import GROUP, submitted
-from tests.preparing import CHECKER, answering, answers, endpoint, held
+from tests.preparing import CHECKER, answering, answers, away, endpoint, held
+from tests.processes import PATIENCE_SECONDS
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=["default", "other"]),
@@ -154,6 +160,70 @@ def test_one_name_on_two_databases_must_be_told_apart() -> None:
     assert prepared("shop", "A7", using="other").topic == "clicks"
 
 
+def test_one_that_is_not_decided_comes_before_one_that_is() -> None:
+    answering(Decision.UNKNOWN)
+    held(topic="orders").commit()
+    held(topic="clicks")
+    assert prepared("shop", "A7").commit().using == "other"
+    with pytest.raises(PreparedConflict, match="default, other"):
+        prepared("shop", "A7")
+
+
+@pytest.mark.parametrize(("topic", "gone"), [("orders", "other"), ("clicks", "default")])
+def test_a_database_that_is_away_stops_no_message_of_another_one(
+    topic: str, gone: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answering(Decision.UNKNOWN)
+    held(topic=topic)
+    begun = time.monotonic()
+    with away(gone):
+        assert prepared("shop", "A7").commit().state == "committed"
+        assert time.monotonic() - begun < 10
+        with pytest.raises(OperationalError):  # it may be there
+            prepared("shop", "A8")
+    assert f"The database {gone} was not asked for prepared message shop:A7" in caplog.text
+
+
+def test_functions_are_asked_while_the_database_of_the_endpoints_is_away() -> None:
+    answering(Decision.COMMIT)
+    endpoint("http://127.0.0.1:9/", name="remote")
+    held("A7", topic="clicks")
+    held("A8", topic="clicks", checker="remote")
+    advance(timedelta(minutes=2))
+    with away("default"):
+        assert check_due("other").committed == 1
+    states = PreparedRow.objects.using("other").values_list("biz_key", "state", "checks")
+    assert sorted(states) == [("A7", "SENT", 1), ("A8", "PREPARED", 0)]
+
+
+def test_a_round_of_checks_begins_while_another_database_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def hangs(using: str) -> list[Any]:
+        if using == "other":
+            asked.set()
+            go_on.wait(PATIENCE_SECONDS)
+        return []
+
+    monkeypatch.setattr(steps, "due", hangs)
+    turns.forget()
+    hung = threading.Thread(target=steps.check_prepared_if_due, args=("other",))
+    hung.start()
+    assert asked.wait(PATIENCE_SECONDS)
+    healthy = threading.Thread(target=steps.check_prepared_if_due, args=("default",))
+    healthy.start()
+    try:
+        healthy.join(3)
+        assert not healthy.is_alive()
+    finally:
+        go_on.set()
+        hung.join()
+        healthy.join()
+        turns.forget()
+
+
 def test_a_check_of_a_shard_asks_the_endpoint_on_the_first_database() -> None:
     with answers() as server:
         server.say({"decision": "commit"})
@@ -176,6 +246,21 @@ def test_a_call_through_a_topic_reaches_messages_of_other_databases() -> None:
     send("calls", None, key="A7", headers={**named, "ems-action": "commit"})
     assert drain(GROUP).done == 1
     assert bodies("other") == ["1"]
+
+
+def test_a_call_through_a_topic_may_name_the_topic_of_the_message() -> None:
+    answering(Decision.UNKNOWN)
+    consumer("calls", group=GROUP, ordered=True, atomic=True, start="earliest")(submitted)
+    held(body=1, topic="orders")
+    held(body=2, topic="clicks")
+    named = {"ems-biz": "shop", "ems-biz-key": "A7", "ems-topic": "clicks"}
+    send("calls", None, key="A7", headers={**named, "ems-action": "commit"})
+    assert drain(GROUP).done == 1
+    assert bodies("other") == ["2"]
+    named["ems-topic"] = "orders"
+    send("calls", None, key="A7", headers={**named, "ems-action": "rollback"})
+    assert drain(GROUP).done == 1
+    assert PreparedRow.objects.get().state == "ROLLED_BACK"
 
 
 # -- streams.testing --

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 
 from streams import (
     Decision,
@@ -751,3 +751,24 @@ def test_decided_ones_are_purged_after_a_week_and_then_the_key_is_new() -> None:
     keys = set(PreparedRow.objects.values_list("biz_key", flat=True))
     assert keys == {"A3", "A4", "A5"}
     assert held("A1", "other content").created
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_decision_that_meets_a_lock_is_tried_again_and_the_round_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answering(Decision.COMMIT, name="shop.paid")
+    for number in range(2):
+        held(f"A{number}", checker="shop.paid")
+    pass_time(1)
+    real, tries = commit, []
+
+    def locked(*args: Any, waits: bool, **more: Any) -> PreparedRow:
+        tries.append(waits)
+        if len(tries) == 1:
+            raise OperationalError(1205, "Lock wait timeout exceeded")
+        return real(*args, waits=waits, **more)
+
+    monkeypatch.setattr("streams.two_phase.checking.commit", locked)
+    assert check().committed == 2
+    assert tries == [False, True, False]

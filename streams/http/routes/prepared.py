@@ -9,7 +9,7 @@ from ninja import Router, Status
 
 from streams.errors import AlreadyDecided
 from streams.http.access import ApiRequest, Caller, needs
-from streams.http.databases import page_of_all
+from streams.http.databases import OfKey, alias_of_key, page_of_all
 from streams.http.fields import (
     Answer,
     BodyTypeName,
@@ -28,14 +28,15 @@ from streams.two_phase import decide
 from streams.two_phase.content import checked_names
 from streams.two_phase.handle import STATES, Prepared, handle
 from streams.two_phase.listing import is_by_key, rows_after
-from streams.two_phase.prepare import alias_with, prepare, prepared
+from streams.two_phase.lookup import alias_with
+from streams.two_phase.prepare import look_up, prepare
 
 router = Router(tags=["Two-phase"])
 
 StateName = Literal["prepared", "committed", "rolled back", "manual"]
 # Rows of one page that are read to find those of the state and of the businesses of the token.
 LOOKED_AT = 1000
-# Seconds for which a decision is tried again after a deadlock: the client can repeat it, too.
+# Seconds for which a request is tried again on one database: the client can repeat it, too.
 PATIENCE = 5.0
 
 
@@ -108,28 +109,33 @@ def prepare_message(request: ApiRequest, message: NewPrepared) -> Status[Prepare
 @needs("prepare", "{biz}")
 @on_pool
 def commit_prepared(
-    request: ApiRequest, biz: str, biz_key: str, nothing: NoFields | None = None
+    request: ApiRequest, biz: str, biz_key: str, on: OfKey = None, nothing: NoFields | None = None
 ) -> PreparedMessage:
     """Send the message. It may be repeated."""
-    return _decided(request.auth, biz, biz_key, decide.commit, "already_rolled_back")
+    return _decided(request.auth, biz, biz_key, on, decide.commit, "already_rolled_back")
 
 
 @router.post("/prepared/{biz}/{path:biz_key}/rollback", response=PreparedMessage)
 @needs("prepare", "{biz}")
 @on_pool
 def roll_back_prepared(
-    request: ApiRequest, biz: str, biz_key: str, nothing: NoFields | None = None
+    request: ApiRequest, biz: str, biz_key: str, on: OfKey = None, nothing: NoFields | None = None
 ) -> PreparedMessage:
     """Drop the message. It may be repeated."""
-    return _decided(request.auth, biz, biz_key, decide.roll_back, "already_committed")
+    return _decided(request.auth, biz, biz_key, on, decide.roll_back, "already_committed")
 
 
 def _decided(
-    caller: Caller, biz: str, biz_key: str, decision: Callable[..., PreparedRow], conflict: str
+    caller: Caller,
+    biz: str,
+    biz_key: str,
+    on: str | None,
+    decision: Callable[..., PreparedRow],
+    conflict: str,
 ) -> PreparedMessage:
     """Make a decision; 409 with the code ``conflict`` if the other one was made before."""
     names = checked_names(biz, biz_key)
-    using = alias_with(*names)
+    using = alias_with(*names, alias_of_key(on))
     try:
         with short_waits(using):
             row = decision(*names, by=who(caller), using=using, patience=PATIENCE)
@@ -144,8 +150,10 @@ def _decided(
 )
 @needs("prepare", "{biz}")
 @on_pool
-def show_prepared_commit(request: ApiRequest, biz: str, biz_key: str) -> PreparedMessage:
-    return PreparedMessage.of(prepared(biz, f"{biz_key}/commit"))
+def show_prepared_commit(
+    request: ApiRequest, biz: str, biz_key: str, on: OfKey = None
+) -> PreparedMessage:
+    return _shown(biz, f"{biz_key}/commit", on)
 
 
 @router.get(
@@ -153,15 +161,21 @@ def show_prepared_commit(request: ApiRequest, biz: str, biz_key: str) -> Prepare
 )
 @needs("prepare", "{biz}")
 @on_pool
-def show_prepared_rollback(request: ApiRequest, biz: str, biz_key: str) -> PreparedMessage:
-    return PreparedMessage.of(prepared(biz, f"{biz_key}/rollback"))
+def show_prepared_rollback(
+    request: ApiRequest, biz: str, biz_key: str, on: OfKey = None
+) -> PreparedMessage:
+    return _shown(biz, f"{biz_key}/rollback", on)
 
 
 @router.get("/prepared/{biz}/{path:biz_key}", response=PreparedMessage)
 @needs("prepare", "{biz}")
 @on_pool
-def show_prepared(request: ApiRequest, biz: str, biz_key: str) -> PreparedMessage:
-    return PreparedMessage.of(prepared(biz, biz_key))
+def show_prepared(request: ApiRequest, biz: str, biz_key: str, on: OfKey = None) -> PreparedMessage:
+    return _shown(biz, biz_key, on)
+
+
+def _shown(biz: str, biz_key: str, on: str | None) -> PreparedMessage:
+    return PreparedMessage.of(look_up(biz, biz_key, alias_of_key(on), PATIENCE))
 
 
 @router.get("/prepared", response=Page[PreparedMessage])
