@@ -21,6 +21,7 @@ from streams.models import (
     Cursor,
     Delivery,
     Message,
+    Move,
     Partition,
     Topic,
     UtcNow,
@@ -224,3 +225,16 @@ def test_an_abandoned_group_that_holds_the_purge_back_is_an_alarm(topic):
     Consumer.objects.create(client_id="1@2@3", group=group, lease_until=lease)
     assert alarm("default") == ""
     assert registry.find("mails", "mail")
+
+
+def test_a_topic_that_moves_is_not_opened_by_its_page(client, topic):
+    Topic.objects.update(access="read-only")
+    names = {"name": topic.name, "source": "default", "target": "elsewhere"}
+    Move.objects.create(token="1", access="read-write", **names)
+    url = reverse("admin:ems_topic_change", args=[topic.pk])
+    assert "--give-up" in client.post(url, {"access": "read-write"}).text
+    assert Topic.objects.get(pk=topic.pk).access == "read-only"
+    assert client.post(url, {"access": "denied"}).status_code == 302
+    Move.objects.all().delete()
+    assert client.post(url, {"access": "read-write"}).status_code == 302
+    assert Topic.objects.get(pk=topic.pk).access == "read-write"
