@@ -50,14 +50,14 @@ def held(biz_key: Any = "A7", body: Any = None, **more: Any) -> Prepared:
 def away(alias: str) -> Iterator[None]:
     """Let the server of this database refuse connections, in all threads of this process."""
     kind: Any = type(connections[alias])
-    real = kind._cursor
+    real = kind.ensure_connection
 
-    def cursor(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def refused(self: Any) -> None:
         if self.alias == alias:
             raise OperationalError(2003, "Can't connect to server")
-        return real(self, *args, **kwargs)
+        real(self)
 
-    with patch.object(kind, "_cursor", cursor):
+    with patch.object(kind, "ensure_connection", refused):
         yield
 
 

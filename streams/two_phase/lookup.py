@@ -6,12 +6,11 @@ import logging
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db import Error
+from django.db import Error, connections
 from django.utils.translation import gettext as _
 
 from streams import conf
 from streams.database.retrying import retrying
-from streams.database.transactions import in_transaction
 from streams.errors import PreparedConflict, UnknownPrepared, describe
 from streams.logs import event
 from streams.models import PreparedRow
@@ -49,7 +48,7 @@ def alias_with(biz: str | int | UUID, biz_key: str | int | UUID, using: str | No
         try:
             found += _look(biz, biz_key, alias)
         except Error as error:
-            if in_transaction(alias):
+            if connections[alias].in_atomic_block:
                 raise  # its owner must know
             away[alias] = error
     if not found and away:
