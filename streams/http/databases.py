@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from django.utils.translation import gettext as _
 from ninja import Query
 
+from streams.http.answering import Answering
 from streams.http.cursors import Kind, cursor, position
-from streams.http.fields import Page
+from streams.http.fields import PageOfAll
 from streams.http.problems import Problem
 from streams.sharding import aliases
 
@@ -47,10 +49,11 @@ def alias_of_key(given: str | None) -> str | None:
     return given
 
 
-def page_of_all(after: str | None, kind: Kind, limit: int, read: Read[T]) -> Page[T]:
+def page_of_all(after: str | None, kind: Kind, limit: int, read: Read[T]) -> PageOfAll[T]:
     """Return a page of what ``read`` finds on each database, one after the other.
 
-    ``kind`` is the type of the place where a page goes on; it is above kind().
+    ``kind`` is the type of the place where a page goes on; it is above kind(). A database that is
+    away is left out, and named.
     """
     places = list(aliases())
     start = position(after, str, kind)
@@ -60,12 +63,17 @@ def page_of_all(after: str | None, kind: Kind, limit: int, read: Read[T]) -> Pag
             raise Problem(422, "invalid", "This is not the “next” of an answer.")
         places, behind = places[places.index(start[0]) :], start[1]
     items: list[T] = []
+    databases = Answering()
     for number, alias in enumerate(places):
-        found, then = read(alias, behind, limit - len(items))
+        found, then = databases.ask(alias, partial(read, alias, behind, limit - len(items))) or (
+            [],
+            None,
+        )
         items += found
         if then is not None:
-            return Page(items=items, next=cursor(alias, then))
+            return PageOfAll(items=items, next=cursor(alias, then), away=databases.away)
         behind = None
         if len(items) == limit and number + 1 < len(places):
-            return Page(items=items, next=cursor(places[number + 1], kind()))
-    return Page(items=items)
+            following = cursor(places[number + 1], kind())
+            return PageOfAll(items=items, next=following, away=databases.away)
+    return PageOfAll(items=items, away=databases.away)

@@ -90,6 +90,12 @@ class Page(Answer, Generic[T]):
     next: str | None = None
 
 
+class PageOfAll(Page[T]):
+    """Is a page of a list of all databases, without the rows of those that are ``away``."""
+
+    away: list[str] = []
+
+
 def body_in(value: Any, body_type: BodyTypeName | None) -> Any:
     """Return what to send for ``body`` and ``body_type`` of a request.
 

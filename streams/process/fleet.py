@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Thread
@@ -22,11 +22,30 @@ from streams.process.availability import FIRST_PAUSE_SECONDS, say_away, wait_for
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.feeds import NoGroup
 from streams.process.shared.activity import Activity
+from streams.process.shared.database_work import DatabaseWork, Silence
 from streams.process.shared.signals import Signals
 from streams.process.shared.stopping import Stopping
-from streams.process.supervisor import LEAVE_SECONDS, LOOK_SECONDS, Supervisor
+from streams.process.supervisor import LEAVE_SECONDS, LOOK_SECONDS, WORK_SECONDS, Supervisor
 
 logger = logging.getLogger("streams.supervisor")
+
+
+class Start(Thread):
+    """Makes the supervisor of a database, in a thread that is watched, as the others are."""
+
+    def __init__(self, using: str, begin: Callable[[str, DatabaseWork], None]) -> None:
+        super().__init__(name=f"start-{using}", daemon=True)
+        self._using = using
+        self._begin = begin
+        self._work = DatabaseWork(using)
+
+    @property
+    def statements(self) -> int | None:
+        """Return how many statements it has made; None while it rests, and at its end."""
+        return self._work.count
+
+    def run(self) -> None:
+        self._begin(self._using, self._work)
 
 
 class Fleet:
@@ -56,7 +75,8 @@ class Fleet:
         self._supervisors: list[Supervisor] = []
         # What the threads below have made: a supervisor that is registered, or why there is none.
         self._made: SimpleQueue[Supervisor | BaseException] = SimpleQueue()
-        self._beginning: list[Thread] = []
+        self._beginning: list[Start] = []
+        self._silence = Silence()
         self._without_groups = 0
         self._error: BaseException | None = None
 
@@ -109,6 +129,7 @@ class Fleet:
                 )
                 self._lifecycle.stop()
             self._take_up()
+            self._watch_starts()
             for one in self._supervisors:
                 one.watch()
         drained = self._finish()
@@ -135,23 +156,35 @@ class Fleet:
 
     def _begin_all(self) -> None:
         for using in self._groups:
-            name = f"start-{using}"
-            thread = Thread(target=self._begin, args=(using,), name=name, daemon=True)
+            thread = Start(using, self._begin)
             self._beginning.append(thread)
             thread.start()
 
-    def _begin(self, using: str) -> None:
+    def _watch_starts(self) -> None:
+        """Stop the process when a database neither answers nor refuses the thread that begins."""
+        for thread in self._beginning:
+            if self._silence.seconds(thread, LOOK_SECONDS) >= WORK_SECONDS:
+                self._lifecycle.fail_unanswered(thread.name, WORK_SECONDS)
+
+    def _begin(self, using: str, work: DatabaseWork) -> None:
         try:
-            if supervisor := self._begun(using):
+            with work.under_way():
+                supervisor = self._begun(using, work)
+            if supervisor:
                 self._made.put(supervisor)
         except BaseException as error:  # noqa: BLE001 - the main thread raises it
             self._made.put(error)
         finally:
             connections.close_all()
 
-    def _begun(self, using: str) -> Supervisor | None:
+    def _begun(self, using: str, work: DatabaseWork) -> Supervisor | None:
         """Return the supervisor, registered; None if the process is to stop before it can be."""
-        while wait_for(using, self._lifecycle.wait):
+
+        def rest(seconds: float) -> bool:
+            with work.resting():
+                return self._lifecycle.wait(seconds)
+
+        while wait_for(using, rest):
             try:
                 supervisor = self._make(using)
                 with _migrated(using):
@@ -164,7 +197,7 @@ class Fleet:
                     raise
                 say_away(using, error, FIRST_PAUSE_SECONDS)
                 connections[using].close()
-                if self._lifecycle.wait(FIRST_PAUSE_SECONDS):
+                if rest(FIRST_PAUSE_SECONDS):
                     return None
             else:
                 return supervisor

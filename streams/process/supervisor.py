@@ -22,9 +22,11 @@ from streams.process.keeper import Keeper
 from streams.process.poller import Poller
 from streams.process.pool import Pool
 from streams.process.progress import Progress
+from streams.process.running_group import RunningGroup
 from streams.process.shared.activity import Activity
 from streams.process.shared.client import Client
 from streams.process.shared.connections import KEEPER_PREFIX, IdleLimit
+from streams.process.shared.database_work import Silence
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
@@ -80,16 +82,16 @@ class Supervisor:
         # Before the feeds are made: they create groups, which would never be committed if the
         # project has AUTOCOMMIT off.
         self._idle_limit.install()
-        self._feeds = feeds.make(registrations, using, overrides, client, share)
+        self._feeds: list[RunningGroup] = []
         self._workers: list[Worker] = []
         try:
+            self._feeds = feeds.make(registrations, using, overrides, client, share)
             self._assemble(using, overrides, drain, activity, share)
         except BaseException:
-            self._close_broadcasts()
+            self._undo()
             raise
         self._purge_at = 0.0
-        # For each thread how many statements it has made, and the seconds since the last one.
-        self._seen: dict[Thread, tuple[int | None, float]] = {}
+        self._silence = Silence()
         self._unanswered: set[Thread] = set()
         self._leaving: Thread | None = None
         self._leave_until = 0.0
@@ -160,7 +162,7 @@ class Supervisor:
             self._client.register()
             self._progress.say_start()
         except BaseException:
-            self._close_broadcasts()
+            self._undo()
             raise
         logger.info(
             "Consumer %s%s: %d threads, up to %d database connections.",
@@ -205,16 +207,10 @@ class Supervisor:
         """
         watched: list[Keeper | Worker] = [*self._keepers, *self._workers]
         for thread in watched:
-            count = thread.statements
-            before, silent = self._seen.get(thread, (None, 0.0))
-            silent = silent + LOOK_SECONDS if count is not None and count == before else 0.0
-            self._seen[thread] = count, silent
             limit = SILENT_SECONDS if thread is self._heartbeat else WORK_SECONDS
-            if silent >= limit:
+            if self._silence.seconds(thread, LOOK_SECONDS) >= limit:
                 self._unanswered.add(thread)
-                self._lifecycle.fail(
-                    f"the database has not answered the thread {thread.name} for {limit:.0f} s"
-                )
+                self._lifecycle.fail_unanswered(thread.name, limit)
 
     def _who(self) -> dict[str, str]:
         """Return what the log records of this supervisor have in common."""
@@ -268,6 +264,11 @@ class Supervisor:
             thread.join(timeout=max(0.0, self._leave_until - time.monotonic()))
         self._progress.say_end()
         self._close_broadcasts()
+
+    def _undo(self) -> None:
+        """Undo what was made; another one may be made for this database, as when it was away."""
+        self._close_broadcasts()
+        self._idle_limit.remove()
 
     def _close_broadcasts(self) -> None:
         """Free the names of the broadcast consumers if all workers have ended.

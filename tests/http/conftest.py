@@ -53,6 +53,15 @@ def _nothing_is_known() -> Iterator[None]:
         setattr(threads, name, None)
 
 
+@pytest.fixture(autouse=True)
+def _no_poller_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let no thread of one test look, sequence and sweep in the next, which it does not know."""
+    if "transactional_db" in request.fixturenames:
+        request.getfixturevalue("transactional_db")  # the tables are emptied after this
+    yield
+    poller.stop()
+
+
 def _close(pool: ThreadPoolExecutor | None) -> None:
     if pool is None:
         return

@@ -262,6 +262,12 @@ def test_a_thread_that_nobody_needs_ends(
     wait_for(lambda: looks)
 
 
+def test_no_thread_of_another_test_is_left() -> None:
+    """It would be one that the test before has started, with what it knows of other tables."""
+    assert not poller._pollers
+    assert not [one for one in threading.enumerate() if one.name.startswith(poller.NAME)]
+
+
 @pytest.mark.parametrize(("seconds", "ends"), [(59, False), (61, True)])
 def test_it_ends_a_minute_after_the_last_pull(seconds: float, ends: bool) -> None:
     looker = Poller("default")

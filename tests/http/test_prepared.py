@@ -107,7 +107,7 @@ def test_a_token_decides_and_sees_its_own_businesses_alone(
         shop.get("/prepared?biz=shop", token=other),
     ):
         assert answer.status_code == 403
-    assert shop.get("/prepared", token=other).json() == {"items": [], "next": None}
+    assert shop.get("/prepared", token=other).json() == {"items": [], "next": None, "away": []}
     assert PreparedRow.objects.get().state == "PREPARED"
 
 

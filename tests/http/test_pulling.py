@@ -480,7 +480,7 @@ def test_while_the_database_is_away_all_who_look_for_a_group_fail_together(
         with pytest.raises(OperationalError):
             groups.pulled("orders", "mail", "default")
 
-    monkeypatch.setattr(groups, "_reading", Counted())
+    monkeypatch.setattr(groups, "_reading", {"default": Counted()})
     monkeypatch.setattr(groups, "_find", away)
     with ThreadPoolExecutor(4) as threads:
         for done in [threads.submit(look) for _ in range(4)]:

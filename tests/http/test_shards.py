@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from django.db import OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from streams import Decision, Reject, consumer, send
-from streams.http.pulling import poller
+from streams.http.answering import _looks
+from streams.http.pulling import groups, poller
 from streams.http.pulling.waiting import waiting
 from streams.log.sequencer import sequence
 from streams.models import ApiToken, ConsumerGroup, DeadMessage, Delivery, Message, PreparedRow
 from streams.operate.redrives import begin
 from streams.operate.topics import create
+from streams.sharding import alias_of
 from streams.testing import drain
 from tests.http.conftest import Api, MakeToken
 from tests.preparing import CHECKER, answering, away
@@ -133,6 +138,40 @@ def test_a_held_pull_on_each_database_is_woken(
         assert delivery["messages"][0]["body"] == topic
 
 
+def test_a_pull_does_not_wait_for_a_database_that_hangs(
+    both: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topic, alias in (("orders", "default"), ("clicks", "other")):
+        groups.ensure_group(topic, "mail", alias)
+    asked, answers = threading.Event(), threading.Event()
+    find = groups._find
+
+    def hang(topic: str, name: str, using: str) -> Any:
+        if using == "other":
+            asked.set()
+            answers.wait(60)
+        return find(topic, name, using)
+
+    def of(topic: str, alias: str) -> Future[Any]:
+        done: Future[Any] = Future()
+
+        def look() -> None:
+            done.set_result(groups.pulled(topic, "mail", alias).group.topic.name)
+            connections.close_all()
+
+        threading.Thread(target=look, daemon=True).start()
+        return done
+
+    monkeypatch.setattr(groups, "_find", hang)
+    try:
+        hangs = of("clicks", "other")
+        assert asked.wait(20)
+        assert of("orders", "default").result(20) == "orders"
+    finally:
+        answers.set()
+        assert hangs.result(20) == "clicks"
+
+
 def test_an_id_alone_is_refused_and_with_its_database_found(api: Api) -> None:
     ids = {}
     for topic in ("orders", "clicks"):
@@ -173,6 +212,57 @@ def test_lists_have_the_rows_of_all_databases(api: Api, both: None) -> None:
     assert (overview["topics_in_all"], overview["groups_in_all"]) == (3, 3)
     assert {one["topic"]: one["database"] for one in overview["topics"]} == dict(expected)
     assert {one["topic"]: one["database"] for one in overview["groups"]} == dict(expected)
+
+
+@pytest.fixture
+def lose(both: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
+    """Let the database of clicks refuse connections; with True it hangs until the test ends."""
+    for topic in ("orders", "clicks"):
+        groups.ensure_group(topic, "mail", alias_of(topic))
+    ends, refuses, hangs = (threading.Event() for _ in range(3))
+    connect = BaseDatabaseWrapper.connect
+
+    def refuse(self: BaseDatabaseWrapper) -> None:
+        if self.alias == "other" and hangs.is_set():
+            ends.wait(60)
+        if self.alias == "other" and refuses.is_set():
+            raise OperationalError(2003, "away")
+        connect(self)
+
+    def begin(hanging: bool) -> None:
+        refuses.set()
+        if hanging:
+            hangs.set()
+
+    monkeypatch.setattr(BaseDatabaseWrapper, "connect", refuse)
+    yield begin
+    ends.set()
+    for look in _looks.values():
+        look.join(30)
+
+
+@pytest.mark.parametrize("hanging", [False, True])
+def test_lists_have_what_the_others_have_and_name_the_database_that_is_away(
+    api: Api, lose: Callable[[bool], None], hanging: bool
+) -> None:
+    assert get(api, "/topics")["away"] == []
+    lose(hanging)
+    began = time.monotonic()
+    for path in ("/topics", "/groups"):
+        page = get(api, f"{path}?limit=1")
+        rows = page["items"]
+        while page["next"]:
+            page = get(api, f"{path}?limit=1&after={page['next']}")
+            rows += page["items"]
+        assert [one["topic"] for one in rows] == ["orders"]
+        assert page["away"] == ["other"]
+    for path in ("/prepared", "/dead/redrives"):
+        assert get(api, path) == {"items": [], "next": None, "away": ["other"]}
+    overview = get(api, "/overview")
+    assert [one["topic"] for one in overview["topics"]] == ["orders"]
+    assert overview["away"] == ["other"]
+    assert time.monotonic() - began < 20
+    assert sum(thread.name == "ems-http-look-other" for thread in threading.enumerate()) == hanging
 
 
 def test_topics_and_groups_are_changed_where_they_are(api: Api) -> None:

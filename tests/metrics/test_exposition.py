@@ -28,7 +28,7 @@ TOKEN = {"METRICS_TOKEN": "s3cret-token"}
 CONSUMER = """
 from streams import consumer
 
-@consumer("orders", group="mail")
+@consumer("orders", group="mail", start="earliest")
 def mail(message):
     print("handled", message.body, flush=True)
 """

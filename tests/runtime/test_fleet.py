@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from threading import Thread
+from threading import Event, Thread, Timer
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from streams import consumer
 from streams.consume.limits import Overrides, Share, shares
@@ -17,9 +18,10 @@ from streams.errors import ConfigurationError
 from streams.log.routes import accept_routes
 from streams.models import Consumer, ConsumerGroup
 from streams.process.broadcast.running_group import RunningBroadcastGroup
-from streams.process.fleet import Fleet
+from streams.process.fleet import Fleet, Start
 from streams.process.shared.activity import Activity
 from streams.process.shared.connections import IdleLimit, work_on
+from streams.process.shared.database_work import Silence
 from streams.process.supervisor import Supervisor
 from tests.consuming import registered
 
@@ -147,6 +149,79 @@ def test_consumers_with_other_routes_than_their_database_do_not_start(
     with pytest.raises(ConfigurationError, match="routes --accept"):
         Fleet(by_alias(registrations()), drain=True).run()
     assert not ConsumerGroup.objects.using("other").exists()
+
+
+# -- a database that does not answer at the start --
+
+
+@BOTH
+@pytest.mark.usefixtures("sharded", "three")
+def test_a_database_that_hangs_at_the_start_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It neither refuses nor answers, so the thread that begins there waits for ever."""
+    monkeypatch.setattr("streams.process.fleet.WORK_SECONDS", 1.0)
+    answers = Event()
+    connect = BaseDatabaseWrapper.connect
+
+    def hang(self: BaseDatabaseWrapper) -> None:
+        if self.alias == "other":
+            answers.wait(60)
+        connect(self)
+
+    fleet = Fleet(by_alias(registrations()))
+    given_up = Timer(20, fleet._lifecycle.stop)
+    given_up.start()
+    monkeypatch.setattr(BaseDatabaseWrapper, "connect", hang)
+    monkeypatch.setattr("streams.process.fleet.LEAVE_SECONDS", 0.1)
+    try:
+        assert fleet.run() == 1
+        assert fleet._lifecycle.failure == (
+            "the database has not answered the thread start-other for 1 s"
+        )
+        assert fleet.left_behind
+    finally:
+        given_up.cancel()
+        answers.set()
+        for thread in fleet._beginning:
+            thread.join(30)
+
+
+def test_who_rests_is_not_silent() -> None:
+    thread, silence = Start("default", lambda alias, work: None), Silence()
+    work = thread._work
+
+    def seconds() -> float:
+        return silence.seconds(thread, 1.0)
+
+    with work.under_way():
+        assert [seconds(), seconds(), seconds()] == [0, 1, 2]
+        with work.resting():
+            assert [seconds(), seconds()] == [0, 0]
+        assert [seconds(), seconds()] == [0, 1]
+
+
+@BOTH
+@pytest.mark.usefixtures("sharded", "three")
+def test_a_second_try_finds_what_the_project_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise threads of other databases would never close their connections to this one."""
+    settings = connections.settings["other"]
+    monkeypatch.setitem(settings, "CONN_MAX_AGE", 7)
+    monkeypatch.setitem(settings, "AUTOCOMMIT", settings["AUTOCOMMIT"])
+    fleet = Fleet(by_alias(registrations()))
+
+    def fail(self: Any) -> None:
+        raise OperationalError(2013, "lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("streams.process.shared.client.Client.register", fail)
+        with pytest.raises(OperationalError):
+            fleet._make("other").begin()
+    assert settings["CONN_MAX_AGE"] == 7
+    second = fleet._make("other")
+    assert settings["CONN_MAX_AGE"] is None
+    assert second._idle_limit._given["CONN_MAX_AGE"] == 7
+    second._idle_limit.remove()
 
 
 # -- the end of a drain --

@@ -83,15 +83,15 @@ Known = tuple[ConsumerGroup, Partition]
 
 _known: dict[tuple[str, str, str], PulledGroup] = {}
 _by_id: dict[tuple[str, int], tuple[float, ConsumerGroup | None, dict[int, Partition]]] = {}
-_reading = threading.Lock()
+# By alias: a database that is away, or hangs, must not stop what is read of the others.
+_reading: dict[str, threading.Lock] = {}
 # By alias: when, on the monotonic clock, a group could not be read, and why.
 _failed: dict[str, tuple[float, Error]] = {}
 
 
 def forget(**kwargs: Any) -> None:
     """Drop all known groups."""
-    global _reading
-    _reading = threading.Lock()
+    _reading.clear()  # in a fork nobody would release a lock that is held
     _known.clear()
     _by_id.clear()
     _failed.clear()
@@ -113,7 +113,7 @@ def pulled(topic: str, name: str, using: str) -> PulledGroup:
     if known and time.monotonic() < known.fresh_until:
         return known
     # Only one thread reads a group that has become old: hundreds may ask for it at once.
-    with _reading:
+    with _reading.setdefault(using, threading.Lock()):
         known = _known.get(key)
         if known and time.monotonic() < known.fresh_until:
             return known

@@ -11,7 +11,7 @@ from streams.conf import database
 from streams.database.clock import database_now
 from streams.http.access import ApiRequest, needs
 from streams.http.databases import page_of_all
-from streams.http.fields import Answer, Instant, Limit, NoFields, Page, Request
+from streams.http.fields import Answer, Instant, Limit, NoFields, PageOfAll, Request
 from streams.http.found import group_named
 from streams.http.journal import note, note_changes, who
 from streams.http.threads import on_pool
@@ -116,12 +116,12 @@ class GroupChanges(Request):
     batch: int | None = None
 
 
-@router.get("/groups", response=Page[GroupInList])
+@router.get("/groups", response=PageOfAll[GroupInList])
 @needs("look")
 @on_pool
 def list_groups(
     request: ApiRequest, topic: str | None = None, after: str | None = None, limit: Limit = 100
-) -> Page[GroupInList]:
+) -> PageOfAll[GroupInList]:
     """List groups with their lag, as they were made, those of one database after the other."""
 
     def read(using: str, behind: int | None, most: int) -> tuple[list[GroupInList], int | None]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 from django.apps import apps
@@ -11,6 +14,7 @@ from ninja import Router
 from streams.conf import database
 from streams.database.clock import database_now
 from streams.http.access import ApiRequest, needs
+from streams.http.answering import Answering
 from streams.http.fields import Answer, Instant
 from streams.http.routes.groups import GroupInList, measured
 from streams.http.threads import on_pool
@@ -57,7 +61,10 @@ class AlarmShown(Answer):
 
 
 class Overview(Answer):
-    """Has the busiest topics first, the groups that need somebody first, and the alarms."""
+    """Has the busiest topics first, the groups that need somebody first, and the alarms.
+
+    Nothing of a database that is ``away``.
+    """
 
     at: Instant
     topics_in_all: int
@@ -65,6 +72,7 @@ class Overview(Answer):
     topics: list[TopicRate]
     groups: list[GroupRate]
     alarms: list[AlarmShown]
+    away: list[str]
 
 
 @router.get("/overview", response=Overview)
@@ -72,30 +80,49 @@ class Overview(Answer):
 @on_pool
 def show_overview(request: ApiRequest) -> Overview:
     """Show at most 50 topics and 50 groups. Rates need the app `monitoring`."""
-    topics: list[TopicRate] = []
-    lags: list[Lag] = []
-    alarms: list[AlarmShown] = []
-    rates_of = {}
-    for using in aliases():
-        rates = rates_of[using] = _rates(using)
-        topics += _topics(using, rates.get("topics", {}))
-        lags += measured(ConsumerGroup.objects.using(using).select_related("topic"), using)
-        alarms += [AlarmShown(database=using, **one) for one in rates.get("alarms", [])]
+    databases = Answering()
+    found = {using: databases.ask(using, partial(_seen, using)) for using in aliases()}
+    seen = {using: one for using, one in found.items() if one is not None}
+    topics = [topic for one in seen.values() for topic in one.topics]
+    lags = [lag for one in seen.values() for lag in one.lags]
     topics.sort(key=_busiest)
     lags.sort(key=lambda one: one.trouble, reverse=True)
     return Overview(
-        at=database_now(database()),
+        at=next(iter(seen.values())).at,
         topics_in_all=len(topics),
         groups_in_all=len(lags),
         topics=topics[:LISTED_AT_MOST],
         groups=[
             GroupRate(
                 **GroupInList.of(lag).model_dump(),
-                **_of_group(lag, rates_of[lag.group._state.db or database()]),
+                **_of_group(lag, seen[lag.group._state.db or database()].rates),
             )
             for lag in lags[:LISTED_AT_MOST]
         ],
-        alarms=alarms,
+        alarms=[alarm for one in seen.values() for alarm in one.alarms],
+        away=databases.away,
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Holds what is on one database."""
+
+    at: datetime
+    rates: dict[str, Any]
+    topics: list[TopicRate]
+    lags: list[Lag]
+    alarms: list[AlarmShown]
+
+
+def _seen(using: str) -> _Seen:
+    rates = _rates(using)
+    return _Seen(
+        at=database_now(using),
+        rates=rates,
+        topics=_topics(using, rates.get("topics", {})),
+        lags=measured(ConsumerGroup.objects.using(using).select_related("topic"), using),
+        alarms=[AlarmShown(database=using, **one) for one in rates.get("alarms", [])],
     )
 
 

@@ -16,7 +16,7 @@ from streams.http.fields import (
     Instant,
     Limit,
     NoFields,
-    Page,
+    PageOfAll,
     Request,
     body_in,
 )
@@ -178,7 +178,7 @@ def _shown(biz: str, biz_key: str, on: str | None) -> PreparedMessage:
     return PreparedMessage.of(look_up(biz, biz_key, alias_of_key(on), PATIENCE))
 
 
-@router.get("/prepared", response=Page[PreparedMessage])
+@router.get("/prepared", response=PageOfAll[PreparedMessage])
 @needs("prepare")
 @on_pool
 def list_prepared(
@@ -187,7 +187,7 @@ def list_prepared(
     biz: str | None = None,
     after: str | None = None,
     limit: Limit = 100,
-) -> Page[PreparedMessage]:
+) -> PageOfAll[PreparedMessage]:
     """List the prepared messages of the businesses of the token, without bodies.
 
     A page may have fewer than `limit`; the last one has no `next`.

@@ -6,7 +6,7 @@ from ninja import Router
 
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.databases import Database, alias_of_id, page_of_all
-from streams.http.fields import MOST, Answer, Id, Instant, Limit, NoFields, Page
+from streams.http.fields import MOST, Answer, Id, Instant, Limit, NoFields, PageOfAll
 from streams.http.journal import note
 from streams.http.letters import place
 from streams.http.problems import Problem
@@ -33,12 +33,12 @@ class RedriveShown(Answer):
     finished_at: Instant | None
 
 
-@router.get("/dead/redrives", response=Page[RedriveShown])
+@router.get("/dead/redrives", response=PageOfAll[RedriveShown])
 @needs("dead")
 @on_pool
 def list_redrives(
     request: ApiRequest, after: str | None = None, limit: Limit = 100
-) -> Page[RedriveShown]:
+) -> PageOfAll[RedriveShown]:
     """List the redrives at a rate: the newest first, those of one database after the other."""
 
     def read(using: str, behind: int | None, most: int) -> tuple[list[RedriveShown], int | None]:

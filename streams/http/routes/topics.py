@@ -11,7 +11,7 @@ from ninja import Router, Status
 from streams.conf import database
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.databases import page_of_all
-from streams.http.fields import Answer, Instant, Limit, Page, Request
+from streams.http.fields import Answer, Instant, Limit, PageOfAll, Request
 from streams.http.journal import note, note_changes, who
 from streams.http.threads import on_pool
 from streams.models import ConsumerGroup, Partition, Topic
@@ -92,12 +92,12 @@ class Growth(Request):
     partitions: int
 
 
-@router.get("/topics", response=Page[TopicInList])
+@router.get("/topics", response=PageOfAll[TopicInList])
 @needs("read")
 @on_pool
 def list_topics(
     request: ApiRequest, after: str | None = None, limit: Limit = 100
-) -> Page[TopicInList]:
+) -> PageOfAll[TopicInList]:
     """List the topics that the token may read: by name, those of one database after the other."""
     return page_of_all(after, str, limit, partial(_listed, request.auth))
 

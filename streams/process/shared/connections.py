@@ -58,13 +58,20 @@ class IdleLimit:
         self._using = using
         self._limit = max(timeouts, default=timedelta(0)) + MARGIN
         self._in_force = local()
-        self._max_age: float | None = None  # the project's
+        self._given: dict[str, Any] = {}  # what the project has set
 
     def install(self) -> None:
-        given = connections.settings[self._using]
-        self._max_age = given["CONN_MAX_AGE"]
-        given.update({"CONN_MAX_AGE": None, "AUTOCOMMIT": True})
+        ours = {"CONN_MAX_AGE": None, "AUTOCOMMIT": True}
+        settings = connections.settings[self._using]
+        self._given = {name: settings[name] for name in ours}
+        settings.update(ours)
         connection_created.connect(self._set)
+        connections[self._using].close()
+
+    def remove(self) -> None:
+        """Undo ``install()``: another limit that is installed then finds what the project has."""
+        connection_created.disconnect(self._set)
+        connections.settings[self._using].update(self._given)
         connections[self._using].close()
 
     @property
@@ -82,7 +89,7 @@ class IdleLimit:
         if connection.alias != self._using:
             return
         if getattr(_thread, "alias", self._using) != self._using:
-            age = self._max_age
+            age = self._given["CONN_MAX_AGE"]
             connection.close_at = None if age is None else time.monotonic() + age
             return
         if connection.vendor != "mysql":

@@ -33,6 +33,10 @@ class Stopping:
         self.failure = self.failure or reason
         self.stop()
 
+    def fail_unanswered(self, thread: str, seconds: float) -> None:
+        """Stop because the database has not answered a thread for so many seconds."""
+        self.fail(f"the database has not answered the thread {thread} for {seconds:.0f} s")
+
     def wait(self, seconds: float) -> bool:
         """Sleep for ``seconds`` or until stopping begins; return whether it has begun."""
         return self._stopping.wait(seconds)
