@@ -283,6 +283,10 @@ class TopicMove:
     def _close(self) -> None:
         with own_transaction(self.source):
             access = self._lock().access
+            last = self._last()
+            if last and self._is_departed(last) and last.target == self.target:
+                self._token = last.token
+                return  # moved by another run, since this one has looked
             last = self._begun()
             if last and (access in CLOSED or not self._bar(last)):
                 self._token = last.token

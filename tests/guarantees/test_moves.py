@@ -644,6 +644,18 @@ def test_two_moves_at_once_are_one(in_thread):
     assert the(Partition).next_offset == 5
 
 
+def test_a_move_that_another_run_has_ended_meanwhile_is_not_begun_anew(monkeypatch):
+    """It has looked for obstacles; then the other run moves the topic."""
+    finished()
+    late = TopicMove("orders", HERE, THERE)
+    with monkeypatch.context() as patch:
+        patch.setattr(late, "obstacles", move)
+        late.run(pause=lambda seconds: None)
+    assert the(Move).finished_at
+    assert Move.objects.count() == 1
+    assert the(Topic).access == "read-write"
+
+
 @pytest.mark.mysql
 @pytest.mark.parametrize("done", [False, True])
 def test_a_connection_that_breaks_in_the_commit_is_repeated(done):

@@ -34,6 +34,14 @@ MOVED = [
         "self._has_landed(move)",
         f"{MOVES}::test_a_run_that_was_frozen_writes_nothing_once_the_move_was_given_up",
     ),
+    # A second run would write the topic again, over what the first one has opened.
+    Mutant(
+        "move-begun-anew-after-another-has-ended",
+        MOVE,
+        "            if last and self._is_departed(last) and last.target == self.target:\n",
+        "            if False:\n",
+        f"{MOVES}::test_a_move_that_another_run_has_ended_meanwhile_is_not_begun_anew",
+    ),
     # A cancel() of an old message would take back a new one.
     Mutant(
         "move-lets-ids-begin-again",
