@@ -49,7 +49,7 @@ ON_ANY = ("sqlite", "mysql", "mariadb")
 # strictly. Locks, crashes, plans, what two sessions see and what is raised stay on every database.
 ONE_IS_ENOUGH = {
     "admin": ON_THE_IDLER_SERVER,  # pages over the same verbs, which have tests of their own
-    "celery_": ON_THE_IDLER_SERVER,  # tasks that call one function each
+    "celery_": ON_ANY,  # tasks that call one function each
     "commands": ON_ANY,  # words around the same verbs
     "commands/test_stress.py": ON_THE_IDLER_SERVER,
     "docs": ON_ANY,  # what the pages say
@@ -57,7 +57,7 @@ ONE_IS_ENOUGH = {
     "e2e": ON_ANY,  # so do the host projects
     # Of Spark's, the source and the trace read every database; long jobs read one.
     "spark/test_archive.py": ON_ANY,
-    "spark/test_databases.py": ON_A_SERVER,
+    "spark/test_databases.py": ON_ANY,
     "spark/test_lake.py": ON_ANY,
     "spark/test_process.py": ON_A_SERVER,
     "spark/test_reconcile.py": ON_ANY,

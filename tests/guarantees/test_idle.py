@@ -71,6 +71,7 @@ def statements_a_second(proxied: Proxy, spawn: Spawn) -> float:
     return (proxied.statements - before) / MEASURED_SECONDS
 
 
+@pytest.mark.exhaustive
 def test_with_redis_and_beat_an_idle_process_asks_five_times_in_two_seconds_at_most(
     ems_settings: Callable[..., None],
     tmp_path: Path,
