@@ -83,8 +83,7 @@ class TopicMove:
     @property
     def is_over(self) -> bool:
         """Tell whether the topic has moved from here to the target, and not come back."""
-        last = self._last()
-        return last is not None and self._is_departed(last) and last.target == self.target
+        return self._ended() is not None
 
     def obstacles(self) -> list[str]:
         """Return the reasons not to move the topic that do not pass by themselves, as texts.
@@ -138,7 +137,8 @@ class TopicMove:
 
     def close(self) -> None:
         """Refuse producers from now on; raises MoveRefused if there are obstacles."""
-        if obstacles := self.obstacles():
+        # Another run may end the move while this one looks.
+        if (obstacles := self.obstacles()) and not self.is_over:
             raise MoveRefused(" ".join(obstacles))
         retrying(self._close, self.source)
         forget()
@@ -283,9 +283,8 @@ class TopicMove:
     def _close(self) -> None:
         with own_transaction(self.source):
             access = self._lock().access
-            last = self._last()
-            if last and self._is_departed(last) and last.target == self.target:
-                self._token = last.token
+            if ended := self._ended():
+                self._token = ended.token
                 return  # moved by another run, since this one has looked
             last = self._begun()
             if last and (access in CLOSED or not self._bar(last)):
@@ -418,8 +417,12 @@ class TopicMove:
         last = self._last()
         return last if last and last.source == self.source and not last.finished_at else None
 
-    def _is_departed(self, move: Move) -> bool:
-        return move.source == self.source and move.finished_at is not None
+    def _ended(self) -> Move | None:
+        """Return the move from here to the target, if that is the last one and has ended."""
+        last = self._last()
+        if last is None or not last.finished_at:
+            return None
+        return last if (last.source, last.target) == (self.source, self.target) else None
 
     def _has_landed(self, move: Move) -> bool:
         """Tell whether the topic is on the database to which it moves, or has moved."""

@@ -644,13 +644,18 @@ def test_two_moves_at_once_are_one(in_thread):
     assert the(Partition).next_offset == 5
 
 
-def test_a_move_that_another_run_has_ended_meanwhile_is_not_begun_anew(monkeypatch):
-    """It has looked for obstacles; then the other run moves the topic."""
+@pytest.mark.parametrize("seen", [[], ["orders has moved to other: move it from there."]])
+def test_a_move_that_another_run_has_ended_meanwhile_is_not_begun_anew(monkeypatch, seen):
+    """The other run moves the topic while this one looks for obstacles."""
     finished()
     late = TopicMove("orders", HERE, THERE)
-    with monkeypatch.context() as patch:
-        patch.setattr(late, "obstacles", move)
-        late.run(pause=lambda seconds: None)
+
+    def obstacles():
+        move()
+        return seen
+
+    monkeypatch.setattr(late, "obstacles", obstacles)
+    late.run(pause=lambda seconds: None)
     assert the(Move).finished_at
     assert Move.objects.count() == 1
     assert the(Topic).access == "read-write"

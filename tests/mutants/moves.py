@@ -38,7 +38,7 @@ MOVED = [
     Mutant(
         "move-begun-anew-after-another-has-ended",
         MOVE,
-        "            if last and self._is_departed(last) and last.target == self.target:\n",
+        "            if ended := self._ended():\n",
         "            if False:\n",
         f"{MOVES}::test_a_move_that_another_run_has_ended_meanwhile_is_not_begun_anew",
     ),
