@@ -5,7 +5,6 @@ A process that does would send to one database what the consumers of a topic loo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from django.db import connections
@@ -25,11 +24,10 @@ def routes_agree(using: str) -> bool | None:
     return None if row is None else row.value == fingerprint()
 
 
-def make_sure_routes(databases: Iterable[str]) -> None:
-    """Raise ConfigurationError if one of the ``databases`` was written with other routes."""
-    for using in databases:
-        if using in aliases() and routes_agree(using) is False:
-            raise ConfigurationError(f"{differ(using)} {hint()}")
+def make_sure_routes(using: str) -> None:
+    """Raise ConfigurationError if the database was written with other routes."""
+    if using in aliases() and routes_agree(using) is False:
+        raise ConfigurationError(f"{differ(using)} {hint()}")
 
 
 def differ(using: str) -> str:

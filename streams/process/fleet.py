@@ -142,7 +142,7 @@ class Fleet:
         with _migrated(using):
             # Before anything is written, and once the database answers: one that is away must not
             # keep the others from running.
-            make_sure_routes([using])
+            make_sure_routes(using)
             return Supervisor(
                 self._groups[using],
                 using,
