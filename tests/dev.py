@@ -41,6 +41,7 @@ PACKAGES = ["streams", "monitoring", "sparkjobs", "emsproject"]
 SESSION_TIME = re.compile(r"\b((NOW|SYSDATE|LOCALTIME|CURDATE|CURTIME)\(|CURRENT_TIMESTAMP)")
 LONGEST_FIRST = ["mysql", "mariadb", "sqlite", "mariadb-11"]
 QUICK = ["-m", "not slow and not bench and not exhaustive"]
+QUICK_ON_A_DJANGO = ["-m", "(not slow or every_django) and not bench and not exhaustive"]
 # Legs that run at the same time. They wait for half of their time, so two cores can run three.
 AT_A_TIME = int(os.environ.get("EMS_TEST_AT_A_TIME", "3"))
 
@@ -202,7 +203,7 @@ def djangos(wanted: set[str]) -> tuple[list[Leg], list[str]]:
             missing.append(f"Django {version}: {reason}")
         else:
             name, env = leg_of_django(version), {"EMS_TEST_DB": "sqlite"}
-            legs.append(Leg(name, python, list(QUICK), env))
+            legs.append(Leg(name, python, list(QUICK_ON_A_DJANGO), env))
     return legs, missing
 
 
