@@ -10,6 +10,7 @@ from tests.mutants.lake import LAKE
 from tests.mutants.moves import MOVED
 from tests.mutants.mutant import Mutant
 from tests.mutants.pulls import PULLS
+from tests.mutants.races import RACES
 from tests.mutants.resident import RESIDENT
 from tests.mutants.rollups import ROLL_UPS
 from tests.mutants.spark import SPARK
@@ -1119,5 +1120,5 @@ MUTANTS = [
     *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS),
-    *MOVED,
+    *(*MOVED, *RACES),
 ]
