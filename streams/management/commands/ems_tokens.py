@@ -96,7 +96,7 @@ class Command(StreamsCommand):
         if len(found) > 1:
             values = {"name": text, "prefixes": ", ".join(row.prefix for row in found)}
             raise CommandError(
-                _("Several tokens have the name %(name)r: revoke each by its prefix (%(prefixes)s).")
+                _("Several tokens are named %(name)r: revoke each by its prefix (%(prefixes)s).")
                 % values
             )
         return found[0]
