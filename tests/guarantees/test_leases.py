@@ -291,6 +291,18 @@ def test_after_an_outage_who_does_not_come_back_is_swept():
     assert sweep_if_due("default") == 1
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(20, 0), (61, 1)])
+def test_an_outage_is_said_and_a_consumer_that_is_started_again_is_none(seconds, said, caplog):
+    abandoned()
+    sweep_if_due("default")
+    silence = timedelta(seconds=seconds)
+    advance(timedelta(minutes=2))  # the claim has expired
+    Step.objects.filter(name=SWEEP).update(last_run_at=F("last_run_at") - silence)
+    assert sweep_if_due("default") == 0
+    assert sweep("default") == 0  # both extend the leases
+    assert [one.ems_event for one in caplog.records] == ["sweep.after_outage"] * said
+
+
 def test_the_grace_after_an_outage_is_given_also_when_a_reply_is_lost():
     """Then of all times: the database has just come back."""
     abandoned()

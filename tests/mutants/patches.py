@@ -580,7 +580,7 @@ LEASES = [
     Mutant(
         "no-grace-after-an-outage",
         "streams/steps/sweep.py",
-        "                _grace(using)\n",
+        "                _grace(using, was_outage=was_outage)\n",
         "                pass\n",
         f"{LEASING}::test_after_an_outage_everyone_gets_one_lease_to_come_back",
     ),

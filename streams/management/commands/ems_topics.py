@@ -12,12 +12,12 @@ from django.utils.translation import gettext_lazy
 from streams.conf import ANY_REST, settings
 from streams.database.transactions import committing
 from streams.log.routes import accept_routes, routes_agree
-from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
+from streams.management.base import add_dry_run, add_sort, add_watch, add_yes, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.move import MoveVerb
 from streams.models import Message, Topic
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
-from streams.operate.topics import create, grow, retire, topic_of
+from streams.operate.topics import GROWTH, create, grow, retire, topic_of
 from streams.retain.rule import default_rule, rule_of
 from streams.sharding import aliases
 
@@ -49,6 +49,7 @@ class Command(ChangeVerb, MoveVerb):
     def add_grow_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
         parser.add_argument("--partitions", type=int, required=True, help=_("how many in all"))
+        add_yes(parser)
 
     def add_set_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
@@ -102,9 +103,15 @@ class Command(ChangeVerb, MoveVerb):
         create(topic, partitions, self.using)
         self.tell(_("created: %s") % topic, topic=topic, partitions=partitions)
 
-    def do_grow(self, *, topic: str, partitions: int, **options: Any) -> None:
-        new = grow(topic_of(topic, self.using), partitions, self.using)
-        self.tell(_("new partitions: %d") % new, topic=topic, partitions=partitions, new=new)
+    def do_grow(self, *, topic: str, partitions: int, yes: bool, **options: Any) -> None:
+        row = topic_of(topic, self.using)
+        if self.can_ask:
+            self.confirm(f"{GROWTH} {_('Go on?')}", yes=yes)
+        new = grow(row, partitions, self.using)
+        text = _("new partitions: %d") % new
+        if new and not self.can_ask:
+            text += f". {GROWTH}"
+        self.tell(text, topic=topic, partitions=partitions, new=new)
 
     def do_set(self, *, topic: str, **options: Any) -> None:
         self.apply_changes(topic_of(topic, self.using), **options)
