@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -60,6 +60,15 @@ class Blockade:
 
     partitions: int
     worst: Sequence[Blocked]
+
+    @property
+    def unshown(self) -> int:
+        """Return how many partitions are blocked beside the ``worst``."""
+        return self.partitions - len(self.worst)
+
+    def without_errors(self) -> Blockade:
+        """Return the same for those who may not view messages, and so not their errors."""
+        return replace(self, worst=[replace(one, error=None) for one in self.worst])
 
 
 def blockades(

@@ -28,7 +28,7 @@ def blocked(using: str) -> Iterator[Diagnosis]:
     groups = ConsumerGroup.objects.using(using).filter(ordered=True).select_related("topic")
     for blockade in blockades(groups.order_by("name", "topic__name"), using).values():
         yield from map(_blocked, blockade.worst)
-        if more := blockade.partitions - len(blockade.worst):
+        if more := blockade.unshown:
             group = f"{blockade.worst[0].group} on {blockade.worst[0].topic}"
             text = ngettext(
                 "%(group)s: %(count)d more partition is blocked",

@@ -115,6 +115,6 @@ class UnblockVerbs(StreamsCommand):
                 )
                 % values
             )
-        if more := shown.partitions - len(shown.worst):
+        if more := shown.unshown:
             text = ngettext("  and %d more partition", "  and %d more partitions", more)
             self.stdout.write(text % more)
