@@ -176,6 +176,18 @@ class GroupActive(StreamsError):
     """The group has live consumers: stop them before this change."""
 
 
+class NotBlocked(StreamsError):
+    """No message blocks this partition of the group, or another one than was shown."""
+
+
+class AttemptRunning(StreamsError):
+    """A consumer is handling the message just now: wait for the outcome."""
+
+
+class PreviewStale(StreamsError):
+    """What was shown is not so any more: look again."""
+
+
 class OffsetOutOfRange(StreamsError, ValueError):
     """There is no such offset in the log: it has been purged, or does not exist yet."""
 
