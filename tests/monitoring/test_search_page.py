@@ -43,8 +43,10 @@ def test_an_id_a_place_a_key_and_a_tag_are_told_apart(orders):
     assert places(orders, q=str(message.pk)) == ["stock/0@3"]
     assert places(orders, q="stock/0@4") == ["stock/0@4"]
     assert places(orders, q="stock@4-5") == ["stock/0@4", "stock/0@5"]
+    Message.objects.filter(key="s-3").update(offset=666687)
+    assert places(orders, q="stock/0@666,687") == ["stock/0@666687"]
     assert places(orders, q="s-2") == ["stock/0@2"]
-    assert places(orders, q="tag:shop") == [f"stock/0@{n}" for n in (5, 4, 3, 2, 1, 0)]
+    assert places(orders, q="tag:shop") == [f"stock/0@{n}" for n in (5, 4, 2, 1, 0)]
     assert places(orders, q="nothing") == []
 
 
