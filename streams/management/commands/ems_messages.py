@@ -16,7 +16,14 @@ from streams import cancel
 from streams.durations import precise
 from streams.errors import StreamsError
 from streams.log.places import LogPlace, message_named
-from streams.log.search import Criteria, parse_position, position_text, search
+from streams.log.search import (
+    STEPS,
+    Criteria,
+    not_indexed,
+    parse_position,
+    position_text,
+    search,
+)
 from streams.management.base import (
     UNKNOWN,
     StreamsCommand,
@@ -24,6 +31,7 @@ from streams.management.base import (
     add_watch,
     line,
     named,
+    number,
     portable,
 )
 from streams.models import IMMEDIATE, Message, Partition
@@ -76,7 +84,8 @@ class Command(StreamsCommand):
         limit: int,
         **options: Any,
     ) -> None:
-        partitions = list(Partition.objects.using(self.using).filter(topic__name=topic))
+        rows = Partition.objects.using(self.using).select_related("topic")
+        partitions = list(rows.filter(topic__name=topic))
         if not partitions:
             raise CommandError(_("There is no topic %r.") % topic)
         chosen = [one for one in partitions if partition in (None, one.number)]
@@ -86,19 +95,37 @@ class Command(StreamsCommand):
             )
         start = None if resume is None else parse_position(resume)
         criteria = Criteria(since, until, tag, key)
-        found = search(chosen, criteria, limit, self.using, start)
+        messages: list[Message] = []
+        # Who watches asks again by itself.
+        for _step in range(1 if options["watch"] else STEPS):
+            found = search(chosen, criteria, limit - len(messages), self.using, start)
+            messages += found.messages
+            start = found.then
+            if found.is_complete or len(messages) >= limit:
+                break
+            self.progress(
+                _("found %(found)d, %(left)s messages are left to be searched")
+                % {
+                    "found": len(messages),
+                    "left": number(found.left),
+                }
+            )
+        self.progress("")
         numbers = {one.pk: one.number for one in chosen}
         columns = ("key", "tag", "size", "created_at", "sequenced_at")
         self.show(
             ("id", "partition", "offset", *columns),
             (
                 (m.pk, numbers[m.partition_id], m.offset, *(getattr(m, name) for name in columns))
-                for m in found.messages
+                for m in messages
             ),
         )
         if not found.is_complete:
             text = _("Older ones are not searched yet: go on with --resume %s")
             self.stderr.write(text % position_text(found.then), style_func=str)
+            if key is not None and not_indexed(chosen):
+                text = _("An index finds keys at once: python manage.py ems_topics index %s")
+                self.stderr.write(text % topic, style_func=str)
 
     def do_show(self, *, message: int | LogPlace, **options: Any) -> None:
         row = self._message(message)
