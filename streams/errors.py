@@ -193,7 +193,11 @@ class OffsetOutOfRange(StreamsError, ValueError):
 
 
 class InvalidTarget(StreamsError, ValueError):
-    """This is no place in a log: say earliest, latest, an offset, a time, +N or -N."""
+    """This is no target: say earliest, latest, an offset, orders/2@1200, a time, +N or -N."""
+
+
+class InvalidPlace(StreamsError, ValueError):
+    """This names no message: write its id, or its place in a log, such as orders/2@666687."""
 
 
 class NothingToUndo(StreamsError):

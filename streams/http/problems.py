@@ -35,6 +35,7 @@ STATUS: dict[type[Exception], int] = {
     errors.InvalidValue: 422,
     errors.RedriveRunning: 409,
     errors.InvalidTarget: 422,
+    errors.InvalidPlace: 422,
     errors.InvalidDuration: 422,
     errors.InvalidPartitions: 422,
     errors.InvalidRetryPolicy: 422,
