@@ -145,7 +145,11 @@ class CheckFailed(StreamsError):
 
 
 class Unreachable(CheckFailed):
-    """The endpoint cannot be reached, or is out of order."""
+    """The endpoint cannot be reached: it was not asked."""
+
+
+class Unanswered(CheckFailed):
+    """The endpoint was asked, and has failed: no answer in its time, or 5xx."""
 
 
 class InvalidConsumer(StreamsError, TypeError):
