@@ -153,6 +153,22 @@ def test_what_is_settled_while_the_reset_waits_for_it_is_not_taken(
     assert audit("default") == []
 
 
+def test_what_an_ordered_group_settles_while_the_reset_waits_is_not_repeated_by_its_undo(
+    stream: Stream, in_thread: Threads
+) -> None:
+    stream.group.ordered = True
+    stream.group.save()
+    stream.fill(10)
+    delivery = stream.claim()
+    assert delivery
+    with transaction.atomic():
+        settle(delivery, 2, max_retries=5)
+        moved = waits(in_thread, lambda: reset(stream, "latest"))
+    assert moved.result(PATIENCE_SECONDS).position == 2
+    assert reset(stream, None).target == 2
+    assert audit("default") == []
+
+
 def test_what_was_settled_before_the_reset_came_to_it_is_not_taken(
     stream: Stream, in_thread: Threads
 ) -> None:

@@ -151,4 +151,13 @@ RACES = [
         f"{RESETS}::test_what_is_settled_while_the_reset_waits_for_it_is_not_taken",
         "mariadb",
     ),
+    Mutant(
+        "undo-repeats-what-is-settled",
+        REVOKE,
+        "(rows.select_for_update() if lock else rows).first()",
+        "rows.first()",
+        f"{RESETS}"
+        "::test_what_an_ordered_group_settles_while_the_reset_waits_is_not_repeated_by_its_undo",
+        "mysql",
+    ),
 ]
