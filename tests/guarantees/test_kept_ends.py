@@ -453,6 +453,23 @@ call_command("ems_consume")
 """
 
 
+NEVER_DUE = """
+from streams.log.kept_ends import KeptEnds
+KeptEnds.keep_if_due = lambda self: None
+"""
+
+
+def test_a_process_that_ends_in_good_order_keeps_all_that_it_has_seen(spawn: Spawn):
+    child = spawn(NEVER_DUE + CONSUME)
+    child.expect("threads")
+    send_many([Outgoing("orders", n) for n in range(KEPT)])
+    wait_for(lambda: Delivery.objects.filter(state=State.DONE, last_offset=KEPT - 1).exists())
+    child.terminate()
+    assert child.wait() == 0
+    (row,) = json.loads(file().read_text())["logs"]
+    assert (row["name"], row["offset"]) == ("orders/0", KEPT)
+
+
 def kept_and_lost(spawn: Spawn) -> tuple[Child, Backup]:
     """Return a consumer that has handled ten messages, and a dump that has five of them."""
     sent(*(f"kept-{n}" for n in range(5)))
