@@ -26,6 +26,7 @@ ORDER = "tests/guarantees/test_order.py"
 SEQUENCING = "tests/guarantees/test_sequencing.py"
 SHADOWS = "tests/guarantees/test_shadow_replays.py"
 CORE = "tests/streams/test_core.py"
+KEPT_ENDS = "tests/guarantees/test_kept_ends.py"
 TOPICS = "tests/streams/test_topics.py"
 
 SEND = [
@@ -88,6 +89,41 @@ SEND = [
         "        raise Rewound\n",
         "        pass\n",
         "tests/guarantees/test_rewound_logs.py::test_no_offset_is_given_twice",
+    ),
+    Mutant(
+        "what-was-kept-on-the-disk-is-not-asked-for",
+        "streams/log/rewinds.py",
+        "    kept_ends.of(using).recall((partition_id,))\n",
+        "",
+        f"{KEPT_ENDS}::test_no_offset_is_given_twice_though_nobody_was_running",
+    ),
+    Mutant(
+        "a-topic-that-was-created-again-taken-for-the-old-one",
+        "streams/log/kept_ends.py",
+        "(Log(topic_id, created_at.isoformat(), number), f",
+        '(Log(topic_id, "", number), f',
+        f"{KEPT_ENDS}::test_a_topic_that_was_deleted_and_created_again_begins_at_0",
+    ),
+    Mutant(
+        "a-write-takes-away-what-others-know",
+        "streams/log/kept_ends.py",
+        "        merged = {log: before[log] for log in absent}\n",
+        "        merged, before = {log: before[log] for log in absent}, {}\n",
+        f"{KEPT_ENDS}::test_of_two_that_write_at_once_none_overwrites_what_the_other_knows",
+    ),
+    Mutant(
+        "two-write-at-once",
+        "streams/state_files.py",
+        "        except BlockingIOError:\n",
+        "        except BlockingIOError:\n            return True\n",
+        f"{KEPT_ENDS}::test_while_another_process_writes_it_is_left_for_the_next_time",
+    ),
+    Mutant(
+        "nothing-is-kept-at-the-end-of-a-process",
+        "streams/process/supervisor.py",
+        "                kept_ends.of(self._using).keep(kept_ends.PATIENCE_SECONDS)\n",
+        "                pass\n",
+        f"{KEPT_ENDS}::test_a_process_that_ends_in_good_order_keeps_all_that_it_has_seen",
     ),
     Mutant(
         "nobody-waits-after-a-failover",
