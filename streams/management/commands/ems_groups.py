@@ -8,7 +8,9 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.log.lag import GroupState, Lag, lags
+from streams.log.condition import Condition
+from streams.log.lag import lags
+from streams.log.standings import standings
 from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.replay import ReplayVerbs
@@ -17,11 +19,9 @@ from streams.management.verbs.rows import RowVerbs
 from streams.models import ConsumerGroup
 from streams.operate import group_deletion
 
-UNATTENDED = "no consumer"
-STATES = ("paused", "blocked", "running", UNATTENDED)
 COLUMNS = (
-    *("group", "topic", "mode", "state", "consumers"),
-    *("behind", "open", "retries", "dead", "age"),
+    *("group", "topic", "mode", "state", "trouble", "consumers"),
+    *("behind", "clears", "open", "retries", "dead", "age"),
 )
 LAG = "lag"  # how operators call the column behind
 
@@ -47,7 +47,7 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--topic", help=_("only on this topic"))
-        parser.add_argument("--state", choices=STATES, help=_("only in this state"))
+        parser.add_argument("--state", choices=Condition.values, help=_("only in this state"))
         add_sort(parser, (LAG, *COLUMNS))
         add_watch(parser)
 
@@ -69,7 +69,7 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
     def do_list(
         self, *, topic: str | None, state: str | None, sort: str | None, **options: Any
     ) -> None:
-        found = (lag for lag in lags(self.groups(topic=topic), self.using))
+        found = standings(lags(self.groups(topic=topic), self.using), self.using)
         self.show(
             COLUMNS,
             (
@@ -77,16 +77,19 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
                     lag.group.name,
                     lag.group.topic.name,
                     lag.group.kind,
-                    _state(lag),
+                    one.condition.value,
+                    one.trouble if self.as_json else ", ".join(one.trouble) or None,
                     lag.consumers,
                     lag.behind,
+                    one.clearing.time,
                     lag.open,
                     lag.waiting,
                     lag.dead,
                     lag.age,
                 )
-                for lag in found
-                if state in (None, _state(lag))
+                for one in sorted(found, key=lambda one: one.order)
+                for lag in [one.lag]
+                if state in (None, one.condition.value)
             ),
             sort="behind" if sort == LAG else sort,
         )
@@ -117,7 +120,3 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
 
     def _these(self, groups: list[ConsumerGroup]) -> Any:
         return ConsumerGroup.objects.using(self.using).filter(pk__in=[row.pk for row in groups])
-
-
-def _state(lag: Lag) -> str:
-    return UNATTENDED if lag.state in (GroupState.UNATTENDED, GroupState.IDLE) else lag.state.value
