@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streams.log.condition import Known
+    from streams.log.lag import Lag
     from streams.observe.diagnoses import Diagnosis
 
 
@@ -61,10 +65,16 @@ class MonitoringConfig(AppConfig):
         return sentences(using) if may("ems_monitoring.view_alarm") else ()
 
     def ems_overview(self, using: str) -> dict[str, Any]:
-        """Return rates and alarms for the overview of the HTTP API."""
+        """Return rates of topics and alarms for the overview of the HTTP API."""
         from monitoring.figures.api import overview
 
         return overview(using)
+
+    def ems_known(self, using: str, lags: Sequence[Lag], now: datetime) -> Mapping[int, Known]:
+        """Return the rates and alarms of groups, for whatever shows how they stand."""
+        from monitoring.figures.known import known_now
+
+        return known_now(using, lags, now)
 
     def ems_diagnoses(self, using: str) -> Iterable[Diagnosis]:
         """Return what ems_doctor says of the roll-ups and of the alarms."""

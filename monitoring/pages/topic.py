@@ -14,7 +14,6 @@ from monitoring.charts.chart import DURATION, Chart, Line
 from monitoring.figures.group import group_figures
 from monitoring.figures.rollups import latencies, note
 from monitoring.figures.site import Site
-from monitoring.figures.speed import speed
 from monitoring.figures.topic import topic_figures
 from monitoring.live.inbox import PartitionState
 from monitoring.live.topic import hot_keys, mean_size
@@ -59,7 +58,9 @@ class TopicPage(Page):
 
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
         using, now = self.using, self.now
-        site = Site.read(using, now, self.asked.length, topic=arguments["topic"])
+        site = Site.read(
+            using, now, self.asked.length, topic=arguments["topic"], alarms=self.alarms()
+        )
         if not site.partitions:
             raise Http404
         self.topic = topic = self.topic_of(site)
@@ -133,7 +134,6 @@ class TopicPage(Page):
     def _partition(
         self, site: Site, one: PartitionState, grown: Mapping[int, int], whole: int
     ) -> PartitionFigures:
-        series = site.log.get(one.pk)
         return PartitionFigures(
             pk=one.pk,
             number=one.number,
@@ -141,7 +141,7 @@ class TopicPage(Page):
             next_offset=one.next_offset,
             kept=one.kept,
             share=grown[one.pk] / whole if whole and one.pk in grown else None,
-            published=speed(series.recent, (site.now, one.next_offset)) if series else None,
+            published=site.rates.into(one.pk, one.next_offset),
             inbox=one.inbox,
             inbox_age=one.inbox_age,
         )
