@@ -48,38 +48,40 @@ def test_it_has_nothing_to_say_to_a_stranger(world, as_role):
 
 def test_it_tells_what_is_missing_and_since_when(world):
     hour = timedelta(hours=1)
-    assert alarm("default") == ""
+    assert alarm("default").text == ""
     ran("sequence", hour)
     ran("sweep", 2 * hour)
     since = timezone.localtime(Step.objects.get(name="sequence").last_run_at)
-    assert alarm("default") == (
+    assert alarm("default").text == (
         f"No consumer or beat has run since {since:%Y-%m-%d %H:%M:%S %Z}: messages wait."
     )
     ran("sweep", timedelta(0))
-    assert alarm("default").startswith(f"Nothing has been sequenced since {since:%Y-%m-%d %H:%M}")
+    assert alarm("default").text.startswith(
+        f"Nothing has been sequenced since {since:%Y-%m-%d %H:%M}"
+    )
     run_steps()
     ran("sweep", hour)
-    assert alarm("default").startswith("Leases have not been swept since")
+    assert alarm("default").text.startswith("Leases have not been swept since")
     Step.objects.all().delete()
-    assert alarm("default") == (
+    assert alarm("default").text == (
         "No consumer or beat has run since the tables of EMS were created: messages wait."
     )
     ran("sweep", timedelta(0))
-    assert alarm("default").startswith("Nothing has been sequenced since the tables")
+    assert alarm("default").text.startswith("Nothing has been sequenced since the tables")
 
 
 def test_beat_alone_sequences_but_nobody_consumes(world):
     Consumer.objects.update(lease_until=UtcNow(-LEASE))
-    assert alarm("default").startswith("No consumer is running")
+    assert alarm("default").text.startswith("No consumer is running")
     ConsumerGroup.objects.pause()  # then nobody need run
-    assert alarm("default") == ""
+    assert alarm("default").text == ""
     ConsumerGroup.objects.resume()
     Consumer.objects.update(lease_until=UtcNow(LEASE))
-    assert alarm("default") == ""
+    assert alarm("default").text == ""
 
 
 def test_a_step_is_silent_only_after_a_lease(world):
     ran("sequence", LEASE - timedelta(seconds=5))
-    assert alarm("default") == ""
+    assert alarm("default").text == ""
     ran("sequence", LEASE + timedelta(seconds=1))
-    assert alarm("default") != ""
+    assert alarm("default").text != ""
