@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from monitoring.alarms.banner import link_to
+from monitoring.alarms.texts import span
 from monitoring.figures.firing import Firing, firing
 from monitoring.figures.group import GroupFigures, group_figures
 from monitoring.figures.site import Site
@@ -16,7 +17,6 @@ from monitoring.models import AlarmState, Severity
 from streams.admin.alarm import Link, May, Said
 from streams.admin.parts.figures import BAD, QUIET, WARNING, grouped
 from streams.database.clock import database_now
-from streams.durations import brief
 
 # Of the alarms, and of the groups: the rest is on their own pages.
 SHOWN = 5
@@ -44,7 +44,7 @@ def trouble(using: str, may: May) -> Iterator[Said]:
 
 
 def _alarm(one: Firing, now: datetime, may: May) -> Said:
-    text = _("%(alarm)s, for %(age)s") % {"alarm": one.text, "age": brief(now - one.since)}
+    text = _("%(alarm)s, for %(age)s") % {"alarm": one.text, "age": span(now - one.since)}
     severity = Severity(one.severity)
     if one.acknowledged_by:
         text = _("%(alarm)s; %(who)s takes care of it") % {
@@ -58,7 +58,7 @@ def _alarm(one: Firing, now: datetime, may: May) -> Said:
 def _group(one: GroupFigures, may: May) -> Said:
     told = [_("%s behind") % grouped(one.behind)]
     if one.behind and one.age:
-        told.append(_("the oldest for %s") % brief(one.age))
+        told.append(_("the oldest for %s") % span(one.age))
     if one.dead:
         told.append(ngettext("%s dead letter", "%s dead letters", one.dead) % grouped(one.dead))
     page = Link("ems_monitoring_overview_group", (one.pk,))

@@ -98,9 +98,12 @@ def _box(request: HttpRequest) -> Box:
     lines = []
     for seen in look(names, ask):
         told = list(said[seen.alias])
-        if seen.alarm is None:
-            text = _("The database %s has not said within a second how it is.") % seen.alias
-            told.insert(0, Said(text, state=_("away")))
+        if seen.alarm is None and told:
+            text = _("The database %s has not answered everything within a second.") % seen.alias
+            told.append(Said(text, state=_("slow"), level=WARNING))
+        elif seen.alarm is None:
+            text = _("The database %s has not answered within a second.") % seen.alias
+            told.append(Said(text, state=_("away")))
         alias = seen.alias if is_sharded() else ""
         lines += [Line(one, page_url(request, one, alias), alias) for one in told]
     lines.sort(key=lambda line: ORDER.get(line.said.level, len(ORDER)))
@@ -109,11 +112,12 @@ def _box(request: HttpRequest) -> Box:
 
 def _said(using: str, may: May) -> Iterator[Said]:
     try:
+        # What takes longest comes last: what is not said in time is missing.
         yield from islice(trouble(using, may), SHOWN)
+        yield from _letters(using, may)
         for config in apps.get_app_configs():
             if hasattr(config, "ems_trouble"):
                 yield from config.ems_trouble(using, may)
-        yield from _letters(using, may)
     except Error as error:
         if not tables_missing(error):
             raise

@@ -75,7 +75,8 @@ def test_it_comes_first_with_what_is_wrong_the_worst_first(world: World, root: C
     assert "for 2 h" in said[0]
     (warning,) = (n for n, one in enumerate(said) if one.startswith("Warning"))
     assert 0 < warning < len(said) - 1
-    assert re.search(r"dead letters \d+ dead letters? waits? for a decision\.", said[-1])
+    letters = [one for one in said if one.startswith("dead letters")]
+    assert re.search(r"\d+ dead letters? waits? for a decision\.", letters[0])
 
 
 def test_each_line_and_each_page_has_a_link_that_leads_there(world: World, root: Client) -> None:
@@ -112,7 +113,12 @@ def test_who_may_see_nothing_of_ems_gets_nothing_and_nothing_is_asked(
     world: World, as_role: As, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(index, "trouble", lambda using, may: asked.append(using) or iter(()))
+
+    def trouble(using: str, may: Any) -> list[Said]:
+        asked.append(using)
+        return []
+
+    monkeypatch.setattr(index, "trouble", trouble)
     html = as_role("staff").get(INDEX).text
     assert "ems-box" not in html
     assert asked == []
@@ -128,7 +134,7 @@ def test_who_may_see_one_table_is_told_of_no_other(world: World, as_role: As) ->
     assert only.startswith("alarm No consumer or beat has run since")
     assert re.findall(r'href="([^"]+)"', box(html)) == [reverse("admin:ems_topic_changelist")]
     letters = as_role("staff", "ems.view_deadmessage").get(INDEX).text
-    assert "dead letters" in lines(letters)[-1]
+    assert any(one.startswith("dead letters") for one in lines(letters))
 
 
 # -- it waits for no database --
@@ -151,8 +157,8 @@ def test_a_database_that_hangs_leaves_the_index_as_it_is_and_what_was_said_is_sh
         hang.set()
     assert time.monotonic() - began < 5
     assert lines(html) == [
-        "away The database default has not said within a second how it is.",
         "alarm Something is wrong.",
+        "slow The database default has not answered everything within a second.",
     ]
     assert "Authentication and Authorization" in html
 
@@ -166,7 +172,7 @@ def test_a_database_that_is_away_is_said_and_the_rest_of_the_admin_goes_on(
         patch.setitem(connections["other"].settings_dict, "NAME", "/nowhere/none")
         answer = root.get(INDEX)
         assert answer.status_code == 200
-        assert lines(answer.text)[0].startswith("away The database other has not said")
+        assert lines(answer.text)[0].startswith("away The database other has not answered")
         assert root.get(reverse("admin:auth_user_changelist")).status_code == 200
         connections["other"].close()
 
@@ -174,9 +180,8 @@ def test_a_database_that_is_away_is_said_and_the_rest_of_the_admin_goes_on(
 def test_a_database_without_tables_is_said_with_what_to_do(
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(using: str, may: Any) -> Iterator[Said]:
+    def missing(using: str, may: Any) -> list[Said]:
         raise OperationalError(1146, "no such table: ems_step")
-        yield
 
     monkeypatch.setattr(index, "trouble", missing)
     monkeypatch.setattr(index, "tables_missing", lambda error: True)
