@@ -153,17 +153,17 @@ def test_each_verb_needs_its_permission(as_role: Any, verb: str) -> None:
 
 def test_the_top_of_every_page_says_that_a_person_must_decide() -> None:
     Consumer.objects.update(lease_until=UtcNow(10 * LEASE))
-    assert alarm("default") == "Prepared messages wait for a decision by a person."
+    assert alarm("default").text == "Prepared messages wait for a decision by a person."
 
 
 def test_the_top_of_every_page_says_what_else_waits_for_a_person() -> None:
     Consumer.objects.update(lease_until=UtcNow(10 * LEASE))
     PreparedRow.objects.update(state=PreparedState.UNSENT)
-    assert "their topics refuse them" in alarm("default")
+    assert "their topics refuse them" in alarm("default").text
     PreparedRow.objects.update(state=PreparedState.ROLLED_BACK, disputed_at=UtcNow())
-    assert alarm("default").startswith("A check has rolled back")
+    assert alarm("default").text.startswith("A check has rolled back")
     PreparedRow.objects.update(disputed_at=None)
-    assert "repared" not in alarm("default")
+    assert "repared" not in alarm("default").text
 
 
 def test_an_endpoint_is_tested_and_its_secrets_are_never_shown(as_role: Any) -> None:

@@ -614,6 +614,21 @@ LEASES = [
         "mysql",
     ),
     Mutant(
+        "a-restart-said-as-an-outage",
+        "streams/steps/sweep.py",
+        " and was_outage:\n",
+        ":\n",
+        f"{LEASING}::test_an_outage_is_said_and_a_consumer_that_is_started_again_is_none",
+    ),
+    Mutant(
+        "index-tells-who-may-see-nothing",
+        "streams/admin/index.py",
+        " and not response.is_rendered and _is_for(request):\n",
+        " and not response.is_rendered:\n",
+        "tests/admin/test_index.py"
+        "::test_who_may_see_nothing_of_ems_gets_nothing_and_nothing_is_asked",
+    ),
+    Mutant(
         "no-grace-after-an-outage",
         "streams/steps/sweep.py",
         "                _grace(using, was_outage=was_outage)\n",
