@@ -16,7 +16,8 @@ from monitoring.figures.rollups import latencies, note
 from monitoring.figures.site import Site
 from monitoring.figures.topic import topic_figures
 from monitoring.live.inbox import PartitionState
-from monitoring.live.topic import hot_keys, mean_size
+from monitoring.live.sizes import size_of
+from monitoring.live.topic import hot_keys
 from monitoring.models import HotKey
 from monitoring.pages.base import Page
 from monitoring.pages.group import BY_SPARK
@@ -66,15 +67,13 @@ class TopicPage(Page):
         self.topic = topic = self.topic_of(site)
         starts = site.starts
         (figures,) = topic_figures(site, starts)
-        size = mean_size(using, site.partitions)
         seen = self.may_view(HotKey)
         hour, keys = hot_keys(using, topic.pk, now) if seen else (None, None)
         return {
             "topic": figures,
             "access": topic.get_access_display(),
             "retention": str(rule_of(topic, using)),
-            "mean_size": size,
-            "size": None if size is None else size * figures.kept,
+            "size": size_of(using, topic.pk, site.partitions),
             "partitions": self.partitions(site, starts)[:SHOWN],
             "groups": group_figures(site),
             "hot_keys": keys,

@@ -297,6 +297,36 @@ SEQUENCE = [
         "tests/streams/test_search.py::test_a_search_without_an_index_is_bounded_and_goes_on",
     ),
     Mutant(
+        "index-is-said-to-reach-where-it-does-not",
+        "streams/operate/key_index.py",
+        "filter(pk=row.pk, keys_from=end)",
+        "filter(pk=row.pk)",
+        "tests/streams/test_search.py"
+        "::test_entries_that_do_not_reach_as_far_as_was_read_are_rolled_back",
+    ),
+    Mutant(
+        "size-of-the-newest-messages",
+        "monitoring/live/sizes.py",
+        "log.end - 1 - n * (log.kept - 1) // max(1, count - 1) for",
+        "log.end - 1 - n for",
+        "tests/monitoring/test_sizes.py"
+        "::test_bodies_that_grow_over_time_are_estimated_from_the_whole_log",
+    ),
+    Mutant(
+        "redrive-at-a-rate-has-no-limit",
+        "streams/operate/redrives.py",
+        "    return ids[-1], len(ids)\n",
+        "    return upto, len(ids)\n",
+        "tests/commands/test_dead.py::test_a_rate_takes_a_limit_the_oldest_first",
+    ),
+    Mutant(
+        "place-in-the-log-of-another-topic",
+        "streams/operate/target.py",
+        "partition.topic_id == group.topic_id",
+        "bool(group.topic_id)",
+        "tests/streams/test_targets.py::test_a_place_is_of_one_partition_of_the_groups_topic",
+    ),
+    Mutant(
         "time-falls-as-offsets-rise",
         "streams/database/sql/sequence.py",
         "{greatest}({now}, COALESCE(`last_sequenced_at`, {immediate}))",
