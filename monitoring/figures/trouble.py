@@ -10,6 +10,7 @@ from django.utils.translation import ngettext
 
 from monitoring.alarms.banner import link_to
 from monitoring.alarms.texts import span
+from monitoring.alarms.unresolved import unresolved
 from monitoring.figures.firing import Firing, firing
 from monitoring.figures.group import GroupFigures, group_figures
 from monitoring.figures.site import Site
@@ -27,14 +28,15 @@ LEVELS = {Severity.CRITICAL: BAD, Severity.WARNING: WARNING, Severity.INFO: QUIE
 def trouble(using: str, may: May) -> Iterator[Said]:
     """Yield the alarms that fire, then the groups in trouble, the worst first."""
     now = database_now(using)
-    if may("ems_monitoring.view_alarm"):
-        found = firing(using)
+    alarms = unresolved(using) if may("ems_monitoring.view_alarm") else []
+    if alarms:
+        found = firing(alarms)
         yield from (_alarm(one, now, may) for one in found[:SHOWN])
         if found[SHOWN:]:
             text, rest = _("More alarms fire."), found[SHOWN]
             yield Said(text, link_to(may, rest.pk), _("more"), LEVELS[Severity(rest.severity)])
     if may("ems_monitoring.view_overview"):
-        groups = [one for one in group_figures(Site.read(using, now)) if one.needs]
+        groups = [one for one in group_figures(Site.read(using, now, alarms=alarms)) if one.needs]
         yield from (_group(one, may) for one in groups[:SHOWN])
         if rest_of_groups := len(groups[SHOWN:]):
             text = ngettext(
