@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from monitoring import java
 from monitoring.alarms import firing
 from monitoring.alarms.texts import summary
-from monitoring.models import Alarm, AlarmChannel, Run, RunState, Severity
+from monitoring.models import Alarm, AlarmChannel, AlarmState, Run, RunState, Severity
 from streams.models import UtcNow
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 from streams.sharding import aliases
@@ -117,6 +117,17 @@ def _service(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "serve", _("ems_spark serve is at work."))
 
 
+def _remedy(alarm: Alarm) -> str:
+    """Return what is to be done: of an acknowledged alarm, who does it already."""
+    if alarm.state == AlarmState.ACKNOWLEDGED:
+        note = f" ({alarm.note})" if alarm.note else ""
+        text = _("%(who)s takes care of it%(note)s. It ends by itself with its condition.")
+        done = text % {"who": alarm.acknowledged_by, "note": note}
+        return f"{done} {alarm.runbook}".strip()
+    values = {"id": alarm.pk, "rule": alarm.rule}
+    return alarm.runbook or _("ems_alarms ack %(id)d, or ems_alarms mute %(rule)s.") % values
+
+
 def alarms(using: str) -> Iterator[Diagnosis]:
     """Yield the alarms that fire: an error for each critical one."""
     if Alarm._meta.db_table not in connections[using].introspection.table_names():
@@ -125,11 +136,8 @@ def alarms(using: str) -> Iterator[Diagnosis]:
         return
     found = firing(using)
     for alarm in found:
-        hint = alarm.runbook or _("ems_alarms ack %(id)d, or ems_alarms mute %(rule)s.") % {
-            "id": alarm.pk,
-            "rule": alarm.rule,
-        }
         text = f"{alarm.rule}: {summary(alarm)}"
+        hint = _remedy(alarm)
         if alarm.severity == Severity.CRITICAL:
             yield Diagnosis(ERROR, "alarm", text, hint)
         else:

@@ -11,7 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 
 from streams.errors import NotSerializable
-from streams.unserializable import complaint
+from streams.unserializable import DEEPEST, complaint, is_too_deep
 
 JSON, TEXT, BYTES = "json", "text", "bytes"
 
@@ -32,7 +32,10 @@ class AsJson:
 
 
 def encode(value: Any) -> tuple[bytes, str]:
-    """Return the bytes to store and the body type; raises NotSerializable."""
+    """Return the bytes to store and the body type; raises NotSerializable.
+
+    JSON has at most DEEPEST levels: deeper ones could be stored, and not be read by all.
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value), BYTES
     try:
@@ -40,7 +43,11 @@ def encode(value: Any) -> tuple[bytes, str]:
             return value.encode(), TEXT
         if isinstance(value, AsJson):
             value = value.value
-        return _to_json(value).encode(), JSON
+        text = _to_json(value)
+        # Counted first, which is quick: most bodies have few levels.
+        if text.count("[") + text.count("{") > DEEPEST and is_too_deep(value):
+            raise ValueError  # its place is told below
+        return text.encode(), JSON
     except (TypeError, ValueError, RecursionError) as error:
         text = complaint(value, _writable) or _("The body cannot be written as JSON: %s") % error
         raise NotSerializable(text) from error

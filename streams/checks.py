@@ -142,17 +142,32 @@ def check_http(
 def check_deployment(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Check what is good for development only; without a database, nothing is said."""
+    """Check what is good for development only; of the database nothing if it is away."""
     if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
         return []
+    return [*_relative(Path(settings().STATE_DIR)), *_auto_create()]
+
+
+def _relative(directory: Path) -> Iterator[CheckMessage]:
+    if (groups := _listening()) and not directory.is_absolute():
+        yield Warning(
+            _("EMS['STATE_DIR'] %(path)s is relative; positions of %(groups)s go there.")
+            % {"path": directory, "groups": groups},
+            hint=_(
+                "Make it absolute: started from another folder, a client begins as a new one, and"
+                " misses what has come meanwhile."
+            ),
+            id="ems.W010",
+        )
+
+
+def _auto_create() -> Iterator[CheckMessage]:
     try:
         creates = any(system("autoCreateTopic", alias) for alias in aliases())
     except DatabaseError:
-        return []
-    if not creates:
-        return []
-    return [
-        Warning(
+        return
+    if creates:
+        yield Warning(
             _("autoCreateTopic is on: a misspelt name in send() makes a topic that nobody reads."),
             hint=_(
                 "In production turn it off in the system settings of the admin, and create topics"
@@ -160,7 +175,6 @@ def check_deployment(
             ),
             id="ems.W014",
         )
-    ]
 
 
 def _serves_http() -> bool:
@@ -257,10 +271,8 @@ def _redis(cache: str | None) -> Iterator[CheckMessage]:
 
 def _state_dir(directory: Path) -> Iterator[CheckMessage]:
     """Yield only warnings: other processes of the project may not need the folder or have it."""
-    listening = [r for r in registrations() if r.mode == Mode.BROADCAST]
-    if not listening:
+    if not (groups := _listening()):
         return
-    groups = ", ".join(sorted({registration.group for registration in listening}))
     above = (directory, *directory.absolute().parents)
     there = next(path for path in above if os.access(path, os.F_OK))
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
@@ -273,16 +285,12 @@ def _state_dir(directory: Path) -> Iterator[CheckMessage]:
             ),
             id="ems.W009",
         )
-    if not directory.is_absolute():
-        yield Warning(
-            _("EMS['STATE_DIR'] %(path)s is relative; positions of %(groups)s go there.")
-            % {"path": directory, "groups": groups},
-            hint=_(
-                "Make it absolute: started from another folder, a client begins as a new one, and"
-                " misses what has come meanwhile."
-            ),
-            id="ems.W010",
-        )
+
+
+def _listening() -> str:
+    """Return the names of the broadcast groups that are registered."""
+    registered = (r.group for r in registrations() if r.mode == Mode.BROADCAST)
+    return ", ".join(sorted(set(registered)))
 
 
 def _celery() -> Iterator[CheckMessage]:

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
@@ -124,6 +125,7 @@ class Settings:
     HTTP_HOLD_SECONDS_WSGI: float = 2.0
     HTTP_METRICS_FROM: Sequence[str] = ()
     STRESS: bool = False
+    SITE_URL: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
@@ -175,6 +177,10 @@ class Settings:
             )
         if not isinstance(self.STRESS, bool):
             raise ConfigurationError(_("EMS['STRESS'] must be True or False."))
+        if self.SITE_URL is not None and not _is_site(self.SITE_URL):
+            raise ConfigurationError(
+                _("EMS['SITE_URL'] must be an address such as “https://ops.example.com”, or None.")
+            )
         topic: Any = self.TWO_PHASE_TOPIC
         if topic is not None and (not isinstance(topic, str) or not topic.strip()):
             raise ConfigurationError(_("EMS['TWO_PHASE_TOPIC'] must be a topic, or None."))
@@ -223,6 +229,18 @@ def _is_network(value: Any) -> bool:
     except ValueError:
         return False
     return isinstance(value, str)
+
+
+def _is_site(value: Any) -> bool:
+    if not isinstance(value, str) or not value.isascii() or any(c.isspace() for c in value):
+        return False
+    try:
+        parts = urlsplit(value)
+        _port = parts.port
+    except ValueError:
+        return False
+    is_bare = not (parts.username or parts.query or parts.fragment)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and is_bare
 
 
 def _is_path(value: Any) -> bool:

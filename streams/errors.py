@@ -145,7 +145,11 @@ class CheckFailed(StreamsError):
 
 
 class Unreachable(CheckFailed):
-    """The endpoint cannot be reached, or is out of order."""
+    """The endpoint cannot be reached: it was not asked."""
+
+
+class Unanswered(CheckFailed):
+    """The endpoint was asked, and has failed: no answer in its time, or 5xx."""
 
 
 class InvalidConsumer(StreamsError, TypeError):
@@ -176,12 +180,28 @@ class GroupActive(StreamsError):
     """The group has live consumers: stop them before this change."""
 
 
+class NotBlocked(StreamsError):
+    """No message blocks this partition of the group, or another one than was shown."""
+
+
+class AttemptRunning(StreamsError):
+    """A consumer is handling the message just now: wait for the outcome."""
+
+
+class PreviewStale(StreamsError):
+    """What was shown is not so any more: look again."""
+
+
 class OffsetOutOfRange(StreamsError, ValueError):
     """There is no such offset in the log: it has been purged, or does not exist yet."""
 
 
 class InvalidTarget(StreamsError, ValueError):
-    """This is no place in a log: say earliest, latest, an offset, a time, +N or -N."""
+    """This is no target: say earliest, latest, an offset, orders/2@1200, a time, +N or -N."""
+
+
+class InvalidPlace(StreamsError, ValueError):
+    """This names no message: write its id, or its place in a log, such as orders/2@666687."""
 
 
 class NothingToUndo(StreamsError):

@@ -32,11 +32,14 @@ GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 
 
 class SendingFailed(Exception):
-    """The request was not answered with 2xx; ``status`` is that of the answer, None without one."""
+    """The request was not answered with 2xx; ``status`` is that of the answer, None without one.
 
-    def __init__(self, text: str, status: int | None = None) -> None:
+    ``arrived`` is False if there was no connection: the receiver knows nothing of the request.
+    """
+
+    def __init__(self, text: str, status: int | None = None, *, arrived: bool = True) -> None:
         super().__init__(text)
-        self.status = status
+        self.status, self.arrived = status, arrived
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ def send(request: Request, *, allow_private: bool, seconds: float) -> bytes:
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     connection: _Plain
+    arrived = False
     try:
         address = _address(host, port, allow_private=allow_private)
         if parts.scheme == "https":
@@ -71,6 +75,8 @@ def send(request: Request, *, allow_private: bool, seconds: float) -> bytes:
         else:
             connection = _Plain(host, port, address, seconds)
         try:
+            connection.connect()
+            arrived = True
             connection.request(request.method, path, request.body or None, request.headers)
             response = connection.getresponse()
             answer = response.read(MOST)
@@ -79,7 +85,7 @@ def send(request: Request, *, allow_private: bool, seconds: float) -> bytes:
             connection.close()
     except (OSError, http.client.HTTPException, UnicodeError) as error:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise SendingFailed(text) from error
+        raise SendingFailed(text, arrived=arrived) from error
     if connection.was_cut:  # what was read may be a part of the answer
         raise SendingFailed(f"no answer within {seconds:g} s")
     if 300 <= response.status < 400:
@@ -94,7 +100,8 @@ def _address(host: str, port: int, *, allow_private: bool) -> str:
     found = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     for text in found:
         if not allow_private and not is_public(ipaddress.ip_address(text.partition("%")[0])):
-            raise SendingFailed(f"{text} is a private address, which is not allowed here")
+            refusal = f"{text} is a private address, which is not allowed here"
+            raise SendingFailed(refusal, arrived=False)
     return found[0]
 
 

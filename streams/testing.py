@@ -126,6 +126,7 @@ def _advance(by: timedelta, alias: str) -> None:
     Cursor.objects.using(alias).exclude(blocked_until=None).update(
         blocked_until=F("blocked_until") - by
     )
+    Cursor.objects.using(alias).exclude(blocked_at=None).update(blocked_at=F("blocked_at") - by)
     held = PreparedRow.objects.using(alias)
     held.exclude(next_at=None).update(next_at=F("next_at") - by)
     held.update(created_at=F("created_at") - by)

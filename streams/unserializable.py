@@ -11,10 +11,19 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-# Levels of lists and dicts: the search ends there, below Python's own limit of recursion.
-DEEPEST = 100
+# The most levels of lists and dicts in a body: what other programs read has limits, too.
+DEEPEST = 64
 
 Writable = Callable[[Any], bool]
+
+
+def is_too_deep(body: Any) -> bool:
+    """Tell whether ``body``, which can be written as JSON, has more than DEEPEST levels."""
+    level: list[Any] = [[body]]
+    for _level in range(DEEPEST + 1):
+        parts = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for part in parts for one in part if isinstance(one, dict | list | tuple)]
+    return bool(level)
 
 
 def complaint(body: Any, writable: Writable) -> str | None:
@@ -30,7 +39,7 @@ def _complaints(
 ) -> Iterator[str]:
     if any(value is one for one in around):
         yield _("%s contains itself: leave that out.") % path
-    elif len(around) == DEEPEST:
+    elif len(around) == DEEPEST and isinstance(value, dict | list | tuple):
         yield _("The body has more than %(most)d levels, as in %(path)s….") % {
             "most": DEEPEST,
             "path": path[:100],

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 from pytest_django import Settings
 
-from tests import report, tiers
+from tests import report, tiers, timeouts
 from tests.faults import Relay, redis_url
 from tests.processes import Spawn
 from tests.proxy import Proxy
@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def pytest_configure(config: pytest.Config) -> None:
     FOLDER.mkdir(mode=0o700, exist_ok=True)
+    config.pluginmanager.register(timeouts)
     if asked := report.plugin():
         config.pluginmanager.register(asked)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

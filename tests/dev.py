@@ -19,18 +19,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)  # instead of tests/: its modules are tests.servers and so on
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)  # instead of tests/: its modules are tests.servers and so on
 
-from tests import environments  # noqa: E402 - the line above is what makes them importable
+from tests import environments, everything  # noqa: E402 - the line above is what makes them importable
 from tests.browser.chromium import installed  # noqa: E402
 from tests.java import OLDEST, java_environment  # noqa: E402
 from tests.java import version as java_version  # noqa: E402
 from tests.legs import Leg, own_redis, run_all  # noqa: E402
 from tests.packages import Unavailable, url_variable  # noqa: E402
+from tests.parts import Parts, add_arguments  # noqa: E402
 from tests.servers import ServerFailed, running  # noqa: E402
 from tests.summary import DURATIONS, keep, summary  # noqa: E402
 
 DATABASES = ["sqlite", "mariadb", "mysql"]
+LAST_DURATIONS = ROOT / ".pytest_cache" / "durations.json"  # of the last run, for who looks
 # Databases that have a leg in the suite and nothing else. In the commit tier they run the tests
 # with the marker ``mariadb_11``.
 FURTHER_DATABASES = ["mariadb-11"]
@@ -38,6 +41,7 @@ PACKAGES = ["streams", "monitoring", "sparkjobs", "emsproject"]
 SESSION_TIME = re.compile(r"\b((NOW|SYSDATE|LOCALTIME|CURDATE|CURTIME)\(|CURRENT_TIMESTAMP)")
 LONGEST_FIRST = ["mysql", "mariadb", "sqlite", "mariadb-11"]
 QUICK = ["-m", "not slow and not bench and not exhaustive"]
+QUICK_ON_A_DJANGO = ["-m", "(not slow or every_django) and not bench and not exhaustive"]
 # Legs that run at the same time. They wait for half of their time, so two cores can run three.
 AT_A_TIME = int(os.environ.get("EMS_TEST_AT_A_TIME", "3"))
 
@@ -79,40 +83,83 @@ def test(options: argparse.Namespace) -> int:
 
 
 def test_all(options: argparse.Namespace) -> int:
-    """run everything, everywhere; keeps tests/durations.json; a second try does not count"""
-    return suite(options, tier="all")
+    """run everything, everywhere, in parts; goes on with what is not green on this commit"""
+    parser = argparse.ArgumentParser(prog="make test-all", allow_abbrev=False)
+    add_arguments(parser)
+    chosen, options.rest = parser.parse_known_args(options.rest)
+    return suite(options, tier="all") if options.rest else in_parts(options, chosen)
 
 
 def suite(options: argparse.Namespace, tier: str) -> int:
     started_at = time.monotonic()
-    everything = tier == "all"
+    commit = tier == "commit"
+    with legs_of_databases(options, tier) as (legs, missing):
+        run_all(legs, at_a_time=at_a_time(), again=in_ci() and commit)
+    status = conclude(legs, missing, second_try_counts=commit)
+    minutes = (time.monotonic() - started_at) / 60
+    print(f"\nin {minutes:.1f} minutes")
+    keep(legs, LAST_DURATIONS, what=f"make {options.command}", minutes=minutes)
+    return status
+
+
+@contextlib.contextmanager
+def legs_of_databases(
+    options: argparse.Namespace, tier: str
+) -> Iterator[tuple[list[Leg], list[str]]]:
+    """Run the servers of --db; yield a leg for each, and why others are unavailable."""
     python = environments.full()
-    others, missing = djangos() if everything and not options.rest else ([], [])
     with servers_for(options, in_memory=True) as env:
         there = [db for db in LONGEST_FIRST if db == "sqlite" or url_variable(db) in env]
         there = [db for db in there if db in options.db]
-        missing += [f"{db}: no server is available" for db in options.db if db not in there]
+        missing = [f"{db}: no server is available" for db in options.db if db not in there]
         main = [db for db in there if db not in FURTHER_DATABASES]
         tiers = {"EMS_TEST_TIER": tier, "EMS_TEST_DATABASES": ",".join(main)}
         legs = [
             Leg(db, python, options.rest, {**env, **tiers, **of_leg(db, env)}, bool(options.rest))
             for db in there
         ]
-        # Tests empty their Redis: one that the environment names is for one leg at a time.
-        given = bool(os.environ.get(url_variable("redis")))
-        with own_redis(legs[1:] if not given and url_variable("redis") in env else []):
-            at_a_time = 1 if given else AT_A_TIME
-            run_all([*legs, *others], at_a_time=at_a_time, again=everything or in_ci())
-    legs += others
-    status = conclude(legs, missing, second_try_counts=not everything)
-    minutes = (time.monotonic() - started_at) / 60
-    print(f"\nin {minutes:.1f} minutes")
-    places = [ROOT / ".pytest_cache" / "durations.json"]  # of the last run, for who looks
-    if status == 0 and everything and not options.rest and not missing:
-        places.append(DURATIONS)
-    for place in places:
-        keep(legs, place, what=f"make {options.command}", minutes=minutes)
-    return status
+        with own_redis(legs[1:] if at_a_time() > 1 and url_variable("redis") in env else []):
+            yield legs, missing
+
+
+def at_a_time() -> int:
+    # Tests empty their Redis: one that the environment names is for one leg at a time.
+    return 1 if os.environ.get(url_variable("redis")) else AT_A_TIME
+
+
+def in_parts(options: argparse.Namespace, chosen: argparse.Namespace) -> int:
+    """Run the parts that are not green on this commit; exit status 0 if all are then."""
+    java_environment()  # what is left out without Java or Chromium would look as if it had passed
+    if not installed():
+        raise Unavailable("everything includes the pages: install Chromium")
+    plan = everything.plan(LONGEST_FIRST, [*map(leg_of_django, environments.DJANGOS)])
+    parts = Parts("test-all", [*plan], everything.COLUMNS)
+    todo = parts.chosen(chosen)
+    wanted = {name.partition("/")[0] for name in todo}
+    options.db = [db for db in options.db if db in wanted]
+    legs, missing = djangos(wanted)
+    with contextlib.ExitStack() as stack:
+        if options.db:
+            found = stack.enter_context(legs_of_databases(options, "all"))
+            legs, missing = [*found[0], *legs], [*found[1], *missing]
+        by_name = {leg.name: leg for leg in legs}
+        run_all(
+            [
+                by_name[leg].part(name, *plan[name])
+                for name in todo
+                if (leg := name.partition("/")[0]) in by_name
+            ],
+            at_a_time=at_a_time(),
+            again=False,
+            ended=lambda leg: everything.add(parts, leg),
+        )
+    whole = everything.legs_of([*parts.known()])
+    print("\n".join(parts.table()))
+    conclude(whole, missing, second_try_counts=False)
+    print("\n".join(parts.conclusion()))
+    if parts.all_green():
+        keep(whole, DURATIONS, what="make test-all", minutes=sum(leg.seconds for leg in whole) / 60)
+    return int(not parts.all_green())
 
 
 def of_leg(db: str, env: dict[str, str]) -> dict[str, str]:
@@ -126,7 +173,7 @@ def of_leg(db: str, env: dict[str, str]) -> dict[str, str]:
 
 def test_django(options: argparse.Namespace) -> int:
     """run what is quick, on SQLite, on every version of Django that EMS supports"""
-    legs, missing = djangos()
+    legs, missing = djangos({*map(leg_of_django, environments.DJANGOS)})
     for leg in legs:
         leg.words += options.rest
     run_all(legs, at_a_time=AT_A_TIME, again=False)
@@ -141,17 +188,22 @@ def conclude(legs: list[Leg], missing: list[str], *, second_try_counts: bool) ->
     return int(not legs or not all(leg.passed(at_once=not second_try_counts) for leg in legs))
 
 
-def djangos() -> tuple[list[Leg], list[str]]:
-    """Return a leg for each available version of Django, and why the others are unavailable."""
+def leg_of_django(version: str) -> str:
+    return f"Django-{version}"
+
+
+def djangos(wanted: set[str]) -> tuple[list[Leg], list[str]]:
+    """Return these legs, each a version of Django, and why some are unavailable."""
     legs: list[Leg] = []
     missing: list[str] = []
-    for version in environments.DJANGOS:
+    for version in [v for v in environments.DJANGOS if leg_of_django(v) in wanted]:
         try:
             python = environments.of_django(version)
         except environments.Missing as reason:
             missing.append(f"Django {version}: {reason}")
         else:
-            legs.append(Leg(f"Django-{version}", python, list(QUICK), {"EMS_TEST_DB": "sqlite"}))
+            name, env = leg_of_django(version), {"EMS_TEST_DB": "sqlite"}
+            legs.append(Leg(name, python, list(QUICK_ON_A_DJANGO), env))
     return legs, missing
 
 

@@ -128,6 +128,45 @@ class Severed:
         self._session.execute(f"KILL {connection.connection.thread_id()}")
 
 
+class LateCommit:
+    """Loses a connection in its first COMMIT, which the server does at the end of the block::
+
+        with LateCommit() as late:
+            future = in_thread(work)  # it does its part in ``with late.of_this_thread():``
+
+    Needs MySQL.
+    """
+
+    def __init__(self, alias: str = "default") -> None:
+        self._alias = alias
+        self._driver: Any = None  # of the connection that was lost, with its transaction
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._driver is not None:
+            self._driver.commit()
+            self._driver.close()
+
+    @contextmanager
+    def of_this_thread(self) -> Iterator[None]:
+        connection: Any = connections[self._alias]
+
+        def lose() -> None:
+            if self._driver is not None:
+                BaseDatabaseWrapper._commit(connection)  # type: ignore[attr-defined]
+                return
+            self._driver, connection.connection = connection.connection, None
+            raise OperationalError(2013, "Lost connection to server during query")
+
+        connection._commit = lose
+        try:
+            yield
+        finally:
+            del connection._commit
+
+
 def kill_other_connections(session: Session) -> None:
     """End every connection to the test database, except those of this thread and ``session``."""
     mine = {session.execute("SELECT CONNECTION_ID()")[0][0]}

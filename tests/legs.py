@@ -2,7 +2,8 @@
 
 Each database is a leg: a pytest of its own; so is the quick part on another Django. Legs share
 nothing but the machine: every one has a database server and a Redis to itself, so that even the
-counters of a whole server, and an empty Redis, are its own.
+counters of a whole server, and an empty Redis, are its own. A leg may be run in parts, one after
+the other.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,12 @@ NO_TESTS_COLLECTED = 5
 class Leg:
     """Runs one pytest, and prints what it prints, with the name of the leg in each line."""
 
-    name: str
+    name: str  # of a part: LEG/PART
     python: Path
     words: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     may_be_empty: bool = False  # arguments may leave nothing for this one
+    share: str = ""  # 2/3: of the chosen tests the second third (see tiers.py)
 
     seconds: float = 0.0
     status: int | None = None
@@ -49,6 +51,16 @@ class Leg:
         if self.status_again is not None and not at_once:
             return self.status_again == 0
         return self.status == 0 or (self.status == NO_TESTS_COLLECTED and self.may_be_empty)
+
+    def part(self, name: str, folders: list[str], share: str) -> Leg:
+        """Return a part of this leg, with the servers of the leg; not to be run beside another."""
+        words = [*self.words, *folders]
+        return replace(self, name=name, words=words, share=share, may_be_empty=True)
+
+    @property
+    def whole(self) -> str:
+        """Return the name of the leg of which this is a part."""
+        return self.name.partition("/")[0]
 
     def __str__(self) -> str:
         """Return a row of the summary."""
@@ -66,10 +78,15 @@ class Leg:
         self._report = report
         self._started_at = time.monotonic()
         cache = f"cache_dir=.pytest_cache/{self.name}"
+        told = {
+            "PYTHONUNBUFFERED": "1",
+            "EMS_TEST_REPORT": str(report),
+            "EMS_TEST_SHARE": self.share,
+        }
         self._process = subprocess.Popen(
             [self.python, "-m", "pytest", "-o", cache, *more, *self.words],
             cwd=ROOT,
-            env={**os.environ, **self.env, "PYTHONUNBUFFERED": "1", "EMS_TEST_REPORT": str(report)},
+            env={**os.environ, **self.env, **told},
             stdin=None if terminal else subprocess.DEVNULL,
             stdout=None if terminal else subprocess.PIPE,
             stderr=None if terminal else subprocess.STDOUT,
@@ -106,20 +123,28 @@ class Leg:
                 print(f"{self.name:10} | {line}", end="", flush=True)
 
 
-def run_all(legs: list[Leg], *, at_a_time: int, again: bool) -> None:
+def run_all(
+    legs: list[Leg],
+    *,
+    at_a_time: int,
+    again: bool,
+    ended: Callable[[Leg], None] = lambda leg: None,
+) -> None:
     """Run the legs in their order; with ``again``, run once more, alone, what has failed."""
     with tempfile.TemporaryDirectory(prefix="ems-") as folder:
         waiting, under_way = list(legs), list[Leg]()
         try:
             while waiting or under_way:
-                while waiting and len(under_way) < at_a_time:
-                    leg = waiting.pop(0)
-                    leg.start(Path(folder) / leg.name, terminal=len(legs) == 1)
+                while len(under_way) < at_a_time and (leg := _next(waiting, under_way)):
+                    waiting.remove(leg)
+                    report = Path(folder) / leg.name.replace("/", ".")
+                    leg.start(report, terminal=len(legs) == 1)
                     under_way.append(leg)
                 time.sleep(0.1)
                 for leg in [leg for leg in under_way if leg.has_ended()]:
                     under_way.remove(leg)
                     leg.conclude()
+                    ended(leg)
             for leg in legs:
                 if again and leg.status == TESTS_FAILED:
                     _once_more(leg, Path(folder) / "again", under_way)
@@ -131,6 +156,11 @@ def run_all(legs: list[Leg], *, at_a_time: int, again: bool) -> None:
             for leg in under_way:
                 leg.stop()
             raise
+
+
+def _next(waiting: list[Leg], under_way: list[Leg]) -> Leg | None:
+    busy = {leg.whole for leg in under_way}
+    return next((leg for leg in waiting if leg.whole not in busy), None)
 
 
 def _once_more(leg: Leg, report: Path, under_way: list[Leg]) -> None:

@@ -88,6 +88,8 @@ class Answers:
         self.status = 200
         self.headers: dict[str, str] = {}
         self.body: bytes | Callable[[], Iterator[bytes]] = b"{}"
+        # By the key of the message: the status and the body of another answer.
+        self.unlike: dict[str, tuple[int, bytes | Callable[[], Iterator[bytes]]]] = {}
 
     def say(self, answer: Any, status: int = 200, **headers: str) -> None:
         self.status, self.headers = status, headers
@@ -107,12 +109,15 @@ def answers() -> Iterator[Answers]:
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(length)
             state.asked.append((self.command, self.path, dict(self.headers), body))
-            self.send_response(state.status)
+            status, said = state.status, state.body
+            if body and state.unlike:
+                status, said = state.unlike.get(json.loads(body)["biz_key"], (status, said))
+            self.send_response(status)
             for name, value in state.headers.items():
                 self.send_header(name, value)
             self.end_headers()
             try:
-                for part in state.body() if callable(state.body) else [state.body]:
+                for part in said() if callable(said) else [said]:
                     self.wfile.write(part)
             except OSError:  # the reader has had enough
                 self.close_connection = True

@@ -37,6 +37,10 @@ class Report:
             self._failed[report.nodeid] = _error(report)
         self._skipped += report.skipped
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:  # then no test runs: the summary says why
+            self._failed[report.nodeid] = _error(report)
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._on |= versions()
 
@@ -50,7 +54,7 @@ class Report:
         self._path.write_text(json.dumps(found))
 
 
-def _error(report: pytest.TestReport) -> str:
+def _error(report: pytest.TestReport | pytest.CollectReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     lines = (crash.message if crash else str(report.longrepr)).strip().splitlines()
     return lines[0][:LONGEST_ERROR] if lines else ""

@@ -8,6 +8,7 @@ there, but what is ``exhaustive``.
 EMS_TEST_TIER        commit: each test only where it can differ; all: also what is exhaustive
 EMS_TEST_DATABASES   all databases of this run, with commas: a test that needs one of them runs on
                      one that is there
+EMS_TEST_SHARE       2/3: the second of three shares of what was chosen, for a run in parts
 EMS_TEST_LEG         further: this is a second server of its kind. In the commit tier it runs the
                      tests with the marker ``mariadb_11``, in the other all but ``plans/``
 """
@@ -21,6 +22,7 @@ import unittest
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -30,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 
 VENDOR = os.environ.get("EMS_TEST_DB", "sqlite")
 TIER = os.environ.get("EMS_TEST_TIER", "")
+SHARE = os.environ.pop("EMS_TEST_SHARE", "")  # a pytest that a test starts runs all it is given
 
 # The markers of tests that do not run on a database.
 IMPOSSIBLE = {
@@ -106,6 +109,8 @@ EVERYWHERE = {"plans", "concurrency", "guarantees"}
 
 def left_out(item: pytest.Item, markexpr: str) -> bool:
     """Tell whether this test is not a part of this run."""
+    if in_another_share(item.nodeid, SHARE):
+        return True
     marks = {mark.name for mark in item.iter_markers()}
     if marks & set(_absent(markexpr)):
         return True
@@ -124,6 +129,12 @@ def left_out(item: pytest.Item, markexpr: str) -> bool:
     if VENDOR == "sqlite" and "slow" in marks and not preferred and len(possible) > 1:
         return True
     return next((name for name in preferred if name in possible), VENDOR) != VENDOR
+
+
+def in_another_share(nodeid: str, share: str) -> bool:
+    """Tell whether a test is in another share: each is in one, in whatever order they are found."""
+    number, _, shares = share.partition("/")
+    return bool(share) and crc32(nodeid.encode()) % int(shares) != int(number) - 1
 
 
 def _absent(markexpr: str) -> Iterator[str]:

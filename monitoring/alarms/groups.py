@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from django.db import connections
-from django.db.models import Exists, F, OuterRef, Q, Subquery, Sum
+from django.db.models import Count, Exists, F, Min, OuterRef, Q, Subquery, Sum
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from monitoring.alarms import sql
 from monitoring.alarms.measured import Subject, Value, Values
@@ -74,6 +75,22 @@ def lag_age(using: str) -> Values:
         known = [number for number in (age, before) if number is not None]
         found[groups[pk]] = Value(max(known, default=None))
     return found
+
+
+def blocked(using: str) -> Values:
+    """Return the seconds since the first failure of what blocks each ordered group the longest."""
+    by_group = Cursor.objects.using(using).blocked().order_by().values("group")
+    rows = by_group.annotate(n=Count("pk"), at=Min("blocked_at"), now=UtcNow())
+    found = list(rows.values_list("group", "n", "at", "now"))
+    groups = names(using) if found else {}
+    return {
+        groups[pk]: Value(
+            None if at is None else (now - at).total_seconds(),
+            ngettext("%d partition is blocked", "%d partitions are blocked", n) % n,
+        )
+        for pk, n, at, now in found
+        if pk in groups
+    }
 
 
 def no_consumer(using: str) -> Values:

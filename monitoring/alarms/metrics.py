@@ -38,6 +38,9 @@ METRICS: dict[str, Measure] = {
     Metric.SLOW_CALL: Measure(calls.slow_call, SHARE, 0.5),
     Metric.LAG: Measure(groups.lag, COUNT, 100_000, 5 * MINUTE, enabled=False),
     Metric.LAG_AGE: Measure(groups.lag_age, SECONDS, 10 * MINUTE, 5 * MINUTE, Severity.CRITICAL),
+    # On the ladder five attempts have failed by then (after 0, 10, 40, 100 and 220 s), so it is
+    # neither a restart nor a short outage. If nobody acts, lag_age becomes the critical one.
+    Metric.BLOCKED: Measure(groups.blocked, SECONDS, 5 * MINUTE),
     Metric.DEAD_NEW: Measure(groups.dead_new, COUNT, 0),
     Metric.NO_CONSUMER: Measure(groups.no_consumer, COUNT, 0, 2 * MINUTE, Severity.CRITICAL),
     # Twice in a row: the age of a message of a long transaction is high before it is sequenced.

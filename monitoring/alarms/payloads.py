@@ -17,9 +17,17 @@ from streams.outgoing import SIGNATURE, Request, signature
 from streams.sharding import is_sharded
 
 
-def post(channel: AlarmChannel, notification: AlarmNotification, now: float) -> Request:
-    """Return the request that tells the channel; ``now`` is in seconds since 1970."""
-    made = _MAKERS[ChannelKind(channel.kind)](channel, notification, int(now))
+def post(channel: AlarmChannel, notification: AlarmNotification, now: float, page: str) -> Request:
+    """Return the request that tells the channel, with the address of the alarm's ``page``.
+
+    ``now`` is in seconds since 1970.
+    """
+    alarm = notification.alarm
+    said = [title(notification.event, alarm), *lines(alarm, page)]
+    if channel.kind == ChannelKind.WEBHOOK:
+        made = _webhook(channel, notification, said, int(now), page)
+    else:
+        made = _CHATS[ChannelKind(channel.kind)](channel, said, int(now))
     headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "ems-alarms"}
     return Request(made.url, made.body, headers | made.headers)
 
@@ -37,14 +45,17 @@ def refusal(kind: str, answer: bytes) -> str:
     return "" if code == 0 else f"{name} {code}: {found.get('errmsg') or found.get('msg') or ''}"
 
 
-def _webhook(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Request:
+def _webhook(
+    channel: AlarmChannel, notification: AlarmNotification, said: list[str], now: int, page: str
+) -> Request:
     alarm = notification.alarm
     body = _json(
         {
             "id": notification.uid,
             "event": notification.event,
-            "title": title(notification.event, alarm),
-            "text": "\n".join(lines(alarm)),
+            "title": said[0],
+            "text": "\n".join(said[1:]),
+            "page": page or None,
             "alarm": alarm and _facts(alarm),
         }
     )
@@ -69,8 +80,8 @@ def _instant(value: datetime | None) -> str | None:
     return value.isoformat() if value else None
 
 
-def _slack(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Request:
-    head, *rest = (_slack_text(line) for line in _all_lines(notification))
+def _slack(channel: AlarmChannel, said: list[str], now: int) -> Request:
+    head, *rest = (_slack_text(line) for line in said)
     return Request(channel.url, _json({"text": "\n".join([f"*{head}*", *rest])}))
 
 
@@ -78,8 +89,8 @@ def _slack_text(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _teams(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Request:
-    head, *rest = _all_lines(notification)
+def _teams(channel: AlarmChannel, said: list[str], now: int) -> Request:
+    head, *rest = said
     blocks = [{"type": "TextBlock", "text": head, "weight": "Bolder", "wrap": True}]
     blocks += [{"type": "TextBlock", "text": line, "wrap": True} for line in rest]
     card = {
@@ -93,8 +104,8 @@ def _teams(channel: AlarmChannel, notification: AlarmNotification, now: int) -> 
     return Request(channel.url, _json({"type": "message", "attachments": attachments}))
 
 
-def _dingtalk(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Request:
-    text = {"content": "\n".join(_all_lines(notification))}
+def _dingtalk(channel: AlarmChannel, said: list[str], now: int) -> Request:
+    text = {"content": "\n".join(said)}
     url = channel.url
     if channel.secret:
         at = now * 1000
@@ -103,8 +114,8 @@ def _dingtalk(channel: AlarmChannel, notification: AlarmNotification, now: int) 
     return Request(url, _json({"msgtype": "text", "text": text}))
 
 
-def _feishu(channel: AlarmChannel, notification: AlarmNotification, now: int) -> Request:
-    text = {"text": "\n".join(_all_lines(notification))}
+def _feishu(channel: AlarmChannel, said: list[str], now: int) -> Request:
+    text = {"text": "\n".join(said)}
     body: dict[str, Any] = {"msg_type": "text", "content": text}
     if channel.secret:
         # The text is the key, and what it signs is empty.
@@ -117,16 +128,11 @@ def _sign(key: bytes, text: bytes) -> str:
     return base64.b64encode(hmac.new(key, text, hashlib.sha256).digest()).decode()
 
 
-def _all_lines(notification: AlarmNotification) -> list[str]:
-    return [title(notification.event, notification.alarm), *lines(notification.alarm)]
-
-
 def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-_MAKERS: dict[ChannelKind, Callable[[AlarmChannel, AlarmNotification, int], Request]] = {
-    ChannelKind.WEBHOOK: _webhook,
+_CHATS: dict[ChannelKind, Callable[[AlarmChannel, list[str], int], Request]] = {
     ChannelKind.SLACK: _slack,
     ChannelKind.TEAMS: _teams,
     ChannelKind.DINGTALK: _dingtalk,

@@ -8,6 +8,7 @@ from threading import Thread
 
 from django.core.mail import send_mail
 
+from monitoring.alarms.address import page_of
 from monitoring.alarms.payloads import post, refusal
 from monitoring.alarms.texts import lines, title
 from monitoring.models import AlarmChannel, AlarmNotification, ChannelKind
@@ -27,15 +28,16 @@ def send_one(
     """
     outcome: SimpleQueue[Exception | None] = SimpleQueue()
 
+    page = page_of(notification.alarm)  # read here: the thread has no database connection
+
     def work() -> None:
         try:
-            _send(notification, channel, seconds)
+            _send(notification, channel, seconds, page)
         except Exception as error:  # noqa: BLE001 - a mail backend may raise anything
             outcome.put(error)
         else:
             outcome.put(None)
 
-    _ = notification.alarm  # read here: the thread has no database connection
     Thread(target=work, name="ems-alarm", daemon=True).start()
     try:
         error = outcome.get(timeout=seconds)
@@ -47,14 +49,16 @@ def send_one(
         raise SendingFailed(f"{type(error).__name__}: {error}") from error
 
 
-def _send(notification: AlarmNotification, channel: AlarmChannel, seconds: float) -> None:
+def _send(
+    notification: AlarmNotification, channel: AlarmChannel, seconds: float, page: str
+) -> None:
     if channel.kind == ChannelKind.EMAIL:
-        text = "\n".join([*lines(notification.alarm), "", f"EMS · {notification.uid}"])
+        text = "\n".join([*lines(notification.alarm, page), "", f"EMS · {notification.uid}"])
         subject = " ".join(title(notification.event, notification.alarm).split())
         if not send_mail(subject, text, None, channel.addresses):
             raise SendingFailed("the mail backend has sent nothing")
         return
-    request = post(channel, notification, time.time())
+    request = post(channel, notification, time.time(), page)
     answer = send(request, allow_private=channel.allow_private, seconds=seconds)
     if reason := refusal(channel.kind, answer):
         raise SendingFailed(reason)

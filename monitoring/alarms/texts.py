@@ -57,10 +57,13 @@ def title(event: str, alarm: Alarm | None) -> str:
     return _("[%(severity)s] %(alarm)s %(word)s") % values
 
 
-def lines(alarm: Alarm | None) -> list[str]:
-    """Return the text of a notification in lines."""
+def lines(alarm: Alarm | None, page: str) -> list[str]:
+    """Return the text of a notification in lines; ``page`` is the address of the alarm's page."""
+    link = _("Page: %s") % page if page else ""
     if alarm is None:
-        return [_("No alarm fires because of it.")]
+        unlinked = _("Notifications have no link to the admin: set EMS['SITE_URL'].")
+        return [_("No alarm fires because of it."), link or unlinked]
     where = f"{_('Database')}: {alarm._state.db}" if is_sharded() else ""
-    found = [summary(alarm), alarm.detail, where, alarm.runbook]
+    runbook = _("Runbook: %s") % alarm.runbook if alarm.runbook else ""
+    found = [summary(alarm), alarm.detail, where, link, runbook]
     return [line for line in found if line]

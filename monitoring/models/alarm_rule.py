@@ -19,6 +19,7 @@ class Metric(models.TextChoices):
     SLOW_CALL = "slow_call", _("Longest running call, as a share of its timeout")
     LAG = "lag", _("Messages that a group is behind")
     LAG_AGE = "lag_age", _("Age of the oldest message that a group has not claimed")
+    BLOCKED = "blocked", _("Time since the message failed that blocks an ordered group")
     DEAD_NEW = "dead_new", _("New dead letters of a group, in 5 minutes")
     NO_CONSUMER = "no_consumer", _("Messages that wait for a group without a live consumer")
     NOT_SEQUENCED = "not_sequenced", _("Age of the oldest message without an offset")
@@ -36,7 +37,7 @@ class Metric(models.TextChoices):
 OF_GROUPS = frozenset(
     {
         *(Metric.EXPIRED, Metric.SLOW_CALL, Metric.LAG, Metric.LAG_AGE),
-        *(Metric.DEAD_NEW, Metric.NO_CONSUMER, Metric.MISSING),
+        *(Metric.BLOCKED, Metric.DEAD_NEW, Metric.NO_CONSUMER, Metric.MISSING),
     }
 )
 OF_TOPICS = OF_GROUPS | {Metric.NOT_SEQUENCED, Metric.REWOUND}

@@ -22,14 +22,17 @@ from monitoring.models import ErrorClass
 from monitoring.pages.base import Page
 from monitoring.sample.periods import Periods, total
 from streams.admin.parts.columns import list_url
+from streams.admin.verbs.unblock import UNBLOCKING
+from streams.consume.blocked import Blockade, blockades
 from streams.log.lag import CursorPlace, Lag
-from streams.models import ConsumerGroup, DeadMessage
+from streams.models import ConsumerGroup, DeadMessage, Message
 
 # In partitions: those that are furthest behind.
 SHOWN = 50
 
 PERCENTILES = ("p50", "p95", "p99")
 BY_SPARK = _("Spark adds how long messages take: python manage.py ems_spark rollup")
+ELSEWHERE = _("In this range only what blocks the group has failed: see the top of the page.")
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,14 @@ class GroupPage(Page):
         (figures,) = group_figures(site)
         took = latencies(using, site.periods, [lag.group.pk]).get(lag.group.pk)
         errors, by_spark = self.errors(lag, site.periods, took)
-        drawn = {"errors": failures(site, errors, by_spark=by_spark)} if errors else {}
+        blockade = self.blockade(lag.group)
+        drawn = {}
+        if errors:
+            empty = ELSEWHERE if blockade else _("No failure is known in this range.")
+            drawn = {"errors": failures(site, errors, empty, by_spark=by_spark)}
         return {
             "group": figures,
+            "blockade": blockade,
             "percentiles": took.recent if took else None,
             "places": self.places(lag.places, site.partitions)[:SHOWN],
             "places_in_all": len(lag.places),
@@ -79,6 +87,10 @@ class GroupPage(Page):
             "errors_by_spark": by_spark,
             "charts": {**charts(site, figures), "latency": latency(site, took), **drawn},
         }
+
+    def blockade(self, group: ConsumerGroup) -> Blockade | None:
+        found = blockades([group], self.using).get(group.pk)
+        return found if found is None or self.may_view(Message) else found.without_errors()
 
     def errors(
         self, lag: Lag, periods: Periods, took: Latencies | None
@@ -101,10 +113,12 @@ class GroupPage(Page):
 
     def more(self, request: HttpRequest, figures: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what this user may do with the group, and where its dead letters are."""
-        verbs = self.verbs(self.group)
-        may_see = verbs is not None and request.user.has_perm("ems.view_deadmessage")
+        every = self.verbs(self.group)
+        verbs = every and [one for one in every if one[0] not in UNBLOCKING]
+        unblock = [one for one in every or () if one[0] in UNBLOCKING]
+        may_see = every is not None and request.user.has_perm("ems.view_deadmessage")
         letters = list_url(DeadMessage, group=self.group.pk, state="waiting") if may_see else ""
-        return {"verbs": verbs, "letters_url": letters}
+        return {"verbs": verbs, "unblock": unblock, "letters_url": letters}
 
     def places(
         self, cursors: Sequence[CursorPlace], partitions: Sequence[PartitionState]
@@ -195,7 +209,7 @@ def latency(site: Site, took: Latencies | None) -> Chart:
     )
 
 
-def failures(site: Site, errors: Errors, *, by_spark: bool) -> Chart:
+def failures(site: Site, errors: Errors, empty: Any, *, by_spark: bool) -> Chart:
     """Return the chart of the classes of errors, one on the other."""
     shorts = Counter(short(name) for name, _values in errors.lines)
     lines = [
@@ -209,7 +223,7 @@ def failures(site: Site, errors: Errors, *, by_spark: bool) -> Chart:
         site.periods.starts,
         lines,
         note=_("by Spark, by class of error") if by_spark else _("live, by class of error"),
-        empty=_("No failure is known in this range."),
+        empty=empty,
         is_stacked=True,
     )
 

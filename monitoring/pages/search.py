@@ -17,7 +17,14 @@ from streams.admin.parts.columns import span, url
 from streams.admin.parts.search import Search
 from streams.errors import InvalidTarget
 from streams.log.foreign import own_rows
-from streams.log.search import SEARCHED, Criteria, parse_position, position_text, search
+from streams.log.search import (
+    STEPS,
+    Criteria,
+    not_indexed,
+    parse_position,
+    position_text,
+    search,
+)
 from streams.models import Message, Partition
 from streams.models.namespaces import own
 
@@ -58,7 +65,7 @@ class SearchPage(Page):
         query = self.request.GET
         text = query.get("q", "").strip()
         times, error = self._times()
-        found: dict[str, Any] = {"hits": [], "then": "", "searched": ""}
+        found: dict[str, Any] = self._exactly([], "")
         if not error and (text or any(times.values())):
             try:
                 found = self._found(text, times, query.get("then", ""))
@@ -89,10 +96,18 @@ class SearchPage(Page):
             row.partition = every[row.partition_id]
         kind = gettext("a tag") if tag is not None else gettext("a whole key") if text else ""
         hits = [Hit.of(row) for row in result.messages]
-        return {"hits": hits, "then": position_text(result.then), "searched": kind}
+        by_key = criteria.key is not None
+        return {
+            "hits": hits,
+            "then": position_text(result.then),
+            "searched": kind,
+            "left": result.left,
+            "lacking": not_indexed(every.values()) if by_key and result.then else [],
+        }
 
     def _exactly(self, rows: Any, kind: str) -> dict[str, Any]:
-        return {"hits": [Hit.of(row) for row in rows], "then": "", "searched": kind}
+        hits = [Hit.of(row) for row in rows]
+        return {"hits": hits, "then": "", "searched": kind, "left": None, "lacking": []}
 
     def _rows(self, condition: Q) -> Any:
         rows = Message.objects.using(self.using).filter(condition).defer("body", "headers")
@@ -118,4 +133,5 @@ class SearchPage(Page):
         older = f"?{asked.urlencode()}" if figures["then"] else ""
         # A refresh would search again, and overwrite what somebody is typing.
         still = {"asked": replace(self.asked, refresh="off")}
-        return super().render(request, {**figures, **still, "older": older, "at_most": SEARCHED})
+        further = {"older": older, "steps": STEPS, "most": SHOWN}
+        return super().render(request, {**figures, **still, **further})

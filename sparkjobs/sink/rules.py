@@ -19,6 +19,8 @@ from sparkjobs.errors import BadRow
 from sparkjobs.instants import EPOCH
 
 MAX_KEY, MAX_TAG, MAX_DEDUP_KEY = 255, 64, 255
+# The most levels of lists and dicts in a body.
+DEEPEST = 64
 
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
@@ -82,9 +84,15 @@ def checked_body(value: str | bytes | None, body_type: str | None) -> tuple[byte
 
 def _check_json(raw: bytes) -> None:
     try:
-        json.loads(raw.decode(), parse_constant=_no_constant)
+        value = json.loads(raw.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise BadRow(f"the body is no JSON: {error}") from error
+    level: list[Any] = [[value]]
+    for _level in range(DEEPEST + 1):
+        parts = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for part in parts for one in part if isinstance(one, dict | list)]
+    if level:
+        raise BadRow(f"the body has more than {DEEPEST} levels")
 
 
 def _no_constant(name: str) -> None:

@@ -76,8 +76,9 @@ class Consumers:
 
     def waiting(self) -> int:
         """Return how many messages the groups have not claimed yet."""
-        rows = Cursor.objects.using(self._using).filter(group__in=self.groups)
-        return sum(c.partition.next_offset - c.next_offset for c in rows.select_related())
+        cursors = Cursor.objects.using(self._using).select_related("partition")
+        found = cursors.filter(group__in=self.groups)
+        return sum(c.partition.next_offset - c.next_offset for c in found)
 
     def consume(self, statements: Statements, batch: int | None = None) -> None:
         """Handle all that is due, in batches of at most ``batch``; raises Died."""

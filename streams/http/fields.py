@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
+from django.http import HttpResponse
 from django.utils.translation import gettext as _
 from pydantic import (
     BaseModel,
@@ -20,7 +23,7 @@ from pydantic import (
 )
 from pydantic.json_schema import WithJsonSchema
 
-from streams.body import BYTES, JSON, TEXT, AsJson, decode
+from streams.body import BYTES, JSON, TEXT, AsJson
 from streams.errors import InvalidMessage
 
 T = TypeVar("T")
@@ -115,6 +118,22 @@ def body_in(value: Any, body_type: BodyTypeName | None) -> Any:
         raise InvalidMessage(_("A body of the type bytes must be Base64.")) from error
 
 
-def body_out(raw: bytes, body_type: str) -> Any:
-    """Return the ``body`` of an answer: bytes in Base64, anything else as it was sent."""
-    return base64.b64encode(raw).decode() if body_type == BYTES else decode(raw, body_type)
+def body_out(raw: bytes, body_type: str) -> str:
+    """Return the JSON text of the ``body`` of an answer: bytes in Base64.
+
+    Stored JSON is passed through: to read it and to write it again has limits, and costs more.
+    """
+    if body_type == JSON:
+        return raw.decode()
+    return json.dumps(base64.b64encode(raw).decode() if body_type == BYTES else raw.decode())
+
+
+def joined(values: Mapping[str, Any], name: str, text: str) -> str:
+    """Return the JSON text of an object with ``values``, and ``text`` as its last member."""
+    return f"{json.dumps(values)[:-1]}, {json.dumps(name)}: {text}}}"
+
+
+def with_body(shown: BaseModel, text: str) -> HttpResponse:
+    """Return ``shown`` as an answer, with ``text`` as its ``body``."""
+    content = joined(shown.model_dump(mode="json", exclude={"body"}), "body", text)
+    return HttpResponse(content, content_type="application/json")

@@ -35,6 +35,7 @@ STATUS: dict[type[Exception], int] = {
     errors.InvalidValue: 422,
     errors.RedriveRunning: 409,
     errors.InvalidTarget: 422,
+    errors.InvalidPlace: 422,
     errors.InvalidDuration: 422,
     errors.InvalidPartitions: 422,
     errors.InvalidRetryPolicy: 422,
@@ -56,6 +57,23 @@ STATUS: dict[type[Exception], int] = {
     errors.StreamsError: 409,
 }
 
+# Of our own: the phrases of http.HTTPStatus change with the version of Python.
+TITLES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    409: "Conflict",
+    410: "Gone",
+    413: "Content Too Large",
+    422: "Unprocessable Entity",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+}
+
 
 class Problem(Exception):
     """Ends a request with this answer; ``more`` are members beside the usual ones."""
@@ -70,7 +88,7 @@ class Problem(Exception):
     def response(self) -> HttpResponse:
         content = {
             "type": TYPE + self.code,
-            "title": HTTPStatus(self.status).phrase,
+            "title": TITLES.get(self.status, "Error"),
             "status": self.status,
             "code": self.code,
             "detail": self.detail,

@@ -8,6 +8,7 @@ SEARCHED of them at most; ``Found.then`` says where to go on.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,11 +18,15 @@ from django.utils.translation import gettext as _
 from streams.database.sql.dialect import LIST
 from streams.errors import InvalidTarget, NaiveDatetime
 from streams.log.offsets import offset_at
-from streams.log.rewinds import moved
+from streams.log.rewinds import left_out, moved
 from streams.models import KeyEntry, Message, Partition
 
 # The most messages that one search reads to compare them, in all partitions together.
 SEARCHED = 100_000
+# The most searches that go on one after the other without being asked to.
+STEPS = 50
+# The most topics whose index somebody is told to make.
+LISTED = 3
 # The most messages of the inbox of a partition, and the most entries of the index of keys, that
 # one search reads.
 INBOX_SEARCHED = 10_000
@@ -67,10 +72,14 @@ class Criteria:
 
 @dataclass(frozen=True)
 class Found:
-    """Holds the messages, and where to go on; ``then`` is empty if all has been searched."""
+    """Holds the messages, and where to go on; ``then`` is empty if all has been searched.
+
+    ``left`` is how many messages are not searched yet.
+    """
 
     messages: list[Message]
     then: Position = field(default_factory=dict)
+    left: int = 0
 
     @property
     def is_complete(self) -> bool:
@@ -114,7 +123,22 @@ def search(
     in_log = [message for part in parts.values() for message in part.messages]
     in_log.sort(key=lambda m: (m.sequenced_at, m.offset), reverse=True)
     shown = [*inbox, *in_log][:limit]
-    return Found(shown, _then(parts, {message.pk for message in shown}))
+    then = _then(parts, {message.pk for message in shown})
+    ends = {partition: then[partition.pk] for partition in chosen if partition.pk in then}
+    left = sum(
+        end - parts[partition.pk].low - left_out(partition, parts[partition.pk].low, end, using)
+        for partition, end in ends.items()
+    )
+    return Found(shown, then, left)
+
+
+def not_indexed(partitions: Iterable[Partition]) -> list[str]:
+    """Return the topics whose messages a search by key reads one by one: those with most first."""
+    counts: Counter[str] = Counter()
+    for one in partitions:
+        end = one.next_offset if one.keys_from is None else one.keys_from
+        counts[one.topic.name] += max(0, end - one.first_offset)
+    return [name for name, count in counts.most_common(LISTED) if count]
 
 
 def _then(parts: dict[int, _Part], shown: set[int]) -> Position:

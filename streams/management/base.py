@@ -26,7 +26,8 @@ from streams.conf import database, working_on
 from streams.database.retrying import error_number, tables_missing
 from streams.database.transactions import committing
 from streams.durations import parse_duration
-from streams.errors import InvalidDuration, NotMigrated, StreamsError, storable
+from streams.errors import InvalidDuration, InvalidPlace, NotMigrated, StreamsError, storable
+from streams.log.places import LogPlace, message_name
 from streams.models import IMMEDIATE, ConsumerGroup, DeadMessage, Message
 from streams.observe.mysql_server import models
 from streams.sharding import alias_of, aliases
@@ -349,6 +350,16 @@ def positive(value: str) -> int:
     if not fits(value) or int(value) < 1:
         raise ArgumentTypeError(_("must be a number from 1 to %d") % MOST)
     return int(value)
+
+
+def named(text: str) -> int | LogPlace:
+    """Parse an id or a place in a log; raises ArgumentTypeError."""
+    if text.isdecimal():
+        return positive(text)
+    try:
+        return message_name(text)
+    except InvalidPlace as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def fits(value: str) -> bool:

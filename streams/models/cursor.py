@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 from django.utils.translation import gettext_lazy as _
 
 from streams.models.delivery import Kind
 from streams.models.fields import UtcDateTimeField, UtcNow
+from streams.models.retry import MAX_ERROR
 
+# Of an ordered group: its next message has failed, or could not be read. While a call runs that has
+# not failed yet, other messages of its batch may be done already.
+BLOCKED = Q(attempt__gt=1) | Q(blocked_at__isnull=False, open_delivery=None)
 # Of a replay: it has given out all, and, of an ordered group, nothing of it is in hand.
 ENDED = Q(next_offset__gte=F("stop_offset"), open_delivery=None)
 
@@ -19,6 +25,10 @@ class CursorQuerySet(models.QuerySet["Cursor"]):
     def behind(self) -> CursorQuerySet:
         """Return the cursors that have not reached the end of their partition."""
         return self.filter(next_offset__lt=F("partition__next_offset"))
+
+    def blocked(self) -> CursorQuerySet:
+        """Return the groups' own cursors whose next message has failed: what follows it waits."""
+        return self.filter(BLOCKED, replay=0, group__ordered=True)
 
     def ended(self) -> CursorQuerySet:
         """Return the replays that have given out all, and, in ordered groups, hold no delivery."""
@@ -70,6 +80,15 @@ class Cursor(models.Model):
     open_delivery = models.BigIntegerField(_("open delivery"), null=True, blank=True)
     attempt = models.PositiveIntegerField(_("attempt"), default=1)
     blocked_until = UtcDateTimeField(_("blocked until"), null=True, blank=True)
+    blocked_at = UtcDateTimeField(
+        _("blocked since"),
+        null=True,
+        blank=True,
+        help_text=_("When the next message failed for the first time."),
+    )
+    last_error = models.CharField(
+        _("last error"), max_length=MAX_ERROR, default="", db_default="", blank=True
+    )
     alone = models.BooleanField(
         _("alone"),
         default=False,
@@ -96,6 +115,19 @@ class Cursor(models.Model):
         return f"{self.group_id}:{self.partition_id}@{self.next_offset}"
 
     @property
+    def is_blocked(self) -> bool:
+        """Tell whether it is one of ``blocked()``."""
+        return self.attempt > 1 or (self.blocked_at is not None and self.open_delivery is None)
+
+    @property
+    def next_message(self) -> int:
+        """Return the offset of the message that blocks this cursor, also while a call of it runs.
+
+        A message that has failed is claimed alone.
+        """
+        return self.next_offset - (self.open_delivery is not None)
+
+    @property
     def kind(self) -> Kind:
         """Return the kind of the deliveries that it gives out."""
         return Kind.REPLAY if self.replay else Kind.NEW
@@ -111,15 +143,22 @@ class Cursor(models.Model):
         delay: timedelta = timedelta(0),
         *,
         alone: bool = False,
+        error: str = "",
     ) -> None:
         """Let the next delivery begin at ``offset`` after ``delay``, once one has ended.
 
-        The caller has locked this row.
+        With ``error``, the message there has failed. The caller has locked this row.
         """
+        failure: dict[str, Any] = {}  # what was given back with its attempt unspent keeps its own
+        if error:
+            failure = {"blocked_at": Coalesce("blocked_at", UtcNow()), "last_error": error}
+        elif attempt == 1:
+            failure = {"blocked_at": None, "last_error": ""}
         Cursor.objects.using(self._state.db).filter(pk=self.pk).update(
             next_offset=offset,
             open_delivery=None,
             attempt=attempt,
             blocked_until=UtcNow(delay) if delay else None,
             alone=alone,
+            **failure,
         )

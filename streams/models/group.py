@@ -100,6 +100,8 @@ class ConsumerGroup(models.Model):
             ("forget_consumergroup", _("Can forget consumer groups")),
             ("reset_consumergroup", _("Can reset consumer groups")),
             ("replay_consumergroup", _("Can replay messages to consumer groups")),
+            ("retry_consumergroup", _("Can retry blocked messages of consumer groups now")),
+            ("skip_consumergroup", _("Can skip blocked messages of consumer groups")),
         )
         constraints = (models.UniqueConstraint(fields=["topic", "name"], name="ems_group_name"),)
 

@@ -9,9 +9,9 @@ from datetime import timedelta
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from streams.log.foreign import own_rows
+from streams.consume.blocked import Blocked, blockades
 from streams.log.lag import lags
-from streams.models import ConsumerGroup, Cursor, Delivery
+from streams.models import ConsumerGroup
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 
 
@@ -25,36 +25,34 @@ class Limits:
 
 def blocked(using: str) -> Iterator[Diagnosis]:
     """Yield the partitions in which an ordered group waits for a message that has failed."""
-    cursors = Cursor.objects.using(using).filter(replay=0, group__ordered=True, attempt__gt=1)
-    found = list(
-        own_rows(cursors, using).select_related("group__topic", "partition__topic").order_by("pk")
+    groups = ConsumerGroup.objects.using(using).filter(ordered=True).select_related("topic")
+    for blockade in blockades(groups.order_by("name", "topic__name"), using).values():
+        yield from map(_blocked, blockade.worst)
+        if more := blockade.unshown:
+            group = f"{blockade.worst[0].group} on {blockade.worst[0].topic}"
+            text = ngettext(
+                "%(group)s: %(count)d more partition is blocked",
+                "%(group)s: %(count)d more partitions are blocked",
+                more,
+            )
+            yield Diagnosis(WARNING, "blocked", text % {"group": group, "count": more})
+
+
+def _blocked(one: Blocked) -> Diagnosis:
+    text = ngettext(
+        "%(group)s on %(topic)s: %(place)s has failed, attempt %(attempt)d is next; %(count)d"
+        " message waits behind it",
+        "%(group)s on %(topic)s: %(place)s has failed, attempt %(attempt)d is next; %(count)d"
+        " messages wait behind it",
+        one.behind,
     )
-    opened = [cursor.open_delivery for cursor in found if cursor.open_delivery]
-    held = Delivery.objects.using(using).in_bulk(opened)
-    for cursor in found:
-        delivery = held.get(cursor.open_delivery or 0)
-        offset = delivery.progress if delivery else cursor.next_offset
-        behind = max(0, cursor.partition.next_offset - offset - 1)
-        place, group = f"{cursor.partition}@{offset}", cursor.group
-        text = ngettext(
-            "%(group)s: %(place)s has failed, attempt %(attempt)d is next; %(count)d message waits"
-            " behind it",
-            "%(group)s: %(place)s has failed, attempt %(attempt)d is next; %(count)d messages wait"
-            " behind it",
-            behind,
-        ) % {"group": group, "place": place, "attempt": cursor.attempt, "count": behind}
-        hint = _(
-            "ems_messages trace %(place)s shows the error. Correct the handler, or pass the"
-            " message: ems_groups reset %(group)s --topic %(topic)s --partition %(number)d"
-            " --to %(next)d"
-        ) % {
-            "place": place,
-            "group": group.name,
-            "topic": group.topic.name,
-            "number": cursor.partition.number,
-            "next": offset + 1,
-        }
-        yield Diagnosis(WARNING, "blocked", text, hint)
+    values = {"group": one.group, "topic": one.topic, "place": one.place, "count": one.behind}
+    hint = _(
+        "Its error: %(error)s. Correct the handler, and let the next attempt begin by ems_groups"
+        " retry, or make a dead letter of the message: ems_groups skip %(group)s --topic %(topic)s"
+        " --partition %(number)d"
+    ) % {**values, "error": one.error or _("unknown"), "number": one.partition}
+    return Diagnosis(WARNING, "blocked", text % {**values, "attempt": one.attempt}, hint)
 
 
 def beyond(limits: Limits, using: str) -> Iterator[Diagnosis]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
+from django.db import connections
 from django.db.models import Max
 from django.utils.translation import gettext as _
 
 from streams.database.retrying import retrying
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
-from streams.errors import RedriveRunning
+from streams.errors import InvalidValue, RedriveRunning
 from streams.models import ConsumerGroup, DeadMessage, Redrive
 from streams.models.redrive import MAX_TEXT, valid_rate
+
+# Letters that one statement reads to count them.
+PAGE = 500
 
 
 def begin(
@@ -25,12 +33,14 @@ def begin(
     after: int = 0,
     upto: int | None = None,
     total: int | None = None,
+    limit: int | None = None,
 ) -> Redrive:
     """Begin to redrive the waiting letters of the groups, ``rate`` a second; return the redrive.
 
     Only those of ``error_class`` if it is given, with ids above ``after`` and up to ``upto``, by
-    default all that wait now; or only ``ids``. ``total`` is how many they are, if somebody has
-    counted them. Raises InvalidValue, and RedriveRunning if one of the same letters runs.
+    default all that wait now, or the oldest ``limit`` of them; or only ``ids``. ``total`` is how
+    many they are, if somebody has counted them. Raises InvalidValue, also if with ``limit`` none
+    waits, and RedriveRunning if one of the same letters runs.
     """
     valid_rate(rate)
     chosen = list(groups)
@@ -38,7 +48,11 @@ def begin(
         newest = DeadMessage.objects.using(using).aggregate(newest=Max("pk"))["newest"]
         upto = newest or 0
     if ids is None:
-        about = ", ".join([*map(str, chosen), *filter(None, [error_class])])
+        first = ""
+        if limit is not None:
+            upto, total = _oldest(chosen, using, error_class, after, upto, limit)
+            first = _("the oldest %d") % total
+        about = ", ".join([*map(str, chosen), *filter(None, [error_class, first])])
     else:
         total = len(ids)
         about = _("%d dead letters, chosen one by one") % len(ids)
@@ -71,6 +85,31 @@ def _begin(row: Redrive, using: str) -> Redrive:
                 raise error
         row.save(using=using, force_insert=True)
     return row
+
+
+def _oldest(
+    groups: Iterable[ConsumerGroup], using: str, error_class: str, after: int, upto: int, limit: int
+) -> tuple[int, int]:
+    """Return up to which id the oldest ``limit`` letters that wait are, and how many there are.
+
+    A letter that dies later has a higher id, so that id alone names them.
+    """
+    each = (_waiting(group.pk, using, error_class, after, upto) for group in groups)
+    ids = list(islice(heapq.merge(*each), limit))
+    if not ids:
+        raise InvalidValue(_("None of these dead letters waits."))
+    return ids[-1], len(ids)
+
+
+def _waiting(group: int, using: str, error_class: str, after: int, upto: int) -> Iterator[int]:
+    statement = sql.WAITING_LETTERS[connections[using].vendor]
+    while rows := fetch(using, statement, [group, after, upto, PAGE]):
+        ids = [pk for (pk,) in rows]
+        after = ids[-1]
+        if error_class:
+            named = DeadMessage.objects.using(using).filter(pk__in=ids, error_class=error_class)
+            ids = list(named.order_by("pk").values_list("pk", flat=True))
+        yield from ids
 
 
 def _letters(row: Redrive) -> object:

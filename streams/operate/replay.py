@@ -16,13 +16,13 @@ from django.utils.translation import gettext_lazy
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import GroupMismatch, OffsetOutOfRange, UnknownPartition, UnknownReplay
+from streams.log.places import LogPlace, message_named
 from streams.log.skips import THREAD, move_cursor
 from streams.models import (
     ConsumerGroup,
     Cursor,
     Delivery,
     Kind,
-    Message,
     Mode,
     Partition,
     Topic,
@@ -111,9 +111,11 @@ def spans(
     """Return what a replay from ``start`` to before ``end`` covers, as the log is now.
 
     There is a span for every partition of the topic, or for the one with this ``number``, that
-    has messages in it. Raises UnknownPartition, and OffsetOutOfRange if there are none or some
-    have been purged.
+    has messages in it. Raises UnknownPartition, InvalidTarget if a place is in another log, and
+    OffsetOutOfRange if there are none or some have been purged.
     """
+    for target in (start, end):
+        number = target.only(group, number, using)
     rows = Partition.objects.using(using).filter(topic=group.topic_id).select_related("topic")
     if number is not None:
         rows = rows.filter(number=number)
@@ -129,21 +131,20 @@ def spans(
     return found
 
 
-def span_of(group: ConsumerGroup, message_id: int, using: str) -> list[Span]:
-    """Return the span of one message.
+def span_of(group: ConsumerGroup, name: int | LogPlace, using: str) -> list[Span]:
+    """Return the span of one message, which is named by its id or its place.
 
     Raises OffsetOutOfRange if it is not in the log of the group's topic.
     """
-    rows = Message.objects.using(using).filter(pk=message_id)
-    message = retrying(rows.select_related("partition__topic").first, using)
+    message = retrying(message_named, using, name, using)
     if message is None or message.partition.topic_id != group.topic_id:
         raise OffsetOutOfRange(
-            _("There is no message %(id)d on %(topic)s.")
-            % {"id": message_id, "topic": group.topic.name}
+            _("There is no message %(name)s on %(topic)s.")
+            % {"name": name, "topic": group.topic.name}
         )
     if message.offset is None:
         raise OffsetOutOfRange(
-            _("Message %d has not been sequenced yet: the group will see it.") % message_id
+            _("Message %s has not been sequenced yet: the group will see it.") % name
         )
     span = Span(message.partition, message.offset, message.offset + 1)
     _check(span)

@@ -178,7 +178,14 @@ class Reset:
         """Reset the group, in all partitions or none; return what was done."""
         live = self.group.clients.using(self.using).live()
         if not self._force and retrying(live.exists, self.using):
-            raise GroupActive(_("The group %s has live consumers: stop them first.") % self.group)
+            raise GroupActive(
+                _(
+                    "The group %(group)s has live consumers: stop them first. To stop this group"
+                    " only, pause it (ems_groups pause %(name)s), wait until nothing of it is open,"
+                    " and force the reset (--force)."
+                )
+                % {"group": self.group, "name": self.group.name}
+            )
         for _race in range(RACES_AT_MOST):
             try:
                 moves = retrying(self._run, self.using)
@@ -187,7 +194,8 @@ class Reset:
             announce(self.using)
             return moves
         raise GroupActive(
-            _("The consumers of %s claim its retries all the time: stop them first.") % self.group
+            _("The consumers of %s claim its retries all the time: stop them, or pause the group.")
+            % self.group
         )
 
     def _run(self) -> list[Move]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import IntegrityError
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from streams.conf import longest_name
 from streams.database.retrying import retrying
@@ -15,6 +16,12 @@ from streams.names import MAX_NAME, valid_new_name
 
 # Limited, since every pass of the sequencer and every claim reads a row of each partition.
 MAX_PARTITIONS = 1000
+
+# What whoever adds partitions should know before.
+GROWTH = gettext_lazy(
+    "Partitions can only become more, and a key may go to another one than before: the order of its"
+    " messages ends there and begins anew."
+)
 
 
 def topic_of(name: str, using: str) -> Topic:

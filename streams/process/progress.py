@@ -22,6 +22,7 @@ class Progress:
         self._feeds = feeds
         self._began = time.monotonic()
         self._before = [Totals()] * len(feeds)
+        self._was_idle = [True] * len(feeds)
 
     def say_start(self) -> None:
         self._began = time.monotonic()
@@ -43,7 +44,11 @@ class Progress:
             )
 
     def step(self) -> float:
-        """Write a record a group if EVERY_SECONDS have passed since the last ones."""
+        """Write a record a group if EVERY_SECONDS have passed since the last ones.
+
+        Of a group with nothing to do only the first record that says so is written: many idle
+        groups would hide the others.
+        """
         flood.say_withheld()
         now = time.monotonic()
         seconds = now - self._began
@@ -53,6 +58,10 @@ class Progress:
             totals = feed.totals
             done = totals - self._before[number]
             behind = feed.place().behind
+            was_idle, is_idle = self._was_idle[number], done == Totals() and not behind
+            self._was_idle[number] = is_idle
+            if was_idle and is_idle:
+                continue
             logger.info(
                 "%s: %.1f messages a second, %d failed, %d dead, %s behind",
                 *(feed.name, done.handled / seconds, done.failed, done.dead, f"{behind:,}"),

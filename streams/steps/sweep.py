@@ -31,6 +31,9 @@ logger = logging.getLogger("streams.maintenance")
 SWEEP_EVERY = timedelta(seconds=5)
 # Seconds that the sweep waits for a locked row before it goes on with the other deliveries.
 LOCK_WAIT_SECONDS = 2
+# After a shorter silence, as when the only consumer is started again, leases are extended, and
+# nothing is said of it.
+OUTAGE = timedelta(minutes=1)
 # The most deliveries of one run; the next run goes on.
 BATCH = 500
 
@@ -44,8 +47,9 @@ def sweep_if_due(using: str) -> int:
             return steps.win(SWEEP, SWEEP_EVERY)
         # One transaction: no process can record a sweep after an outage without extending leases.
         with own_transaction(using):
+            was_outage = steps.filter(name=SWEEP, last_run_at__lt=UtcNow(-OUTAGE)).exists()
             if steps.win(SWEEP, SWEEP_EVERY):
-                _grace(using)
+                _grace(using, was_outage=was_outage)
         return False
 
     if not retrying(win, using):
@@ -120,15 +124,15 @@ def _expire(delivery: Delivery, using: str) -> Settlement | None:
         return None
 
 
-def _grace(using: str) -> None:
-    """Extend all leases after an outage, in which nobody has swept for longer than a lease.
+def _grace(using: str, *, was_outage: bool) -> None:
+    """Extend all leases after a time in which nobody has swept for longer than a lease.
 
     The database was unavailable, not the clients. So they get one lease of time to renew before
     anything expires.
     """
     Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))
     held = Delivery.objects.using(using).held()
-    if held.update(deadline=Greatest(F("deadline"), UtcNow(LEASE))):
+    if held.update(deadline=Greatest(F("deadline"), UtcNow(LEASE))) and was_outage:
         logger.warning(
             "First sweep after an outage: all leases are extended by %d s",
             LEASE_SECONDS,

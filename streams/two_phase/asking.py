@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from streams.api import Decision, PreparedMessage
-from streams.errors import CheckFailed, Unreachable
+from streams.errors import CheckFailed, Unanswered, Unreachable
 from streams.models import CheckEndpoint, Dialect, PreparedRow
 from streams.outgoing import SIGNATURE, Request, SendingFailed, send, signature
 from streams.runtime_settings import system
@@ -53,8 +53,9 @@ def ask_endpoint(
 ) -> Decision:
     """Ask over HTTP, within about ``seconds``; ``now`` is the time of the database.
 
-    Raises Unreachable if the endpoint is down or answers 5xx, and CheckFailed for each other answer
-    that is none. Neither is ever a rollback: a wrong address must not lose messages.
+    Raises Unreachable without a connection, Unanswered if it gives no answer or 5xx, and
+    CheckFailed for each other answer that is none. None is ever a rollback: a wrong address must
+    not lose messages.
     """
     make, read = _DIALECTS[Dialect(endpoint.dialect)]
     if urlsplit(endpoint.url).scheme != "https" and not endpoint.allow_private:
@@ -64,8 +65,10 @@ def ask_endpoint(
             make(endpoint, row, now), allow_private=endpoint.allow_private, seconds=seconds
         )
     except SendingFailed as error:
-        if error.status is None or error.status >= 500:
+        if not error.arrived:
             raise Unreachable(str(error)) from error
+        if error.status is None or error.status >= 500:
+            raise Unanswered(str(error)) from error
         raise CheckFailed(str(error)) from error
     try:
         found = json.loads(answer)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -19,9 +20,17 @@ from streams.consume.registry import autodiscover
 from streams.database.clock import database_now
 from streams.database.retrying import held_by_others, retrying
 from streams.database.transactions import in_transaction, short_lock_waits
-from streams.errors import AlreadyDecided, UnknownPrepared, Unreachable, describe
+from streams.errors import (
+    AlreadyDecided,
+    CheckFailed,
+    Unanswered,
+    UnknownPrepared,
+    Unreachable,
+    describe,
+)
 from streams.logs import event
 from streams.models import CheckEndpoint, PreparedRow, UtcNow
+from streams.models.endpoint import DOWN_AFTER
 from streams.models.prepared import MAX_ERROR
 from streams.runtime_settings import system
 from streams.sharding import home_of
@@ -34,11 +43,13 @@ from streams.two_phase.registry import find
 
 logger = logging.getLogger("streams.two_phase")
 
-# The most messages of one claim: of a function, which is called for one after the other, and of an
-# endpoint, which is asked by several threads.
-OF_FUNCTION, OF_ENDPOINT, THREADS = 20, 100, 16
-# Seconds after its claim in which a message is asked about. Its next check may then be due.
-ASK_SECONDS = 30.0
+# The most messages of one claim: of a function, which is called for one after the other; of an
+# endpoint, which is asked by several threads; and of one that is down.
+OF_FUNCTION, OF_ENDPOINT, THREADS, OF_DOWN = 20, 100, 16, 20
+# Seconds after its claim in which a message is asked about: others wait for their turn meanwhile.
+ASK_SECONDS = 10.0
+# Seconds after which a checker without a backlog has another turn in the same round.
+AGAIN_SECONDS = 5.0
 # Seconds to wait for the row of an answer that another transaction has locked, and to try again.
 LOCK_SECONDS, LOCK_PATIENCE = 2, 5.0
 # Seconds for which the database of the check endpoints is asked.
@@ -53,7 +64,7 @@ class Answer:
 
     decision: Decision | None
     error: str = ""
-    is_unreachable: bool = False
+    failure: type[CheckFailed] | None = None  # Unreachable or Unanswered, of an endpoint
 
     def __str__(self) -> str:
         return self.decision.value if self.decision else ERROR
@@ -84,26 +95,21 @@ def check_due(using: str, seconds: float = 60.0, *, biz: str | None = None) -> C
     """Send what waits for its topic; check what is due, of ``biz`` or all, for about ``seconds``.
 
     Call it outside a transaction. It asks the functions that this process knows, and all endpoints
-    that are enabled and not paused. The checkers take turns, so that no one waits for another's
-    backlog.
+    that are enabled and not paused. The checkers take turns, and one that becomes due meanwhile
+    gets the next one: no one waits for another's backlog.
     """
     autodiscover()
     begun = time.monotonic()
     result = CheckResult()
     # First, and for half of the time: it asks nobody, and a check that fails does not stop it.
     result.forwarded = forward_due(using, begun + seconds / 2)
-    names = retrying(due_checkers, using, using)
-    random.shuffle(names)  # who comes last in a round without time left is not always the same
-    askers = _askers(names, using)
+    turns = _Turns(using)
     try:
-        while askers:
-            for ask in list(askers):
-                if time.monotonic() >= begun + seconds:
-                    return result
-                if not ask(result, biz):
-                    askers.remove(ask)
+        while time.monotonic() < begun + seconds and (name := turns.next()) is not None:
+            ask = turns.asker(name)
+            turns.had(name, has_more=ask is not None and ask(result, biz))
     finally:
-        for name in names:
+        for name in retrying(due_checkers, using, using):
             for row in retrying(give_up_old, using, name, OF_ENDPOINT, using):
                 _tell_manual(row, result, using)
     return result
@@ -112,35 +118,56 @@ def check_due(using: str, seconds: float = 60.0, *, biz: str | None = None) -> C
 Asker = Callable[[CheckResult, str | None], bool]
 
 
-def _askers(names: list[str], using: str) -> list[Asker]:
-    """Return what makes one round with each checker that can be asked here and now.
+class _Turns:
+    """Says whose turn it is in a round: of the due checkers, the one asked longest ago."""
 
-    The endpoints of all databases are on one: while that is away, functions are still asked.
-    """
-    home = home_of(using)
-    found: list[Asker] = []
-    is_away = False
-    for name in names:
+    def __init__(self, using: str) -> None:
+        self._using = using
+        self._asked_at: dict[str, float] = {}
+        self._with_more: set[str] = set()
+        self._is_home_away = False
+
+    def next(self) -> str | None:
+        """Return the name of a checker, None if nothing is left for this round."""
+        late = time.monotonic() - AGAIN_SECONDS
+        names = retrying(due_checkers, self._using, self._using)
+        waiting = [name for name in names if name in self._with_more or self._last(name) <= late]
+        random.shuffle(
+            waiting
+        )  # who comes last in a round without time left is not always the same
+        return min(waiting, key=self._last, default=None)
+
+    def _last(self, name: str) -> float:
+        return self._asked_at.get(name, -math.inf)
+
+    def had(self, name: str, *, has_more: bool) -> None:
+        """Note that a checker has had its turn."""
+        self._asked_at[name] = time.monotonic()
+        (self._with_more.add if has_more else self._with_more.discard)(name)
+
+    def asker(self, name: str) -> Asker | None:
+        """Return what asks a checker, None if it cannot be asked here and now.
+
+        The endpoints of all databases are on one: while that is away, functions are still asked.
+        """
+        using, home = self._using, home_of(self._using)
         if find(name) is not None:
-            found.append(partial(_ask_function, name, using))
-        elif not is_away:
-            try:
-                endpoint = retrying(pausing.awake, home, name, using, patience=HOME_PATIENCE)
-            except Error as error:
-                if home == using:
-                    raise
-                is_away = True
-                logger.warning(
-                    "The check endpoints are on %s, which is away; functions are asked: %s",
-                    *(home, describe(error)),
-                    extra=event(
-                        "prepared.endpoints_away", database=home, error=type(error).__name__
-                    ),
-                )
-            else:
-                if endpoint is not None:
-                    found.append(partial(_ask_endpoint, endpoint, using))
-    return found
+            return partial(_ask_function, name, using)
+        if self._is_home_away:
+            return None
+        try:
+            endpoint = retrying(pausing.awake, home, name, using, patience=HOME_PATIENCE)
+        except Error as error:
+            if home == using:
+                raise
+            self._is_home_away = True
+            logger.warning(
+                "The check endpoints are on %s, which is away; functions are asked: %s",
+                *(home, describe(error)),
+                extra=event("prepared.endpoints_away", database=home, error=type(error).__name__),
+            )
+            return None
+        return None if endpoint is None else partial(_ask_endpoint, endpoint, using)
 
 
 @contextmanager
@@ -214,50 +241,79 @@ def _ask_endpoint(
 ) -> bool:
     """Make one round with an endpoint; return whether there may be more.
 
-    What it did not answer because it is down is given back, and costs no check.
+    What it does not answer has spent its check: it may be the fault of that message. If so many
+    different ones in a row are not answered that it is down, they have spent none.
     """
-    # One question tells whether an endpoint that was down is there again.
-    at_most = 1 if endpoint.is_down else OF_ENDPOINT
+    was_down = endpoint.is_down
+    at_most = OF_DOWN if was_down else OF_ENDPOINT
     home = home_of(using)
+    failed: list[tuple[PreparedRow, Answer]] = []
     with _claimed(endpoint.name, at_most, using, biz, result, with_body=False) as rows:
-        full = len(rows) == OF_ENDPOINT
+        is_full = len(rows) == at_most
+        if (
+            was_down
+        ):  # a message that is never answered must not be the only one that is asked about
+            random.shuffle(rows)
+            rows.sort(key=lambda row: row.last_answer == ERROR)
         seconds = endpoint.timeout_seconds or system("verifyTimeoutSeconds", using)
         now = database_now(using)
         late = time.monotonic() + ASK_SECONDS
-
-        def answer(row: PreparedRow) -> Answer:
-            ask = partial(asking.ask_endpoint, endpoint, row, now, seconds)
-            return _answer(endpoint.name, ask)
-
-        while rows and time.monotonic() < late:
-            wave = rows[:THREADS]
-            with ThreadPoolExecutor(len(wave), thread_name_prefix="ems-check") as threads:
-                answers = list(threads.map(answer, wave))
-            del rows[: len(wave)]
-            asked = list(zip(wave, answers, strict=True))
-            unreached = [row for row, one in asked if one.is_unreachable]
-            _give_back(unreached, using)
-            for row, one in asked:
-                if one.is_unreachable:
-                    result.failed += 1
-                    result.errors.append(one.error)
-                else:
-                    _write(row, one, result, using)
-            if len(unreached) < len(wave):
-                retrying(pausing.note_reached, home, endpoint, using)
-            else:
-                retrying(pausing.note_down, home, endpoint, len(wave), answers[-1].error, using)
-                if endpoint.is_down:
+        running: dict[Future[Answer], PreparedRow] = {}
+        asked = in_a_row = 0
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="ems-check") as threads:
+            while True:
+                # A message that had no answer the last time, either, says nothing new of it.
+                suspected = asked if endpoint.is_down else endpoint.failures + in_a_row
+                may_ask = suspected < DOWN_AFTER and time.monotonic() < late
+                if rows and may_ask and len(running) < THREADS:
+                    row = rows.pop(0)
+                    ask = partial(asking.ask_endpoint, endpoint, row, now, seconds)
+                    running[threads.submit(_answer, endpoint.name, ask)] = row
+                    asked += 1
+                    continue
+                if not running:
                     break
-    return full and not endpoint.is_down
+                # Each is written when it comes: it waits for no message that is never answered.
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    row, answer = running.pop(future), future.result()
+                    if answer.failure is None:
+                        in_a_row = 0
+                        retrying(pausing.note_reached, home, endpoint, using)
+                        _write(row, answer, result, using)
+                    else:
+                        failed.append((row, answer))
+                        in_a_row += answer.failure is Unreachable or row.last_answer != ERROR
+        if failed and (in_a_row or endpoint.is_down):
+            error = failed[-1][1].error
+            retrying(pausing.note_down, home, endpoint, in_a_row, error, using)
+        for row, answer in failed:
+            _write_failure(row, answer, result, using, is_spent=not endpoint.is_down)
+    return (is_full or was_down) and not endpoint.is_down
+
+
+def _write_failure(
+    row: PreparedRow, answer: Answer, result: CheckResult, using: str, *, is_spent: bool
+) -> None:
+    """Write that there was no answer; nothing is spent if nobody was asked, or not ``is_spent``."""
+    if answer.failure is Unanswered and is_spent:
+        _write(row, answer, result, using)
+        return
+    result.failed += 1
+    result.errors.append(answer.error)
+    if answer.failure is Unanswered:
+        with _skipping_locked(row, using):
+            _note(row, answer, using)
+    _give_back([row], using)
 
 
 def _answer(checker: str, ask: Callable[[], Decision]) -> Answer:
     def work() -> Answer:
         try:
             return Answer(ask())
+        except (Unreachable, Unanswered) as error:
+            return Answer(None, describe(error)[:MAX_ERROR], type(error))
         except Exception as error:  # noqa: BLE001 - the function is the project's own
-            return Answer(None, describe(error)[:MAX_ERROR], isinstance(error, Unreachable))
+            return Answer(None, describe(error)[:MAX_ERROR])
 
     return telemetry.run(telemetry.CHECK, work, checker)
 

@@ -60,12 +60,12 @@ def claim(
 
 
 def give_back(rows: Iterable[PreparedRow], using: str) -> None:
-    """Let these be claimed again at once, with the check unspent: nobody was asked."""
+    """Let these be as they were before their claim: nobody was asked, or nobody was there."""
     for row in rows:
         mine = PreparedRow.objects.using(using).filter(
             pk=row.pk, state=PreparedState.PREPARED, checks=row.checks
         )
-        mine.update(checks=row.checks - 1, next_at=UtcNow())
+        mine.update(checks=row.checks - 1, next_at=row.next_at)
 
 
 def give_up_old(checker: str, at_most: int, using: str) -> list[PreparedRow]:

@@ -35,7 +35,7 @@ def note_reached(endpoint: CheckEndpoint, using: str) -> None:
 
 
 def note_down(endpoint: CheckEndpoint, count: int, error: str, using: str) -> None:
-    """Count ``count`` failures of one moment, up to the limit; from there on each is a pause."""
+    """Count ``count`` failures in a row, up to the limit; from there on each call is a pause."""
     more = 1 if endpoint.is_down else min(count, DOWN_AFTER - endpoint.failures)
     failures = endpoint.failures + more
     pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures - DOWN_AFTER, 10))

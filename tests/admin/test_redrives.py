@@ -87,6 +87,27 @@ def test_a_preview_that_is_confirmed_twice_begins_one_redrive(nothing_yet, as_ro
     assert list(Redrive.objects.values_list("rate", flat=True).order_by("pk")) == [10, 5]
 
 
+def test_a_number_takes_the_oldest_of_them_at_a_rate_and_on_the_page(nothing_yet, as_role):
+    client = as_role("operator")
+    first, second, third = letters()
+    confirm(client, preview(client, "redrive", first, select_across="1"), rate="10", first="2")
+    row = Redrive.objects.get()
+    assert (row.upto, row.total, row.ids) == (second, 2, None)
+    Redrive.objects.all().delete()
+    confirm(client, preview(client, "redrive", second, third), rate="10", first="1")
+    assert Redrive.objects.get().ids == [second]
+    Redrive.objects.all().delete()
+    confirm(client, preview(client, "redrive", first, select_across="1"), first="9,000", rate="10")
+    assert Redrive.objects.get().total == 3
+    Redrive.objects.all().delete()
+    response = confirm(client, preview(client, "redrive", first, select_across="1"), first="2")
+    assert messages(client, response) == ["Redriven: 2."]
+    assert list(DeadMessage.objects.waiting().values_list("pk", flat=True)) == [third]
+    again = confirm(client, preview(client, "redrive", third), first="0")
+    assert 'id="ems-first-error"' in again.text
+    assert DeadMessage.objects.waiting().count() == 1
+
+
 @pytest.mark.parametrize(("rate", "told"), [("fast", "is no number"), ("0", "A rate is from 0.01")])
 def test_a_wrong_rate_is_said_at_its_field(nothing_yet, as_role, rate, told):
     client = as_role("operator")

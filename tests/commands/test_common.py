@@ -40,6 +40,7 @@ COMMANDS = (
 # Every verb, with arguments for a topic "orders" of one message, which has a group "mail".
 VERBS = (
     ("ems_topics", "list"),
+    ("ems_topics", "index", "orders"),
     ("ems_groups", "list"),
     ("ems_groups", "pause", "mail"),
     ("ems_groups", "resume", "mail"),

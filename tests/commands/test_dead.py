@@ -329,3 +329,55 @@ def test_a_redrive_at_a_rate_is_begun_listed_stopped_and_gone_on_with(
         run("ems_dead", "redrive", "--all", "--rate", "0")
     run("ems_dead", "redrive", letters()[0].pk, "--rate", "9", "--dry-run")
     assert Redrive.objects.count() == 1
+
+
+def test_a_rate_takes_a_limit_the_oldest_first(
+    shop: Shop, run: Run, parsed: Callable[..., Any]
+) -> None:
+    first, second, third = letters()
+    parsed("ems_dead", "redrive", "--all", "--limit", "2", "--rate", "9")
+    begun = Redrive.objects.get()
+    assert (begun.upto, begun.total) == (second.pk, 2)
+    assert begun.about.endswith("the oldest 2")
+    begun.delete()
+    words = ("--all", "--rate", "9", "--error-class", first.error_class, "--limit")
+    parsed("ems_dead", "redrive", *words, "1")
+    begun = Redrive.objects.get()
+    assert (begun.upto, begun.total) == (first.pk, 1)
+    begun.delete()
+    parsed("ems_dead", "redrive", *words, "1000")  # there are two of them
+    assert Redrive.objects.get().total == 2
+    Redrive.objects.all().delete()
+    parsed("ems_dead", "redrive", third.pk, first.pk, "--limit", "1", "--rate", "9")
+    assert Redrive.objects.get().ids == [first.pk]
+    Redrive.objects.all().delete()
+    with pytest.raises(CommandError, match="None of these dead letters waits"):
+        run("ems_dead", "redrive", "--all", "--error-class", "Other", "--limit", "1", "--rate", "9")
+    assert not Redrive.objects.exists()
+
+
+def test_letters_are_named_by_the_place_that_a_trace_prints(
+    shop: Shop, run: Run, parsed: Callable[..., Any]
+) -> None:
+    first, second, radar = letters()
+    assert parsed("ems_dead", "show", "orders/0@1")["id"] == second.pk
+    assert parsed("ems_dead", "edit", "orders@1", "--body", "7", "--dry-run")["id"] == second.pk
+    said = parsed("ems_dead", "redrive", "orders/0@0-1", "--dry-run")
+    assert (said["redriven"], said["left_out"]) == (2, 0)
+    parsed("ems_dead", "redrive", "orders/0@1", radar.pk, "--rate", "9")
+    assert Redrive.objects.get().ids == sorted([second.pk, radar.pk])
+    with pytest.raises(CommandError, match="no dead letter orders/0@17"):
+        run("ems_dead", "show", "orders/0@17")
+    with pytest.raises(CommandError, match="such as orders/2@666687"):
+        run("ems_dead", "show", "orders")
+    # A redriven one is history.
+    redrive(second)
+    assert parsed("ems_dead", "show", "orders/0@1")["id"] == second.pk
+    again = DeadMessage.objects.get(pk=first.pk)
+    again.pk, again.offset = None, 1
+    again.save(force_insert=True)
+    assert parsed("ems_dead", "show", "orders/0@1")["id"] == again.pk
+    moved = {"partition": first.partition_id, "offset": 1, "group": first.group_id}
+    DeadMessage.objects.filter(pk=radar.pk).update(**moved)
+    with pytest.raises(CommandError, match="several dead letters at orders/0@1: name one by"):
+        run("ems_dead", "show", "orders/0@1")

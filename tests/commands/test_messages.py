@@ -104,6 +104,9 @@ def test_the_trace_names_every_delivery_of_every_group(
     assert rows[4]["waited"] > 0
     first, head, *_ = run("ems_messages", "trace", "orders/0@0").splitlines()
     assert first.startswith(f"orders/0@0, sent by {Message.objects.get().producer} at ")
+    Message.objects.update(offset=666687)
+    for place in ("orders/0@666687,", "orders/0@666,687"):
+        assert run("ems_messages", "trace", place).startswith("orders/0@666687, sent by")
     assert head.split() == [
         "group", "state", "attempt", "client_id", "thread", "claimed_at", "waited", "took", "error",
     ]  # fmt: skip

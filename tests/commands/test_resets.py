@@ -70,7 +70,7 @@ def test_a_reset_in_json(parsed: Parsed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "target"), [("earliest", 0), ("latest", 10), ("3", 3), ("-3", 7), ("+0", 10)]
+    ("to", "target"), [("earliest", 0), ("latest", 10), ("3", 3), ("-3", 7), ("orders/0@0,003", 3)]
 )
 def test_a_target_is_said_in_many_ways(parsed: Parsed, to: str, target: int) -> None:
     (move,) = parsed(*RESET, "--to", to)["partitions"]
@@ -167,6 +167,11 @@ def test_one_message_is_replayed(run: Run) -> None:
     message = Message.objects.get(offset=6)
     said = run(*REPLAY, "--message", str(message.pk))
     assert said == "replay 1: 1 message to mail: orders/0@6\n"
+    assert run(*REPLAY, "--message", "orders/0@6", "--dry-run").endswith("mail: orders/0@6\n")
+    said = run(*REPLAY, "--from", "orders/0@6", "--to", "orders/0@8", "--dry-run")
+    assert said.endswith("mail: orders/0@6-7\n")
+    with pytest.raises(CommandError, match="not in the log that is meant"):
+        run(*REPLAY, "--from", "orders/1@6", "--to", "8")
 
 
 def test_a_replay_is_cancelled(run: Run, parsed: Parsed) -> None:

@@ -75,13 +75,17 @@ def no_lock_waits() -> Iterator[None]:
     assert not waited
 
 
-def wait_until_one_waits(database: str) -> None:
-    """Wait until a transaction in this database waits for a row lock."""
+def wait_until_one_waits(database: str, work: Future[Any] | None = None) -> None:
+    """Wait until a transaction in this database waits for a row lock.
+
+    Fails at once if ``work``, which should wait, has ended.
+    """
     limit = threading.Event()
     timer = threading.Timer(PATIENCE_SECONDS, limit.set)
     timer.start()
     try:
         while not _waiting(database):
+            assert work is None or not work.done(), "it does not wait for a lock"
             # The server refreshes what it tells of locks only after 0.1 s without a look.
             assert not limit.wait(0.15), "nobody waits for a lock"
     finally:

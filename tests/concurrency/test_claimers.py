@@ -7,11 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import Count
 
 from streams.models import Delivery, Kind, Partition, RetryMessage
 from streams.models.retry import Again
 from tests.concurrency.conftest import MINUTE, Stream
+from tests.concurrency.locks import wait_until_one_waits
+from tests.faults import LateCommit
 from tests.processes import PATIENCE_SECONDS, Spawn
 from tests.sessions import Threads
 
@@ -109,3 +112,27 @@ def test_retries_claimed_by_six_threads_go_to_one_each(stream: Stream, in_thread
     assert sorted(offset for share in shares for offset in share) == list(range(total))
     assert all(shares), [len(share) for share in shares]
     assert Delivery.objects.filter(kind=Kind.RETRY).count() == total
+
+
+@pytest.mark.parametrize("kind", [Kind.NEW, Kind.RETRY])
+def test_a_claim_whose_commit_is_still_under_way_is_waited_for(
+    stream: Stream, in_thread: Threads, kind: Kind
+) -> None:
+    """Claimed anew, the first claim would be nobody's until its deadline."""
+    stream.fill(10)
+    retries = RetryMessage.objects.using("default")
+    retries.schedule(stream.group.pk, stream.partition.pk, [Again(4, 2), Again(7, 2)])
+
+    def claim() -> int:
+        claimer = stream.claimer()
+        with late.of_this_thread():
+            if kind == Kind.NEW:
+                new = claimer.claim(5, MINUTE)
+                return new.pk if new else 0
+            retry = claimer.claim_retry(MINUTE)
+            return retry[0].pk if retry else 0
+
+    with LateCommit() as late:
+        claimed = in_thread(claim)
+        wait_until_one_waits(str(connection.settings_dict["NAME"]), claimed)
+    assert claimed.result(PATIENCE_SECONDS) == Delivery.objects.get().pk

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, send_many
-from streams.consume.outcome.settle import settle
+from streams.consume.outcome.settle import release, settle
 from streams.errors import LeaseLost, OffsetOutOfRange
 from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, Partition, RetryMessage, State, Topic, UtcNow
@@ -43,7 +43,7 @@ def reset(stream: Stream, to: str | None) -> Move:
 def waits(in_thread: Threads, work: Any) -> Any:
     """Start ``work`` in a thread, and wait until it waits for a lock."""
     future = in_thread(work)
-    wait_until_one_waits(str(connection.settings_dict["NAME"]))
+    wait_until_one_waits(str(connection.settings_dict["NAME"]), future)
     return future
 
 
@@ -69,6 +69,26 @@ def test_a_claim_that_was_under_way_is_taken_by_the_reset(
     with pytest.raises(LeaseLost):
         settle(delivery, 5, max_retries=5)
     assert position() == (0, 5)
+    assert audit("default") == []
+
+
+@pytest.mark.parametrize("batch", [5, 2], ids=["all of it", "a part of it"])
+def test_a_claim_of_what_was_given_back_is_taken_by_the_reset_too(
+    stream: Stream, in_thread: Threads, isolation: str, batch: int
+) -> None:
+    """The reset has read which deliveries are open, and this is not yet one of them."""
+    stream.fill(10)
+    given = stream.claim()
+    assert given
+    release(given)
+    with held_before(in_thread, END_OF_CLAIM, lambda: stream.claim(batch=batch)) as claim:
+        moved = waits(in_thread, lambda: reset(stream, "0"))
+    delivery = claim.result()
+    assert delivery.offsets == range(batch)
+    assert delivery.pk in [one.pk for one in moved.result(PATIENCE_SECONDS).fenced]
+    with pytest.raises(LeaseLost):
+        settle(delivery, batch, max_retries=5)
+    assert not Delivery.objects.open().exists()
     assert audit("default") == []
 
 

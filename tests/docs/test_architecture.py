@@ -69,6 +69,7 @@ call_command("ems_consume", "--reload")
 
 
 @pytest.mark.slow
+@pytest.mark.every_django
 def test_reload_consumes_until_the_code_changes(spawn: Spawn, tmp_path: Path) -> None:
     # The reloader starts the program anew by its name, so it must have one.
     program = tmp_path / "consume.py"

@@ -56,6 +56,7 @@ def test_the_example_mails_nothing_of_an_order_that_was_rolled_back(
 
 
 @pytest.mark.slow
+@pytest.mark.every_django
 def test_the_command_of_the_example_consumes(
     shop: Path, spawn: Spawn, process_env: dict[str, str]
 ) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
+import pytest
+
+pytest.importorskip("pyspark")
+
 from sparkjobs.sink import columns, options
 from sparkjobs.source.request import Request
 from sparkjobs.source.schemas import LOADED

@@ -28,7 +28,12 @@ from tests.processes import PATIENCE_SECONDS, wait_for
 TUTORIAL = DOCS / "tutorial.md"
 NAMED = re.compile(r"# (\S+\.py)(, at the end)?\n")
 # It brings a database of its own: once is enough.
-pytestmark = [pytest.mark.slow, pytest.mark.any_database, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.every_django,
+    pytest.mark.any_database,
+    pytest.mark.timeout(300),
+]
 
 
 class Reader:

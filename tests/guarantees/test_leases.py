@@ -16,6 +16,8 @@ from django.db import DatabaseError, OperationalError, transaction
 from django.db.models import F
 
 from streams import Outgoing, consumer, send, send_many
+from streams.conf import LEASE_SECONDS
+from streams.consume.outcome.expire import expire
 from streams.consume.outcome.settle import settle
 from streams.models import (
     Consumer,
@@ -32,6 +34,7 @@ from streams.models.consumer import LEASE
 from streams.models.step import SWEEP
 from streams.observe.audit.walk import audit
 from streams.process.shared import in_flight
+from streams.steps import sweep as sweep_module
 from streams.steps.sweep import sweep, sweep_if_due
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, given_back, rows
@@ -146,6 +149,27 @@ def test_what_was_settled_before_the_crash_is_not_repeated():
     move(lease=16)
     sweep("default")
     assert [r.offset for r in RetryMessage.objects.all()] == [2]
+    assert audit("default") == []
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_what_is_settled_while_the_sweep_comes_to_it_is_not_repeated(monkeypatch, ordered):
+    """A process that was frozen past its lease records what it had done, after the sweep's look."""
+    _process, delivery = abandoned(count=3, ordered=ordered)
+    move(lease=16)
+
+    def late(found, *arguments):
+        monkeypatch.undo()
+        settle(delivery, 2, max_retries=16)
+        return expire(found, *arguments)
+
+    monkeypatch.setattr(sweep_module, "expire", late)
+    assert sweep("default") == 0
+    assert Delivery.objects.get().state == State.START
+    assert sweep("default") == 1
+    waiting = Cursor.objects if ordered else RetryMessage.objects
+    column = "next_offset" if ordered else "offset"
+    assert list(waiting.values_list(column, flat=True)) == [2]
     assert audit("default") == []
 
 
@@ -265,6 +289,18 @@ def test_after_an_outage_who_does_not_come_back_is_swept():
     advance(LEASE + timedelta(seconds=1))
     Step.objects.update(last_run_at=F("last_run_at") - timedelta(seconds=6))
     assert sweep_if_due("default") == 1
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(20, 0), (61, 1)])
+def test_an_outage_is_said_and_a_consumer_that_is_started_again_is_none(seconds, said, caplog):
+    abandoned()
+    sweep_if_due("default")
+    silence = timedelta(seconds=seconds)
+    advance(timedelta(minutes=2))  # the claim has expired
+    Step.objects.filter(name=SWEEP).update(last_run_at=F("last_run_at") - silence)
+    assert sweep_if_due("default") == 0
+    assert sweep("default") == 0  # both extend the leases
+    assert [one.ems_event for one in caplog.records] == ["sweep.after_outage"] * said
 
 
 def test_the_grace_after_an_outage_is_given_also_when_a_reply_is_lost():
@@ -555,6 +591,20 @@ def test_a_process_without_a_lease_claims_nothing():
     process.client.deregister()
     assert process.worker.step() > 0
     assert not Delivery.objects.exists()
+
+
+@pytest.mark.parametrize("verb", ["register", "renew"])
+def test_a_process_takes_no_lease_for_longer_than_a_dead_one_is_waited_for(monkeypatch, verb):
+    """And never believes in it for longer than the database does."""
+    consumer("orders", group="mail")(print)
+    client = Process("mail").client
+    getattr(client, verb)()
+    answered = time.monotonic()
+    mine = Consumer.objects.filter(client_id=client.client_id)
+    assert not mine.filter(lease_until__gt=UtcNow(LEASE)).exists()
+    assert client.alive
+    monkeypatch.setattr(time, "monotonic", lambda: answered + LEASE_SECONDS)
+    assert not client.alive
 
 
 # -- no lock while user code runs --------------------------------------------------------------

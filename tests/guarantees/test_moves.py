@@ -692,6 +692,32 @@ def test_a_connection_that_breaks_in_the_commit_is_repeated(done):
     assert Move.objects.get().finished_at
 
 
+@pytest.mark.mysql
+def test_a_group_that_comes_while_the_locks_are_lost_goes_along(second_connection):
+    """The server has ended the session with the locks, while another one writes on the target."""
+    finished()
+    consumer("orders", group="late", start="latest")(print)
+    moving = TopicMove("orders", HERE, THERE)
+    moving.close()
+    other = second_connection()
+
+    def lose_the_locks(execute):
+        result = execute()
+        other.execute(f"KILL {connections[HERE].connection.thread_id()}")
+        with other.active():
+            subscribe(registered("orders", "late"), HERE)
+        return result
+
+    once = Once("INSERT INTO `ems_move`", lose_the_locks)
+    with statements(once, THERE):
+        moving.finish()
+    assert once.fired
+    groups = ConsumerGroup.objects.using(THERE).order_by("name")
+    assert list(groups.values_list("name", flat=True)) == ["late", "mail"]
+    assert Topic.objects.using(THERE).count() == 1
+    assert Move.objects.get().finished_at
+
+
 def test_a_topic_that_has_moved_is_not_moved_again_from_here():
     finished()
     move()

@@ -155,6 +155,27 @@ def test_a_group_that_is_behind_handles_all_that_is_kept_first(seen, process):
     assert audit("default") == []
 
 
+@pytest.mark.mysql
+def test_a_group_that_was_set_back_meanwhile_loses_nothing_by_the_jump(
+    seen, process, isolation_level, second_connection
+):
+    """The plain reads of the caller's transaction still see it at the end of the log."""
+    sent(*range(KEPT))
+    process.run_until_idle()
+    isolation_level("repeatable read")
+    with transaction.atomic():
+        assert Cursor.objects.get().next_offset == KEPT
+        with second_connection().active():
+            goal = towards(Target.parse("4"))
+            Reset(ConsumerGroup.objects.get(), goal, "default", force=True).run()
+        assert jump(partition().pk, End(LOST, 0), "default")
+    del seen[:]
+    sent("new")
+    process.run_until_idle()
+    assert [m.offset for m in seen] == [*range(4, KEPT), GOES_ON]
+    assert audit("default") == []
+
+
 def test_an_ordered_group_passes_it_when_it_comes_there(clean_registry):
     found: list[Any] = []
     consumer("orders", group="mail", start="earliest", ordered=True)(found.append)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("MySQLdb")
+
 from tests.ha.clusters import CLUSTERS
 from tests.ha.faults import FAULTS
 from tests.processes import ROOT

@@ -12,7 +12,7 @@ from django.core.signals import got_request_exception
 from django.db import DataError, OperationalError, connection
 
 from streams import errors
-from streams.http import threads
+from streams.http import problems, threads
 from streams.http.routes import produce
 from streams.operate.topics import create
 from tests.http.conftest import Api, MakeToken
@@ -63,6 +63,15 @@ def test_an_error_has_its_status_and_its_code(
     assert answer.get("Retry-After") == wait
     assert b"secret" not in answer.content
     assert len(told) == (status == 500)
+
+
+def test_a_title_is_the_same_on_every_python() -> None:
+    titles = {
+        status: json.loads(problems.Problem(status, "x", "y").response().content)["title"]
+        for status in (*problems.STATUS.values(), 400, 401, 403, 405, 429)
+    }
+    assert "Error" not in titles.values(), "one for a status that has no title"
+    assert (titles[413], titles[422]) == ("Content Too Large", "Unprocessable Entity")
 
 
 def test_a_database_that_is_away_is_said(

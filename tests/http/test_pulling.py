@@ -187,6 +187,21 @@ def test_an_ack_whose_answer_was_lost_may_be_repeated(api: Api) -> None:
     assert (again.status_code, again.json()) == (200, {"open": 0, "progress": 3})
 
 
+def test_only_the_last_ack_may_be_repeated(api: Api) -> None:
+    """Who is out of step with its delivery learns it: its results were not recorded."""
+    made(api)
+    fill(3)
+    (delivery,) = pulled(api)
+    ack(api, delivery["receipt"], 0)
+    ack(api, delivery["receipt"], 1)
+    older = {"offset": 0, "outcome": "reject"}
+    assert ack(api, delivery["receipt"], older).status_code == 422
+    ack(api, delivery["receipt"], 2)
+    assert ack(api, delivery["receipt"], older).status_code == 410
+    assert ack(api, delivery["receipt"], 2).status_code == 200
+    assert not DeadMessage.objects.exists()
+
+
 def test_an_ack_that_comes_twice_at_once_is_told_of_once(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -404,10 +404,11 @@ def test_no_error_has_the_url_of_a_channel() -> None:
 # -- what chats expect --
 
 
-def sent_to(kind: str, **more: Any) -> tuple[str, Any]:
+def sent_to(kind: str, runbook: str = "", **more: Any) -> tuple[str, Any]:
     where = AlarmChannel(kind=kind, url="https://chat.example/hook?a=1", **more)
-    about = alarm(detail="<b> & more")
-    made = post(where, AlarmNotification(alarm=about, channel=where, event="fired"), 1_700_000_000)
+    about = alarm(detail="<b> & more", runbook=runbook)
+    row = AlarmNotification(alarm=about, channel=where, event="fired")
+    made = post(where, row, 1_700_000_000, "https://ops.example/alarms")
     return made.url, json.loads(made.body)
 
 
@@ -442,6 +443,14 @@ def test_feishu_is_signed_in_the_body() -> None:
     assert body["sign"] == sign
     assert body["timestamp"] == "1700000000"
     assert body["content"]["text"].startswith("[Critical]")
+
+
+@pytest.mark.parametrize("kind", ["slack", "teams", "dingtalk", "feishu"])
+def test_every_chat_gets_the_page_of_the_alarm_and_the_runbook(kind: str) -> None:
+    _url, body = sent_to(kind, runbook="https://wiki.example/lag")
+    told = json.dumps(body)
+    assert "Page: https://ops.example/alarms" in told
+    assert "Runbook: https://wiki.example/lag" in told
 
 
 @pytest.mark.parametrize(

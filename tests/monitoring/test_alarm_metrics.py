@@ -136,6 +136,32 @@ def test_new_dead_letters_are_counted_for_five_minutes() -> None:
     assert value("dead_new") is None
 
 
+def test_an_ordered_group_is_blocked_since_the_first_failure_of_its_oldest_message() -> None:
+    @consumer("orders", group="mail", ordered=True)
+    def handle(message: Any) -> None:
+        raise ValueError("no")
+
+    send("orders", 1)
+    drain()
+    advance(timedelta(minutes=4))
+    drain()  # it fails once more
+    assert 240 <= value("blocked") < 300
+    log = Partition.objects.create(topic=Topic.objects.get(), number=1, next_offset=1)
+    later = {"attempt": 2, "blocked_at": UtcNow()}
+    Cursor.objects.create(group=ConsumerGroup.objects.get(), partition=log, **later)
+    evaluate("default")
+    assert not Alarm.objects.filter(rule="blocked").exists()
+    advance(timedelta(minutes=1))
+    drain()
+    assert 300 <= value("blocked") < 360
+    evaluate("default")
+    (row,) = Alarm.objects.filter(rule="blocked")
+    assert (row.state, row.severity, row.group) == ("firing", "warning", "mail")
+    assert row.detail == "2 partitions are blocked"
+    Cursor.objects.update(next_offset=1, attempt=1, blocked_at=None)
+    assert value("blocked") is None
+
+
 def test_expired_calls_are_counted_with_who_had_them() -> None:
     @consumer("orders", group="mail")
     def handle(message: Any) -> None: ...

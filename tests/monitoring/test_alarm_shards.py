@@ -40,7 +40,7 @@ def test_an_alarm_of_a_shard_is_told_by_the_rules_and_channels_of_the_one_databa
     assert notification.channel.name == "ops"
     alarm = Alarm.objects.using("other").get()
     assert alarm.threshold == 5
-    assert "Database: other" in lines(alarm)
+    assert "Database: other" in lines(alarm, "")
     assert not Alarm.objects.using("default").exists()
 
 

@@ -9,9 +9,10 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from monitoring.models import Run
+from monitoring.models import Alarm, Run
 from streams.observe.diagnoses import OK, WARNING, Diagnosis
 from streams.observe.doctor import examine
+from tests.monitoring.alarming import alarm
 
 pytestmark = pytest.mark.django_db
 
@@ -139,3 +140,27 @@ def test_a_resident_service_is_at_work_silent_or_failing() -> None:
 
 def ago(minutes: int) -> datetime:
     return timezone.now() - timedelta(minutes=minutes)
+
+
+# -- the alarms --
+
+
+def remedy() -> str:
+    (found,) = [diagnosis for diagnosis in examine("default") if diagnosis.name == "alarm"]
+    return found.hint
+
+
+def test_the_remedy_of_an_alarm_is_to_take_it_or_what_its_runbook_says() -> None:
+    row = alarm()
+    assert remedy() == f"ems_alarms ack {row.pk}, or ems_alarms mute lag."
+    Alarm.objects.update(runbook="https://wiki.example/lag")
+    assert remedy() == "https://wiki.example/lag"
+
+
+def test_an_alarm_that_somebody_has_taken_needs_nobody_else() -> None:
+    row = alarm()
+    row.acknowledge("ann")
+    assert remedy() == "ann takes care of it. It ends by itself with its condition."
+    Alarm.objects.update(note="new disk", runbook="https://wiki.example/lag")
+    assert remedy().startswith("ann takes care of it (new disk). It ends")
+    assert remedy().endswith("https://wiki.example/lag")

@@ -1,19 +1,26 @@
-"""``python -m tests.mutants [NAME…]``: exit status 0 if every mutant was noticed."""
+"""``python -m tests.mutants [NAME…]``: exit status 0 if every mutant was noticed.
+
+Without names it runs them in parts, those that are not green on this commit: see tests/parts.py.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.mutant import DoesNotApply, Mutant
 from tests.mutants.patches import MUTANTS
 from tests.mutants.trial import Trial, copy_of, run, snapshot
+from tests.parts import Parts, add_arguments
 
+AT_MOST = 25  # mutants in a part
 NOTICED, SURVIVED, NO_VERDICT, NOT_RUN = "noticed", "SURVIVED", "NO VERDICT", "NOT RUN"
 
 
@@ -31,22 +38,67 @@ class Verdict:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", allow_abbrev=False)
-    parser.add_argument("name", nargs="*", help="only these mutants")
+    parser.add_argument("name", nargs="*", help="only these mutants; nothing is kept")
     # One more than processors: some only wait, for a lock.
     parser.add_argument("--jobs", type=int, default=min(4, (os.cpu_count() or 1) + 1))
+    add_arguments(parser)
     options = parser.parse_args()
     if unknown := set(options.name) - {mutant.name for mutant in MUTANTS}:
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
-    chosen = [m for m in MUTANTS if not options.name or m.name in options.name]
+    if options.name:
+        return _run_these([m for m in MUTANTS if m.name in options.name], options.jobs)
+    return _run_in_parts(options)
+
+
+def _run_these(chosen: Sequence[Mutant], jobs: int) -> int:
+    with applied(chosen) as tree:
+        verdicts = _verdicts(chosen, tree, jobs)
+    return 1 if verdicts is None else _report(verdicts)
+
+
+def _run_in_parts(options: argparse.Namespace) -> int:
+    by_part = parts_of(MUTANTS)
+    parts = Parts("mutants", [*by_part], ["mutants", "noticed"])
+    with applied(MUTANTS) as tree:
+        for name in parts.chosen(options):
+            print(f"\n===== {name}: {len(by_part[name])} mutants =====", flush=True)
+            started_at = time.monotonic()
+            verdicts = _verdicts(by_part[name], tree, options.jobs)
+            if verdicts is None:
+                others = ["the code without a mutant"]
+            else:
+                _report(verdicts)
+                others = [v.mutant.name for v in verdicts if v.word != NOTICED]
+            noticed = sum(v.word == NOTICED for v in verdicts or [])
+            counts = [len(by_part[name]), noticed]
+            seconds = time.monotonic() - started_at
+            parts.add(name, counts, seconds, failed=others, green=not others)
+    print("\n".join([*parts.table(), *parts.conclusion()]))
+    return int(not parts.all_green())
+
+
+def parts_of(mutants: Sequence[Mutant]) -> dict[str, list[Mutant]]:
+    """Return the mutants by part: those that tests of one folder notice, AT_MOST a part."""
+    folders: dict[str, list[Mutant]] = {}
+    for mutant in mutants:
+        folders.setdefault(mutant.test.split("/")[1], []).append(mutant)
+    return {
+        f"{folder}-{at}": found[start : start + AT_MOST]
+        for folder, found in folders.items()
+        for at, start in enumerate(range(0, len(found), AT_MOST), start=1)
+    }
+
+
+@contextmanager
+def applied(mutants: Sequence[Mutant]) -> Iterator[Path]:
+    """Hold a copy of the checkout to which each of these mutants applies."""
     with snapshot() as tree:
         try:
-            for mutant in chosen:
+            for mutant in mutants:
                 mutant.mutated(tree)
         except DoesNotApply as error:
-            print(f"The code has changed under a mutant. {error}", file=sys.stderr)
-            return 1
-        verdicts = _verdicts(chosen, tree, options.jobs)
-    return 1 if verdicts is None else _report(verdicts)
+            sys.exit(f"The code has changed under a mutant. {error}")
+        yield tree
 
 
 def _verdicts(chosen: Sequence[Mutant], tree: Path, jobs: int) -> list[Verdict] | None:

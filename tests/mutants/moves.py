@@ -50,6 +50,15 @@ MOVED = [
         "",
         f"{MOVES}::test_an_id_of_the_old_database_names_no_message_of_the_new_one",
     ),
+    # What comes once the locks are lost would be left behind.
+    Mutant(
+        "move-committed-without-its-locks",
+        MOVE,
+        "nothing is committed there.\n                self._lock()\n",
+        "nothing is committed there.\n",
+        f"{MOVES}::test_a_group_that_comes_while_the_locks_are_lost_goes_along",
+        "mysql",
+    ),
     # A retry that is claimed, and fails again, would stay in the log that nobody reads.
     Mutant(
         "move-counts-only-waiting-retries",

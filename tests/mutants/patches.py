@@ -10,6 +10,7 @@ from tests.mutants.lake import LAKE
 from tests.mutants.moves import MOVED
 from tests.mutants.mutant import Mutant
 from tests.mutants.pulls import PULLS
+from tests.mutants.races import RACES
 from tests.mutants.resident import RESIDENT
 from tests.mutants.rollups import ROLL_UPS
 from tests.mutants.spark import SPARK
@@ -579,7 +580,7 @@ LEASES = [
     Mutant(
         "no-grace-after-an-outage",
         "streams/steps/sweep.py",
-        "                _grace(using)\n",
+        "                _grace(using, was_outage=was_outage)\n",
         "                pass\n",
         f"{LEASING}::test_after_an_outage_everyone_gets_one_lease_to_come_back",
     ),
@@ -620,6 +621,42 @@ ORDERED = [
         "        elif cursor:\n            # The first",
         "        elif None:\n            # The first",
         f"{ORDER}::test_a_dead_consumers_partition_is_taken_over_at_the_message_it_was_at",
+    ),
+]
+
+BLOCKED = [
+    Mutant(
+        "skip-without-the-lock",
+        "streams/operate/unblock.py",
+        "Cursor.objects.using(using).select_for_update().filter(pk__in=list(place)).first()",
+        "Cursor.objects.using(using).filter(pk__in=list(place)).first()",
+        "tests/concurrency/test_unblock.py::test_of_two_skips_at_once_one_makes_the_letter",
+        "mysql",
+    ),
+    Mutant(
+        "skip-of-what-runs",
+        "streams/operate/unblock.py",
+        "    if cursor.open_delivery is not None:\n",
+        "    if False:\n",
+        "tests/concurrency/test_unblock.py"
+        "::test_a_message_that_a_consumer_claims_at_that_moment_is_not_skipped",
+        "mysql",
+    ),
+    Mutant(
+        "skip-repeated-after-a-lost-reply",
+        "streams/operate/unblock.py",
+        "            if tried:\n                done",
+        "            if None:\n                done",
+        "tests/guarantees/test_unblock.py"
+        "::test_a_skip_whose_commit_was_not_confirmed_is_done_once_and_said_to_be_done",
+        "mysql",
+    ),
+    Mutant(
+        "blocked-since-the-last-failure",
+        "streams/models/cursor.py",
+        'Coalesce("blocked_at", UtcNow())',
+        "UtcNow()",
+        "tests/streams/test_blocked.py::test_it_is_blocked_since_its_first_failure",
     ),
 ]
 
@@ -1116,8 +1153,8 @@ ADMIN = [
 ]
 
 MUTANTS = [
-    *(*ORDERED, *MORE, *SEND, *SEQUENCE, *CLAIM),
+    *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS),
-    *MOVED,
+    *(*MOVED, *RACES),
 ]

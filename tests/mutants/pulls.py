@@ -58,6 +58,13 @@ PULLS = [
         f"{PULLING}::test_an_ack_whose_answer_was_lost_may_be_repeated",
     ),
     Mutant(
+        "ack-out-of-step-taken-for-a-repeat",
+        OUTCOMES,
+        "    return ends == delivery.progress and",
+        "    return ends <= delivery.progress and",
+        f"{PULLING}::test_only_the_last_ack_may_be_repeated",
+    ),
+    Mutant(
         "exhausted-retry-handed-out",
         HANDING,
         "        if backoff.exhausted(delivery.attempt - 1, limits.max_retries):\n",

@@ -96,9 +96,31 @@ TWO_PHASE = [
     Mutant(
         "an-outage-spends-checks",
         "streams/two_phase/checking.py",
-        "            _give_back(unreached, using)\n",
-        "",
+        "            _note(row, answer, using)\n    _give_back([row], using)\n",
+        "            _note(row, answer, using)\n",
         f"{MATRIX}::test_an_endpoint_that_is_down_spends_no_checks_and_is_paused",
+    ),
+    Mutant(
+        "one-message-pauses-an-endpoint",
+        "streams/two_phase/checking.py",
+        "in_a_row += answer.failure is Unreachable or row.last_answer != ERROR",
+        "in_a_row += 1",
+        f"{MATRIX}::test_one_message_that_is_never_answered_pauses_no_endpoint",
+    ),
+    Mutant(
+        "an-endpoint-that-is-down-is-asked-about-the-oldest",
+        "streams/two_phase/checking.py",
+        "            random.shuffle(rows)\n"
+        "            rows.sort(key=lambda row: row.last_answer == ERROR)\n",
+        "            pass\n",
+        f"{MATRIX}::test_messages_that_are_never_answered_keep_no_other_waiting",
+    ),
+    Mutant(
+        "a-round-asks-who-was-due-at-its-begin",
+        "streams/two_phase/checking.py",
+        "        names = retrying(due_checkers, self._using, self._using)\n",
+        "        names = self.names = vars(self).get('names') or due_checkers(self._using)\n",
+        f"{PARTS}::test_a_checker_that_becomes_due_in_a_round_waits_for_no_backlog",
     ),
     Mutant(
         "what-is-just-due-is-for-a-person",

@@ -9,6 +9,7 @@ import pytest
 from streams.log.search import Criteria, search
 from streams.log.sequencer import sequence
 from streams.models import KeyEntry, Message, Partition, Topic
+from streams.operate.key_index import complete
 from streams.retain.purge import Purge
 from tests.plans.seed import LOG, Seed
 from tests.plans.statements import explained
@@ -66,3 +67,16 @@ def test_the_index_of_keys_is_written_by_primary_key_and_purged_in_order(seeded:
     (look,) = statements.on("ems_key")
     assert look.indexes == ["ems_key.ems_key_place"]
     assert "filesort" not in look.steps[0].extra
+
+
+def test_the_index_of_keys_is_completed_by_ranges_of_the_log(seeded: Seed) -> None:
+    index(seeded.partition)  # the keys of a log, and entries that an earlier time has left
+    Partition.objects.filter(pk=seeded.partition.pk).update(keys_from=None)
+    Topic.objects.update(index_keys=True)
+    with explained() as statements:
+        assert complete(seeded.partition.topic, "default") >= LOG
+    statements.assert_sound()
+    writes = [s for s in statements if s.sql.startswith("INSERT INTO `ems_key`")]
+    assert {index for s in writes for index in s.indexes if "ems_msg" in index} == {
+        "ems_msg.ems_msg_log"
+    }

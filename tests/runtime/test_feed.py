@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 from streams import conf, consumer, runtime_settings, send
 from streams.consume.limits import Overrides
 from streams.models import Access, ConsumerGroup, SystemConfig, Topic
+from streams.process import progress
 from streams.process import running_group as feeds
-from streams.process.running_group import RunningGroup
+from streams.process.running_group import RunningGroup, Totals
 from streams.testing import advance
 from tests.consuming import Process, registered
 
@@ -127,3 +130,41 @@ def test_run_time_settings_hold_where_nobody_said_otherwise(always_fresh):
     runtime_settings.forget()
     assert feed.limits().batch == 77
     assert make_feed(Overrides(batch=5)).limits().batch == 5
+
+
+# -- what is said of a group each minute --
+
+
+@pytest.fixture
+def minute(monkeypatch, caplog):
+    """Let a minute pass, and return what the log says of its groups."""
+    caplog.set_level(logging.INFO, "streams.supervisor")
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.0)
+
+    def pass_one(said):
+        caplog.clear()
+        said.step()
+        return [f"{record.ems_handled} handled" for record in caplog.records]
+
+    return pass_one
+
+
+def test_an_idle_group_is_said_once_and_one_with_work_each_minute(minute):
+    feed = make_feed()
+    said = progress.Progress([feed])
+    assert minute(said) == []  # its start has said where it is
+    for handled in (3, 2):
+        feed.totals += replace(Totals(), done=handled)
+        assert minute(said) == [f"{handled} handled"]
+    assert minute(said) == ["0 handled"]  # from now on it is idle
+    assert minute(said) == minute(said) == []
+    feed.totals += replace(Totals(), done=1)
+    assert minute(said) == ["1 handled"]
+
+
+def test_a_group_that_does_nothing_although_messages_wait_is_said_each_minute(minute):
+    feed = make_feed()
+    said = progress.Progress([feed])
+    send("orders", 1)
+    Process("mail").poller.step()
+    assert minute(said) == minute(said) == ["0 handled"]

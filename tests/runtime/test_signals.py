@@ -14,7 +14,8 @@ from streams.process.shared.signals import END, STOP, STOP_REQUEST, Signals
 
 @pytest.fixture
 def signals():
-    before = {number: signal.getsignal(number) for number in (*STOP, signal.SIGUSR1)}
+    # As a process has them that nobody has started with some of them ignored, as nohup does.
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (*STOP, signal.SIGUSR1)}
     wakeup_fd = signal.set_wakeup_fd(-1)
     signals = Signals()
     signals.install()

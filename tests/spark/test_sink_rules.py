@@ -83,6 +83,14 @@ VALUES = st.recursive(
 )
 
 
+def test_a_body_has_at_most_64_levels() -> None:
+    assert body.DEEPEST == rules.DEEPEST == 64
+    deepest = "[" * 63 + "1, {}" + "]" * 63
+    assert rules.checked_body(deepest, "json") == (deepest.encode(), "json")
+    with pytest.raises(BadRow, match="64 levels"):
+        rules.checked_body(f"[{deepest}]", "json")
+
+
 @settings(deadline=None)
 @given(VALUES | st.binary(max_size=20))
 def test_a_body_that_was_sent_is_stored_as_it_was(value: Any) -> None:

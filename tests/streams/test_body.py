@@ -173,7 +173,7 @@ for _level in range(100_000):  # Python 3.13 writes thousands
         ({"a": {(1, 2): 3}}, 'body["a"] has the key (1, 2): keys must be text.'),
         ({"a": {"\ud800": 3}}, "body[\"a\"] has the key '\\ud800': keys must be text."),
         ({"a": CIRCLE}, 'body["a"]["again"][0] contains itself: leave that out.'),
-        (DEEP, "The body has more than 100 levels, as in body[0][0]"),
+        (DEEP, "The body has more than 64 levels, as in body[0][0]"),
     ],
     ids=range(16),
 )

@@ -108,13 +108,22 @@ def test_a_state_dir_that_cannot_be_written_is_a_warning_if_a_broadcast_consumer
 
 
 @pytest.mark.usefixtures("broadcasts")
-def test_a_relative_state_dir_is_a_warning_if_a_broadcast_consumer_needs_it(
-    ems_settings: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+def test_a_relative_state_dir_is_a_warning_before_a_deployment_and_before_no_other_command(
+    tmp_path: Path, ems_settings: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def unavailable(name: str, using: str) -> None:
+        raise OperationalError(2002, "no server")
+
+    monkeypatch.setattr(checks, "system", unavailable)  # then only this is said
     ems_settings(STATE_DIR="ems-state")
-    assert ids(check_settings()) == ["ems.W010"]
+    assert check_settings() == []  # it is the default, and every command would begin with it
+    message = only(check_deployment(), "ems.W010")
+    assert "cache" in str(message.msg)
+    ems_settings(STATE_DIR=str(tmp_path))
+    assert check_deployment() == []
+    ems_settings(STATE_DIR="ems-state")
     monkeypatch.setattr(registry, "_registered", {})
-    assert check_settings() == []
+    assert check_deployment() == []
 
 
 @pytest.mark.usefixtures("clean_registry")

@@ -8,20 +8,30 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import IntegrityError, connection
 from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, send, send_many
 from streams.errors import InvalidTarget, NaiveDatetime
 from streams.log import search as module
-from streams.log.search import Criteria, Found, Position, parse_position, position_text, search
+from streams.log.search import (
+    Criteria,
+    Found,
+    Position,
+    not_indexed,
+    parse_position,
+    position_text,
+    search,
+)
 from streams.log.sequencer import sequence
+from streams.management.commands import ems_messages
 from streams.models import KeyEntry, Message, Partition, Topic, UtcNow
+from streams.operate import key_index
 from streams.operate.topic_deletion import TopicDeletion
 from streams.operate.topics import create
 from streams.retain.purge import Purge
 from tests.commands.conftest import parsed, run  # noqa: F401 - fixtures
-from tests.sessions import Session
+from tests.sessions import Session, Threads
 
 pytestmark = pytest.mark.django_db
 
@@ -119,6 +129,7 @@ def test_a_search_without_an_index_is_bounded_and_goes_on(
     found = looked_for(limit, key="k1")
     assert offsets(found) == [22, 19]
     assert not found.is_complete
+    assert found.left == (19 if limit == 2 else 18)
     assert all_offsets(limit, key="k1") == [22, 19, 16, 13, 10, 7, 4, 1]
 
 
@@ -194,6 +205,7 @@ def test_the_command_says_where_to_go_on(capsys: pytest.CaptureFixture[str]) -> 
     call_command("ems_messages", "list", "orders", "--limit", "2")
     said = capsys.readouterr()
     position = said.err.split()[-1]
+    assert "ems_topics index" not in said.err
     call_command("ems_messages", "list", "orders", "--limit", "3", "--resume", position)
     rest = capsys.readouterr()
     assert [line.split()[2] for line in rest.out.splitlines()[1:]] == ["2", "1", "0"]
@@ -219,3 +231,105 @@ def test_whoever_locks_the_topic_does_not_stop_the_sequencer(
 def test_a_position_is_checked(text: str) -> None:
     with pytest.raises(InvalidTarget):
         parse_position(text)
+
+
+def test_the_index_is_completed_for_messages_that_were_there_before(
+    monkeypatch: pytest.MonkeyPatch,
+    parsed: Callable[..., Any],  # noqa: F811
+) -> None:
+    monkeypatch.setattr(key_index, "AT_ONCE", 4)
+    create("orders", 2, "default")
+    sent(20)
+    send("orders", 1)  # no key, no entry
+    sent(2, "flights")
+    sequence("default")
+    log = Message.objects.filter(partition__topic__name="orders")
+    assert parsed("ems_topics", "index", "orders") == {"topic": "orders", "written": 20}
+    assert KeyEntry.objects.count() == 20
+    of_orders = Partition.objects.filter(topic__name="orders")
+    assert set(of_orders.values_list("keys_from", flat=True)) == {0}
+    assert Topic.objects.get(name="orders").index_keys
+    with CaptureQueriesContext(connection) as queries:
+        found = search(of_orders, Criteria(key="k1"), 100, "default")
+    assert len(found.messages) == log.filter(key="k1").count()
+    reads = [query["sql"] for query in queries if "ems_msg" in query["sql"]]
+    assert all("IN (" in sql or "IS NULL" in sql for sql in reads)
+    sent(3)
+    assert KeyEntry.objects.count() == 23  # the sequencer goes on with it
+    assert parsed("ems_topics", "index", "orders")["written"] == 0
+
+
+def test_the_index_is_completed_over_what_is_left_of_an_earlier_one() -> None:
+    Topic.objects.create(name="orders", index_keys=True)
+    sent(6)
+    Topic.objects.update(index_keys=False)
+    sent(3)
+    assert (Partition.objects.get().keys_from, KeyEntry.objects.count()) == (None, 6)
+    Partition.objects.update(first_offset=2)  # purged up to there, and not deleted yet
+    Topic.objects.update(index_keys=True)
+    assert key_index.complete(Topic.objects.get(), "default") == 7
+    assert Partition.objects.get().keys_from == 2
+    assert sorted(KeyEntry.objects.values_list("offset", flat=True)) == [*range(9)]
+
+
+def test_an_index_that_is_switched_off_meanwhile_is_not_completed() -> None:
+    sent(3)
+    assert key_index.complete(Topic.objects.get(), "default") == 0
+    assert (Partition.objects.get().keys_from, KeyEntry.objects.count()) == (None, 0)
+
+
+def test_entries_that_do_not_reach_as_far_as_was_read_are_rolled_back() -> None:
+    Topic.objects.create(name="orders")
+    sent(6)
+    Topic.objects.update(index_keys=True)
+    Partition.objects.update(keys_from=6)
+    old = Partition.objects.get()
+    Partition.objects.update(keys_from=None)  # a pass while the index was off
+    with pytest.raises(IntegrityError):
+        key_index._step(old, "default")
+    assert not KeyEntry.objects.exists()
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_two_runs_complete_the_index_once(
+    in_thread: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_index, "AT_ONCE", 3)
+    sent(60)
+    Topic.objects.update(index_keys=True)
+    topic = Topic.objects.get()
+    both = [in_thread(key_index.complete, topic, "default") for _ in range(2)]
+    assert sum(one.result(60) for one in both) == 60
+    assert KeyEntry.objects.count() == 60
+    assert Partition.objects.get().keys_from == 0
+
+
+def test_the_command_goes_on_by_itself_up_to_a_bound_and_names_the_index(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "SEARCHED", 5)
+    monkeypatch.setattr(module, "ENTRIES", 5)
+    sent(23)
+    call_command("ems_messages", "list", "orders", "--key", "k1")
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 1 + 8
+    assert said.err == ""
+    monkeypatch.setattr(ems_messages, "STEPS", 2)
+    call_command("ems_messages", "list", "orders", "--key", "k1")
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 1 + 4
+    assert "--resume" in said.err
+    assert said.err.endswith("python manage.py ems_topics index orders\n")
+
+
+def test_the_topics_that_lack_an_index_are_named_those_with_most_messages_first() -> None:
+    sent(3)
+    sent(5, topic="flights")
+    create("empty", 1, "default")
+    partitions = Partition.objects.select_related("topic")
+    assert not_indexed(partitions.all()) == ["flights", "orders"]
+    Partition.objects.filter(topic__name="flights").update(keys_from=1)
+    assert not_indexed(partitions.all()) == ["orders", "flights"]
+    Partition.objects.filter(topic__name="orders").update(first_offset=3)
+    assert not_indexed(partitions.all()) == ["flights"]

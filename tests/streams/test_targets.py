@@ -12,8 +12,9 @@ from django.utils import timezone
 from streams import Outgoing, send_many
 from streams.errors import InvalidTarget, NaiveDatetime
 from streams.log.sequencer import sequence
-from streams.models import Message, Partition
+from streams.models import ConsumerGroup, Message, Partition
 from streams.operate.target import Target
+from streams.operate.topics import create
 
 pytestmark = pytest.mark.django_db
 
@@ -52,6 +53,9 @@ def at(offset: float) -> datetime:
         ("-3", 7),
         ("-30", -20),
         ("+0", 10),
+        ("1,012", 1012),
+        ("-1,000", -990),
+        ("orders/0@1,012", 1012),
     ],
 )
 def test_a_target_is_an_offset_of_the_partition(
@@ -62,9 +66,15 @@ def test_a_target_is_an_offset_of_the_partition(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "first", "1.5", "--1", "1e3", "2026-11-20", "2026-02-31T10:00Z", "noon", "1" * 19, "٣x"],
+    ["", "first", "1.5", "orders/0@1-2", "orders/0@x", "--1", "1e3", "2026-11-20", "noon", "٣x"],
 )
 def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(InvalidTarget, match="no place in a log"):
+        Target.parse(text)
+
+
+@pytest.mark.parametrize("text", ["2026-02-31T10:00Z", "1" * 19, "+" + "1" * 19])
+def test_what_is_no_time_and_no_offset_is_refused(text: str) -> None:
     with pytest.raises(InvalidTarget, match="no place in a log"):
         Target.parse(text)
 
@@ -112,3 +122,15 @@ def test_a_time_is_found_by_looking_at_few_messages(partition: Partition) -> Non
     with CaptureQueriesContext(connection) as queries:
         Target(time=at(11)).offset(partition)
     assert len(queries) <= 5  # log2 of 15, rounded up, and one
+
+
+def test_a_place_is_of_one_partition_of_the_groups_topic() -> None:
+    group = ConsumerGroup.objects.create(topic=create("orders", 3, "default"), name="mail")
+    create("flights", 1, "default")
+    place = Target.parse("orders/2@666,687")
+    assert (place.number, place.only(group, None, "default")) == (666687, 2)
+    assert place.only(group, 2, "default") == 2
+    assert Target.parse("12").only(group, None, "default") is None
+    for text, number in (("orders/2@1", 1), ("orders/3@1", None), ("flights/0@1", None)):
+        with pytest.raises(InvalidTarget, match="not in the log that is meant"):
+            Target.parse(text).only(group, number, "default")

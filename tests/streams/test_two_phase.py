@@ -467,6 +467,30 @@ def test_checkers_take_turns(clean_registry: None, monkeypatch: pytest.MonkeyPat
     assert {*order[:2]} == {*order[2:4]} == {"o", "t"}
 
 
+def test_a_checker_that_becomes_due_in_a_round_waits_for_no_backlog(clean_registry: None) -> None:
+    """Also one that has had its turn in this round, after a while."""
+    order: list[str] = []
+
+    def busy(message: PreparedMessage) -> Decision:
+        order.append("busy")
+        if len(order) == 1:
+            PreparedRow.objects.filter(checker="late").update(next_at=UtcNow())
+        return COMMIT
+
+    def late(message: PreparedMessage) -> Decision:
+        order.append("late")
+        return COMMIT
+
+    checkback("busy")(busy)
+    checkback("late")(late)
+    for number in range(50):
+        held(f"A{number}", checker="busy")
+    pass_time(1)
+    held("B", checker="late")
+    assert check().committed == 51
+    assert order.index("late") <= checking.OF_FUNCTION
+
+
 def test_an_endpoint_needs_no_bodies(clean_registry: None, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint("http://127.0.0.1:1/", name="far")
     held(checker="far")

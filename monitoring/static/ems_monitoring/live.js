@@ -90,6 +90,7 @@
         next();
     }
 
+    document.addEventListener("ems:found", showTimes);
     ready();
     next();
 })();

@@ -40,7 +40,9 @@ class CursorAdmin(ReadOnly):
         "behind",
         "open_delivery",
         "attempt",
+        at("blocked_at", _("blocked since")),
         at("blocked_until", _("blocked until")),
+        "last_error",
     )
 
     @admin.display(description=_("behind"))

@@ -22,7 +22,9 @@ from streams.admin.parts.listing import StreamsChangeList
 from streams.admin.verbs.page import page
 from streams.admin.verbs.replay import replay
 from streams.admin.verbs.reset import reset
+from streams.admin.verbs.unblock import RETRY, SKIP, UNBLOCKING
 from streams.conf import database
+from streams.consume.blocked import blockades
 from streams.errors import GroupActive, InvalidRetryPolicy
 from streams.log.lag import lags
 from streams.models import (
@@ -140,10 +142,13 @@ class ConsumerGroupAdmin(StreamsAdmin):
     )
     form = GroupForm
     readonly_fields = flatten(facts)
-    actions = ("pause", "resume", "reset", "replay", "forget")
+    change_form_template = "admin/ems/consumergroup/change_form.html"
+    actions = ("pause", "resume", "retry", "skip", "reset", "replay", "forget")
     verbs = {
         "pause": _("Pause"),
         "resume": _("Resume"),
+        "retry": _("Retry now …"),
+        "skip": _("Skip to dead letters …"),
         "reset": _("Reset …"),
         "replay": _("Replay …"),
         "forget": _("Forget …"),
@@ -162,6 +167,14 @@ class ConsumerGroupAdmin(StreamsAdmin):
         changed = [group for group in chosen if group.paused]
         _these(changed).resume()
         self._tell(request, changed, gettext("Resumed"), len(chosen) - len(changed))
+
+    @admin.action(permissions=["retry"], description=_("Retry what blocks now …"))
+    def retry(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, RETRY.respond)
+
+    @admin.action(permissions=["skip"], description=_("Skip what blocks to dead letters …"))
+    def skip(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, SKIP.respond)
 
     @admin.action(permissions=["reset"], description=_("Reset …"))
     def reset(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
@@ -194,6 +207,12 @@ class ConsumerGroupAdmin(StreamsAdmin):
     def has_resume_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.resume_consumergroup")
 
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.retry_consumergroup")
+
+    def has_skip_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.skip_consumergroup")
+
     def has_reset_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.reset_consumergroup")
 
@@ -218,7 +237,21 @@ class ConsumerGroupAdmin(StreamsAdmin):
         impossible = {"pause" if row.paused else "resume"}
         if row.mode == Mode.BROADCAST:  # each of its clients has its own position
             impossible |= {"reset", "replay"}
+        if not Cursor.objects.using(database()).blocked().filter(group=row.pk).exists():
+            impossible |= UNBLOCKING
         return {name: text for name, text in self.verbs.items() if name not in impossible}
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Show what blocks the group above all; what lets it go on stands beside it."""
+        group = kwargs["obj"]
+        context["blockade"] = blockades([group], database()).get(group.pk)
+        response = super().render_change_form(request, context, *args, **kwargs)
+        verbs = context["verbs"]
+        context["unblock"] = [one for one in verbs if one[0] in UNBLOCKING]
+        context["verbs"] = [one for one in verbs if one[0] not in UNBLOCKING]
+        return response
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("topic")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -15,7 +16,15 @@ from streams.admin.parts.filters import number
 from streams.admin.parts.listing import UPTO, StreamsChangeList
 from streams.conf import database
 from streams.errors import InvalidTarget
-from streams.log.search import Criteria, Found, parse_position, position_text, search
+from streams.log.search import (
+    STEPS,
+    Criteria,
+    Found,
+    not_indexed,
+    parse_position,
+    position_text,
+    search,
+)
 from streams.models import Partition
 from streams.names import MAX_KEY, MAX_TAG
 
@@ -56,6 +65,9 @@ class FinderChangeList(StreamsChangeList):
 
     found: Found | None = None
     finder: FinderForm
+    steps = STEPS
+    # The topics whose index of keys would make this search quick.
+    lacking: Sequence[str] = ()
 
     def get_filters_params(self, params: Any = None) -> dict[str, Any]:
         left = super().get_filters_params(params)
@@ -74,12 +86,15 @@ class FinderChangeList(StreamsChangeList):
             start = parse_position(upto) if upto else None
         except InvalidTarget as error:
             raise IncorrectLookupParameters(upto) from error
-        partitions = Partition.objects.using(database())
+        partitions = Partition.objects.using(database()).select_related("topic")
         chosen = number(request.GET.get("partition"))
         if chosen is not None:
             partitions = partitions.filter(pk=chosen)
         limit = self.list_per_page
-        self.found = search(partitions, asked.criteria(), limit, database(), start)
+        criteria = asked.criteria()
+        self.found = search(partitions, criteria, limit, database(), start)
+        if criteria.key is not None:
+            self.lacking = not_indexed(partitions)
         # Few rows, by their ids.
         return rows.filter(pk__in=[message.pk for message in self.found.messages])
 

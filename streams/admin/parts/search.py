@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from streams.conf import MAX_BATCH, database
+from streams.errors import InvalidPlace
+from streams.log.places import LogPlace
 from streams.models import ConsumerGroup, Partition
 
-PLACE = re.compile(r"(?P<log>.+)@(?P<first>\d{1,18})(?:[-–](?P<last>\d{1,18}))?")
 ID = re.compile(r"\d{1,18}")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Holds offsets of a partition, such as "orders/0@12", "orders@12" or "orders@12-20"."""
+    """Holds offsets of a partition that exists."""
 
     partition: Partition
     first: int
@@ -25,17 +26,12 @@ class Place:
     @classmethod
     def parse(cls, text: str) -> Place | None:
         """Parse a place; return None if it is not one, or its log does not exist."""
-        match = PLACE.fullmatch(text)
-        if not match:
+        try:
+            named = LogPlace.parse(text)
+        except InvalidPlace:
             return None
-        name, _, number = match["log"].rpartition("/")
-        log = Q(topic__name=match["log"], number=0)
-        if name and ID.fullmatch(number):
-            log |= Q(topic__name=name, number=int(number))
-        partition = Partition.objects.using(database()).filter(log).order_by("pk").first()
-        if partition is None:
-            return None
-        return cls(partition, int(match["first"]), int(match["last"] or match["first"]))
+        partition = named.partition(database())
+        return None if partition is None else cls(partition, named.first, named.last)
 
     @property
     def messages(self) -> Q:

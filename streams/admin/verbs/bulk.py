@@ -24,7 +24,7 @@ from streams.errors import StreamsError
 from streams.models import Consumer, ConsumerGroup, DeadMessage, Redrive
 from streams.operate.redrives import begin
 
-TYPED, RATE, SELECTED = "typed", "rate", "_selected_action"
+TYPED, RATE, FIRST, SELECTED = "typed", "rate", "first", "_selected_action"
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,16 @@ class Bulk:
         if self.typed and not plan.has_begun and typed_number(typed) != plan.total:
             error = _("That is not the number. Nothing was done.")
             return self._preview(admin, request, plan.rows(matching), plan, error)
-        if self.rated and not plan.has_begun and request.POST.get(RATE, "").strip():
-            return self._begin(admin, request, matching, plan)
+        if self.rated and not plan.has_begun:
+            oldest = request.POST.get(FIRST, "").strip()
+            if oldest:
+                most = typed_number(oldest)
+                if not most:
+                    error = _("%r is no number from 1 on.") % oldest
+                    return self._preview(admin, request, plan.rows(matching), plan, error, FIRST)
+                plan = _oldest(plan, matching, most)
+            if request.POST.get(RATE, "").strip():
+                return self._begin(admin, request, matching, plan)
         return self._step(admin, request, matching, plan)
 
     def _begin(
@@ -123,6 +131,7 @@ class Bulk:
             "errors": {field: error} if error else {},
             "rated": self.rated,
             "rate": request.POST.get(RATE, ""),
+            "first": request.POST.get(FIRST, ""),
             "typed": self.typed,
             **self._words(plan),
         }
@@ -202,6 +211,13 @@ class Bulk:
         return [
             {**row, "group": groups.get(pk), "is_live": pk in live} for pk, row in found.items()
         ]
+
+
+def _oldest(plan: Plan, matching: QuerySet[Any], most: int) -> Plan:
+    """Return the plan for the oldest ``most`` of its letters alone."""
+    waiting = plan.rows(matching).filter(redriven_at=None).order_by("pk")
+    last = list(waiting.values_list("pk", flat=True)[most - 1 : most])
+    return replace(plan, upto=last[0], total=most) if last else plan
 
 
 def _is_across(request: HttpRequest) -> bool:

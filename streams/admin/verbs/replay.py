@@ -10,7 +10,8 @@ from django.utils.translation import gettext as _
 from streams.admin.verbs.offer import OFFER, accepted, offer
 from streams.admin.verbs.page import Refused, done, page, refusal
 from streams.conf import database
-from streams.errors import StreamsError, UnknownPartition
+from streams.errors import InvalidTarget, StreamsError, UnknownPartition
+from streams.log.places import message_name
 from streams.models import ConsumerGroup, Partition
 from streams.operate.replay import Span, cancel, replays, span_of, spans, start
 from streams.operate.target import Target
@@ -49,14 +50,18 @@ def _asked_for(request: HttpRequest, group: ConsumerGroup) -> list[Span]:
     names = ("from", "to", "message", "partition")
     first, end, message, number = (request.POST.get(name, "").strip() for name in names)
     if message and not (first or end):
-        found: list[Span] = _in(span_of, "message", group, _integer(message, "message"), database())
+        name = _in(message_name, "message", message)
+        found: list[Span] = _in(span_of, "message", group, name, database())
         return found
     if message or not (first and end):
         missing = "message" if message else "from" if not first else "to"
         raise Refused(_("Give from and to, or one message."), missing)
     only = _integer(number, "partition") if number else None
     targets = _absolute(first, "from"), _absolute(end, "to")
-    return spans(group, *targets, database(), number=only)
+    try:
+        return spans(group, *targets, database(), number=only)
+    except InvalidTarget as error:
+        raise Refused(str(error), "from") from error
 
 
 def _in(verb: Any, field: str, *args: Any) -> Any:

@@ -50,8 +50,11 @@ def reset(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpRespons
 
 def _preview(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
     is_undo = "undo" in request.POST
-    goal = None if is_undo else towards(Target.parse(request.POST["to"]))
     number = _number(request.POST.get("partition", "").strip(), group)
+    goal = None
+    if not is_undo:
+        target = Target.parse(request.POST["to"])
+        goal, number = towards(target), target.only(group, number, database())
     moves = Reset(group, goal, database(), number=number).preview()
     if all(move.is_nothing for move in moves):
         raise Refused(_("Nothing to do: the group is there."))

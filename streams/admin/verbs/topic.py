@@ -27,12 +27,8 @@ def grow(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     now = topic.partitions.using(database()).count()
     shown = {
         "title": _("Add partitions"),
-        "text": _(
-            "%(topic)s has %(now)d partitions. They can only become more, and a key may go"
-            " to another one than before: the order of its messages ends there and begins"
-            " anew."
-        )
-        % {"topic": topic, "now": now},
+        "text": _("%(topic)s has %(now)d partitions.") % {"topic": topic, "now": now}
+        + f" {topics.GROWTH}",
         "asked": _("How many in all?"),
         "button": _("Add partitions"),
         "typed": request.POST.get("typed", now + 1),

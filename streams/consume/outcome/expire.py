@@ -71,7 +71,13 @@ def expire(
         elif cursor:
             # The first message that is not settled spends an attempt; those after it wait.
             alone = _is_suspect(delivery)
-            cursor.return_to(delivery.progress, delivery.attempt + 1, waits, alone=alone)
+            cursor.return_to(
+                delivery.progress,
+                delivery.attempt + 1,
+                waits,
+                alone=alone,
+                error=describe(died),
+            )
         else:
             # They become separate retries, and the next death shows which one ends the process.
             alone = _is_suspect(delivery)

@@ -29,6 +29,10 @@ class AttemptsExhausted(Exception):
     """No attempt was left when the message came up again."""
 
 
+class SkippedByOperator(Exception):
+    """An operator skipped the message, which blocked an ordered group."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """Holds an offset whose handler raised, and the error."""

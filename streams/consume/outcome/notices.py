@@ -57,7 +57,7 @@ def settled(
         # The frames of its traceback have the message, and what the handler made of it.
         clear_frames(error.__traceback__)
     if offsets := sorted([*gone, *settlement.gone]):
-        missing(delivery, offsets, topic)
+        missing(Attempt.of(delivery, offsets[0], topic), offsets, delivery.using)
 
 
 def failed(
@@ -102,16 +102,15 @@ def died(tried: Attempt, error: BaseException, name: str, using: str) -> None:
     _send(signals.message_dead, **asdict(tried), error=error, using=using)
 
 
-def missing(delivery: Delivery, offsets: Sequence[int], topic: str) -> None:
-    """Tell that these messages of the delivery are gone, so that nobody has handled them."""
-    tried = Attempt.of(delivery, offsets[0], topic)
+def missing(tried: Attempt, offsets: Sequence[int], using: str) -> None:
+    """Tell that these messages, of which ``tried`` is the first, are gone: nobody handled them."""
     place = {"topic": tried.topic, "partition": tried.partition, "group": tried.group}
     logger.error(
         "%s: %d messages of %s/%d are gone, the first at offset %d",
         *(tried.group, len(offsets), tried.topic, tried.partition, tried.offset),
         extra=event("message.missing", **place, offset=tried.offset, count=len(offsets)),
     )
-    _send(signals.message_missing, **place, offsets=tuple(offsets), using=delivery.using)
+    _send(signals.message_missing, **place, offsets=tuple(offsets), using=using)
 
 
 def expired(delivery: Delivery) -> None:

@@ -276,7 +276,7 @@ def write_failures(
     waiting = [one.again for one in judged if one.again]
     if cursor:
         for again in waiting:
-            cursor.return_to(again.offset, again.attempt, again.delay)
+            cursor.return_to(again.offset, again.attempt, again.delay, error=again.error)
         for verdict in verdicts:
             cursor.return_to(verdict.offset + 1)
         if not judged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from streams.database.sql.dialect import MYSQL, SQLITE, for_each_vendor, lists, numbers
+from streams.database.sql.read import USE_LOG
 
 # Find the partitions that have something due in their inbox; the first statement gives the ids for
 # the second. Index: ems_msg_inbox, one entry for each partition (a loose index scan, which needs
@@ -122,6 +123,19 @@ _INDEX_KEYS = for_each_vendor(
     " SELECT `partition_id`, `key`, `offset` FROM `ems_msg` {primary}"
     " WHERE `id` IN (%s) AND `key` IS NOT NULL ORDER BY `id`"
 )
+
+
+# Writes the keys of a range of messages that had got their offsets before the index was on; under
+# READ COMMITTED it locks none of them. Index: ems_msg_log.
+INDEX_OLDER_KEYS = {
+    vendor: (
+        "INSERT INTO `ems_key` (`partition_id`, `key`, `offset`)"  # noqa: S608
+        f" SELECT `partition_id`, `key`, `offset` FROM `ems_msg` {hint}"
+        " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s AND `key` IS NOT NULL"
+        " ORDER BY `offset`"
+    )
+    for vendor, hint in USE_LOG.items()
+}
 
 
 def index_keys(vendor: str, ids: Sequence[int]) -> str:

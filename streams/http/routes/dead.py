@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self, cast
 
 from django.db.models import Max
+from django.http import HttpResponse
 from ninja import Router, Status
 from pydantic import Field, model_validator
 
@@ -14,8 +15,18 @@ from streams.errors import RedriveRunning
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.cursors import cursor, position
 from streams.http.databases import ABOUT, Database, alias_of_id
-from streams.http.fields import MOST, Answer, BodyTypeName, Id, Instant, Limit, Page, Request
-from streams.http.fields import body_out as body_value
+from streams.http.fields import (
+    MOST,
+    Answer,
+    BodyTypeName,
+    Id,
+    Instant,
+    Limit,
+    Page,
+    Request,
+    body_out,
+    with_body,
+)
 from streams.http.found import group_named
 from streams.http.journal import note, who
 from streams.http.letters import of_ids, place, waiting
@@ -161,7 +172,7 @@ def list_letters(
 @router.get("/dead/{int:letter_id}", response=LetterShown)
 @needs("dead")
 @on_pool
-def show_letter(request: ApiRequest, letter_id: Id, on: Database = None) -> LetterShown:
+def show_letter(request: ApiRequest, letter_id: Id, on: Database = None) -> HttpResponse:
     """Show a dead letter. Its body is there if the token has the right `body` on its topic."""
     using = alias_of_id(on)
     letters = DeadMessage.objects.using(using).select_related("group__topic")
@@ -172,14 +183,15 @@ def show_letter(request: ApiRequest, letter_id: Id, on: Database = None) -> Lett
         raise Problem(404, "unknown", f"There is no dead letter {letter_id}.")
     ((_row, number),) = _numbered([row], using)
     may = request.auth.may("body", row.group.topic.name)
-    return LetterShown(
+    shown = LetterShown(
         **_values(row, row.group, number),
         headers=row.headers or {},
         traceback=row.traceback,
         body_type=cast("BodyTypeName", row.body_type),
         has_body=may,
-        body=body_value(bytes(row.body), row.body_type) if may else None,
+        body=None,
     )
+    return with_body(shown, body_out(bytes(row.body), row.body_type) if may else "null")
 
 
 @router.post("/dead/redrive", response={200: Outcome, 202: Outcome})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from django.http import HttpResponse
@@ -12,7 +11,7 @@ from pydantic import Field
 from streams.conf import MAX_HOLD
 from streams.http import threads
 from streams.http.access import ApiRequest, needs
-from streams.http.fields import Answer, Id, Limit
+from streams.http.fields import Answer, Id, Limit, joined
 from streams.http.problems import Problem
 from streams.http.pulling import holding, poller
 from streams.http.pulling.log import Purged, Stretch, read_log
@@ -77,11 +76,12 @@ def _look(topic: str, number: int, start: int, limit: int) -> Stretch:
 
 
 def _answer(read: Stretch, with_bodies: bool, *, refused: bool) -> HttpResponse:
-    content: dict[str, Any] = {
-        "messages": [message_out(row, with_body=with_bodies) for row in read.messages],
+    messages = ", ".join(message_out(row, with_body=with_bodies) for row in read.messages)
+    values: dict[str, Any] = {
         "next": read.next,
         "first": read.first,
         "end": read.end,
         "retry_after": holding.RETRY_AFTER if refused and not read.messages else None,
     }
-    return HttpResponse(json.dumps(content), content_type="application/json")
+    content = joined(values, "messages", f"[{messages}]")
+    return HttpResponse(content, content_type="application/json")

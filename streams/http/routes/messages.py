@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from django.http import HttpResponse
 from ninja import Router
 
 from streams.conf import database
 from streams.http.access import ApiRequest, needs
 from streams.http.cursors import cursor, position
 from streams.http.databases import Database, alias_of_id
-from streams.http.fields import Answer, BodyTypeName, Id, Instant, Limit, Page, body_out
+from streams.http.fields import Answer, BodyTypeName, Id, Instant, Limit, Page, body_out, with_body
 from streams.http.found import message_at, message_of
 from streams.http.problems import Problem
 from streams.http.threads import on_pool
@@ -83,7 +84,7 @@ class Way(Answer):
 @router.get("/messages/{message_id}", response=MessageShown)
 @needs("read")
 @on_pool
-def show_message(request: ApiRequest, message_id: Id, on: Database = None) -> MessageShown:
+def show_message(request: ApiRequest, message_id: Id, on: Database = None) -> HttpResponse:
     """Show a message. Its body is there if the token has the right `body` on its topic."""
     row = message_of(request.auth, message_id, alias_of_id(on))
     return _shown(request, row)
@@ -109,7 +110,7 @@ def trace_place(request: ApiRequest, topic: str, partition: Id, offset: Id) -> W
 )
 @needs("read", "{topic}")
 @on_pool
-def show_place(request: ApiRequest, topic: str, partition: Id, offset: Id) -> MessageShown:
+def show_place(request: ApiRequest, topic: str, partition: Id, offset: Id) -> HttpResponse:
     """Show the message at an offset."""
     return _shown(request, message_at(topic, partition, offset, database()))
 
@@ -169,15 +170,16 @@ def _values(row: Message, partition: Partition) -> dict[str, Any]:
     }
 
 
-def _shown(request: ApiRequest, row: Message) -> MessageShown:
-    values = _values(row, row.partition)
-    if not request.auth.may("body", row.partition.topic.name):
-        return MessageShown(**values, has_body=False, body=None)
+def _shown(request: ApiRequest, row: Message) -> HttpResponse:
+    may = request.auth.may("body", row.partition.topic.name)
+    shown = MessageShown(**_values(row, row.partition), has_body=may, body=None)
+    if not may:
+        return with_body(shown, "null")
     bodies = Message.objects.using(row._state.db).filter(pk=row.pk)
     raw = bodies.values_list("body", flat=True).first()
     if raw is None:  # purged since it was found
         raise Problem(404, "unknown", f"There is no message {row.pk}.")
-    return MessageShown(**values, has_body=True, body=body_out(bytes(raw), row.body_type))
+    return with_body(shown, body_out(bytes(raw), row.body_type))
 
 
 def _way(row: Message) -> Way:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from typing import Annotated, Any, Literal
 
@@ -14,7 +13,7 @@ from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH, MAX_HOLD, database
 from streams.http import threads
 from streams.http.access import ApiRequest, needs
-from streams.http.fields import Answer, Id, Instant, Request, body_out, written
+from streams.http.fields import Answer, Id, Instant, Request, body_out, joined, written
 from streams.http.pulling import clients, holding, outcomes, poller
 from streams.http.pulling.groups import ensure_group, pulled
 from streams.http.pulling.handing_out import Asked, Found, Handed, hand_out, take_back
@@ -166,14 +165,21 @@ async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> Http
         seen = await holding.shielded(work, _taken_back, gone)
         return seen if seen.handed else None
 
+    async def answer(*, refused: bool = False) -> HttpResponse:
+        try:
+            return _answer(seen, refused=refused)
+        except Exception:
+            await _taken_back(seen)
+            raise
+
     if not hold:
         await look()
-        return _answer(seen)
+        return await answer()
     known = await threads.on_a_thread(pulled, topic, group, alias_of(topic))
     with waiting(known.using).for_group(known) as waiter, _held(request) as admitted:
         await holding.until_found(look, waiter, hold if admitted else 0)
         waiter.leaves_more = seen.leaves_more
-    return _answer(seen, refused=not admitted)
+    return await answer(refused=not admitted)
 
 
 @router.post("/deliveries/ack", response=Settled)
@@ -286,17 +292,18 @@ def _group(topic: str, group: ConsumerGroup) -> Group:
 
 def _answer(found: Found, *, refused: bool = False) -> HttpResponse:
     """Return the answer as it is declared; made by hand, since it may have a thousand messages."""
-    content = {
-        "deliveries": [_delivery(handed) for handed in found.handed],
+    deliveries = ", ".join(_delivery(handed) for handed in found.handed)
+    values = {
         "paused": found.paused,
         "retry_after": holding.RETRY_AFTER if refused and not found.handed else None,
     }
-    return HttpResponse(json.dumps(content), content_type="application/json")
+    content = joined(values, "deliveries", f"[{deliveries}]")
+    return HttpResponse(content, content_type="application/json")
 
 
-def _delivery(handed: Handed) -> dict[str, Any]:
+def _delivery(handed: Handed) -> str:
     delivery = handed.delivery
-    return {
+    values = {
         "receipt": receipt_of(delivery),
         "partition": delivery.partition.number,
         "first_offset": delivery.progress,
@@ -304,23 +311,23 @@ def _delivery(handed: Handed) -> dict[str, Any]:
         "kind": str(delivery.kind),
         "attempt": delivery.attempt,
         "deadline": handed.deadline and written(handed.deadline),
-        "messages": [message_out(message) for message in handed.messages],
     }
+    messages = ", ".join(message_out(message) for message in handed.messages)
+    return joined(values, "messages", f"[{messages}]")
 
 
-def message_out(
-    message: ReceivedMessage | StoredMessage, *, with_body: bool = True
-) -> dict[str, Any]:
-    """Return a message as answers have it; without its body that is null."""
-    return {
+def message_out(message: ReceivedMessage | StoredMessage, *, with_body: bool = True) -> str:
+    """Return a message as answers have it, as JSON; without its body that is null."""
+    values = {
         "offset": message.offset,
         "message_id": message.message_id,
         "key": message.key,
         "tag": message.tag,
         "headers": message.headers,
-        "body": body_out(message.raw_body, message.body_type) if with_body else None,
         "body_type": message.body_type,
         "producer": message.producer,
         "created_at": written(message.created_at),
         "sequenced_at": written(message.sequenced_at) if message.sequenced_at else None,
     }
+    body = body_out(message.raw_body, message.body_type) if with_body else "null"
+    return joined(values, "body", body)

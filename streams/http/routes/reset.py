@@ -73,17 +73,21 @@ class ResetAnswer(Answer):
 def reset_group(request: ApiRequest, topic: str, group: str, wanted: ResetRequest) -> ResetAnswer:
     """Move a group: a first request previews, a second one with its `token` does exactly that.
 
-    `to` is `earliest`, `latest`, an offset, a time, `+N` or `-N`. 409: the preview is older than
-    ten minutes, or was carried out, or the group was reset otherwise since; or it has consumers.
+    `to` is `earliest`, `latest`, an offset, `orders/2@1200`, a time, `+N` or `-N`. 409: the preview
+    is older than ten minutes, or was carried out, or the group was reset otherwise since; or it has
+    consumers.
     """
     using = database()
     row = group_named(topic, group, using)
     about = f"{using}:{row.pk}"
     live = row.clients.using(using).live().count()
     if wanted.token is None:
-        goal = None if wanted.undo else towards(Target.parse(wanted.to or ""))
-        moves = Reset(row, goal, using, number=wanted.partition).preview()
-        what = {"undo": wanted.undo, "number": wanted.partition, "moves": _shown(moves)}
+        goal, number = None, wanted.partition
+        if not wanted.undo:
+            target = Target.parse(wanted.to or "")
+            goal, number = towards(target), target.only(row, number, using)
+        moves = Reset(row, goal, using, number=number).preview()
+        what = {"undo": wanted.undo, "number": number, "moves": _shown(moves)}
         token = offer(request.auth, RESET, about, what)
         return ResetAnswer(done=False, consumers=live, moves=_told(moves), token=token)
     what = accepted(request.auth, RESET, about, wanted.token)

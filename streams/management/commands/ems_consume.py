@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from django.utils.translation import gettext as _
 
 from streams.conf import MAX_BATCH
 from streams.consume.limits import Overrides
-from streams.consume.registry import autodiscover, by_alias, registrations
+from streams.consume.registry import Registration, autodiscover, by_alias, registrations
 from streams.errors import NaiveDatetime, StreamsError
 from streams.management.console import JSON, TEXT, console
 from streams.management.reloading import run_reloading
@@ -31,6 +32,9 @@ from streams.process.processes import CONFIGURATION_STATUS, Processes
 from streams.process.shared.signals import Signals
 
 logger = logging.getLogger("streams.supervisor")
+
+# Of the registered consumers, those that an error names.
+SHOWN = 20
 
 
 def client_name(text: str) -> str:
@@ -63,6 +67,16 @@ def claim_seconds(text: str) -> float:
     if wrong := problem("consumerClaimSeconds", float(text)):
         raise ArgumentTypeError(wrong)
     return float(text)
+
+
+def none_matches(registered: Iterable[Registration]) -> str:
+    """Return the error of a process that has nothing to consume, with what it could consume."""
+    names = sorted(f"{one.group} on {one.topic}" for one in registered)
+    if not names:
+        return _("No consumer is registered: see consumers.py of your apps.")
+    more = [_("and %d more") % len(names[SHOWN:])] if names[SHOWN:] else []
+    text = _("No registered consumer matches. Registered are: %s.")
+    return text % ", ".join([*names[:SHOWN], *more])
 
 
 def client_of(number: int, name: str) -> str:
@@ -199,7 +213,7 @@ class Command(BaseCommand):
         chosen = registrations(options["topic"], options["group"])
         groups = by_alias(chosen, options["database"])
         if not groups:
-            raise CommandError(_("No registered consumer matches: see consumers.py of your apps."))
+            raise CommandError(none_matches(registrations()))
         for using in groups:
             if using not in connections:
                 raise CommandError(_("There is no database alias %r.") % using)

@@ -21,6 +21,7 @@ from streams.consume.outcome.dead_letter import redrive
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import fetch
 from streams.log.foreign import own_rows
+from streams.log.places import PLACE, LogPlace
 from streams.management.base import (
     Encoder,
     StreamsCommand,
@@ -28,6 +29,7 @@ from streams.management.base import (
     add_limit,
     add_watch,
     add_yes,
+    named,
     number,
     portable,
     positive,
@@ -67,7 +69,7 @@ class Command(StreamsCommand):
         add_watch(parser)
 
     def add_show_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=positive)
+        self._add_name(parser)
 
     def add_redrive_arguments(self, parser: ArgumentParser) -> None:
         self.add_choice_arguments(parser)
@@ -75,7 +77,8 @@ class Command(StreamsCommand):
         parser.add_argument("--rate", type=float, metavar="N", help=text)
 
     def add_choice_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=positive, nargs="*", help=_("ids; or use --all"))
+        text = _("ids, or places such as orders/2@1200; or use --all")
+        parser.add_argument("id", type=letters_named, nargs="*", help=text)
         parser.add_argument("--all", action="store_true", help=_("all that match the filters"))
         self.add_filter_arguments(parser)
         add_limit(parser)
@@ -88,7 +91,7 @@ class Command(StreamsCommand):
         add_watch(parser)
 
     def add_edit_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=positive)
+        self._add_name(parser)
         parser.add_argument("--body", help=_("the new body; @FILE reads it from a file"))
         parser.add_argument(
             "--body-type", choices=BodyType.values, help=_("its type; else as before")
@@ -99,6 +102,10 @@ class Command(StreamsCommand):
         add_dry_run(parser)
         add_yes(parser)
 
+    def _add_name(self, parser: ArgumentParser) -> None:
+        text = _("its id, or its place, such as orders/2@1200, if one letter alone is there")
+        parser.add_argument("id", type=letters_named, help=text)
+
     def add_discard_arguments(self, parser: ArgumentParser) -> None:
         self.add_choice_arguments(parser)
         add_yes(parser)
@@ -107,6 +114,12 @@ class Command(StreamsCommand):
         self.add_filter_arguments(parser)
         parser.add_argument("--redriven", action="store_true", help=_("redriven ones, too"))
         add_limit(parser)
+
+    def named_topic(self, options: Mapping[str, Any]) -> str | None:
+        named = options.get("id")
+        places = named if isinstance(named, list) else [named]
+        topics = (one.topic for one in places if isinstance(one, LogPlace))
+        return next(topics, None) or super().named_topic(options)
 
     def do_list(self, *, limit: int, error_class: str | None, **options: Any) -> None:
         groups = self._groups(**options)
@@ -141,7 +154,12 @@ class Command(StreamsCommand):
             ),
         )
 
-    def do_show(self, *, id: int, **options: Any) -> None:  # noqa: A002 - as the argument is named
+    def do_show(
+        self,
+        *,
+        id: int | LogPlace,  # noqa: A002 - as the argument is named
+        **options: Any,
+    ) -> None:
         letter = self._letter(id)
         values = _exported(letter, letter.group, self._numbers([letter]))
         traceback = letter.traceback or f"{letter.error_class}: {letter.error}"
@@ -160,7 +178,7 @@ class Command(StreamsCommand):
         self,
         rate: float,
         *,
-        id: list[int],  # noqa: A002 - as the argument is named
+        id: list[int | LogPlace],  # noqa: A002 - as the argument is named
         all: bool,  # noqa: A002 - as the option is named
         limit: int | None,
         dry_run: bool,
@@ -170,16 +188,14 @@ class Command(StreamsCommand):
         """Begin to redrive at a rate; a step carries it out."""
         if bool(id) == all:
             raise CommandError(_("Give ids, or --all with or without filters."))
-        if limit is not None:
-            raise CommandError(_("With --rate, --limit has no meaning: stop the redrive instead."))
         valid_rate(rate)
         groups = self._groups(**options)
         ids = None
         if id:
-            found = self._letters(sorted(set(id)), error_class).waiting().filter(group__in=groups)
-            ids = list(found.values_list("pk", flat=True))
+            found = self._letters(self._ids(id), error_class).waiting().filter(group__in=groups)
+            ids = list(found.values_list("pk", flat=True))[:limit]
         if dry_run:
-            self.tell(_("would be begun"), dry_run=True, rate=rate, ids=ids)
+            self.tell(_("would be begun"), dry_run=True, rate=rate, ids=ids, limit=limit)
             return
         row = begin(
             groups.values(),
@@ -188,6 +204,7 @@ class Command(StreamsCommand):
             who=self.who,
             error_class=error_class or "",
             ids=ids,
+            limit=limit,
         )
         text = _("begun: redrive %(row)s; see ems_dead redrives") % {"row": row}
         self.tell(text, redrive=row.pk, rate=rate)
@@ -219,7 +236,7 @@ class Command(StreamsCommand):
     def do_edit(
         self,
         *,
-        id: int,  # noqa: A002 - as the argument is named
+        id: int | LogPlace,  # noqa: A002 - as the argument is named
         dry_run: bool,
         yes: bool,
         **options: Any,
@@ -245,7 +262,7 @@ class Command(StreamsCommand):
                     _("Nothing was done: it was redriven, edited or deleted meanwhile.")
                 )
         text = _("would be edited: dead letter %d") if dry_run else _("edited: dead letter %d")
-        self.tell(text % id, id=id, dry_run=dry_run, difference=lines)
+        self.tell(text % letter.pk, id=letter.pk, dry_run=dry_run, difference=lines)
 
     def _read(self, path: str) -> str:
         try:
@@ -255,12 +272,37 @@ class Command(StreamsCommand):
                 _("%(path)s cannot be read: %(why)s") % {"path": path, "why": error}
             ) from error
 
-    def _letter(self, pk: int) -> DeadMessage:
+    def _letter(self, name: int | LogPlace) -> DeadMessage:
         letters = DeadMessage.objects.using(self.using).select_related("group__topic")
-        letter = own_rows(letters, self.using).filter(pk=pk).first()
-        if letter is None:
-            raise CommandError(_("There is no dead letter %d.") % pk)
-        return letter
+        rows = own_rows(letters, self.using).filter(pk__in=self._ids([name]))
+        found = list(rows.order_by("-pk"))
+        # At a place, what was redriven is history.
+        found = [letter for letter in found if letter.redriven_at is None] or found[:1]
+        if not found:
+            raise CommandError(_("There is no dead letter %s.") % name)
+        if len(found) > 1:
+            raise CommandError(
+                _("There are several dead letters at %(place)s: name one by its id, %(ids)s.")
+                % {"place": name, "ids": ", ".join(f"{one.pk} ({one.group})" for one in found)}
+            )
+        return found[0]
+
+    def _ids(self, names: Iterable[int | LogPlace]) -> list[int]:
+        """Return the ids of the letters with these ids, and of those at these places."""
+        ids = {name for name in names if isinstance(name, int)}
+        for place in names:
+            partition = place.partition(self.using) if isinstance(place, LogPlace) else None
+            if partition is None or isinstance(place, int):
+                continue
+            # Index: ems_dead_place, which begins with the group.
+            groups = ConsumerGroup.objects.using(self.using).filter(topic=partition.topic_id)
+            there = DeadMessage.objects.using(self.using).filter(
+                group__in=list(groups.values_list("pk", flat=True)),
+                partition=partition.pk,
+                offset__range=(place.first, place.last),
+            )
+            ids |= set(there.values_list("pk", flat=True))
+        return sorted(ids)
 
     def do_discard(self, **options: Any) -> None:
         self._each(DeadMessage.discard, "discarded", asks=options["all"], **options)
@@ -280,7 +322,7 @@ class Command(StreamsCommand):
         done: str,
         /,
         *,
-        id: list[int],  # noqa: A002 - as the argument is named
+        id: list[int | LogPlace],  # noqa: A002 - as the argument is named
         all: bool,  # noqa: A002 - as the option is named
         limit: int | None,
         dry_run: bool,
@@ -296,9 +338,10 @@ class Command(StreamsCommand):
         if bool(id) == all:
             raise CommandError(_("Give ids, or --all with or without filters."))
         groups = self._groups(**options)
+        ids = self._ids(id)
 
         def chosen() -> Iterator[DeadMessage]:
-            pages = batched(sorted(set(id))) if id else self._waiting(groups)
+            pages = batched(ids) if id else self._waiting(groups)
             letters = chain.from_iterable(
                 self._letters(page, error_class)
                 .waiting()
@@ -324,7 +367,7 @@ class Command(StreamsCommand):
                 self.progress(f"{done}: {number(count)}")
         self.progress("")
         if id and limit is None:
-            left = len(set(id)) - count
+            left = len(ids) - count
         text = _("would be %(done)s: %(count)s") if dry_run else "%(done)s: %(count)s"
         text %= {"done": done, "count": number(count)}
         if left:
@@ -370,6 +413,11 @@ class Command(StreamsCommand):
         self, *, topic: str | None, group: str | None, **options: Any
     ) -> dict[int, ConsumerGroup]:
         return {row.pk: row for row in self.groups(group, topic)}
+
+
+def letters_named(text: str) -> int | LogPlace:
+    """Parse an id, or a place, which may be several; raises ArgumentTypeError."""
+    return LogPlace.parse(text) if PLACE.fullmatch(text) else named(text)
 
 
 def batched(ids: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -8,12 +8,14 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from streams.consume.blocked import Blockade, blockades
 from streams.log.lag import GroupState, Lag, lags
 from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.replay import ReplayVerbs
 from streams.management.verbs.reset import ResetVerb
 from streams.management.verbs.rows import RowVerbs
+from streams.management.verbs.unblock import UnblockVerbs
 from streams.models import ConsumerGroup
 from streams.operate import group_deletion
 
@@ -22,11 +24,13 @@ STATES = ("paused", "blocked", "running", UNATTENDED)
 COLUMNS = (
     *("group", "topic", "mode", "state", "consumers"),
     *("behind", "open", "retries", "dead", "age"),
+    # Of the message that has blocked an ordered group the longest.
+    *("blocked_by", "attempt", "next_attempt", "error"),
 )
 LAG = "lag"  # how operators call the column behind
 
 
-class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
+class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
     help = "The consumer groups: how far behind they are; pause, resume, reset and delete them."
     verbs = {
         "list": gettext_lazy("all groups with their lag"),
@@ -37,6 +41,8 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
         "pause": gettext_lazy("claim nothing more; calls that run are finished"),
         "resume": gettext_lazy("go on claiming"),
         "reset": gettext_lazy("go on from another place in the log, or undo the last reset"),
+        "retry": gettext_lazy("begin the next attempt at the messages that block an ordered group"),
+        "skip": gettext_lazy("make a dead letter of the message that blocks a partition"),
         "replay": gettext_lazy("deliver a part of the log, or one message, again"),
         "replays": gettext_lazy("how far replays are"),
         "shadows": gettext_lazy("shadow replays: what a handler would do, kept under a name"),
@@ -69,7 +75,8 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
     def do_list(
         self, *, topic: str | None, state: str | None, sort: str | None, **options: Any
     ) -> None:
-        found = (lag for lag in lags(self.groups(topic=topic), self.using))
+        groups = self.groups(topic=topic)
+        blocked = blockades(groups, self.using, most=1)
         self.show(
             COLUMNS,
             (
@@ -84,8 +91,9 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
                     lag.waiting,
                     lag.dead,
                     lag.age,
+                    *_blocked(blocked.get(lag.group.pk)),
                 )
-                for lag in found
+                for lag in lags(groups, self.using)
                 if state in (None, _state(lag))
             ),
             sort="behind" if sort == LAG else sort,
@@ -117,6 +125,13 @@ class Command(ResetVerb, ReplayVerbs, RowVerbs, ChangeVerb):
 
     def _these(self, groups: list[ConsumerGroup]) -> Any:
         return ConsumerGroup.objects.using(self.using).filter(pk__in=[row.pk for row in groups])
+
+
+def _blocked(blockade: Blockade | None) -> tuple[Any, ...]:
+    if blockade is None or not blockade.worst:
+        return (None,) * 4
+    (one,) = blockade.worst
+    return one.place, one.attempt, one.due_at, one.error
 
 
 def _state(lag: Lag) -> str:

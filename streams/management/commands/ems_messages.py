@@ -15,16 +15,24 @@ from streams import body as bodies
 from streams import cancel
 from streams.durations import precise
 from streams.errors import StreamsError
-from streams.log.foreign import own_rows
-from streams.log.search import Criteria, parse_position, position_text, search
+from streams.log.places import LogPlace, message_named
+from streams.log.search import (
+    STEPS,
+    Criteria,
+    not_indexed,
+    parse_position,
+    position_text,
+    search,
+)
 from streams.management.base import (
+    UNKNOWN,
     StreamsCommand,
     add_limit,
     add_watch,
-    fits,
     line,
+    named,
+    number,
     portable,
-    positive,
 )
 from streams.models import IMMEDIATE, Message, Partition
 from streams.observe.trace import trace
@@ -56,12 +64,12 @@ class Command(StreamsCommand):
         add_watch(parser)
 
     def add_show_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("message", help=_("its id, or its place: orders/0@12"))
+        parser.add_argument("message", type=named, help=_("its id, or its place: orders/0@12"))
 
     add_trace_arguments = add_show_arguments
 
     def add_cancel_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("message", type=positive, help=_("its id"))
+        parser.add_argument("message", type=named, help=_("its id"))
 
     def do_list(
         self,
@@ -76,7 +84,8 @@ class Command(StreamsCommand):
         limit: int,
         **options: Any,
     ) -> None:
-        partitions = list(Partition.objects.using(self.using).filter(topic__name=topic))
+        rows = Partition.objects.using(self.using).select_related("topic")
+        partitions = list(rows.filter(topic__name=topic))
         if not partitions:
             raise CommandError(_("There is no topic %r.") % topic)
         chosen = [one for one in partitions if partition in (None, one.number)]
@@ -86,21 +95,39 @@ class Command(StreamsCommand):
             )
         start = None if resume is None else parse_position(resume)
         criteria = Criteria(since, until, tag, key)
-        found = search(chosen, criteria, limit, self.using, start)
+        messages: list[Message] = []
+        # Who watches asks again by itself.
+        for _step in range(1 if options["watch"] else STEPS):
+            found = search(chosen, criteria, limit - len(messages), self.using, start)
+            messages += found.messages
+            start = found.then
+            if found.is_complete or len(messages) >= limit:
+                break
+            self.progress(
+                _("found %(found)d, %(left)s messages are left to be searched")
+                % {
+                    "found": len(messages),
+                    "left": number(found.left),
+                }
+            )
+        self.progress("")
         numbers = {one.pk: one.number for one in chosen}
         columns = ("key", "tag", "size", "created_at", "sequenced_at")
         self.show(
             ("id", "partition", "offset", *columns),
             (
                 (m.pk, numbers[m.partition_id], m.offset, *(getattr(m, name) for name in columns))
-                for m in found.messages
+                for m in messages
             ),
         )
         if not found.is_complete:
             text = _("Older ones are not searched yet: go on with --resume %s")
             self.stderr.write(text % position_text(found.then), style_func=str)
+            if key is not None and not_indexed(chosen):
+                text = _("An index finds keys at once: python manage.py ems_topics index %s")
+                self.stderr.write(text % topic, style_func=str)
 
-    def do_show(self, *, message: str, **options: Any) -> None:
+    def do_show(self, *, message: int | LogPlace, **options: Any) -> None:
         row = self._message(message)
         names = ("offset", "key", "tag", "headers", "producer", "created_at")
         values = {
@@ -116,14 +143,15 @@ class Command(StreamsCommand):
             values["body"] = portable(row)
         self.show_one(values, bodies.preview(row.body, row.body_type, row.size))
 
-    def do_trace(self, *, message: str, **options: Any) -> None:
+    def do_trace(self, *, message: int | LogPlace, **options: Any) -> None:
         row = self._message(message)
         if not self.as_json:
             self.stdout.write(
                 _("%(partition)s@%(offset)s, sent by %(producer)s at %(at)s")
                 % {
                     "partition": row.partition,
-                    "offset": line(row.offset),
+                    # As people copy it into another command.
+                    "offset": UNKNOWN if row.offset is None else row.offset,
                     "producer": line(row.producer),
                     "at": line(row.created_at),
                 }
@@ -147,36 +175,24 @@ class Command(StreamsCommand):
                 )
         self.show(("group", "state", *columns), rows)
 
-    def do_cancel(self, *, message: int, database: str | None, **options: Any) -> None:
-        outcome = cancel(message, using=database)
+    def do_cancel(self, *, message: int | LogPlace, database: str | None, **options: Any) -> None:
+        # What has a place has an offset, so it is visible.
+        pk = message if isinstance(message, int) else self._message(message).pk
+        outcome = cancel(pk, using=database)
         if outcome == "visible":
-            raise CommandError(_("Message %d is visible already, or was not delayed.") % message)
+            raise CommandError(_("Message %d is visible already, or was not delayed.") % pk)
         if outcome == "unknown":
-            raise CommandError(_("There is no message %s: purged, or never sent.") % message)
-        self.tell(_("cancelled message %d") % message, message_id=message, cancelled=True)
+            raise CommandError(_("There is no message %s: purged, or never sent.") % pk)
+        self.tell(_("cancelled message %d") % pk, message_id=pk, cancelled=True)
 
     def named_topic(self, options: Mapping[str, Any]) -> str | None:
-        place = str(options.get("message", "")).rpartition("@")[0]
-        return place.rpartition("/")[0] or super().named_topic(options)
+        named = options.get("message")
+        return named.topic if isinstance(named, LogPlace) else super().named_topic(options)
 
-    def _message(self, text: str) -> Message:
-        messages = Message.objects.using(self.using).select_related("partition__topic")
-        messages = own_rows(messages, self.using)
-        place, _at, offset = text.rpartition("@")
-        topic, _slash, number = place.rpartition("/")
-        numbers = [text] if text.isdecimal() else [number, offset]
-        if all(one.isdecimal() for one in numbers) and not all(map(fits, numbers)):
-            found = None  # no row has a number as high as that
-        elif text.isdecimal():
-            found = messages.filter(pk=int(text)).first()
-        elif topic and number.isdecimal() and offset.isdecimal():
-            partitions = Partition.objects.using(self.using).filter(topic__name=topic)
-            partition = partitions.filter(number=int(number)).values_list("pk", flat=True).first()
-            found = messages.filter(partition=partition, offset=int(offset)).first()
-        else:
-            raise CommandError(_("Name a message by its id, or by its place: orders/0@12."))
+    def _message(self, name: int | LogPlace) -> Message:
+        found = message_named(name, self.using)
         if found is None:
-            raise CommandError(_("There is no message %s: purged, or never sent.") % text)
+            raise CommandError(_("There is no message %s: purged, or never sent.") % name)
         return found
 
 

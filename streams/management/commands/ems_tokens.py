@@ -43,7 +43,7 @@ class Command(StreamsCommand):
         parser.add_argument("--all", action="store_true", help=_("expired and revoked ones, too"))
 
     def add_revoke_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("prefix", help=_("the eight characters after ems_"))
+        parser.add_argument("token", help=_("its name, or the eight characters after ems_"))
 
     def do_create(self, *, name: str, right: list[str], **options: Any) -> None:
         rights = [right_of(text) for text in dict.fromkeys(right)]
@@ -78,10 +78,25 @@ class Command(StreamsCommand):
             ),
         )
 
-    def do_revoke(self, *, prefix: str, **options: Any) -> None:
-        row = ApiToken.objects.using(self.using).filter(prefix=prefix).first()
-        if row is None:
-            raise CommandError(_("There is no token %r.") % prefix)
+    def do_revoke(self, *, token: str, **options: Any) -> None:
+        row = self._one(token)
         if not revoke(row, self.who, self.using):
             raise CommandError(_("%s was revoked before.") % row)
-        self.tell(_("revoked: %s") % row, name=row.name, prefix=prefix)
+        self.tell(_("revoked: %s") % row, name=row.name, prefix=row.prefix)
+
+    def _one(self, text: str) -> ApiToken:
+        """Return the token with this prefix, or else the one with this name that is valid."""
+        rows = ApiToken.objects.using(self.using)
+        if row := rows.filter(prefix=text).first():
+            return row
+        named = list(rows.filter(name=text).order_by("pk"))
+        found = [row for row in named if row.revoked_at is None] or named[-1:]
+        if not found:
+            raise CommandError(_("There is no token %r: ems_tokens list shows them.") % text)
+        if len(found) > 1:
+            values = {"name": text, "prefixes": ", ".join(row.prefix for row in found)}
+            raise CommandError(
+                _("Several tokens are named %(name)r: revoke each by its prefix (%(prefixes)s).")
+                % values
+            )
+        return found[0]

@@ -12,12 +12,14 @@ from django.utils.translation import gettext_lazy
 from streams.conf import ANY_REST, settings
 from streams.database.transactions import committing
 from streams.log.routes import accept_routes, routes_agree
-from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
+from streams.management.base import add_dry_run, add_sort, add_watch, add_yes, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.move import MoveVerb
-from streams.models import Message, Topic
+from streams.models import Message, Partition, Topic
+from streams.operate.changes import change
+from streams.operate.key_index import complete
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
-from streams.operate.topics import create, grow, retire, topic_of
+from streams.operate.topics import GROWTH, create, grow, retire, topic_of
 from streams.retain.rule import default_rule, rule_of
 from streams.sharding import aliases
 
@@ -31,6 +33,7 @@ class Command(ChangeVerb, MoveVerb):
         "create": gettext_lazy("a new topic"),
         "grow": gettext_lazy("more partitions"),
         "set": gettext_lazy("change the access, the retention or the archive of a topic"),
+        "index": gettext_lazy("index the keys of a topic, also of the messages that it has"),
         "retire": gettext_lazy("refuse producers; consumers finish"),
         "delete": gettext_lazy("delete a retired topic with its messages and groups"),
         "routes": gettext_lazy("which topics are on which database"),
@@ -49,6 +52,7 @@ class Command(ChangeVerb, MoveVerb):
     def add_grow_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
         parser.add_argument("--partitions", type=int, required=True, help=_("how many in all"))
+        add_yes(parser)
 
     def add_set_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
@@ -56,6 +60,8 @@ class Command(ChangeVerb, MoveVerb):
 
     def add_retire_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
+
+    add_index_arguments = add_retire_arguments
 
     def add_delete_arguments(self, parser: ArgumentParser) -> None:
         self.add_retire_arguments(parser)
@@ -102,12 +108,32 @@ class Command(ChangeVerb, MoveVerb):
         create(topic, partitions, self.using)
         self.tell(_("created: %s") % topic, topic=topic, partitions=partitions)
 
-    def do_grow(self, *, topic: str, partitions: int, **options: Any) -> None:
-        new = grow(topic_of(topic, self.using), partitions, self.using)
-        self.tell(_("new partitions: %d") % new, topic=topic, partitions=partitions, new=new)
+    def do_grow(self, *, topic: str, partitions: int, yes: bool, **options: Any) -> None:
+        row = topic_of(topic, self.using)
+        if self.can_ask:
+            self.confirm(f"{GROWTH} {_('Go on?')}", yes=yes)
+        new = grow(row, partitions, self.using)
+        text = _("new partitions: %d") % new
+        if new and not self.can_ask:
+            text += f". {GROWTH}"
+        self.tell(text, topic=topic, partitions=partitions, new=new)
 
     def do_set(self, *, topic: str, **options: Any) -> None:
         self.apply_changes(topic_of(topic, self.using), **options)
+
+    def do_index(self, *, topic: str, **options: Any) -> None:
+        row = topic_of(topic, self.using)
+        change(row, {"index_keys": True}, self.using, self.who)
+        written = complete(row, self.using, self._show_indexed)
+        self.progress("")
+        text = _("%(topic)s: every message is found by its key now; entries written: %(count)s")
+        values = {"topic": topic, "count": number(written)}
+        self.tell(text % values, topic=topic, written=written)
+
+    def _show_indexed(self, row: Partition) -> None:
+        left = (row.keys_from or 0) - row.first_offset
+        values = {"partition": row, "left": number(max(0, left))}
+        self.progress(_("%(partition)s: about %(left)s messages are left") % values)
 
     def do_retire(self, *, topic: str, **options: Any) -> None:
         done = retire(topic_of(topic, self.using), self.using)

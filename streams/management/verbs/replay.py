@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.errors import InvalidTarget
-from streams.management.base import add_dry_run, add_watch, positive
+from streams.management.base import add_dry_run, add_watch, named
 from streams.management.base import number as count
 from streams.management.verbs.shadow import ShadowVerbs
 from streams.models import ConsumerGroup
@@ -25,11 +25,11 @@ class ReplayVerbs(ShadowVerbs):
         parser.add_argument("group", help=_("name of the group"))
         parser.add_argument("--topic", help=_("its topic, if it is on several"))
         parser.add_argument("--partition", type=int, metavar="N", help=_("only this partition"))
-        parser.add_argument(
-            "--from", metavar="WHERE", help=_("an offset, or a time (2026-11-20T10:00Z)")
-        )
+        text = _("an offset, orders/2@1200 (that partition alone), or a time (2026-11-20T10:00Z)")
+        parser.add_argument("--from", metavar="WHERE", help=text)
         parser.add_argument("--to", metavar="WHERE", help=_("the same; it is not included itself"))
-        parser.add_argument("--message", type=positive, metavar="ID", help=_("this one message"))
+        text = _("this one message: its id, or its place, such as orders/2@1200")
+        parser.add_argument("--message", type=named, metavar="MESSAGE", help=text)
         parser.add_argument(
             "--shadow",
             metavar="NAME",

@@ -25,7 +25,10 @@ class ResetVerb(StreamsCommand):
         where.add_argument(
             "--to",
             metavar="WHERE",
-            help=_("earliest, latest, an offset, a time (2026-11-20T10:00Z), +N or -N messages"),
+            help=_(
+                "earliest, latest, an offset, orders/2@1200 (that partition alone),"
+                " a time (2026-11-20T10:00Z), +N or -N messages"
+            ),
         )
         where.add_argument(
             "--undo", action="store_true", help=_("back to where it was before the last reset")
@@ -52,7 +55,10 @@ class ResetVerb(StreamsCommand):
         **options: Any,
     ) -> None:
         row = self.group(group, topic)
-        goal = None if to is None else towards(Target.parse(to))
+        goal = None
+        if to is not None:
+            target = Target.parse(to)
+            goal, partition = towards(target), target.only(row, partition, self.using)
         reset = Reset(row, goal, self.using, number=partition, force=force)
         live = row.clients.using(self.using).live().count()
         asks = not (dry_run or yes) and (force or not live)  # else it is refused anyway

@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Max
 from django.utils.translation import gettext as _
 
+from streams.consume.blocked import blockades
 from streams.log.foreign import own_rows
 from streams.management.base import StreamsCommand, add_limit, add_sort, add_watch, number
 from streams.models import Consumer, ConsumerGroup, Delivery, Partition, RetryMessage
@@ -121,21 +122,26 @@ class RowVerbs(StreamsCommand):
         found.sort(key=lambda row: (row.delivery_id is not None, row.due_at, row.pk))
         del found[limit:]
         places = self._places(found)
-        self.show(
-            ("id", "group", "place", "attempt", "due_at", "state", "error"),
+        blocked: list[tuple[Any, ...]] = [
+            # Of an ordered group there is no row: its cursor waits.
+            (None, one.group, one.place, one.attempt, one.due_at, one.state, one.error)
+            for blockade in blockades(groups.values(), self.using, most=limit).values()
+            for one in blockade.worst
+        ]
+        waiting = (
             (
-                (
-                    row.pk,
-                    _name(groups, row.group_id),
-                    _place(places, row.partition_id, row.offset, row.offset),
-                    row.attempt,
-                    row.due_at,
-                    "waiting" if row.delivery_id is None else "held",
-                    row.last_error,
-                )
-                for row in found
-            ),
+                row.pk,
+                _name(groups, row.group_id),
+                _place(places, row.partition_id, row.offset, row.offset),
+                row.attempt,
+                row.due_at,
+                "waiting" if row.delivery_id is None else "held",
+                row.last_error,
+            )
+            for row in found
         )
+        columns = ("id", "group", "place", "attempt", "due_at", "state", "error")
+        self.show(columns, [*blocked, *waiting][:limit])
 
     def _by_id(self, group: str | None, topic: str | None) -> dict[int, ConsumerGroup]:
         return {row.pk: row for row in self.groups(group, topic)}

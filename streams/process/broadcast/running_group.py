@@ -33,7 +33,8 @@ class RunningBroadcastGroup(RunningGroup):
         database = str(connections[home_of(using)].settings_dict["NAME"]) + name_prefix()
         place = Place(database, registration.topic, registration.group, client)
         # An absolute path, since a handler may change the working directory of the process.
-        self._file = PositionFile(Path(settings().STATE_DIR).absolute(), place)
+        self._folder = Path(settings().STATE_DIR).absolute()
+        self._file = PositionFile(self._folder, place)
         self.reader = Reader(self.group, registration.topic, self._file, using)
         try:
             self.reader.begin()
@@ -52,7 +53,8 @@ class RunningBroadcastGroup(RunningGroup):
         return GroupPlace(*self.reader.place())
 
     def describe(self) -> str:
-        return f"{self.name}: {self.registration.name}, broadcast to the client {self.client}"
+        whom = f"broadcast to the client {self.client}, positions in {self._folder}"
+        return f"{self.name}: {self.registration.name}, {whom}"
 
     def report(self) -> str:
         """Return a line that says how many messages this process has handled."""

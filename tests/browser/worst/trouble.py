@@ -40,7 +40,12 @@ def stuck(group: ConsumerGroup) -> None:
 
 def blocked(group: ConsumerGroup) -> None:
     cursor = group.cursors.order_by("partition__number")[0]
-    Cursor.objects.filter(pk=cursor.pk).update(attempt=7, blocked_until=UtcNow(4 * MINUTE))
+    Cursor.objects.filter(pk=cursor.pk).update(
+        attempt=7,
+        blocked_until=UtcNow(4 * MINUTE),
+        blocked_at=UtcNow(-16 * MINUTE),
+        last_error=f"{ERRORS[1]}: no answer within 30 s",
+    )
 
 
 def dead(group: ConsumerGroup) -> None:

@@ -1,0 +1,165 @@
+"""Bodies in answers are what is stored, and one that cannot be answered with harms no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from streams import Reject, consumer, prepare, send
+from streams.errors import InvalidMessage, NotSerializable
+from streams.http.routes import pull as routes
+from streams.log.sequencer import sequence
+from streams.models import DeadMessage, Message, PreparedRow
+from streams.operate.edited_letter import Content, edit_and_redrive
+from streams.testing import drain
+from tests.http.conftest import Api
+from tests.preparing import CHECKER, answering
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
+
+GROUP = "/topics/orders/groups/mail"
+LOG = "/topics/orders/partitions/0/messages"
+# An older version has taken it.
+STORED_DEEP = b"[" * 5000 + b"]" * 5000
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _level in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.fixture(autouse=True)
+def caller(api: Api, make_token: Callable[..., str]) -> None:
+    rights = ("send:*", "consume:*/*", "read:*", "body:*", "dead:*/*", "prepare:*", "check:*")
+    api.token = make_token(*rights)
+
+
+def sent_by_code(body: Any) -> None:
+    send("orders", body)
+
+
+def prepared_by_code(body: Any) -> None:
+    prepare("orders", body, biz="shop", biz_key="A7", checker=CHECKER)
+
+
+def edited(body: Any) -> None:
+    consumer("orders", group="mail")(reject)
+    send("orders", 1)
+    drain()
+    edit_and_redrive(
+        DeadMessage.objects.get(), Content(json.dumps(body), "json", "", "", ""), "ada"
+    )
+    assert DeadMessage.objects.get().edited_at
+
+
+def reject(message: Any) -> None:
+    raise Reject("no")
+
+
+@pytest.mark.parametrize("way", [sent_by_code, prepared_by_code, edited])
+def test_a_body_has_at_most_64_levels_however_it_comes_in(way: Callable[[Any], None]) -> None:
+    answering(None)
+    for body in (nested(65), {"a": [{"b": nested(62)}]}):
+        with pytest.raises(NotSerializable, match="more than 64 levels"), transaction.atomic():
+            way(body)
+    assert not PreparedRow.objects.exists()
+    way(nested(64))
+
+
+@pytest.mark.parametrize("path", ["/topics/orders/messages", "/messages", "/prepared"])
+@pytest.mark.parametrize("levels", [65, 300])
+def test_a_body_over_http_has_at_most_64_levels(api: Api, path: str, levels: int) -> None:
+    answering(None)
+
+    def posted(body: Any) -> Any:
+        content = {
+            "/topics/orders/messages": {"body": body, "body_type": "json"},
+            "/messages": {"messages": [{"topic": "orders", "body": body}]},
+            "/prepared": {
+                "biz": "shop",
+                "biz_key": "A7",
+                "checker": CHECKER,
+                "topic": "orders",
+                "body": body,
+            },
+        }
+        return api.post(path, content[path])
+
+    answer = posted(nested(levels))
+    assert (answer.status_code, answer.json()["code"]) == (422, "not_serializable")
+    assert "64 levels" in answer.json()["detail"]
+    assert not Message.objects.exists()
+    assert not PreparedRow.objects.exists()
+    assert posted(nested(64)).status_code == 201
+
+
+def test_many_values_beside_each_other_are_not_deep() -> None:
+    with pytest.raises(InvalidMessage):
+        send("orders", [[1]] * 1000 + [nested(64)])
+    assert send("orders", [[{}]] * 1000).message_id
+
+
+def test_what_is_stored_is_passed_through_however_deep_it_is(api: Api) -> None:
+    assert api.put(GROUP, {}).status_code == 201
+    for body in ("innocent", {"n": 1}, b"\xff"):
+        send("orders", body)
+    deep = send("orders", []).message_id
+    Message.objects.filter(pk=deep).update(body=STORED_DEEP)
+    sequence("default")
+    for answer in (
+        api.post(f"{GROUP}/pull", {"client": "one"}),
+        api.get(f"{LOG}?from=0"),
+    ):
+        assert answer.status_code == 200
+        text = answer.content.decode()
+        assert STORED_DEEP.decode() in text
+        found = json.loads(text.replace(STORED_DEEP.decode(), "[]"))
+        messages = (
+            found["deliveries"][0]["messages"] if "deliveries" in found else found["messages"]
+        )
+        assert [one["body"] for one in messages] == ["innocent", {"n": 1}, "/w==", []]
+    assert STORED_DEEP.decode() in api.get(f"/messages/{deep}").content.decode()
+    assert STORED_DEEP.decode() in api.get(f"{LOG}/3").content.decode()
+
+
+def test_a_dead_letter_is_shown_however_deep_it_is(api: Api) -> None:
+    consumer("orders", group="mail")(reject)
+    send("orders", 1)
+    drain()
+    letter = DeadMessage.objects.get()
+    assert api.get(f"/dead/{letter.pk}").json()["body"] == 1
+    DeadMessage.objects.update(body=STORED_DEEP)
+    assert STORED_DEEP.decode() in api.get(f"/dead/{letter.pk}").content.decode()
+
+
+def test_without_the_right_a_body_is_null(api: Api, make_token: Callable[..., str]) -> None:
+    message = send("orders", {"n": 1}).message_id
+    api.token = make_token("read:orders")
+    shown = api.get(f"/messages/{message}").json()
+    assert (shown["has_body"], shown["body"]) == (False, None)
+
+
+def test_a_claim_whose_answer_cannot_be_built_is_given_back(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api.put(GROUP, {}).status_code == 201
+    send("orders", 1)
+    sequence("default")
+    with monkeypatch.context() as patch:
+
+        def broken(*args: Any) -> Any:
+            raise ValueError
+
+        patch.setattr(routes, "message_out", broken)
+        for hold in (0, 0.1):
+            answer = api.post(f"{GROUP}/pull", {"client": "one", "hold": hold})
+            assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+    (delivery,) = api.post(f"{GROUP}/pull", {"client": "two"}).json()["deliveries"]
+    assert delivery["attempt"] == 1
+    assert [one["body"] for one in delivery["messages"]] == [1]
