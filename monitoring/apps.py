@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streams.admin.alarm import Said
+    from streams.log.condition import Known
+    from streams.log.lag import Lag
     from streams.observe.diagnoses import Diagnosis
 
 
@@ -51,20 +56,42 @@ class MonitoringConfig(AppConfig):
             delivering.STEP: delivering.deliver_if_due,
         }
 
-    def ems_alarms(self, using: str, may: Callable[[str], bool]) -> Iterable[str]:
+    def ems_alarms(self, using: str, may: Callable[[str], bool]) -> Iterable[Said]:
         """Return a sentence for the top of the admin's pages while alarms fire.
 
         ``may`` tells whether who sees the page has a permission.
         """
         from monitoring.alarms.banner import sentences
 
-        return sentences(using) if may("ems_monitoring.view_alarm") else ()
+        return sentences(using, may) if may("ems_monitoring.view_alarm") else ()
+
+    def ems_trouble(self, using: str, may: Callable[[str], bool]) -> Iterable[Said]:
+        """Return what is wrong for the index of the admin: alarms that fire, groups in trouble."""
+        from monitoring.figures.trouble import trouble
+
+        return trouble(using, may)
+
+    def ems_pages(self, user: Any) -> Iterable[tuple[Any, str]]:
+        """Return the pages that the index of the admin leads to: title and name of the URL."""
+        from monitoring.pages.registry import PAGES
+
+        return [
+            (page.title, f"ems_monitoring_overview_{page.name}")
+            for page in PAGES
+            if page.tab == page.name and page.is_for(user)
+        ]
 
     def ems_overview(self, using: str) -> dict[str, Any]:
-        """Return rates and alarms for the overview of the HTTP API."""
+        """Return rates of topics and alarms for the overview of the HTTP API."""
         from monitoring.figures.api import overview
 
         return overview(using)
+
+    def ems_known(self, using: str, lags: Sequence[Lag], now: datetime) -> Mapping[int, Known]:
+        """Return the rates and alarms of groups, for whatever shows how they stand."""
+        from monitoring.figures.known import known_now
+
+        return known_now(using, lags, now)
 
     def ems_diagnoses(self, using: str) -> Iterable[Diagnosis]:
         """Return what ems_doctor says of the roll-ups and of the alarms."""

@@ -58,7 +58,7 @@ def valid_new_name(name: Any, what: str, max_length: int) -> str:
     one meaning, and a name needs no quoting in a shell, a URL or a list.
     Call it where a name is made: an older topic or group may have any valid name.
     """
-    valid = validated_name(name, what, max_length)
+    valid = not_dots(validated_name(name, what, max_length), what)
     if not _PLAIN.fullmatch(valid) and not all(map(_may_be_in_a_name, valid)):
         raise InvalidName(
             _("A new %s has letters, digits and . _ - : only: %r has others.") % (_(what), name)
@@ -69,6 +69,14 @@ def valid_new_name(name: Any, what: str, max_length: int) -> str:
             % (_(what), name)
         )
     return valid
+
+
+def not_dots(name: str, what: str) -> str:
+    """Return ``name``; raises InvalidName for ``.`` and ``..``, which a URL cannot name."""
+    if name in (".", ".."):
+        text = _("The %s cannot be %r: in a URL that is another place.")
+        raise InvalidName(text % (_(what), name))
+    return name
 
 
 def _may_be_in_a_name(character: str) -> bool:

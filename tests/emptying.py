@@ -11,6 +11,8 @@ from django.core.management.color import no_style
 from django.db import DatabaseError, connections
 from django.test import TransactionTestCase
 
+from tests.settings import FOLDER
+
 # Tables that migrate has written, and that no test leaves changed.
 KEPT = {"django_content_type", "auth_permission"}
 
@@ -65,3 +67,6 @@ def teardown(case: TransactionTestCase) -> None:
     topics.forget()
     wakeup.forget()
     rewinds.forget()
+    # Files that say how far the logs had come: another test need not find them.
+    for file in (FOLDER / "state").glob("*.ends"):
+        file.unlink(missing_ok=True)

@@ -1,10 +1,10 @@
-"""Puts the tables of EMS back to an earlier state, as a failover does that loses commits."""
+"""Puts the tables of EMS back to an earlier state, as a failover and a restored backup do."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.db import models, transaction
+from django.db import connection, models, transaction
 
 from streams.database.retrying import retrying
 from streams.models import Cursor, Delivery, Message, Partition, RetryMessage, Rewind
@@ -37,3 +37,33 @@ class Replica:
                     lost.delete()
                 for row in rows:
                     table._default_manager.update_or_create(pk=row["id"], defaults=row)
+
+
+class Backup:
+    """Has the tables of EMS of this moment as statements, as a dump by mysqldump has them.
+
+    ``restore()`` drops the tables and makes them again. Needs MySQL or MariaDB, and nobody who
+    works on the tables.
+    """
+
+    def __init__(self) -> None:
+        self._tables: list[tuple[str, str, list[str], list[tuple[Any, ...]]]] = []
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW TABLES LIKE 'ems\\_%%'")
+            for (name,) in cursor.fetchall():
+                cursor.execute(f"SHOW CREATE TABLE `{name}`")
+                create = cursor.fetchone()[1]
+                cursor.execute(f"SHOW COLUMNS FROM `{name}` WHERE Extra NOT LIKE '%%GENERATED'")
+                columns = [f"`{row[0]}`" for row in cursor.fetchall()]
+                cursor.execute(f"SELECT {', '.join(columns)} FROM `{name}`")
+                self._tables.append((name, create, columns, cursor.fetchall()))
+
+    def restore(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET foreign_key_checks = 0")
+            for name, create, columns, rows in self._tables:
+                cursor.execute(f"DROP TABLE `{name}`")
+                cursor.execute(create.replace("%", "%%"), [])
+                insert = f"INSERT INTO `{name}` ({', '.join(columns)}) VALUES ({{}})"
+                cursor.executemany(insert.format(", ".join(["%s"] * len(columns))), rows)
+            cursor.execute("SET foreign_key_checks = 1")

@@ -20,7 +20,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "streams": [
         {"errors", "logs", "signals", "unserializable", "outgoing"},
         {"telemetry"},
-        {"database", "conf", "names", "body", "durations"},
+        {"database", "conf", "names", "body", "durations", "state_files"},
         {"models", "api", "tracing", "sharding"},
         {"runtime_settings"},
         {"log", "wakeup"},

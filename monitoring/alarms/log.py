@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from django.db import connections
 from django.db.models import Count, Max, Sum
 
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.models import AuditFinding
 from monitoring.models.alarm_audit import MAX_PLACE
-from streams.database.sql.dialect import fetch
 from streams.models import ConsumerGroup, PreparedRow, UtcNow
 from streams.observe.inbox import waiting
-from streams.observe.mysql_server import models
+from streams.observe.mysql_server import table_sizes
 from streams.observe.rewinds import rewound
 
 # The kind of the findings that say which deliveries found messages gone.
@@ -79,14 +77,10 @@ def rewinds(using: str) -> Values:
 
 def disk(using: str) -> Values | None:
     """Return the size of each table of EMS, as the server estimates it; unknown on SQLite."""
-    if connections[using].vendor != "mysql":
+    found = table_sizes(using)
+    if found is None:
         return None
-    names = [model._meta.db_table for model in models()]
-    marks = ", ".join(["%s"] * len(names))
-    rows = fetch(
-        using,
-        "SELECT TABLE_NAME, DATA_LENGTH + INDEX_LENGTH FROM information_schema.TABLES"  # noqa: S608
-        f" WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({marks})",
-        names,
-    )
-    return {Subject(name=name): Value(None if size is None else float(size)) for name, size in rows}
+    return {
+        Subject(name=name): Value(None if size is None else float(size))
+        for name, size in found.items()
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from monitoring.alarms.unresolved import unresolved
 from monitoring.figures.firing import firing
 from monitoring.figures.group import group_figures
 from monitoring.figures.site import Site
@@ -15,7 +16,7 @@ from streams.database.clock import database_now
 def overview(using: str) -> dict[str, Any]:
     """Return ``topics`` by name, ``groups`` by topic and name, and ``alarms``, of the last hour."""
     site = Site.read(using, database_now(using))
-    alarms = [asdict(one) for one in firing(using)]
+    alarms = [asdict(one) for one in firing(unresolved(using))]
     return {
         "topics": {
             one.name: {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from monitoring.alarms import unresolved
 from monitoring.alarms.texts import summary
+from monitoring.alarms.unresolved import urgent
+from monitoring.models import Alarm
 
 # In alarms: the rest is on their own page.
 SHOWN = 10
@@ -20,12 +22,12 @@ class Firing:
     rule: str
     text: str
     severity: str  # critical, warning or info
-    since: datetime
+    since: datetime  # when the condition began, not when it had held for long enough
     acknowledged_by: str
 
 
-def firing(using: str) -> list[Firing]:
-    """Return the alarms that fire, those that need somebody first. One statement."""
+def firing(alarms: Iterable[Alarm]) -> list[Firing]:
+    """Return those of ``alarms`` that fire, those that need somebody first."""
     return [
         Firing(
             pk=alarm.pk,
@@ -35,5 +37,5 @@ def firing(using: str) -> list[Firing]:
             since=alarm.since,
             acknowledged_by=alarm.acknowledged_by,
         )
-        for alarm in unresolved.firing(using)[:SHOWN]
+        for alarm in urgent(alarms)[:SHOWN]
     ]

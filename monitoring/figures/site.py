@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from django.db.models import QuerySet
 
+from monitoring.figures.known import Rates, known
 from monitoring.live.inbox import PartitionState, partition_states
 from monitoring.live.limits import COUNT_AT_MOST
+from monitoring.models import Alarm
 from monitoring.sample.periods import Periods
 from monitoring.sample.series import GroupSeries, LogSeries, group_series, log_series
+from streams.log.condition import Standing
 from streams.log.counting import count_each
 from streams.log.lag import Lag, countable, lags
+from streams.log.standings import stand
 from streams.models import ConsumerGroup, Partition
 
 HOUR = timedelta(hours=1)
@@ -27,6 +32,7 @@ class Site:
     Of all topics, or of one: see ``read()``.
     """
 
+    using: str
     now: datetime
     periods: Periods
     partitions: Sequence[PartitionState]
@@ -34,6 +40,7 @@ class Site:
     log: Mapping[int, LogSeries]
     readers: Mapping[int, GroupSeries]
     counts: Mapping[Any, int]  # with those that the caller asked for
+    alarms: Sequence[Alarm]  # that are not resolved, as far as who asks may know of them
 
     @classmethod
     def read(
@@ -45,9 +52,11 @@ class Site:
         topic: int | None = None,
         group: int | None = None,
         counted: Mapping[Any, QuerySet[Any]] | None = None,
+        alarms: Sequence[Alarm] = (),
     ) -> Site:
         """Read all topics and groups, those of one ``topic``, or one ``group`` and its topic.
 
+        With one ``group``, inboxes are not read.
         ``counted``: rows that are counted in the same statement as those of the groups.
         """
         periods = Periods.until(now, length)
@@ -61,10 +70,11 @@ class Site:
             topic = chosen[0].topic_id if chosen else 0
         rows = None if topic is None else Partition.objects.using(using).filter(topic=topic)
         counts = count_each({**countable(chosen, using), **(counted or {})}, COUNT_AT_MOST, using)
-        partitions = partition_states(using, now, rows)
+        partitions = partition_states(using, now, rows, inbox=group is None)
         of_topic = None if topic is None else [one.pk for one in partitions]
         of_groups = None if topic is None else [one.pk for one in chosen]
         return cls(
+            using=using,
             now=now,
             periods=periods,
             partitions=partitions,
@@ -72,7 +82,22 @@ class Site:
             log=log_series(using, periods, of_topic),
             readers=group_series(using, periods, of_groups),
             counts=counts,
+            alarms=alarms,
         )
+
+    @cached_property
+    def rates(self) -> Rates:
+        """Return the rates of now, which all pages show."""
+        ends: dict[int, dict[int, int]] = {}
+        for one in self.partitions:
+            ends.setdefault(one.topic, {})[one.pk] = one.next_offset
+        return Rates(self.now, ends, self.log, self.readers)
+
+    @cached_property
+    def standings(self) -> list[Standing]:
+        """Return how the groups stand, those that need somebody first."""
+        found = stand(self.lags, known(self.lags, self.rates, self.alarms), self.now, self.using)
+        return sorted(found, key=lambda one: one.order)
 
     @property
     def starts(self) -> dict[int, int]:
@@ -87,6 +112,3 @@ class Site:
     def topics(self) -> dict[int, int]:
         """Return the topic of each partition."""
         return {one.pk: one.topic for one in self.partitions}
-
-    def of_topic(self, topic: int) -> list[PartitionState]:
-        return [one for one in self.partitions if one.topic == topic]

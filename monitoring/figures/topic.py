@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from monitoring.figures.site import Site
-from monitoring.figures.speed import speed
 from monitoring.live.inbox import PartitionState
-from monitoring.sample.periods import Reading, total
+from monitoring.sample.periods import total
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def topic_figures(site: Site, starts: Mapping[int, int]) -> list[TopicFigures]:
             name=partitions[0].topic_name,
             partitions=len(partitions),
             kept=sum(one.kept for one in partitions),
-            published=published(site, partitions),
+            published=site.rates.published(pk),
             in_range=in_range(starts, partitions),
             inbox=sum(one.inbox for one in partitions),
             inbox_age=max((o.inbox_age for o in partitions if o.inbox_age), default=None),
@@ -57,13 +56,6 @@ def topic_figures(site: Site, starts: Mapping[int, int]) -> list[TopicFigures]:
     return sorted(found, key=lambda one: (-(one.in_range or 0), -(one.published or 0), one.name))
 
 
-def published(site: Site, partitions: Sequence[PartitionState]) -> float | None:
-    """Return the messages a second that come into these partitions now."""
-    rates = [speed(_readings(site, one), (site.now, one.next_offset)) for one in partitions]
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known else None
-
-
 def in_range(starts: Mapping[int, int], partitions: Sequence[PartitionState]) -> int | None:
     """Return how many messages came into these partitions since their first sample of the range."""
     grown = [one.next_offset - starts[one.pk] for one in partitions if one.pk in starts]
@@ -73,8 +65,3 @@ def in_range(starts: Mapping[int, int], partitions: Sequence[PartitionState]) ->
 def published_series(site: Site, partitions: Sequence[PartitionState]) -> Sequence[float | None]:
     """Return the messages a second that came into these partitions, period by period."""
     return total(site.log[one.pk].published for one in partitions if one.pk in site.log)
-
-
-def _readings(site: Site, partition: PartitionState) -> Sequence[Reading]:
-    series = site.log.get(partition.pk)
-    return series.recent if series else []

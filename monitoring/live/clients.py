@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from monitoring.live.limits import LISTED_AT_MOST
+from streams.log.calls import Call, calls
 from streams.models import Consumer, Delivery
-
-
-@dataclass(frozen=True)
-class Call:
-    """Holds a claim that a client has in hand."""
-
-    pk: int
-    thread: str
-    partition: int
-    first_offset: int
-    last_offset: int
-    progress: int
-    kind: str
-    attempt: int
-    running: timedelta | None  # since the handler was called; None: it waits for its turn
-    claimed: timedelta
-    deadline: datetime
-    left: timedelta  # until the deadline; below zero it is overdue
-
-    @property
-    def is_overdue(self) -> bool:
-        return self.left < timedelta(0)
-
-    @property
-    def is_slow(self) -> bool:
-        """Tell whether more than half of the time for the call is gone."""
-        return self.running is not None and self.running > self.left
 
 
 @dataclass(frozen=True)
@@ -63,8 +36,8 @@ class Client:
 def clients(using: str, group: int, now: datetime, *, idle: bool) -> list[Client]:
     """Return the clients of a group: those with the longest running call first.
 
-    At most LISTED_AT_MOST clients, and as many claims, the oldest ones. Two statements; one if the
-    group is known to be ``idle``.
+    At most LISTED_AT_MOST clients, and as many claims, the oldest ones. Three statements; one if
+    the group is known to be ``idle``.
     """
     rows = Consumer.objects.using(using).filter(group=group).order_by("-lease_until")
     found = {
@@ -73,34 +46,12 @@ def clients(using: str, group: int, now: datetime, *, idle: bool) -> list[Client
         )
         for row in rows[:LISTED_AT_MOST]
     }
-    for client_id, call in () if idle else _calls(using, group, now):
-        gone = Client(client_id, False, None, None)  # the sweep will end what it holds
-        found.setdefault(client_id, gone).calls.append(call)
+    held = Delivery.objects.using(using).held().filter(group=group).order_by("claimed_at")
+    for call in () if idle else calls(held[:LISTED_AT_MOST], now, using):
+        gone = Client(call.client, False, None, None)  # the sweep will end what it holds
+        found.setdefault(call.client, gone).calls.append(call)
     return sorted(found.values(), key=_longest, reverse=True)
 
 
 def _longest(client: Client) -> timedelta:
-    return max((call.running or call.claimed for call in client.calls), default=timedelta(-1))
-
-
-def _calls(using: str, group: int, now: datetime) -> Iterator[tuple[str, Call]]:
-    held = Delivery.objects.using(using).held().filter(group=group).order_by("claimed_at")
-    for row in held[:LISTED_AT_MOST]:
-        started = row.started_at
-        yield (
-            row.client_id,
-            Call(
-                pk=row.pk,
-                thread=row.thread,
-                partition=row.partition_id,
-                first_offset=row.first_offset,
-                last_offset=row.last_offset,
-                progress=row.progress,
-                kind=row.kind,
-                attempt=row.attempt,
-                running=None if started is None else max(now - started, timedelta(0)),
-                claimed=max(now - row.claimed_at, timedelta(0)),
-                deadline=row.deadline,
-                left=row.deadline - now,
-            ),
-        )
+    return max((call.running for call in client.calls), default=timedelta(-1))

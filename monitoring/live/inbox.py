@@ -34,11 +34,12 @@ class PartitionState:
 
 
 def partition_states(
-    using: str, now: datetime, rows: QuerySet[Partition] | None = None
+    using: str, now: datetime, rows: QuerySet[Partition] | None = None, *, inbox: bool = True
 ) -> list[PartitionState]:
     """Return the state of each partition of this namespace, or of ``rows`` of it.
 
-    Two statements, and two more while something is due: see ``due_since()``.
+    Two statements, and two more while something is due: see ``due_since()``. One without the
+    ``inbox``, which then looks empty.
     """
     found = Partition.objects.using(using) if rows is None else rows
     columns = ("pk", "topic", "topic__name", "number", "first_offset", "next_offset")
@@ -47,7 +48,7 @@ def partition_states(
         .order_by("topic", "number")
         .values_list(*columns, "last_sequenced_at")
     )
-    since = due_since((row[0] for row in states), using)
+    since = due_since((row[0] for row in states if inbox), using)
     counts = due_counts(since, COUNT_AT_MOST, using)
     ages = {pk: max(now - at, timedelta(0)) for pk, at in since.items()}
     return [

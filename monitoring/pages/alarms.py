@@ -63,8 +63,9 @@ class AlarmRow:
     threshold: str
     detail: str
     runbook: str
+    since: datetime  # when the condition began; it has to hold for the rule's time before it fires
     fired_at: datetime | None
-    age: timedelta | None  # since it fired; of a resolved one how long it fired
+    age: timedelta  # since then; of a resolved one, until it was resolved
     acknowledged_by: str
     acknowledged_at: datetime | None
     note: str
@@ -238,8 +239,9 @@ class AlarmsPage(Page):
             threshold=figure(row.threshold, row.metric),
             detail=row.detail,
             runbook=row.runbook if row.runbook.startswith(("http://", "https://")) else "",
+            since=row.since,
             fired_at=row.fired_at,
-            age=until - row.fired_at if row.fired_at else None,
+            age=max(until - row.since, timedelta(0)),
             acknowledged_by=row.acknowledged_by,
             acknowledged_at=row.acknowledged_at,
             note=row.note,

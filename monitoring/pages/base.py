@@ -17,6 +17,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views import View
 
+from monitoring.alarms.unresolved import unresolved
+from monitoring.models import Alarm
 from monitoring.pages.asked import Asked
 from monitoring.pages.plain import PlainEncoder
 from streams.conf import database
@@ -80,6 +82,10 @@ class Page(View):
         user: Any = self.request.user
         names = (get_permission_codename(verb, model._meta) for verb in ("view", "change"))
         return any(user.has_perm(f"{model._meta.app_label}.{name}") for name in names)
+
+    def alarms(self) -> list[Alarm]:
+        """Return the alarms that are not resolved, if the user may view them. One statement."""
+        return unresolved(self.using) if self.may_view(Alarm) else []
 
     def verbs(self, row: Any) -> list[tuple[str, Any]] | None:
         """Return (name, text) of what this user may do with the row, by the admin's page of it.

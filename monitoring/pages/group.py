@@ -63,7 +63,9 @@ class GroupPage(Page):
 
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
         using, now = self.using, self.now
-        site = Site.read(using, now, self.asked.length, group=arguments["group"])
+        site = Site.read(
+            using, now, self.asked.length, group=arguments["group"], alarms=self.alarms()
+        )
         if not site.lags:
             raise Http404
         (lag,) = site.lags

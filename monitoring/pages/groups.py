@@ -23,7 +23,7 @@ class GroupsPage(Page):
     tab = "groups"
 
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
-        groups = group_figures(Site.read(self.using, self.now))
+        groups = group_figures(Site.read(self.using, self.now, alarms=self.alarms()))
         shown = groups[:LISTED_AT_MOST]
         return {
             "groups": shown,

@@ -9,17 +9,17 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.figures.condition import OLD
 from monitoring.figures.firing import firing
 from monitoring.figures.group import GroupFigures, group_figures
 from monitoring.figures.site import Site
-from monitoring.figures.topic import in_range, published, published_series, topic_figures
+from monitoring.figures.topic import in_range, published_series, topic_figures
 from monitoring.live.pipeline import percentiles, pipeline, ranking
 from monitoring.live.steps import step_states
 from monitoring.models import Alarm, Run
 from monitoring.pages.base import Page
 from monitoring.sample.periods import Periods, total
 from monitoring.sample.series import starts
+from streams.log.condition import OLD
 from streams.models import DeadMessage, UtcNow
 
 DAY = timedelta(days=1)
@@ -47,7 +47,7 @@ class Headline:
 
     @property
     def dead_level(self) -> str:
-        return "bad" if self.dead_new else "warning" if self.dead else ""
+        return "bad" if self.dead else ""
 
 
 class OverviewPage(Page):
@@ -60,7 +60,8 @@ class OverviewPage(Page):
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
         using = self.using
         letters = DeadMessage.objects.using(using).filter(died_at__gte=UtcNow(-DAY))
-        site = Site.read(using, self.now, counted={"dead_new": letters})
+        alarms = self.alarms()
+        site = Site.read(using, self.now, counted={"dead_new": letters}, alarms=alarms)
         groups = group_figures(site)
         periods = Periods.until(self.now, self.asked.length)
         is_hour = periods.starts == site.periods.starts
@@ -76,7 +77,7 @@ class OverviewPage(Page):
             counted = ranking(using, periods.first, site.topics)
         inbox = [one for one in topics if one.inbox_age and one.inbox_age > NOT_SEQUENCED]
         return {
-            "alarms": firing(using) if self.may_view(Alarm) else None,
+            "alarms": firing(alarms) if self.may_view(Alarm) else None,
             "headline": _headline(site, groups),
             "series": {
                 "published": published_series(site, site.partitions),
@@ -86,7 +87,7 @@ class OverviewPage(Page):
             },
             "groups": worst,
             "groups_in_all": len(groups),
-            "groups_in_trouble": sum(one.in_trouble for one in groups),
+            "groups_in_trouble": sum(bool(one.needs) for one in groups),
             "percentiles": times,
             "topics": topics[:SHOWN],
             "topics_in_all": len(topics),
@@ -102,8 +103,10 @@ class OverviewPage(Page):
 def _headline(site: Site, groups: list[GroupFigures]) -> Headline:
     consumed = [one.consumed for one in groups if one.consumed is not None]
     behind = [one.behind for one in groups if one.behind is not None]
+    rates = (site.rates.published(topic) for topic in site.rates.ends)
+    published = [rate for rate in rates if rate is not None]
     return Headline(
-        published=published(site, site.partitions),
+        published=sum(published) if published else None,
         published_hour=in_range(site.starts, site.partitions),
         consumed=sum(consumed) if consumed else None,
         behind=sum(behind) if behind else None,

@@ -14,10 +14,10 @@ from monitoring.charts.chart import DURATION, Chart, Line
 from monitoring.figures.group import group_figures
 from monitoring.figures.rollups import latencies, note
 from monitoring.figures.site import Site
-from monitoring.figures.speed import speed
 from monitoring.figures.topic import topic_figures
 from monitoring.live.inbox import PartitionState
-from monitoring.live.topic import hot_keys, mean_size
+from monitoring.live.sizes import size_of
+from monitoring.live.topic import hot_keys
 from monitoring.models import HotKey
 from monitoring.pages.base import Page
 from monitoring.pages.group import BY_SPARK
@@ -59,21 +59,21 @@ class TopicPage(Page):
 
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
         using, now = self.using, self.now
-        site = Site.read(using, now, self.asked.length, topic=arguments["topic"])
+        site = Site.read(
+            using, now, self.asked.length, topic=arguments["topic"], alarms=self.alarms()
+        )
         if not site.partitions:
             raise Http404
         self.topic = topic = self.topic_of(site)
         starts = site.starts
         (figures,) = topic_figures(site, starts)
-        size = mean_size(using, site.partitions)
         seen = self.may_view(HotKey)
         hour, keys = hot_keys(using, topic.pk, now) if seen else (None, None)
         return {
             "topic": figures,
             "access": topic.get_access_display(),
             "retention": str(rule_of(topic, using)),
-            "mean_size": size,
-            "size": None if size is None else size * figures.kept,
+            "size": size_of(using, topic.pk, site.partitions),
             "partitions": self.partitions(site, starts)[:SHOWN],
             "groups": group_figures(site),
             "hot_keys": keys,
@@ -133,7 +133,6 @@ class TopicPage(Page):
     def _partition(
         self, site: Site, one: PartitionState, grown: Mapping[int, int], whole: int
     ) -> PartitionFigures:
-        series = site.log.get(one.pk)
         return PartitionFigures(
             pk=one.pk,
             number=one.number,
@@ -141,7 +140,7 @@ class TopicPage(Page):
             next_offset=one.next_offset,
             kept=one.kept,
             share=grown[one.pk] / whole if whole and one.pk in grown else None,
-            published=speed(series.recent, (site.now, one.next_offset)) if series else None,
+            published=site.rates.into(one.pk, one.next_offset),
             inbox=one.inbox,
             inbox_age=one.inbox_age,
         )

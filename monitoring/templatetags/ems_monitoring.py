@@ -165,10 +165,11 @@ def ems_source(kind: str, at: datetime | None) -> dict[str, Any]:
 
 @register.filter
 def ems_group_state(figures: Any) -> str:
-    """Return the state of a group as a word on its colour."""
-    from streams.admin.parts.figures import state
+    """Return why a group needs somebody, the worst first, and what it does."""
+    from streams.admin.parts.figures import group_words
 
-    return state(figures.condition.label, figures.level)
+    needs = [(need.trouble, need.told) for need in figures.needs]
+    return group_words(figures.condition, figures.level, needs)
 
 
 @register.filter

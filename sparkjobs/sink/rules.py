@@ -45,6 +45,8 @@ def checked_tag(value: str | None) -> str:
         return ""
     tag = checked_key(value, "tag", MAX_TAG)
     assert tag is not None  # noqa: S101 - it was given
+    if tag in (".", ".."):
+        raise BadRow(f"the tag cannot be {tag!r}")
     if not _PLAIN.fullmatch(tag) and not all(map(_may_be_in_a_name, tag)):
         raise BadRow(f"a tag has letters, digits and . _ - : only: {tag!r} has others")
     if not unicodedata.is_normalized("NFC", tag):

@@ -14,6 +14,7 @@ from django.db.models import Max, Model, Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from streams.admin.index import begin_index
 from streams.admin.parts import journal
 from streams.admin.parts.columns import label
 from streams.admin.parts.figures import UNKNOWN
@@ -70,6 +71,10 @@ class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  
     searched = 50_000
     # The actions that the page of one row has, too: {name: text of the button}.
     verbs: Mapping[str, Any] = {}
+
+    def __init__(self, model: type[Model], admin_site: admin.AdminSite) -> None:
+        super().__init__(model, admin_site)
+        begin_index(admin_site)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         using = database()

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import cache, partial, wraps
+from inspect import getclosurevars
+from io import RawIOBase
 from typing import Any
 
 from django.conf import settings as django_settings
+from django.core.exceptions import RequestDataTooBig
+from django.core.handlers.asgi import ASGIRequest
+from django.core.handlers.wsgi import WSGIRequest
 from django.db import connections
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.urls import URLPattern, path, re_path
+from django.urls import URLPattern, path, re_path, resolve
 from ninja import NinjaAPI
 from ninja.operation import Operation, PathView
 
 from streams.http.access import identified
 from streams.http.problems import CONTENT_TYPE, Problem, answer, handle_all, too_large
 from streams.http.routes import ROUTERS, UNVERSIONED
+from streams.logs import event
 
 AsyncView = Callable[..., Awaitable[HttpResponseBase]]
+
+logger = logging.getLogger("streams.http")
+
+# In the scope of a request: that it was checked before its body was read (streams/http/asgi.py).
+IS_CHECKED = "ems.is_checked"
 
 # The answer to every error, in the OpenAPI file.
 PROBLEM = {
@@ -87,21 +99,34 @@ def url_patterns() -> list[URLPattern]:
     """Return the URLs of the API; what is not one of them gets a problem, too."""
     found = [one for one in api.urls[0] if isinstance(one, URLPattern) and one.name != "api-root"]
     for one in found:
-        one.callback = guarded(one.callback)
+        operations: PathView = getclosurevars(one.callback).nonlocals["self"]
+        one.callback = guarded(one.callback, partial(_identify, operations))
     return [
         path("openapi.json", guarded(openapi), name="openapi"),
         *found,
-        re_path(r"^v1/", guarded(_nothing), name="nothing"),
+        re_path(r"^v1/", guarded(_nothing, _nothing), name="nothing"),
     ]
 
 
-def guarded(view: AsyncView) -> Callable[..., Any]:
-    """Put around a view what holds for all of them."""
+async def _identify(operations: PathView, request: HttpRequest) -> Any:
+    operation = operations._find_operation(request)
+    for callback in operation.auth_callbacks if operation else ():
+        await callback(request)
+
+
+def guarded(view: AsyncView, early: AsyncView | None = None) -> Callable[..., Any]:
+    """Put around a view what holds for all of them; ``early`` is called before a body is read."""
+
+    async def check(request: HttpRequest) -> None:
+        if early is not None:
+            await early(request)
+        _refuse_large(request)
 
     @wraps(view)
     async def call(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
-            _refuse_large(request)
+            _warn_if_late(request)
+            _take_chunks(request)
             response = await view(request, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a page of HTML is no answer to a program
             response = answer(request, error)
@@ -116,10 +141,43 @@ def guarded(view: AsyncView) -> Callable[..., Any]:
         return response
 
     made: Any = call
+    made.check = check
     made.csrf_exempt = True  # no cookie lets anybody in
     # With ATOMIC_REQUESTS Django refuses async views. The work has transactions of its own.
     made._non_atomic_requests = set(connections)
     return call
+
+
+async def refusal(request: ASGIRequest) -> HttpResponse | None:
+    """Return the answer to a request of the API that is refused without its body, else None."""
+    try:
+        request.resolver_match = resolve(request.path_info)
+    except Http404:  # of the project
+        return None
+    check = getattr(request.resolver_match.func, "check", None)
+    if check is None:
+        return None
+    scope: Any = request.scope
+    scope[IS_CHECKED] = True
+    try:
+        await check(request)
+    except Exception as error:  # noqa: BLE001 - a page of HTML is no answer to a program
+        return answer(request, error)
+    return None
+
+
+@cache
+def _warn_once() -> None:
+    logger.warning(
+        "The API is served by ASGI without refusing_early(): a body is read before its token is"
+        " checked, and can fill the disk",
+        extra=event("http.reads_early"),
+    )
+
+
+def _warn_if_late(request: HttpRequest) -> None:
+    if isinstance(request, ASGIRequest) and IS_CHECKED not in request.scope:
+        _warn_once()
 
 
 def _refuse_large(request: HttpRequest) -> None:
@@ -128,6 +186,29 @@ def _refuse_large(request: HttpRequest) -> None:
     length = request.META.get("CONTENT_LENGTH") or "0"
     if most is not None and length.isdecimal() and int(length) > most:
         raise too_large()
+
+
+def _take_chunks(request: HttpRequest) -> None:
+    """Let a body without a length be read under WSGI, where Django reads nothing of it."""
+    if isinstance(request, WSGIRequest) and request.META.get("HTTP_TRANSFER_ENCODING"):
+        if not request.environ.get("wsgi.input_terminated"):
+            raise Problem(411, "length_required", "This server needs the header Content-Length.")
+        chunks: Any = _Chunks(request.environ["wsgi.input"])
+        request._stream = chunks
+
+
+class _Chunks(RawIOBase):
+    """Reads a body that ends where its chunks do, and no more than Django accepts."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        most: Any = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        content: bytes = self._stream.read() if most is None else self._stream.read(most + 1)
+        if most is not None and len(content) > most:
+            raise RequestDataTooBig
+        return content
 
 
 async def openapi(request: HttpRequest) -> HttpResponse:

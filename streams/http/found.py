@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streams.errors import UnknownPartition
 from streams.http.access import Caller
 from streams.http.problems import Problem
 from streams.models import ConsumerGroup, Message, Partition
@@ -21,7 +22,7 @@ def partition_numbered(topic: str, number: int, using: str) -> Partition:
     rows = Partition.objects.using(using).select_related("topic")
     row = rows.filter(topic=topic_of(topic, using).pk, number=number).first()
     if row is None:
-        raise Problem(404, "unknown", f"{topic} has no partition {number}.")
+        raise UnknownPartition(f"{topic} has no partition {number}.")
     return row
 
 

@@ -44,6 +44,7 @@ STATUS: dict[type[Exception], int] = {
     errors.MessageTooLarge: 413,
     errors.UnknownTopic: 404,
     errors.UnknownGroup: 404,
+    errors.UnknownPartition: 404,
     errors.UnknownPrepared: 404,
     errors.UnknownReplay: 404,
     errors.UnknownShadow: 404,

@@ -1,21 +1,16 @@
-"""Refuses who asks too often: tokens by their rate, addresses that guess tokens."""
+"""Refuses tokens that ask more often than their rate."""
 
 from __future__ import annotations
 
 import math
 import time
 from dataclasses import dataclass
-from typing import TypeVar
 
 from django.utils.translation import gettext as _
 
 from streams.http.problems import Problem
 
-K = TypeVar("K")
-
-# Wrong tokens of one address, in one process.
-GUESSES, GUESS_SECONDS = 10, 60.0
-# Addresses and tokens that are remembered.
+# Tokens that are remembered.
 MOST = 10_000
 
 
@@ -34,13 +29,11 @@ class Bucket:
 
 
 _tokens: dict[int, Bucket] = {}
-_guessers: dict[str, Bucket] = {}
 
 
 def forget() -> None:
     """Forget what was counted."""
     _tokens.clear()
-    _guessers.clear()
 
 
 def refuse_fast(token: int, rate: int | None) -> None:
@@ -48,35 +41,15 @@ def refuse_fast(token: int, rate: int | None) -> None:
     if rate is None:
         return
     rate = max(rate, 1)  # a row that was written by hand
-    bucket = _bucket(_tokens, token, rate)
+    bucket = _bucket(token, rate)
     if bucket.filled(rate, rate) < 1:
-        raise _too_many(
-            _("The token has sent more requests than its rate."), (1 - bucket.left) / rate
-        )
+        text = _("The token has sent more requests than its rate.")
+        wait = max(1, math.ceil((1 - bucket.left) / rate))
+        raise Problem(429, "too_many_requests", text, retry_after=wait)
     bucket.left -= 1
 
 
-def refuse_guesser(address: str) -> None:
-    """Raise a Problem (429) for an address that has sent too many wrong tokens."""
-    bucket = _guessers.get(address)
-    rate = GUESSES / GUESS_SECONDS
-    if bucket and bucket.filled(rate, GUESSES) < 1:
-        raise _too_many(
-            _("Too many wrong tokens came from this address."), (1 - bucket.left) / rate
-        )
-
-
-def count_guess(address: str) -> None:
-    """Count a wrong token."""
-    bucket = _bucket(_guessers, address, GUESSES)
-    bucket.left = max(0.0, bucket.left - 1)  # however many came at once, a minute is the longest
-
-
-def _bucket(buckets: dict[K, Bucket], key: K, size: float) -> Bucket:
-    if len(buckets) >= MOST and key not in buckets:
-        buckets.pop(next(iter(buckets)))  # the oldest
-    return buckets.setdefault(key, Bucket(size, time.monotonic()))
-
-
-def _too_many(detail: str, seconds: float) -> Problem:
-    return Problem(429, "too_many_requests", detail, retry_after=max(1, math.ceil(seconds)))
+def _bucket(token: int, size: float) -> Bucket:
+    if len(_tokens) >= MOST and token not in _tokens:
+        _tokens.pop(next(iter(_tokens)))  # the oldest
+    return _tokens.setdefault(token, Bucket(size, time.monotonic()))

@@ -45,6 +45,11 @@ def remember(ends: Mapping[int, End], using: str) -> dict[int, End]:
     """
     if in_transaction(using):
         return {}
+    return recall(ends, using)
+
+
+def recall(ends: Mapping[int, End], using: str) -> dict[int, End]:
+    """Remember ``ends`` of before the open transaction; return what ``remember`` does."""
     with _lock:
         return dict(_raised(ends, _seen.setdefault(using, {})))
 

@@ -11,6 +11,8 @@ from django.db.models import (
     BooleanField,
     Case,
     Count,
+    DurationField,
+    ExpressionWrapper,
     F,
     Min,
     OuterRef,
@@ -18,11 +20,12 @@ from django.db.models import (
     QuerySet,
     Subquery,
     Sum,
-    TextChoices,
+    Value,
     When,
 )
-from django.utils.translation import gettext_lazy as _
+from django.db.models.functions import Coalesce
 
+from streams.log.counting import count_each
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -41,19 +44,9 @@ CHUNK = 200
 
 Place = tuple[int, int]  # group, partition
 
-# What is counted of each group.
-WAITING, DEAD, CONSUMERS = "waiting", "dead", "consumers"
+# What is counted of each group; and for how many microseconds its oldest dead letter has waited.
+WAITING, DEAD, CONSUMERS, DEAD_AGE = "waiting", "dead", "consumers", "dead age"
 Counted = tuple[str, int]  # one of these, and the group
-
-
-class GroupState(TextChoices):
-    """Says what a group does at the moment."""
-
-    BLOCKED = "blocked", _("blocked")  # by a failed message, in an ordered group
-    UNATTENDED = "unattended", _("no consumer")  # and messages wait
-    PAUSED = "paused", _("paused")
-    RUNNING = "running", _("running")
-    IDLE = "idle", _("no consumer")  # as far as EMS knows, nothing waits
 
 
 class CursorPlace(NamedTuple):
@@ -84,6 +77,8 @@ class Lag:
     blocked: int = 0  # partitions in which a failed message holds up those after it (ordered)
     end: int | None = None  # messages of the log so far, in all partitions that it reads
     reset_at: datetime | None = None  # the newest reset: ``done`` does not compare across it
+    dead_age: timedelta | None = None  # since the oldest letter of ``dead``
+    called_at: datetime | None = None  # since when the oldest claim is in hand
     places: Sequence[CursorPlace] = ()
 
     @property
@@ -96,22 +91,6 @@ class Lag:
             return None
         return self.end - self.behind - self.open - self.waiting - self.dead
 
-    @property
-    def state(self) -> GroupState:
-        if self.group.paused:
-            return GroupState.PAUSED
-        if self.blocked:
-            return GroupState.BLOCKED
-        if self.consumers:
-            return GroupState.RUNNING
-        return GroupState.UNATTENDED if self.behind or self.waiting else GroupState.IDLE
-
-    @property
-    def trouble(self) -> tuple[bool, timedelta, int, int]:
-        """Return a key that sorts the groups by their need for action, the highest first."""
-        is_blocked = self.state == GroupState.BLOCKED
-        return is_blocked, self.age or timedelta(0), (self.behind or 0) + self.waiting, self.dead
-
 
 def countable(groups: Iterable[ConsumerGroup], using: str) -> dict[Counted, QuerySet[Any]]:
     """Return the rows of each group that ``lags()`` counts, for ``count_each()``."""
@@ -122,6 +101,7 @@ def countable(groups: Iterable[ConsumerGroup], using: str) -> dict[Counted, Quer
     for group in groups:
         found[WAITING, group.pk] = retries.filter(group=group.pk)
         found[DEAD, group.pk] = letters.filter(group=group.pk)
+        found[DEAD_AGE, group.pk] = _oldest(letters.filter(group=group.pk))
         found[CONSUMERS, group.pk] = clients.filter(group=group.pk)
     return found
 
@@ -168,6 +148,8 @@ def lags(
             blocked=sums[group.pk].blocked,
             end=sums[group.pk].end,
             reset_at=sums[group.pk].reset_at,
+            dead_age=_microseconds(counted.get((DEAD_AGE, group.pk))),
+            called_at=sums[group.pk].called_at,
             places=sums[group.pk].places,
         )
         for group in chosen
@@ -183,6 +165,7 @@ class _Sum:
     blocked: int = 0
     end: int | None = None
     reset_at: datetime | None = None
+    called_at: datetime | None = None
     places: list[CursorPlace] = field(default_factory=list)
 
     def add_cursor(self, cursor: CursorPlace) -> None:
@@ -196,6 +179,8 @@ class _Sum:
     def add_claim(self, claim: Mapping[str, Any]) -> None:
         if claim["is_held"]:
             self.open += int(claim["n"])
+            known = [at for at in (self.called_at, claim["called_at"]) if at is not None]
+            self.called_at = min(known, default=None)
         elif claim["kind"] != Kind.REPLAY:  # given back: the next claim takes it
             self.behind = (self.behind or 0) + int(claim["n"])
 
@@ -230,20 +215,42 @@ def _open_claims(groups: list[int], using: str) -> Iterable[Mapping[str, Any]]:
     return by_place.annotate(
         n=Sum(F("last_offset") + 1 - F("progress")),
         oldest=Min("progress", filter=Q(progress__gte=F("partition__first_offset"))),
+        # A first attempt has no start until its first calls are settled.
+        called_at=Min(Coalesce("started_at", "claimed_at")),
     )
 
 
+def _oldest(letters: QuerySet[Any]) -> QuerySet[Any]:
+    """Return since when, in microseconds, the first of a group's waiting letters has waited."""
+    age = ExpressionWrapper(UtcNow() - F("died_at"), output_field=DurationField())
+    # By the whole index: see _cursors().
+    return letters.order_by("group", "redriven_at", "pk").values(value=age)[:1]
+
+
+def _microseconds(value: int | None) -> timedelta | None:
+    return None if value is None else timedelta(microseconds=max(0, value))
+
+
 def _count_all(groups: list[int], using: str) -> dict[Counted, int]:
+    """Count without a limit. One statement, and one more while there are dead letters."""
+    letters = DeadMessage.objects.using(using).waiting()
     rows: dict[str, QuerySet[Any]] = {
         WAITING: RetryMessage.objects.using(using).filter(delivery=None),
-        DEAD: DeadMessage.objects.using(using).waiting(),
+        DEAD: letters,
         CONSUMERS: Consumer.objects.using(using).live(),
     }
-    return {
-        (what, row["group"]): row["n"]
+    first, *others = (
+        of_groups.filter(group__in=groups)
+        .order_by()
+        .values("group")
+        .annotate(n=Count("pk"), what=Value(what))
+        .values_list("what", "group", "n")
         for what, of_groups in rows.items()
-        for row in of_groups.filter(group__in=groups).values("group").annotate(n=Count("pk"))
-    }
+    )
+    found = {(what, group): n for what, group, n in first.union(*others, all=True)}
+    dead = [group for what, group in found if what == DEAD]
+    ages = {(DEAD_AGE, pk): _oldest(letters.filter(group=pk)) for pk in dead}
+    return {**found, **count_each(ages, 1, using)}
 
 
 def _ages(oldest: dict[Place, int], using: str) -> dict[Place, timedelta]:

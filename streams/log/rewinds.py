@@ -2,7 +2,8 @@
 
 A server that is promoted, or a backup that is restored, may lack the last commits. Then a log ends
 before offsets that were given, and would give them again, to other messages. A process that
-remembers a higher end (ends.py) lets the log jump beyond it, before any more offsets are given.
+remembers a higher end (ends.py), or finds one on its disk (kept_ends.py), lets the log jump beyond
+it, before any more offsets are given.
 The offsets in between are left out for good: a row of Rewind says so, and cursors pass them.
 docs/decisions/0010-rewound-log.md has the reasons.
 """
@@ -27,7 +28,7 @@ from streams.database.transactions import (
     in_transaction,
     own_transaction,
 )
-from streams.log import ends
+from streams.log import ends, kept_ends
 from streams.log.ends import End
 from streams.log.skips import write_skipped
 from streams.logs import event
@@ -63,6 +64,7 @@ _untold: dict[tuple[str, int], End] = {}
 def forget(**kwargs: object) -> None:
     """Forget what this process has seen of the logs, also at a signal of Django."""
     ends.forget()
+    kept_ends.forget()
     _holes.clear()
     _untold.clear()
 
@@ -70,9 +72,11 @@ def forget(**kwargs: object) -> None:
 def compare(found: Mapping[int, End], before: Mapping[int, End], using: str) -> None:
     """Let logs jump that end lower now than ``before``, and note what was found.
 
-    ``before`` is what this process had seen when ``found`` was read: ``ends.seen()``.
+    ``before`` is what this process had seen when ``found`` was read: ``ends.seen()``. What earlier
+    processes had seen of logs that are new to this one is compared at the next look.
     """
     server(using)  # from its first look on a process counts how long it has been on this server
+    kept_ends.of(using).recall(found.keys())
     for partition_id, end in found.items():
         known = before.get(partition_id)
         if known is not None and end.offset < known.offset:
@@ -111,6 +115,7 @@ def is_rewound(partition_id: int, next_offset: int, using: str) -> bool:
     If messages have higher offsets, ems_partition alone is old: that is damage, and says nothing
     of the log.
     """
+    kept_ends.of(using).recall((partition_id,))
     known = ends.end(partition_id, using)
     if known is None or next_offset >= known.offset or in_test_case(using):
         return False

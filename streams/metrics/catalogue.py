@@ -125,7 +125,14 @@ PROCESS: dict[str, Metric] = _named(
     Metric(
         "ems_sent_messages_total",
         COUNTER,
-        "Messages given to send(): sent, duplicate, error, or unknown if the reply was lost.",
+        "Messages given to send(): sent, duplicate, error, or unknown if the reply was lost. And"
+        " prepared messages that were committed: sent.",
+        ("topic", "outcome"),
+    ),
+    Metric(
+        "ems_prepares_total",
+        COUNTER,
+        "Calls of prepare(): prepared, repeated, or error.",
         ("topic", "outcome"),
     ),
     Metric(

@@ -15,8 +15,19 @@ from streams.errors import SendOutcomeUnknown, StreamsError
 from streams.metrics.catalogue import COUNTER, HISTOGRAM, PROCESS, Metric
 from streams.metrics.clock import DatabaseClock
 from streams.metrics.histogram import QuickHistogram
-from streams.models import Delivery
-from streams.telemetry import CHECK, CLAIM, RELEASE, SEND, SEQUENCE, SETTLE, End, Handler
+from streams.models import Delivery, PreparedRow, PreparedState
+from streams.telemetry import (
+    CHECK,
+    CLAIM,
+    COMMIT,
+    PREPARE,
+    RELEASE,
+    SEND,
+    SEQUENCE,
+    SETTLE,
+    End,
+    Handler,
+)
 
 REGISTRY = CollectorRegistry(support_collectors_without_names=True)
 
@@ -57,6 +68,8 @@ class ProcessMetrics(telemetry.Observer):
             RELEASE: self._settle,
             SEQUENCE: self._sequence,
             CHECK: self._check,
+            PREPARE: self._prepare,
+            COMMIT: self._commit,
         }
 
     def begin(self, what: str, *args: Any) -> End | None:
@@ -169,6 +182,27 @@ class ProcessMetrics(telemetry.Observer):
         def end(answer: Any, error: BaseException | None) -> None:
             self._child("ems_checks_total", checker, str(answer)).inc()
             self._child("ems_check_seconds", checker).observe(time.perf_counter() - began)
+
+        return end
+
+    def _prepare(self, sending: Any) -> End:
+        (message,) = sending.messages
+
+        def end(held: Any, error: BaseException | None) -> None:
+            if error is None:
+                self._topics.add(held.topic)
+                outcome = "prepared" if held.created else "repeated"
+                self._child("ems_prepares_total", held.topic, outcome).inc()
+            else:
+                for topic in self._of_known(Count([message.topic])):
+                    self._child("ems_prepares_total", topic, "error").inc()
+
+        return end
+
+    def _commit(self, row: PreparedRow, using: str) -> End:
+        def end(done: Any, error: BaseException | None) -> None:
+            if error is None and row.state == PreparedState.SENT:
+                self._child("ems_sent_messages_total", row.topic, "sent").inc()
 
         return end
 

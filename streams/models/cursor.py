@@ -42,8 +42,8 @@ class CursorQuerySet(models.QuerySet["Cursor"]):
 class Cursor(models.Model):
     """Holds how far a group is in a partition: next_offset is the next one to claim.
 
-    A cursor moves by a claim, a reset, a forced purge or (ordered groups) a failure; every offset
-    that it passes is covered by a delivery.
+    A cursor moves by a claim, a reset, a forced purge or (ordered groups) a failure or a skip;
+    every offset that it passes is covered by a delivery.
     """
 
     group = models.ForeignKey(

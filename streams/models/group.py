@@ -33,16 +33,17 @@ class ConsumerGroupQuerySet(models.QuerySet["ConsumerGroup"]):
         Returns how many groups there are; the signal group_paused is sent for those that were not
         paused before.
         """
-        running = list(self.filter(paused=False).select_related("topic"))
-        count = self.update(paused=True)
+        still = self.filter(paused=False)
+        running = list(still.select_related("topic"))
+        still.update(paused=True, paused_at=UtcNow())
         for group in running:
             names = {"topic": group.topic.name, "group": group.name, "using": self.db}
             announce = partial(signals.group_paused.send_robust, ConsumerGroup, **names)
             after_commit(announce, self.db)
-        return count
+        return self.count()
 
     def resume(self) -> int:
-        return self.update(paused=False)
+        return self.update(paused=False, paused_at=None)
 
 
 class ConsumerGroup(models.Model):
@@ -85,6 +86,8 @@ class ConsumerGroup(models.Model):
         ),
     )
     paused = models.BooleanField(_("paused"), default=False)
+    # Empty also of a group that a process of before this column has paused.
+    paused_at = UtcDateTimeField(_("paused at"), null=True, blank=True, editable=False)
     created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
 
     objects = OwnManager.from_queryset(ConsumerGroupQuerySet)()

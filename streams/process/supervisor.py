@@ -6,14 +6,16 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from threading import Thread
 
-from django.db import connections
+from django.db import Error, connections
 
 from streams.conf import KEEPER_CONNECTIONS
 from streams.consume.limits import Overrides, Share, pool_size
 from streams.consume.registry import Registration
 from streams.errors import ConfigurationError
+from streams.log import kept_ends
 from streams.logs import event
 from streams.process import feeds
 from streams.process.broadcast.file import DEFAULT_NAME
@@ -225,6 +227,7 @@ class Supervisor:
         began, every = time.monotonic(), SWEEP_EVERY.total_seconds()
         self._progress.step()
         sweep_if_due(self._using)
+        kept_ends.of(self._using).keep_if_due()
         swept = time.monotonic()  # a moment sooner the next sweep would not be due yet
         if swept >= self._purge_at:
             more = purge_if_due(self._using, PURGE_SECONDS)
@@ -254,7 +257,7 @@ class Supervisor:
             keeper.end()
         # In a thread that is left after LEAVE_SECONDS: without a network it would never return.
         name = f"{KEEPER_PREFIX}leave{self._suffix}"
-        self._leaving = Thread(target=self._deregister, name=name, daemon=True)
+        self._leaving = Thread(target=self._take_leave, name=name, daemon=True)
         self._leaving.start()
         self._leave_until = time.monotonic() + LEAVE_SECONDS
 
@@ -278,6 +281,15 @@ class Supervisor:
         if not self.working:
             feeds.close(self._feeds)
 
+    def _take_leave(self) -> None:
+        try:
+            self._deregister()
+            self._poller.join(LEAVE_SECONDS)  # it gives no offset after this
+            with suppress(Error):  # what was kept some seconds ago has to do
+                kept_ends.of(self._using).keep(kept_ends.PATIENCE_SECONDS)
+        finally:
+            connections.close_all()
+
     def _deregister(self) -> None:
         try:
             self._client.deregister()
@@ -286,5 +298,3 @@ class Supervisor:
                 "Cannot deregister; the lease will expire by itself",
                 extra=event("consumer.not_deregistered", **self._who()),
             )
-        finally:
-            connections.close_all()

@@ -6,6 +6,7 @@ import time
 from datetime import timedelta
 
 from streams.database.retrying import retrying
+from streams.log import kept_ends
 from streams.log.sequencer import UNSETTLED_SECONDS, sequence
 from streams.models import Step
 from streams.models.step import SEQUENCE
@@ -30,6 +31,7 @@ def sequence_all(using: str) -> int:
         if done.sequenced:
             announce(using)
         note_sequencing(using)
+        kept_ends.of(using).keep_if_due()
         if not (done.more or done.unsettled):
             return total
         if limit.over:

@@ -18,7 +18,7 @@ from streams.database.sql.dialect import fetch
 from streams.database.sql.prepared import FIND_ENDPOINT
 from streams.errors import InvalidMessage, MessageTooLarge, UnknownChecker
 from streams.models.prepared import MAX_CONTEXT
-from streams.names import MAX_BIZ, MAX_KEY, text_of_key, valid_new_name, validated_name
+from streams.names import MAX_BIZ, MAX_KEY, not_dots, text_of_key, valid_new_name, validated_name
 from streams.produce.access import all_writable
 from streams.produce.outgoing import checked_row
 from streams.sharding import home_of
@@ -76,11 +76,13 @@ def checked_content(
     extra = _checked_context(context)
     first_check = _checked_first(check_after, using)
     _check_checker(checker, using)
+    # Without check_after it is that of the settings, which may change between two calls.
+    check = [checker, extra, None if check_after is None else first_check.total_seconds()]
     all_writable([Outgoing(message.topic, partition=message.partition)], using)
     stored = json.loads(row.headers or "{}")
     parts = [message.topic, message.partition, row.key, row.tag, row.body_type]
     told = sorted(one for one in stored.items() if one[0] not in TRACE.union(added))
-    named = json.dumps([*parts, told]).encode()
+    named = json.dumps([*parts, told, check]).encode()
     columns = {
         "topic": message.topic,
         "partition": message.partition,
@@ -100,7 +102,8 @@ def checked_content(
 def checked_names(biz: Any, biz_key: Any) -> tuple[str, str]:
     """Return the business and its key as texts; raises InvalidName."""
     name = valid_new_name(text_of_key(biz), "business", longest_name(MAX_BIZ))
-    return name, validated_name(text_of_key(biz_key), "key of the business", MAX_KEY)
+    what = "key of the business"
+    return name, not_dots(validated_name(text_of_key(biz_key), what, MAX_KEY), what)
 
 
 def _checked_context(context: Any) -> Any:

@@ -143,7 +143,7 @@ def _commit(
             found = _find(biz, biz_key, using)
             if found.state == PreparedState.ROLLED_BACK:
                 dispute(found, by, using)
-                raise _refusal(found)
+                raise refusal(found)
             known = Known(found.pk, found.topic)
         if not in_transaction(using):
             with suppress(UnknownTopic):
@@ -162,7 +162,7 @@ def _commit(
             # Read again without the lock. The transaction of a caller keeps it: there it is told.
             if in_transaction(using):
                 dispute(changed.row, by, using, is_locked=True)
-                raise _refusal(changed.row) from None
+                raise refusal(changed.row) from None
         else:
             _check_absence(biz, biz_key, looked=look, waits=waits)
         look = True
@@ -193,7 +193,7 @@ def _check_absence(biz: str, biz_key: str, *, looked: bool, waits: bool) -> None
 
 def _roll_back_locked(row: PreparedRow, by: str, using: str) -> None:
     if row.state in COMMITTED:
-        raise _refusal(row)
+        raise refusal(row)
     if row.state != PreparedState.ROLLED_BACK:
         decided = _decided(row, by, Decision.ROLLBACK)
         dropped = {"state": PreparedState.ROLLED_BACK.value, "next_at": None}
@@ -270,7 +270,8 @@ def _unknown(biz: str, biz_key: str) -> UnknownPrepared:
     )
 
 
-def _refusal(row: PreparedRow) -> AlreadyDecided:
+def refusal(row: PreparedRow) -> AlreadyDecided:
+    """Return what says that the message is decided already, and by whom."""
     text = (
         _("%(message)s is committed already, by %(who)s.")
         if row.state in COMMITTED

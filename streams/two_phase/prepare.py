@@ -33,7 +33,7 @@ from streams.produce.identity import producer_name
 from streams.produce.send import Sending
 from streams.sharding import alias_of
 from streams.two_phase.content import Content, checked_content, checked_names
-from streams.two_phase.decide import PATIENCE_SECONDS
+from streams.two_phase.decide import PATIENCE_SECONDS, refusal
 from streams.two_phase.handle import STATES, Prepared, handle
 from streams.two_phase.lookup import alias_with
 from streams.two_phase.row import insert
@@ -70,8 +70,9 @@ def prepare(
     headers ``ems-biz`` and ``ems-biz-key``.
 
     Returns a :class:`Prepared`. Raises a :class:`StreamsError` before anything is written: those
-    of ``send()``, PreparedConflict if other content is prepared under this key, UnknownChecker, and
-    on SQLite InvalidMessage inside a transaction. Where the data is in the database of EMS,
+    of ``send()``, PreparedConflict if other content is prepared under this key, or with another
+    check, AlreadyDecided if it was rolled back, UnknownChecker, and on SQLite InvalidMessage inside
+    a transaction. Where the data is in the database of EMS,
     ``send()`` in the transaction is simpler and better.
     """
     refuse_async("prepare", "sync_to_async(prepare)(…)")
@@ -188,12 +189,16 @@ def _created(pk: int, content: Content, using: str) -> Prepared:
 
 
 def _again(found: PreparedRow, content: Content, using: str) -> Prepared:
-    """Return what is there; raises PreparedConflict if it is another message."""
+    """Return what is there; raises PreparedConflict if it is another message, AlreadyDecided if
+    it was rolled back: who goes on would work for a message that is never sent.
+    """
     if bytes(found.digest) != content.columns["digest"]:
         raise PreparedConflict(
             _("Other content is prepared under %(biz)s:%(key)s.")
             % {"biz": content.biz, "key": content.biz_key}
         )
+    if found.state == PreparedState.ROLLED_BACK:
+        raise refusal(found)
     return handle(found, using)
 
 

@@ -14,7 +14,7 @@ from streams.models import CheckEndpoint, Consumer, PreparedRow, PreparedState, 
 from streams.models.consumer import LEASE
 from tests.admin.conftest import action
 from tests.admin.world import SECRET, World
-from tests.preparing import answering, answers, held, row, sent_keys
+from tests.preparing import CHECKER, answering, answers, held, row, sent_keys
 
 LIST = "admin:ems_preparedrow_changelist"
 ENDPOINTS = "admin:ems_checkendpoint_changelist"
@@ -153,17 +153,17 @@ def test_each_verb_needs_its_permission(as_role: Any, verb: str) -> None:
 
 def test_the_top_of_every_page_says_that_a_person_must_decide() -> None:
     Consumer.objects.update(lease_until=UtcNow(10 * LEASE))
-    assert alarm("default") == "Prepared messages wait for a decision by a person."
+    assert alarm("default").text == "Prepared messages wait for a decision by a person."
 
 
 def test_the_top_of_every_page_says_what_else_waits_for_a_person() -> None:
     Consumer.objects.update(lease_until=UtcNow(10 * LEASE))
     PreparedRow.objects.update(state=PreparedState.UNSENT)
-    assert "their topics refuse them" in alarm("default")
+    assert "their topics refuse them" in alarm("default").text
     PreparedRow.objects.update(state=PreparedState.ROLLED_BACK, disputed_at=UtcNow())
-    assert alarm("default").startswith("A check has rolled back")
+    assert alarm("default").text.startswith("A check has rolled back")
     PreparedRow.objects.update(disputed_at=None)
-    assert "repared" not in alarm("default")
+    assert "repared" not in alarm("default").text
 
 
 def test_an_endpoint_is_tested_and_its_secrets_are_never_shown(as_role: Any) -> None:
@@ -191,5 +191,56 @@ def test_an_endpoint_is_tested_and_its_secrets_are_never_shown(as_role: Any) -> 
     client.post(change, {**given, "allow_private": "on"})
     found.refresh_from_db()
     assert not found.allow_private
-    http = client.post(change, {**given, "url": "http://example.com/"})
+    typed = {**given, "url": "http://example.com/", "current_secret": "s3cret-of-it"}
+    http = client.post(change, typed)
     assert "http is for private" in http.content.decode()
+
+
+CHANGE_ENDPOINTS = ("ems.view_checkendpoint", "ems.change_checkendpoint", "ems.add_checkendpoint")
+
+
+@pytest.mark.parametrize(
+    "moved", [{"url": "https://evil.example/"}, {"name": "b"}, {"secret": "n"}]
+)
+def test_who_changes_where_ems_asks_must_type_the_secret_again(
+    as_role: Any, moved: dict[str, str]
+) -> None:
+    """What answers there decides about messages."""
+    found = CheckEndpoint.objects.get()
+    change = reverse("admin:ems_checkendpoint_change", args=[found.pk])
+    given = {"name": "shop", "dialect": "ems", "enabled": "on", "url": "", "secret": "", **moved}
+    for client in (as_role("viewer", *CHANGE_ENDPOINTS), as_role("operator")):
+        for typed in ("", "wrong", *moved.values()):
+            page = client.post(change, {**given, "current_secret": typed})
+            assert "Type the secret that the endpoint has now" in page.content.decode()
+        assert CheckEndpoint.objects.filter(
+            name="shop", url="https://example.com/x", secret="s3cret-of-it"
+        ).exists()
+    client = as_role("viewer", *CHANGE_ENDPOINTS)
+    assert client.post(change, {**given, "current_secret": "s3cret-of-it"}).status_code == 302
+    found.refresh_from_db()
+    assert {name: getattr(found, name) for name in moved} == moved
+
+
+def test_without_a_secret_the_rights_to_decide_are_needed(as_role: Any) -> None:
+    CheckEndpoint.objects.update(secret="")
+    found = CheckEndpoint.objects.get()
+    change = reverse("admin:ems_checkendpoint_change", args=[found.pk])
+    given = {"name": "shop", "dialect": "ems", "enabled": "on", "url": "https://other.example/"}
+    page = as_role("viewer", *CHANGE_ENDPOINTS).post(change, given)
+    assert "you need the rights to commit and roll back" in page.content.decode()
+    decides = ("ems.commit_prepared", "ems.rollback_prepared")
+    client = as_role("viewer", *CHANGE_ENDPOINTS, *decides)
+    assert client.post(change, given).status_code == 302
+
+
+def test_an_endpoint_is_not_put_in_the_place_of_one_that_messages_wait_for(as_role: Any) -> None:
+    CheckEndpoint.objects.all().delete()
+    held("C1", checker=CHECKER)
+    add = reverse("admin:ems_checkendpoint_add")
+    given = {"name": CHECKER, "dialect": "ems", "enabled": "on", "url": "https://other.example/"}
+    client = as_role("viewer", *CHANGE_ENDPOINTS)
+    page = client.post(add, given)
+    assert "you need the rights to commit and roll back" in page.content.decode()
+    assert client.post(add, {**given, "name": "new"}).status_code == 302
+    assert [one.name for one in CheckEndpoint.objects.all()] == ["new"]

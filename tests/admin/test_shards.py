@@ -19,6 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from streams.admin.alarm import Said
 from streams.admin.parts import journal
 from streams.admin.parts import look as looking
 from streams.admin.parts.links import Links, naming
@@ -336,7 +337,9 @@ def test_every_page_says_how_the_others_are_and_the_start_page_has_their_alarms(
     assert "ems-alarm" in root.get(TOPICS + OTHER).text  # where it is looked at when it is rendered
     start = root.get(reverse("admin:app_list", args=["ems"])).text
     (alarm,) = re.findall(r'<p class="ems-alarm".*?</p>', start)
-    assert f'<a href="{OVERVIEW}{OTHER}">other</a>: <strong>No consumer or beat' in alarm
+    steps = reverse("admin:ems_step_changelist") + OTHER
+    link = f'<a href="{OVERVIEW}{OTHER}">other</a>: <strong><a href="{steps}">No consumer or beat'
+    assert link in alarm
 
 
 def test_a_database_is_not_blamed_for_another_one(sharded, root, monkeypatch):
@@ -384,18 +387,18 @@ def test_no_page_waits_for_a_database_that_hangs(monkeypatch):
     hang = Event()
     asked = []
 
-    def ask(alias: str) -> str:
+    def ask(alias: str) -> Said:
         asked.append(alias)
         if alias == "hangs":
             hang.wait(30)
-        return "" if alias == "well" else "It burns."
+        return Said("" if alias == "well" else "It burns.")
 
     try:
         for _ in range(2):
             assert look(["well", "hangs", "burns"], ask) == [
-                Seen("well", ""),
+                Seen("well", Said()),
                 Seen("hangs", None),
-                Seen("burns", "It burns."),
+                Seen("burns", Said("It burns.")),
             ]
         assert asked.count("hangs") == 1  # it is not asked again while it has not answered
     finally:
@@ -410,10 +413,10 @@ def test_pages_that_come_one_after_the_other_ask_one_that_hangs_no_more(monkeypa
     hang = Event()
     asked = []
 
-    def ask(alias: str) -> str:
+    def ask(alias: str) -> Said:
         asked.append(alias)
         hang.wait(30)
-        return ""
+        return Said()
 
     try:
         for _ in range(20):

@@ -213,17 +213,17 @@ def test_an_abandoned_group_that_holds_the_purge_back_is_an_alarm(topic):
     Consumer.objects.create(client_id="1@2@3", group=other, lease_until=lease)
     Topic.objects.update(retention_count=1)
     Cursor.objects.update(next_offset=2)
-    assert alarm("default") == ""
+    assert alarm("default").text == ""
     Delivery.objects.update(claimed_at=UtcNow(-timedelta(days=3)))
-    assert alarm("default") == (
+    assert alarm("default").text == (
         "mail on mails has had no consumer for 3 days, and keeps 2 messages of mails/0 from being"
         " purged."
     )
     Topic.objects.update(retention_count=None)
-    assert alarm("default") == ""
+    assert alarm("default").text == ""
     Topic.objects.update(retention_count=1)
     Consumer.objects.create(client_id="1@2@3", group=group, lease_until=lease)
-    assert alarm("default") == ""
+    assert alarm("default").text == ""
     assert registry.find("mails", "mail")
 
 

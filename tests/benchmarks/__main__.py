@@ -51,7 +51,7 @@ def main() -> int:
     options = _arguments()
     sections = [name for word in options.sections for name in SETS.get(word, [word])]
     chosen = Options(options.quick, options.messages, options.hold)
-    _estimate(sections, options.quick)
+    print(estimate(sections, options.quick), flush=True)
     failed: list[str] = []
     try:
         with server.database(options.server):
@@ -102,15 +102,18 @@ def _arguments() -> argparse.Namespace:
     return options
 
 
-def _estimate(sections: list[str], quick: bool) -> None:
-    """Say how long it will take: as long as the last time."""
-    known = {name: kept.seconds_of(_label(name, quick)) for name in sections}
-    minutes = sum(seconds or 0 for seconds in known.values()) / 60
-    unknown = [name for name, seconds in known.items() if seconds is None]
-    text = f"{', '.join(sections)}: about {minutes:.1f} minutes, as the last run"
+def estimate(sections: list[str], quick: bool) -> str:
+    """Say how long it will take: as long as the last time, here or elsewhere."""
+    labels = {name: _label(name, quick) for name in sections}
+    known = {name: seconds for name in sections if (seconds := kept.seconds_of(labels[name]))}
+    unknown = [name for name in sections if name not in known]
+    parts = [", ".join(sections)]
+    if known:
+        whose = kept.run_of(labels[name] for name in known)
+        parts.append(f": about {sum(known.values()) / 60:.1f} minutes, {whose}")
     if unknown:
-        text += f" (without {', '.join(unknown)}, which nobody has timed here)"
-    print(text, flush=True)
+        parts.append(f" (nobody has timed {', '.join(unknown)})")
+    return "".join(parts)
 
 
 def _run(name: str, kept_as: str, options: Options, about: dict[str, object] | None) -> list[Row]:

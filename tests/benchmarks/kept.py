@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "docs" / "about" / "benchmarks" / "data"
-# Of the last run on this machine: section → seconds.
+# Of the last run in this checkout: section → seconds.
 LAST = ROOT / ".pytest_cache" / "benchmarks.json"
 PACKAGES = ("Django", "mysqlclient")
 # What is measured, and what measures. A run writes figures and pages, which change neither.
@@ -53,14 +54,25 @@ def machine() -> dict[str, Any]:
 
 def seconds_of(section: str) -> float | None:
     """Return how long a section takes: as the last run here, or as the run that the pages show."""
-    last = json.loads(LAST.read_text()) if LAST.exists() else {}
-    return last.get(section) or kept(section).get("seconds")
+    return _last().get(section) or kept(section).get("seconds")
+
+
+def run_of(sections: Iterable[str]) -> str:
+    """Say of which runs seconds_of() speaks."""
+    here = _last()
+    if all(section in here for section in sections):
+        return "as the last run here"
+    return "as the run that the pages show, on its machine"
 
 
 def note_seconds(section: str, seconds: float) -> None:
-    last = json.loads(LAST.read_text()) if LAST.exists() else {}
     LAST.parent.mkdir(exist_ok=True)
-    LAST.write_text(json.dumps({**last, section: round(seconds, 1)}, indent=1) + "\n")
+    LAST.write_text(json.dumps({**_last(), section: round(seconds, 1)}, indent=1) + "\n")
+
+
+def _last() -> dict[str, float]:
+    last: dict[str, float] = json.loads(LAST.read_text()) if LAST.exists() else {}
+    return last
 
 
 def _commit() -> str:

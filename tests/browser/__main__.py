@@ -102,6 +102,7 @@ def pages() -> dict[str, str]:
 
     names = ("topics", "groups", "search", "alarms", "pipeline", "components")
     found = {"overview": page("changelist"), **{name: page(name) for name in names}}
+    found["index"] = reverse("admin:index")
     found["dead"] = reverse("admin:ems_deadmessage_changelist")
     groups = {group.name: group for group in ConsumerGroup.objects.select_related("topic")}
     if not groups:

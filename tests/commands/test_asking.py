@@ -117,7 +117,7 @@ def test_groups_are_sorted_and_filtered(run: Run, parsed: Parsed) -> None:
     assert names("--sort", "group") == ["a", "b", "c"]
     assert names("--sort", "age")[-1] == "c"  # nothing waits: unknown is last
     assert names("--state", "blocked", "--sort", "behind") == ["a", "b"]
-    assert names("--state", "no consumer") == ["c"]
+    assert names("--state", "idle") == ["c"]
     Topic.objects.create(name="empty")
     topics = parsed("ems_topics", "list", "--sort", "sequenced")
     assert [row["topic"] for row in topics] == ["topic-a", "topic-b", "topic-c", "empty"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from streams import Outgoing, send_many
-from streams.consume.outcome.settle import release, settle
+from streams.consume.outcome.settle import keep_below, release, settle
 from streams.errors import LeaseLost, OffsetOutOfRange
 from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, Partition, RetryMessage, State, Topic, UtcNow
@@ -92,6 +94,24 @@ def test_a_claim_of_what_was_given_back_is_taken_by_the_reset_too(
     assert audit("default") == []
 
 
+@pytest.mark.parametrize(
+    "give_back", [release, partial(keep_below, end=3)], ids=["all of it", "a part of it"]
+)
+def test_what_is_given_back_while_a_reset_begins_is_taken_too(
+    stream: Stream, in_thread: Threads, isolation: str, give_back: Callable[[Delivery], None]
+) -> None:
+    stream.fill(10)
+    delivery = stream.claim()
+    assert delivery
+    settle(delivery, 2, max_retries=5)
+    with held_before(in_thread, END_OF_CLAIM, lambda: give_back(delivery)):
+        moved = waits(in_thread, lambda: reset(stream, "0"))
+    assert moved.result(PATIENCE_SECONDS).fenced
+    assert not Delivery.objects.open().exists()
+    assert position() == (0, 5)
+    assert audit("default") == []
+
+
 def test_a_claim_beside_a_reset_is_of_what_lies_past_the_target(
     stream: Stream, in_thread: Threads, isolation: str
 ) -> None:
@@ -115,6 +135,37 @@ def test_who_settles_during_a_reset_has_lost_the_lease(
     with pytest.raises(LeaseLost):
         settled.result(PATIENCE_SECONDS)
     assert sorted(RetryMessage.objects.values_list("offset", flat=True)) == [0, 1]
+    assert audit("default") == []
+
+
+def test_what_is_settled_while_the_reset_waits_for_it_is_not_taken(
+    stream: Stream, in_thread: Threads
+) -> None:
+    stream.fill(10)
+    delivery = stream.claim()
+    assert delivery
+    with transaction.atomic():
+        settle(delivery, 5, max_retries=5)
+        moved = waits(in_thread, lambda: reset(stream, "2"))
+    assert moved.result(PATIENCE_SECONDS).fenced == []
+    assert Delivery.objects.get().state == State.DONE
+    assert position() == (2, 5)
+    assert audit("default") == []
+
+
+def test_what_an_ordered_group_settles_while_the_reset_waits_is_not_repeated_by_its_undo(
+    stream: Stream, in_thread: Threads
+) -> None:
+    stream.group.ordered = True
+    stream.group.save()
+    stream.fill(10)
+    delivery = stream.claim()
+    assert delivery
+    with transaction.atomic():
+        settle(delivery, 2, max_retries=5)
+        moved = waits(in_thread, lambda: reset(stream, "latest"))
+    assert moved.result(PATIENCE_SECONDS).position == 2
+    assert reset(stream, None).target == 2
     assert audit("default") == []
 
 

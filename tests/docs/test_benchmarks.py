@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks import kept, pictures, plan, tables
 from tests.benchmarks.charts import charts
 from tests.benchmarks.consume.bounds import BOUNDS
@@ -184,3 +185,16 @@ def test_a_plan_without_figures_says_what_to_measure(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(plan, "rows", lambda section: [])
     with pytest.raises(plan.NotMeasured, match="make bench ARGS="):
         planned(rate=1)
+
+
+def test_the_estimate_says_whose_run_it_speaks_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(kept, "LAST", tmp_path / "cache" / "benchmarks.json")
+    assert "the run that the pages show" in benchmarks.estimate(["send", "growth"], quick=False)
+    assert benchmarks.estimate(["send"], quick=True) == "send (nobody has timed send)"
+    kept.note_seconds("send", 90)
+    assert benchmarks.estimate(["send"], quick=False) == (
+        "send: about 1.5 minutes, as the last run here"
+    )
+    assert "the pages show" in benchmarks.estimate(["send", "growth"], quick=False)

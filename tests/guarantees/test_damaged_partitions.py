@@ -96,11 +96,11 @@ def test_when_it_is_repaired_it_goes_on_and_nothing_is_lost(damaged, caplog, mon
 def test_the_doctor_and_the_admin_say_it_before_anything_is_sent():
     send("bad", 1)
     sequence("default")
-    assert "cannot be sequenced" not in alarm("default")
+    assert "cannot be sequenced" not in alarm("default").text
     Partition.objects.update(next_offset=0)
     assert diagnosis().level == ERROR
     run_steps()
-    assert alarm("default").startswith("bad/0 cannot be sequenced")
+    assert alarm("default").text.startswith("bad/0 cannot be sequenced")
 
 
 def test_a_group_that_would_start_at_its_latest_message_is_left_out(damaged):

@@ -173,6 +173,21 @@ def test_what_is_settled_while_the_sweep_comes_to_it_is_not_repeated(monkeypatch
     assert audit("default") == []
 
 
+def test_what_is_renewed_while_the_sweep_comes_to_it_is_left_alone(monkeypatch):
+    """A process that was frozen goes on, after the sweep's look."""
+    _process, delivery = abandoned()
+    move(deadline=61)
+
+    def late(found, *arguments):
+        assert delivery.extend(timedelta(seconds=60))
+        return expire(found, *arguments)
+
+    monkeypatch.setattr(sweep_module, "expire", late)
+    assert sweep("default") == 0
+    assert Delivery.objects.get().state == State.START
+    assert not RetryMessage.objects.exists()
+
+
 def test_a_retry_that_was_claimed_but_never_started_keeps_its_attempt():
     process, _delivery = abandoned()
     move(lease=16)

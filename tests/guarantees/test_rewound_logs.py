@@ -248,6 +248,12 @@ def test_who_knows_more_jumps_again(process):
     assert partition().epoch == 2
 
 
+def test_a_log_that_has_come_as_far_as_is_known_does_not_jump(process):
+    sent(*range(KEPT))
+    assert jump(partition().pk, End(KEPT, 0), "default") is None
+    assert partition().next_offset == KEPT
+
+
 def test_of_two_that_notice_it_at_once_one_jumps(process):
     lose(process)
     pk, known = partition().pk, End(LOST, 0)

@@ -748,7 +748,7 @@ def test_an_endpoint_decides(clean_registry: None, answer: Any, state: str) -> N
     ],
     ids=str,
 )
-def test_a_business_with_the_client_of_trustmessage_works_unchanged(
+def test_an_endpoint_of_trustmessage_is_read(
     clean_registry: None, data: dict[str, Any], state: str | None
 ) -> None:
     with answers() as server:
@@ -759,6 +759,16 @@ def test_a_business_with_the_client_of_trustmessage_works_unchanged(
     assert (method, path) == ("GET", "/check?x=1&bizID=shop&messageKey=A7")
     assert row().state == (state or PreparedState.PREPARED)
     assert result.failed == (state is None)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_a_bare_number_is_no_answer(clean_registry: None, number: int) -> None:
+    """1 may be "prepare" or "commit": it is never guessed."""
+    with answers() as server:
+        server.say(number)
+        due_at_endpoint(server.url, dialect="trustmessage")
+        assert check().failed == 1
+    assert row().state == PreparedState.PREPARED
 
 
 def without_end() -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from streams.models import Consumer, ConsumerGroup, Message, Topic, UtcNow
 from streams.operate.topics import create
 from streams.testing import drain
 from tests.http.conftest import Api, MakeToken
+from tests.http.contract import every_right
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
@@ -179,7 +180,7 @@ def test_messages_are_searched_by_key_tag_and_time(look: Api) -> None:
     assert pages(look, "/topics/orders/messages?tag=t&key=k0", "offset") == [[4]]
     assert pages(look, "/topics/orders/messages?until=2000-01-01T00:00:00Z", "offset") == [[]]
     answer = look.get("/topics/orders/messages?since=2000-01-01T00:00:00")
-    assert (answer.status_code, answer.json()["code"]) == (422, "naive_datetime")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
     assert look.get("/topics/orders/messages?partition=4").status_code == 404
     assert "body" not in look.get("/topics/orders/messages").json()["items"][0]
 
@@ -257,3 +258,27 @@ def test_no_two_forms_of_the_contract_have_one_name() -> None:
     names = [form.__name__ for form in forms if not form.__name__.startswith("Page")]
     assert len(names) > 30
     assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("given", ["since=5", "until=0.5", "since=1700000000", "until=2000-01-01"])
+def test_a_time_of_a_search_is_an_instant_with_its_zone(look: Api, given: str) -> None:
+    send("orders", 1)
+    answer = look.get(f"/topics/orders/messages?{given}")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+
+
+SOMEWHERE_ELSE = {"topic": "orders", "partition": 9}
+
+
+def test_an_unknown_partition_has_one_status_and_one_code(look: Api, make_token: MakeToken) -> None:
+    send("orders", 1)
+    everything = make_token(*every_right())
+    for answer in (
+        look.get("/topics/orders/messages?partition=9"),
+        look.get("/topics/orders/partitions/9/messages?from=0"),
+        look.get("/topics/orders/partitions/9/messages/0"),
+        look.get("/topics/orders/partitions/9/messages/0/trace"),
+        look.post("/topics/orders/messages", {"body": 1, "partition": 9}, token=everything),
+        look.post("/messages", {"messages": [SOMEWHERE_ELSE]}, token=everything),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (404, "unknown_partition")

@@ -40,6 +40,7 @@ def test_a_message_is_prepared_committed_and_shown(shop: Api) -> None:
     assert answer.status_code == 201, answer.content
     held = answer.json()
     assert (held["state"], held["created"], held["message_id"]) == ("prepared", True, None)
+    assert held["next_check_at"] == shop.get(at("A7")).json()["next_check_at"] is not None
     again = shop.post("/prepared", wanted(key="k", tag="paid", check_after=30))
     assert (again.status_code, again.json()["created"]) == (200, False)
     assert PreparedRow.objects.get().producer.startswith("http:")
@@ -60,6 +61,9 @@ def test_what_is_decided_is_not_decided_otherwise(shop: Api) -> None:
     assert shop.post(at("A8", "/commit")).status_code == 200
     refused = shop.post(at("A7", "/commit"))
     assert (refused.status_code, refused.json()["code"]) == (409, "already_rolled_back")
+    refused = shop.post("/prepared", wanted("A7"))
+    assert (refused.status_code, refused.json()["code"]) == (409, "already_rolled_back")
+    assert shop.post("/prepared", wanted("A8")).json()["state"] == "committed"
     refused = shop.post(at("A8", "/rollback"))
     assert (refused.status_code, refused.json()["code"]) == (409, "already_committed")
     assert sent_keys() == ["A8"]
@@ -73,6 +77,19 @@ def test_what_is_not_there_or_is_other_content_is_said(shop: Api) -> None:
     assert (refused.status_code, refused.json()["code"]) == (409, "prepared_conflict")
     assert shop.post("/prepared", wanted(url="https://elsewhere/")).status_code == 422
     assert PreparedRow.objects.count() == 1
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_what_is_another_place_in_a_url_is_no_name(
+    shop: Api, make_token: MakeToken, name: str
+) -> None:
+    shop.token = make_token("prepare:*", "send:orders", "check:*", "consume:*/*", "manage")
+    for answer in (
+        shop.post("/prepared", wanted(name)),
+        shop.post("/prepared", {**wanted(), "biz": name}),
+        shop.post("/topics", {"name": name}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_name")
 
 
 @pytest.mark.parametrize("key", ["a/b", "ä ö", "100%", "a%2Fb", "x/commit", "x/rollback", "?#&"])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -18,7 +16,6 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from streams.http import access, rates
-from streams.http.problems import Problem
 from streams.models import ApiRight, ApiToken
 from streams.models.token import matches
 from streams.operate.tokens import FORM, digest, revoke
@@ -194,50 +191,11 @@ def test_no_token_has_a_rate_of_nothing(as_role: As, api: Api, make_token: MakeT
     assert status(api, make_token("send:orders", max_rate=0)) == 201  # written by hand: as 1
 
 
-def test_an_address_that_guesses_tokens_is_stopped(
-    api: Api, make_token: MakeToken, clock: SimpleNamespace
-) -> None:
-    token = make_token("send:orders")
-    assert status(api, token) == 201
-    guesses = [f"ems_{n:08d}_{'a' * 43}" for n in range(11)]
-    assert [status(api, one) for one in guesses] == [401] * 10 + [429]
-    answer = api.post(ORDERS, {}, token=guesses[0])
-    assert 1 <= int(answer["Retry-After"]) <= 60
-    assert status(api, make_token("send:orders")) == 429  # it may be the next guess
-    assert status(api, token) == 201  # behind a proxy, others have the same address
-    clock.now += 6
-    assert [status(api, one) for one in guesses[:2]] == [401, 429]
-
-
-def test_wrong_tokens_at_the_same_time_are_counted_one_by_one(
-    transactional_db: None, make_token: MakeToken, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked_up: list[str] = []
-    find = access._find
-
-    def counted(prefix: str) -> Any:
-        looked_up.append(prefix)
-        return find(prefix)
-
-    monkeypatch.setattr(access, "_find", counted)
-    address, good = "192.0.2.7", [make_token("look") for _ in range(20)]
-
-    async def at_once(tokens: list[str]) -> list[Any]:
-        calls = (access._caller(token, address) for token in tokens)
-        return await asyncio.gather(*calls, return_exceptions=True)
-
-    # Behind a proxy all have one address: those who are no guessers do not wait for a minute.
-    assert all(isinstance(one, access.Caller) for one in asyncio.run(at_once(good * 5)))
-    assert len(looked_up) == 20
-    looked_up.clear()
-    wrong = [f"ems_{number:08d}_{'s' * 43}" for number in range(100)]
-    found = Counter(one.status for one in asyncio.run(at_once(wrong)))
-    assert found == {401: 10, 429: 90}
-    assert len(looked_up) == 10
-    with pytest.raises(Problem) as refused:
-        rates.refuse_guesser(address)
-    assert refused.value.retry_after is not None
-    assert refused.value.retry_after <= 6
+def test_wrong_tokens_lock_nobody_out(api: Api, make_token: MakeToken) -> None:
+    """Behind a proxy all have one address, and nobody guesses 256 bits."""
+    wrong = [f"ems_{n:08d}_{'a' * 43}" for n in range(30)]
+    assert {status(api, one) for one in [*wrong, "nonsense"]} == {401}
+    assert status(api, make_token("send:orders")) == 201
 
 
 def test_it_is_noted_once_a_minute_that_a_token_is_used(

@@ -19,7 +19,7 @@ from streams import send
 from streams.errors import StreamsError
 from streams.http.client import Client, Unavailable
 from streams.log.sequencer import sequence
-from streams.models import Consumer, Delivery, RetryMessage, State, UtcNow
+from streams.models import Consumer, Delivery, Message, RetryMessage, State, UtcNow
 from streams.steps.sweep import sweep
 from tests.http.servers import Web
 from tests.processes import wait_for
@@ -274,3 +274,56 @@ def test_a_server_that_is_away_is_unavailable(web: StartWeb) -> None:
     server.kill()
     with pytest.raises(Unavailable):
         client.pull("orders", "mail", client="one")
+
+
+KINDS = ["uvicorn", "gunicorn sync", "gunicorn gthread"]
+
+
+def head(web: Web, *lines: str, path: str = "/v1/topics/orders/messages") -> socket.socket:
+    """Send the head of a request, and nothing of its body."""
+    begin = [f"POST /ems{path} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json"]
+    connection = socket.create_connection(("127.0.0.1", web.port), timeout=20)
+    connection.sendall("\r\n".join([*begin, *lines, "", ""]).encode())
+    return connection
+
+
+def status_of(connection: socket.socket) -> int:
+    return int(connection.recv(65536).split()[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_body_is_not_read_before_its_token_and_its_size_are_checked(
+    web: StartWeb, kind: str
+) -> None:
+    """The answer comes though nothing of the body ever does."""
+    server = web(kind, "send:mails")
+    token = f"Authorization: Bearer {server.token}"
+    large, small = (f"Content-Length: {size}" for size in (400_000_000, 1000))
+    for lines, status in (
+        ([large], 401),
+        ([small], 401),
+        (["Transfer-Encoding: chunked"], 401),
+        ([small, "Authorization: Bearer ems_wrong"], 401),
+        ([large, token], 403),  # to another topic
+    ):
+        with closing(head(server, *lines)) as connection:
+            assert status_of(connection) == status, lines
+    for path, status in (("/v1/topics/mails/messages", 413), ("/v1/nowhere", 404)):
+        with closing(head(server, large, token, path=path)) as connection:
+            assert status_of(connection) == status
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_body_in_chunks_is_taken_up_to_the_limit(web: StartWeb, kind: str) -> None:
+    server = web(kind, "send:orders")
+    token = f"Authorization: Bearer {server.token}"
+    chunked = "Transfer-Encoding: chunked"
+    with closing(head(server, chunked, token)) as connection:
+        connection.sendall(b'5\r\n{"bod\r\n6\r\ny": 7}\r\n0\r\n\r\n')
+        assert status_of(connection) == 201
+    assert [bytes(one.body) for one in Message.objects.all()] == [b"7"]
+    part = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    with closing(head(server, chunked, token)) as connection:
+        for _part in range(100):  # more than DATA_UPLOAD_MAX_MEMORY_SIZE, and without an end
+            connection.sendall(part)
+        assert status_of(connection) == 413

@@ -11,7 +11,17 @@ import pytest
 from django.db import OperationalError, transaction
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from streams import Outgoing, Reject, SendOutcomeUnknown, consumer, send, send_many, telemetry
+from streams import (
+    Decision,
+    Outgoing,
+    Reject,
+    SendOutcomeUnknown,
+    consumer,
+    prepared,
+    send,
+    send_many,
+    telemetry,
+)
 from streams.consume import registry
 from streams.database.retrying import retrying
 from streams.errors import LeaseLost, StreamsError
@@ -22,6 +32,7 @@ from streams.metrics.histogram import QuickHistogram
 from streams.models import Delivery, Message, SystemConfig, UtcNow
 from tests.consuming import Process
 from tests.metrics.scraped import collected, value
+from tests.preparing import answering, held
 from tests.processes import wait_for
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
@@ -64,6 +75,23 @@ def test_sends_are_counted_by_topic_and_outcome(change: Change) -> None:
     assert change("ems_sent_messages_total", topic="orders", outcome="duplicate") == 1
     assert change("ems_sent_messages_total", topic="goods", outcome="sent") == 1
     assert change("ems_send_seconds_count", topic="orders") == 4
+
+
+def test_prepares_and_commits_are_counted(change: Change, caplog: pytest.LogCaptureFixture) -> None:
+    answering(Decision.UNKNOWN)
+    for key in ("A1", "A2", "A3", "A4"):
+        made = held(key)
+    held("A4")
+    for key in ("A1", "A2", "A3"):
+        prepared("shop", key).commit()
+    made.rollback()
+    with pytest.raises(StreamsError):
+        held("A5", checker="nobody")
+    assert change("ems_prepares_total", topic="orders", outcome="prepared") == 4
+    assert change("ems_prepares_total", topic="orders", outcome="repeated") == 1
+    assert change("ems_prepares_total", topic="orders", outcome="error") == 1
+    assert change("ems_sent_messages_total", topic="orders", outcome="sent") == 3
+    assert "Telemetry failed" not in caplog.text
 
 
 def test_a_failed_send_is_counted_and_raised(

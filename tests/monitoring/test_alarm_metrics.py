@@ -227,10 +227,10 @@ def test_a_message_that_is_not_sequenced_is_noticed_by_rule_and_by_page(delayed:
         due_at=IMMEDIATE
     ).update(due_at=UtcNow(-timedelta(seconds=50)))
     assert 40 <= value("not_sequenced", Subject("orders")) <= 75
-    assert "orders/0 has waited for an offset" in banner("default")
+    assert "orders/0 has waited for an offset" in banner("default").text
     sequence("default")
     assert value("not_sequenced", Subject("orders")) is None
-    assert "offset" not in banner("default")
+    assert "offset" not in banner("default").text
 
 
 def test_steps_are_late_after_three_periods_and_unknown_before_the_first() -> None:
@@ -312,11 +312,11 @@ def test_the_doctor_says_what_fires_and_exits_1_for_a_critical_one() -> None:
 def test_the_banner_says_that_a_critical_alarm_fires_unless_acknowledged() -> None:
     for name in ("sequence", "sweep"):
         Step.objects.create(name=name, last_run_at=UtcNow())
-    assert banner("default") == ""
+    assert banner("default").text == ""
     row = alarm()
-    assert "1 alarm fires: lag" in banner("default")
+    assert "1 alarm fires: lag" in banner("default").text
     row.acknowledge("ann")
-    assert banner("default") == ""
+    assert banner("default").text == ""
 
 
 # -- the continuous audit --

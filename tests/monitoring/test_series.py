@@ -11,12 +11,13 @@ from monitoring.charts.chart import DURATION
 from monitoring.charts.scale import top
 from monitoring.charts.svg import path, runs
 from monitoring.charts.text import count, number, size
-from monitoring.figures.speed import Clearing, clearing, speed
+from monitoring.figures.speed import speed
 from monitoring.models import GroupSample, PartitionSample
 from monitoring.pages.asked import HOURS
 from monitoring.sample.grain import grain
 from monitoring.sample.periods import Periods, Reading, rates, total
 from monitoring.sample.series import group_series, log_series, starts
+from streams.log.condition import Clearing, clearing
 
 NOON = datetime(2026, 11, 20, 12, 0, 30, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -81,7 +82,7 @@ def test_days_are_read_from_the_first_sample_of_each_period_and_rates_of_now_fro
     assert periods.minutes == 60
     assert [value for value in series.consumed if value is not None] == [1, 1, 1, 1]
     assert len(series.recent) == 12
-    assert speed(series.recent_since(None), (NOON, 100_060), 5 * MINUTE) == pytest.approx(360 / 330)
+    assert speed(series.recent_since(None), (NOON, 100_060)) == pytest.approx(360 / 330)
 
 
 @pytest.mark.django_db

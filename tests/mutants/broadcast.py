@@ -50,8 +50,8 @@ BROADCAST = [
     ),
     Mutant(
         "position-not-forced-to-the-disk",
-        FILE,
-        "                os.fsync(file.fileno())\n",
+        "streams/state_files.py",
+        "            os.fsync(file.fileno())\n",
         "",
         f"{OF_FILE}::test_the_new_positions_are_on_the_disk_before_they_have_the_name",
     ),

@@ -38,13 +38,6 @@ HTTP = [
         f"{TOKENS}::test_a_revoked_token_is_refused_within_five_seconds",
     ),
     Mutant(
-        "guesses-looked-up-all-at-once",
-        ACCESS,
-        "        async with _turns.setdefault(place, asyncio.Lock()):\n",
-        "        async with asyncio.Lock():\n",
-        f"{TOKENS}::test_wrong_tokens_at_the_same_time_are_counted_one_by_one",
-    ),
-    Mutant(
         "a-revoked-token-is-valid",
         TOKEN,
         "return self.filter(lasts, revoked_at=None)",

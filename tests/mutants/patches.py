@@ -26,6 +26,7 @@ ORDER = "tests/guarantees/test_order.py"
 SEQUENCING = "tests/guarantees/test_sequencing.py"
 SHADOWS = "tests/guarantees/test_shadow_replays.py"
 CORE = "tests/streams/test_core.py"
+KEPT_ENDS = "tests/guarantees/test_kept_ends.py"
 TOPICS = "tests/streams/test_topics.py"
 
 SEND = [
@@ -88,6 +89,41 @@ SEND = [
         "        raise Rewound\n",
         "        pass\n",
         "tests/guarantees/test_rewound_logs.py::test_no_offset_is_given_twice",
+    ),
+    Mutant(
+        "what-was-kept-on-the-disk-is-not-asked-for",
+        "streams/log/rewinds.py",
+        "    kept_ends.of(using).recall((partition_id,))\n",
+        "",
+        f"{KEPT_ENDS}::test_no_offset_is_given_twice_though_nobody_was_running",
+    ),
+    Mutant(
+        "a-topic-that-was-created-again-taken-for-the-old-one",
+        "streams/log/kept_ends.py",
+        "(Log(topic_id, created_at.isoformat(), number), f",
+        '(Log(topic_id, "", number), f',
+        f"{KEPT_ENDS}::test_a_topic_that_was_deleted_and_created_again_begins_at_0",
+    ),
+    Mutant(
+        "a-write-takes-away-what-others-know",
+        "streams/log/kept_ends.py",
+        "        merged = {log: before[log] for log in absent}\n",
+        "        merged, before = {log: before[log] for log in absent}, {}\n",
+        f"{KEPT_ENDS}::test_of_two_that_write_at_once_none_overwrites_what_the_other_knows",
+    ),
+    Mutant(
+        "two-write-at-once",
+        "streams/state_files.py",
+        "        except BlockingIOError:\n",
+        "        except BlockingIOError:\n            return True\n",
+        f"{KEPT_ENDS}::test_while_another_process_writes_it_is_left_for_the_next_time",
+    ),
+    Mutant(
+        "nothing-is-kept-at-the-end-of-a-process",
+        "streams/process/supervisor.py",
+        "                kept_ends.of(self._using).keep(kept_ends.PATIENCE_SECONDS)\n",
+        "                pass\n",
+        f"{KEPT_ENDS}::test_a_process_that_ends_in_good_order_keeps_all_that_it_has_seen",
     ),
     Mutant(
         "nobody-waits-after-a-failover",
@@ -259,6 +295,36 @@ SEQUENCE = [
         "        end = max(left) + 1 if left else part.reached\n",
         "        end = max(left) + 1 if left else part.low\n",
         "tests/streams/test_search.py::test_a_search_without_an_index_is_bounded_and_goes_on",
+    ),
+    Mutant(
+        "index-is-said-to-reach-where-it-does-not",
+        "streams/operate/key_index.py",
+        "filter(pk=row.pk, keys_from=end)",
+        "filter(pk=row.pk)",
+        "tests/streams/test_search.py"
+        "::test_entries_that_do_not_reach_as_far_as_was_read_are_rolled_back",
+    ),
+    Mutant(
+        "size-of-the-newest-messages",
+        "monitoring/live/sizes.py",
+        "log.end - 1 - n * (log.kept - 1) // max(1, count - 1) for",
+        "log.end - 1 - n for",
+        "tests/monitoring/test_sizes.py"
+        "::test_bodies_that_grow_over_time_are_estimated_from_the_whole_log",
+    ),
+    Mutant(
+        "redrive-at-a-rate-has-no-limit",
+        "streams/operate/redrives.py",
+        "    return ids[-1], len(ids)\n",
+        "    return upto, len(ids)\n",
+        "tests/commands/test_dead.py::test_a_rate_takes_a_limit_the_oldest_first",
+    ),
+    Mutant(
+        "place-in-the-log-of-another-topic",
+        "streams/operate/target.py",
+        "partition.topic_id == group.topic_id",
+        "bool(group.topic_id)",
+        "tests/streams/test_targets.py::test_a_place_is_of_one_partition_of_the_groups_topic",
     ),
     Mutant(
         "time-falls-as-offsets-rise",
@@ -576,6 +642,21 @@ LEASES = [
         "tests/concurrency/test_locks.py"
         "::test_a_redrive_waits_for_the_end_of_the_retry_that_it_repeats",
         "mysql",
+    ),
+    Mutant(
+        "a-restart-said-as-an-outage",
+        "streams/steps/sweep.py",
+        " and was_outage:\n",
+        ":\n",
+        f"{LEASING}::test_an_outage_is_said_and_a_consumer_that_is_started_again_is_none",
+    ),
+    Mutant(
+        "index-tells-who-may-see-nothing",
+        "streams/admin/index.py",
+        " and not response.is_rendered and _is_for(request):\n",
+        " and not response.is_rendered:\n",
+        "tests/admin/test_index.py"
+        "::test_who_may_see_nothing_of_ems_gets_nothing_and_nothing_is_asked",
     ),
     Mutant(
         "no-grace-after-an-outage",

@@ -81,7 +81,8 @@ def main() -> int:
     missing: dict[str, str] = {}
     load, began = round(os.getloadavg()[0], 1), time.monotonic()
     if (last := kept.seconds_of("peers")) and not wanted:
-        print(f"about {last * options.scale / 60:.0f} minutes, as the last run", file=sys.stderr)
+        minutes, whose = last * options.scale / 60, kept.run_of(["peers"])
+        print(f"about {minutes:.0f} minutes, {whose}", file=sys.stderr)
     for peer in PEERS:
         if wanted and not any(name.lower() in peer.name.lower() for name in wanted):
             continue

@@ -22,6 +22,7 @@ from streams.names import MAX_KEY, MAX_TAG, text_of_key, valid_new_name, validat
 from streams.produce import dedup
 from streams.produce.access import WRITABLE
 from streams.produce.outgoing import _headers, checked_due
+from streams.unserializable import DEEPEST
 
 pytestmark = pytest.mark.any_database
 
@@ -84,7 +85,7 @@ VALUES = st.recursive(
 
 
 def test_a_body_has_at_most_64_levels() -> None:
-    assert body.DEEPEST == rules.DEEPEST == 64
+    assert DEEPEST == rules.DEEPEST == 64
     deepest = "[" * 63 + "1, {}" + "]" * 63
     assert rules.checked_body(deepest, "json") == (deepest.encode(), "json")
     with pytest.raises(BadRow, match="64 levels"):

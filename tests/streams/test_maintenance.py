@@ -14,7 +14,7 @@ from django.db import connection
 from streams import Outgoing, consumer, send, send_many
 from streams.consume import registry
 from streams.consume.claim import Claimer
-from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.dead_letter import give_up, redrive
 from streams.consume.subscription import subscribe
 from streams.log import sequencer
 from streams.log.sequencer import sequence
@@ -293,6 +293,25 @@ def test_a_retry_that_is_in_hand_is_not_buried() -> None:
     retry(mail, 0, 3)
     assert Claimer(mail, "client", "thread", "default").claim_retry(MINUTE)
     assert step_retries("default") == 0
+    assert not DeadMessage.objects.exists()
+
+
+@pytest.mark.parametrize("change", [{"delivery": 7}, {"attempt": 4}], ids=["claimed", "failed"])
+def test_a_retry_that_somebody_takes_while_the_step_comes_to_it_is_not_buried(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, int]
+) -> None:
+    """Buried, it would be a letter of what its holder may be about to finish."""
+    send("orders", 1)
+    sequence("default")
+    retry(group(max_retries=1), 0, 3)
+
+    def late(found: RetryMessage, error: BaseException) -> bool:
+        RetryMessage.objects.update(**change)
+        return give_up(found, error)
+
+    monkeypatch.setattr(retries, "give_up", late)
+    assert step_retries("default") == 0
+    assert RetryMessage.objects.exists()
     assert not DeadMessage.objects.exists()
 
 

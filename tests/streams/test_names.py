@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 GOOD = ["orders", "Orders.eu-1_b:x", "7", "-", "订单", "заказ", "Zoë", "हिन्दी", "x" * 127]
 # The last ones: not normalised, a full-width solidus, a superscript.
 BAD = ["topic/0@17", "a b", "a/b", "a@b", "a,b", "a%b", "a#b", "a'b", "😀", "a+b", "Zoe\u0308"]
-BAD += ["a\uff0fb", "x²"]
+BAD += ["a\uff0fb", "x²", ".", ".."]
 
 # Names that earlier versions took.
 TOPIC, GROUP = "shop/0@17 ü!", "mail/eu, 1"

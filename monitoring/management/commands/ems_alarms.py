@@ -107,7 +107,7 @@ class Command(StreamsCommand):
         if resolved:
             rows = Alarm.objects.using(self.using).filter(state=AlarmState.RESOLVED)
             found += rows.order_by("-resolved_at")[: limit - len(found)]
-        columns = ("id", "severity", "state", "rule", "subject", "is", "fired_at", "resolved_at")
+        columns = ("id", "severity", "state", "rule", "subject", "is", "since", "resolved_at")
         self.show(
             (*columns, "note", "detail"),
             (
@@ -118,7 +118,7 @@ class Command(StreamsCommand):
                     row.rule,
                     row.subject,
                     row.value if self.as_json else figure(row.value, row.metric),
-                    row.fired_at,
+                    row.since,
                     row.resolved_at,
                     f"{row.acknowledged_by}: {row.note}" if row.acknowledged_by else None,
                     row.detail,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -16,16 +18,51 @@ from streams.admin.secret_address import SECRETS, SecretAddressAdmin, SecretForm
 from streams.conf import database
 from streams.database.clock import database_now
 from streams.errors import StreamsError
-from streams.models import CheckEndpoint
+from streams.models import CheckEndpoint, PreparedRow
+from streams.sharding import aliases
 from streams.two_phase.asking import ask_about_nothing
 
 # The most endpoints that one request tests: each may let it wait for its timeout.
 TESTED_AT_MOST = 5
 
 
+# Who chooses where EMS asks decides about messages, as with both of these rights.
+MOVED_BY = ("name", "url", "secret")
+DECIDES = ("ems.commit_prepared", "ems.rollback_prepared")
+
+
 class EndpointForm(SecretForm):
+    current_secret = forms.CharField(
+        label=_("current secret"),
+        required=False,
+        strip=False,
+        widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off"}),
+        help_text=_("Needed for another name, URL or secret: the endpoint decides about messages."),
+    )
+    user: Any  # who changes it
+
     class Meta(SecretForm.Meta):
         model = CheckEndpoint
+
+    def clean(self) -> Any:
+        cleaned: dict[str, Any] = super().clean()
+        was = self.instance
+        if all(cleaned.get(name) == getattr(was, name) for name in MOVED_BY):
+            return cleaned
+        if was.pk and was.secret:
+            typed = cleaned.get("current_secret") or ""
+            if not hmac.compare_digest(typed.encode(), was.secret.encode()):
+                text = _("Type the secret that the endpoint has now, to change where EMS asks.")
+                self.add_error("current_secret", text)
+        elif not self.user.has_perms(DECIDES) and (was.pk or _is_waited_for(cleaned.get("name"))):
+            text = _("EMS asks it about messages: you need the rights to commit and roll back.")
+            self.add_error(None, text)
+        return cleaned
+
+
+def _is_waited_for(checker: Any) -> bool:
+    waiting = [PreparedRow.objects.using(using).undecided() for using in aliases()]
+    return any(rows.filter(checker=checker).exists() for rows in waiting)
 
 
 @admin.register(CheckEndpoint)
@@ -37,9 +74,27 @@ class CheckEndpointAdmin(SecretAddressAdmin):
         short("last_error", _("error")),
     )
     ordering = ("name",)
-    fields = ("name", *SECRETS, "dialect", "timeout_seconds", "allow_private", "enabled")
+    fields = (
+        "name",
+        *SECRETS,
+        "current_secret",
+        "dialect",
+        "timeout_seconds",
+        "allow_private",
+        "enabled",
+    )
     actions = ("test",)
     verbs = {"test": _("Test")}
+
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        form: Any = super().get_form(request, *args, **kwargs)
+        form.user = request.user
+        return form
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        fields = super().get_fields(request, obj)
+        is_changed = obj is not None and self.has_change_permission(request, obj)
+        return [name for name in fields if name != "current_secret" or is_changed]
 
     @admin.action(permissions=["test"], description=_("Test"))
     def test(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

@@ -27,6 +27,7 @@ from streams.conf import database
 from streams.consume.blocked import blockades
 from streams.errors import GroupActive, InvalidRetryPolicy
 from streams.log.lag import lags
+from streams.log.standings import standings
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -56,7 +57,7 @@ class Paused(FixedFilter):
 
 
 class GroupChangeList(StreamsChangeList):
-    """Lists the groups that need somebody first: blocked, then by age, then by messages behind."""
+    """Lists the groups that need somebody first, in the order of streams/log/condition.py."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -64,7 +65,7 @@ class GroupChangeList(StreamsChangeList):
             self.result_list = with_lag(self.result_list)
         else:
             groups = with_lag(self.queryset)
-            groups.sort(key=lambda group: group.lag.trouble, reverse=True)
+            groups.sort(key=lambda group: group.standing.order)
             is_whole = self.show_all or not self.multi_page
             first = 0 if is_whole else (self.page_num - 1) * self.list_per_page
             self.result_list = groups[first:] if is_whole else groups[first:][: self.list_per_page]
@@ -76,14 +77,15 @@ class GroupChangeList(StreamsChangeList):
             return gettext("By name. Up to %d groups are sorted by their need for action.") % (
                 SORTED_AT_MOST
             )
-        return gettext("Blocked groups first, then those with the oldest unfinished message.")
+        return gettext("Those that need somebody first, then those with the oldest message.")
 
 
 def with_lag(groups: Any) -> list[Any]:
-    """Return the groups, each with its ``lag``."""
+    """Return the groups, each with its ``lag`` and how it stands."""
     chosen = list(groups)
-    for group, lag in zip(chosen, lags(chosen, database()), strict=True):
-        group.lag = lag
+    found = standings(lags(chosen, database()), database())
+    for group, standing in zip(chosen, found, strict=True):
+        group.lag, group.standing = standing.lag, standing
     return chosen
 
 
@@ -278,7 +280,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
 
     @admin.display(description=_("state"))
     def state(self, row: Any) -> Any:
-        return figures.group_state(row.lag.state)
+        return figures.group_state(row.standing)
 
     @admin.display(description=_("consumers"))
     def consumers(self, row: Any) -> str:

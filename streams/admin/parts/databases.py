@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.admin.alarm import alarm, glance
+from streams.admin.alarm import May, Said, alarm, glance
 from streams.admin.parts.links import naming
 from streams.admin.parts.look import Seen, look
 from streams.admin.switch import Switch, chosen
@@ -38,8 +38,8 @@ class Choice:
     def of(cls, seen: Seen, url: str) -> Choice:
         if seen.alarm is None:
             return cls(seen.alias, url, False, _("away"), seen.level, _SILENT)
-        text = _("alarm") if seen.alarm else _("healthy")
-        return cls(seen.alias, url, False, text, seen.level, seen.alarm)
+        said = seen.alarm.text
+        return cls(seen.alias, url, False, _("alarm") if said else _("healthy"), seen.level, said)
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,13 @@ class Databases:
 
 @dataclass(frozen=True)
 class Alarm:
-    """Holds a sentence for the top of a page; one of another database has its link."""
+    """Holds a sentence for the top of a page, and the page that it leads to, if there is one.
+
+    One of another database has a link there, too.
+    """
 
     text: Any
+    page: str = ""
     alias: str = ""
     url: str = ""
 
@@ -80,7 +84,7 @@ def databases(request: HttpRequest) -> Databases | None:
     if not is_sharded():
         return None
     switch = _switch(request)
-    may = _may(request)
+    may = reader(request)
     others = [alias for alias in switch.urls if alias != switch.alias and _is_of_one(request)]
     seen = {one.alias: one for one in look(others, lambda alias: glance(alias, may))}
     return Databases(
@@ -98,13 +102,21 @@ def alarms(request: HttpRequest) -> list[Alarm]:
     """Return the alarm of the page's database; on a page of none, those of all databases."""
     if not is_sharded() or _is_of_one(request):
         said = alarm(database(), request.user.has_perm)
-        return [Alarm(said)] if said else []
-    may, urls = _may(request), _switch(request).urls
-    return [
-        Alarm(_SILENT if one.alarm is None else one.alarm, one.alias, urls[one.alias])
-        for one in look(aliases(), lambda alias: alarm(alias, may))
-        if one.alarm != ""
-    ]
+        return [Alarm(said.text, page_url(request, said))] if said.text else []
+    may, urls = reader(request), _switch(request).urls
+    found = []
+    for seen in look(aliases(), lambda alias: alarm(alias, may)):
+        said = seen.alarm or Said(str(_SILENT))
+        if said.text:
+            page = page_url(request, said, seen.alias)
+            found.append(Alarm(said.text, page, seen.alias, urls[seen.alias]))
+    return found
+
+
+def page_url(request: HttpRequest, said: Said, alias: str = "") -> str:
+    """Return where the sentence leads to, on the database ``alias`` if there are several."""
+    url = said.link.url(getattr(request, "current_app", None)) if said.link else ""
+    return naming(url, alias) if url and alias else url
 
 
 def _is_of_one(request: HttpRequest) -> bool:
@@ -112,11 +124,13 @@ def _is_of_one(request: HttpRequest) -> bool:
     return hasattr(request, "ems_switch")
 
 
-def _may(request: HttpRequest) -> Any:
+def reader(request: HttpRequest) -> May:
+    """Return what tells, in any thread, whether the user of the request has a permission."""
     user: Any = request.user
     # Read here, since the threads have no connection to where the users are.
     user.get_all_permissions()
-    return user.has_perm
+    may: May = user.has_perm
+    return may
 
 
 def _switch(request: HttpRequest) -> Switch:

@@ -5,15 +5,16 @@ The classes of the stylesheet stand beside them: ems-number, ems-age, ems-state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
 from django.utils.formats import number_format
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 
 from streams.durations import brief, precise
-from streams.log.lag import GroupState
+from streams.log.condition import Condition, Standing, Trouble
 
 UNKNOWN = "–"
 NBSP = "\N{NO-BREAK SPACE}"
@@ -21,14 +22,6 @@ NBSP = "\N{NO-BREAK SPACE}"
 # How much a state needs somebody: each has a class in the stylesheet. The word says the state too,
 # so that nobody has to tell colours apart.
 BAD, WARNING, GOOD, QUIET = "bad", "warning", "good", "quiet"
-
-LEVELS = {
-    GroupState.BLOCKED: BAD,
-    GroupState.UNATTENDED: BAD,
-    GroupState.PAUSED: WARNING,
-    GroupState.RUNNING: GOOD,
-    GroupState.IDLE: QUIET,
-}
 
 
 def grouped(value: int | None) -> str:
@@ -50,8 +43,23 @@ def state(text: Any, level: str = QUIET) -> str:
     return format_html('<span class="ems-state ems-state-{}">{}</span>', level, text)
 
 
-def group_state(value: GroupState) -> str:
-    return state(value.label, LEVELS[value])
+def group_state(standing: Standing) -> str:
+    """Return why a group needs somebody, the worst first, and what it does."""
+    needs = [(need.trouble, standing.told(need)) for need in standing.needs]
+    return group_words(standing.condition, standing.level, needs)
+
+
+def group_words(condition: Condition, level: str, needs: Sequence[tuple[Trouble, str]]) -> str:
+    """Return the same of its words. What is a trouble is not said again as what the group does."""
+    if condition.value in [trouble.value for trouble, _told in needs]:
+        words = ""
+    else:
+        words = state(condition.label, QUIET if needs and level == GOOD else level)
+    rows = (
+        (state(one.label, WARNING if one == Trouble.PAUSED else BAD), told) for one, told in needs
+    )
+    listed = format_html_join("", '<div class="ems-need">{} {}</div>', rows)
+    return format_html("{}{}", listed, words)
 
 
 def duration(value: timedelta | None) -> str:

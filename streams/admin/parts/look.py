@@ -11,6 +11,7 @@ from typing import Any
 from django.db import Error, connections
 from django.utils import translation
 
+from streams.admin.alarm import Said
 from streams.admin.parts.figures import BAD, GOOD
 
 # In seconds: how long a page waits for the databases, all in all.
@@ -22,11 +23,11 @@ class Seen:
     """Holds what one database has said; ``alarm`` is None if it has not answered."""
 
     alias: str
-    alarm: str | None
+    alarm: Said | None
 
     @property
     def level(self) -> str:
-        return BAD if self.alarm != "" else GOOD
+        return GOOD if self.alarm and not self.alarm.text else BAD
 
 
 # The threads that ask each database, with their starts. One that hangs, as when a host has lost
@@ -35,9 +36,9 @@ _asking: dict[str, list[tuple[Thread, float]]] = {}
 _lock = Lock()
 
 
-def look(aliases: Iterable[str], ask: Callable[[str], str]) -> list[Seen]:
+def look(aliases: Iterable[str], ask: Callable[[str], Said]) -> list[Seen]:
     """Return what ``ask(alias)`` says of each database, asked in threads of their own."""
-    found: dict[str, str] = {}
+    found: dict[str, Said] = {}
     started = time.monotonic()
     names = list(aliases)
     threads = [thread for name in names if (thread := _begin(name, ask, found, started))]
@@ -48,7 +49,7 @@ def look(aliases: Iterable[str], ask: Callable[[str], str]) -> list[Seen]:
 
 
 def _begin(
-    alias: str, ask: Callable[[str], str], found: dict[str, str], now: float
+    alias: str, ask: Callable[[str], Said], found: dict[str, Said], now: float
 ) -> Thread | None:
     language = translation.get_language()
     thread = Thread(target=_ask, args=(alias, ask, found, language), daemon=True)
@@ -62,7 +63,7 @@ def _begin(
     return thread
 
 
-def _ask(alias: str, ask: Callable[[str], str], found: dict[str, str], language: Any) -> None:
+def _ask(alias: str, ask: Callable[[str], Said], found: dict[str, Said], language: Any) -> None:
     try:
         with translation.override(language):
             found[alias] = ask(alias)

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 from streams.admin.verbs.offer import OFFER, accepted, offer
 from streams.admin.verbs.page import Refused, done, page, refusal
 from streams.conf import database
-from streams.errors import StreamsError
+from streams.errors import AttemptRunning, StreamsError
 from streams.models import ConsumerGroup
 from streams.operate.unblock import Shown, preview, retry_now, skip
 
@@ -49,6 +49,8 @@ class Verb:
         if found.partitions > 1:
             return {"blockade": found, "unblock": [(self.name, self.title)]}
         (one,) = found.worst
+        if one.is_running:
+            raise AttemptRunning
         return {"blockade": found, OFFER: offer(request, self.name, group.pk, Shown.of(one))}
 
     def _page(

@@ -16,7 +16,7 @@ from streams.database.transactions import in_test_case
 from streams.errors import StreamsError
 from streams.http.pulling.groups import PulledGroup, pulled
 from streams.http.pulling.waiting import waiting
-from streams.log import ends
+from streams.log import ends, kept_ends
 from streams.log.rewinds import compare
 from streams.log.sequencer import sequence
 from streams.logs import event
@@ -145,6 +145,7 @@ class Poller(threading.Thread):
         """Do what is due beside the looks. It is done after them, so that no wake-up waits."""
         now = time.monotonic()
         self._waiting.let_go()
+        kept_ends.of(self._using).keep_if_due()
         if now >= self._note_at:
             self._note_at = now + NOTE_EVERY.total_seconds()
             note_sequencing(self._using)

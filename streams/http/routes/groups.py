@@ -15,8 +15,10 @@ from streams.http.fields import Answer, Instant, Limit, NoFields, PageOfAll, Req
 from streams.http.found import group_named
 from streams.http.journal import note, note_changes, who
 from streams.http.threads import on_pool
+from streams.log.condition import Standing
 from streams.log.counting import count_each
-from streams.log.lag import Lag, countable, lags
+from streams.log.lag import countable, lags
+from streams.log.standings import standings
 from streams.models import Consumer, ConsumerGroup, Delivery
 from streams.operate.changes import change
 
@@ -33,6 +35,7 @@ class GroupInList(Answer):
 
     ``behind`` have an offset and are not claimed, ``open`` are claimed and not settled, ``retries``
     wait to be tried again, ``dead`` are dead letters that wait. Counts end at 10,000.
+    ``state`` says what the group does, ``trouble`` why it needs somebody, the worst first.
     """
 
     topic: str
@@ -41,6 +44,7 @@ class GroupInList(Answer):
     mode: str
     ordered: bool
     state: str
+    trouble: list[str]
     paused: bool
     behind: int | None
     open: int
@@ -52,8 +56,8 @@ class GroupInList(Answer):
     reset_at: Instant | None
 
     @classmethod
-    def of(cls, lag: Lag) -> GroupInList:
-        return cls(**_values(lag))
+    def of(cls, standing: Standing) -> GroupInList:
+        return cls(**_values(standing))
 
 
 class GroupPlace(Answer):
@@ -129,7 +133,7 @@ def list_groups(
         if topic is not None:
             rows = rows.filter(topic__name=topic)
         found = list(rows.filter(pk__gt=behind or 0)[: most + 1])
-        items = [GroupInList.of(lag) for lag in measured(found[:most], using)]
+        items = [GroupInList.of(one) for one in measured(found[:most], using)]
         return items, found[most - 1].pk if len(found) > most else None
 
     return page_of_all(after, int, limit, read)
@@ -186,20 +190,20 @@ def _turned(request: ApiRequest, topic: str, group: str, *, paused: bool) -> Gro
     return state(row)
 
 
-def measured(groups: Iterable[ConsumerGroup], using: str) -> list[Lag]:
-    """Return the lag of each group; its counts end at COUNT_AT_MOST."""
+def measured(groups: Iterable[ConsumerGroup], using: str) -> list[Standing]:
+    """Return how each group stands; its counts end at COUNT_AT_MOST."""
     chosen = list(groups)
     counts = count_each(countable(chosen, using), COUNT_AT_MOST, using)
-    return lags(chosen, using, counts)
+    return standings(lags(chosen, using, counts), using)
 
 
 def state(group: ConsumerGroup) -> GroupState:
     """Return what there is to say of one group."""
     using = database()
-    (lag,) = measured([group], using)
+    (standing,) = measured([group], using)
     numbers = dict(group.topic.partitions.using(using).values_list("pk", "number"))
     return GroupState(
-        **_values(lag),
+        **_values(standing),
         overrides=Overrides(**{name: getattr(group, name) for name in Overrides.model_fields}),
         partitions=[
             GroupPlace(
@@ -210,7 +214,7 @@ def state(group: ConsumerGroup) -> GroupState:
                 attempt=place.attempt,
                 blocked_until=place.blocked_until,
             )
-            for place in sorted(lag.places, key=lambda one: numbers.get(one.partition, -1))
+            for place in sorted(standing.lag.places, key=lambda one: numbers.get(one.partition, -1))
             if place.partition in numbers
         ],
         clients=_clients(group, using),
@@ -218,14 +222,16 @@ def state(group: ConsumerGroup) -> GroupState:
     )
 
 
-def _values(lag: Lag) -> dict[str, Any]:
+def _values(standing: Standing) -> dict[str, Any]:
+    lag = standing.lag
     return {
         "topic": lag.group.topic.name,
         "group": lag.group.name,
         "database": lag.group._state.db,
         "mode": lag.group.mode,
         "ordered": lag.group.ordered,
-        "state": lag.state.name.lower(),
+        "state": standing.condition.value,
+        "trouble": standing.trouble,
         "paused": lag.group.paused,
         "behind": lag.behind,
         "open": lag.open,

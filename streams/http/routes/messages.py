@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from django.http import HttpResponse
 from ninja import Router
 
 from streams.conf import database
+from streams.errors import UnknownPartition
 from streams.http.access import ApiRequest, needs
 from streams.http.cursors import cursor, position
 from streams.http.databases import Database, alias_of_id
@@ -124,8 +124,8 @@ def search_messages(
     partition: Id | None = None,
     key: str | None = None,
     tag: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
     after: str | None = None,
     limit: Limit = 100,
 ) -> Page[MessageHead]:
@@ -141,7 +141,7 @@ def search_messages(
         rows = rows.filter(number=partition)
     partitions = list(rows.order_by("number"))
     if not partitions:
-        raise Problem(404, "unknown", f"{topic} has no partition {partition}.")
+        raise UnknownPartition(f"{topic} has no partition {partition}.")
     criteria = Criteria(since=since, until=until, tag=tag, key=key)
     told = position(after, str)
     start = None if told is None else parse_position(told[0])

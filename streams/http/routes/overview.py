@@ -18,6 +18,7 @@ from streams.http.answering import Answering
 from streams.http.fields import Answer, Instant
 from streams.http.routes.groups import GroupInList, measured
 from streams.http.threads import on_pool
+from streams.log.condition import Standing
 from streams.log.lag import Lag
 from streams.models import ConsumerGroup, Topic
 from streams.sharding import aliases
@@ -84,20 +85,20 @@ def show_overview(request: ApiRequest) -> Overview:
     found = {using: databases.ask(using, partial(_seen, using)) for using in aliases()}
     seen = {using: one for using, one in found.items() if one is not None}
     topics = [topic for one in seen.values() for topic in one.topics]
-    lags = [lag for one in seen.values() for lag in one.lags]
+    groups = [group for one in seen.values() for group in one.groups]
     topics.sort(key=_busiest)
-    lags.sort(key=lambda one: one.trouble, reverse=True)
+    groups.sort(key=lambda one: one.order)
     return Overview(
         at=next(iter(seen.values())).at,
         topics_in_all=len(topics),
-        groups_in_all=len(lags),
+        groups_in_all=len(groups),
         topics=topics[:LISTED_AT_MOST],
         groups=[
             GroupRate(
-                **GroupInList.of(lag).model_dump(),
-                **_of_group(lag, seen[lag.group._state.db or database()].rates),
+                **GroupInList.of(one).model_dump(),
+                **_of_group(one.lag, seen[one.lag.group._state.db or database()].rates),
             )
-            for lag in lags[:LISTED_AT_MOST]
+            for one in groups[:LISTED_AT_MOST]
         ],
         alarms=[alarm for one in seen.values() for alarm in one.alarms],
         away=databases.away,
@@ -111,7 +112,7 @@ class _Seen:
     at: datetime
     rates: dict[str, Any]
     topics: list[TopicRate]
-    lags: list[Lag]
+    groups: list[Standing]
     alarms: list[AlarmShown]
 
 
@@ -121,7 +122,7 @@ def _seen(using: str) -> _Seen:
         at=database_now(using),
         rates=rates,
         topics=_topics(using, rates.get("topics", {})),
-        lags=measured(ConsumerGroup.objects.using(using).select_related("topic"), using),
+        groups=measured(ConsumerGroup.objects.using(using).select_related("topic"), using),
         alarms=[AlarmShown(database=using, **one) for one in rates.get("alarms", [])],
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 from ninja import Router, Status
@@ -24,6 +26,7 @@ from streams.http.journal import who
 from streams.http.problems import Problem
 from streams.http.threads import on_pool, short_waits
 from streams.models import PreparedRow
+from streams.models.prepared import of_key
 from streams.two_phase import decide
 from streams.two_phase.content import checked_names
 from streams.two_phase.handle import STATES, Prepared, handle
@@ -82,6 +85,7 @@ class PreparedMessage(Answer):
 def prepare_message(request: ApiRequest, message: NewPrepared) -> Status[PreparedMessage]:
     """Keep a message until it is committed or rolled back. 200: it was prepared before.
 
+    409 `already_rolled_back`, and 409 `prepared_conflict`: with other content, or another check.
     The token needs `prepare` on the business, `send` on the topic and `check` on the checker.
     """
     caller = request.auth
@@ -89,19 +93,23 @@ def prepare_message(request: ApiRequest, message: NewPrepared) -> Status[Prepare
     caller.needs("prepare", biz)
     caller.needs("send", message.topic)
     caller.needs("check", message.checker)
-    held = prepare(
-        message.topic,
-        body_in(message.body, message.body_type),
-        biz=biz,
-        biz_key=biz_key,
-        checker=message.checker,
-        key=message.key,
-        tag=message.tag,
-        headers=message.headers,
-        partition=message.partition,
-        context=message.context,
-        check_after=message.check_after,
-    )
+    with _refused_by("already_rolled_back"):
+        held = prepare(
+            message.topic,
+            body_in(message.body, message.body_type),
+            biz=biz,
+            biz_key=biz_key,
+            checker=message.checker,
+            key=message.key,
+            tag=message.tag,
+            headers=message.headers,
+            partition=message.partition,
+            context=message.context,
+            check_after=message.check_after,
+        )
+    if held.created:  # the time is that of the database, which has not told it
+        rows = PreparedRow.objects.using(held.using).filter(of_key(biz, biz_key))
+        held = replace(held, next_check_at=rows.values_list("next_at", flat=True).first())
     return Status(201 if held.created else 200, PreparedMessage.of(held))
 
 
@@ -136,12 +144,18 @@ def _decided(
     """Make a decision; 409 with the code ``conflict`` if the other one was made before."""
     names = checked_names(biz, biz_key)
     using = alias_with(*names, alias_of_key(on))
+    with _refused_by(conflict), short_waits(using):
+        row = decision(*names, by=who(caller), using=using, patience=PATIENCE)
+    return PreparedMessage.of(handle(row, using))
+
+
+@contextmanager
+def _refused_by(conflict: str) -> Iterator[None]:
+    """Raise Problem (409) with the code ``conflict`` where the opposite was decided before."""
     try:
-        with short_waits(using):
-            row = decision(*names, by=who(caller), using=using, patience=PATIENCE)
+        yield
     except AlreadyDecided as error:
         raise Problem(409, conflict, str(error)) from error
-    return PreparedMessage.of(handle(row, using))
 
 
 # A key may end like the two paths above.

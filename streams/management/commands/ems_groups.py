@@ -9,7 +9,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from streams.consume.blocked import Blockade, blockades
-from streams.log.lag import GroupState, Lag, lags
+from streams.log.condition import Condition
+from streams.log.lag import lags
+from streams.log.standings import standings
 from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.replay import ReplayVerbs
@@ -19,11 +21,9 @@ from streams.management.verbs.unblock import UnblockVerbs
 from streams.models import ConsumerGroup
 from streams.operate import group_deletion
 
-UNATTENDED = "no consumer"
-STATES = ("paused", "blocked", "running", UNATTENDED)
 COLUMNS = (
-    *("group", "topic", "mode", "state", "consumers"),
-    *("behind", "open", "retries", "dead", "age"),
+    *("group", "topic", "mode", "state", "trouble", "consumers"),
+    *("behind", "clears", "open", "retries", "dead", "age"),
     # Of the message that has blocked an ordered group the longest.
     *("blocked_by", "attempt", "next_attempt", "error"),
 )
@@ -53,7 +53,7 @@ class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--topic", help=_("only on this topic"))
-        parser.add_argument("--state", choices=STATES, help=_("only in this state"))
+        parser.add_argument("--state", choices=Condition.values, help=_("only in this state"))
         add_sort(parser, (LAG, *COLUMNS))
         add_watch(parser)
 
@@ -77,6 +77,7 @@ class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
     ) -> None:
         groups = self.groups(topic=topic)
         blocked = blockades(groups, self.using, most=1)
+        found = standings(lags(groups, self.using), self.using)
         self.show(
             COLUMNS,
             (
@@ -84,17 +85,20 @@ class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
                     lag.group.name,
                     lag.group.topic.name,
                     lag.group.kind,
-                    _state(lag),
+                    one.condition.value,
+                    one.trouble if self.as_json else ", ".join(one.trouble) or None,
                     lag.consumers,
                     lag.behind,
+                    one.clearing.time,
                     lag.open,
                     lag.waiting,
                     lag.dead,
                     lag.age,
                     *_blocked(blocked.get(lag.group.pk)),
                 )
-                for lag in lags(groups, self.using)
-                if state in (None, _state(lag))
+                for one in sorted(found, key=lambda one: one.order)
+                for lag in [one.lag]
+                if state in (None, one.condition.value)
             ),
             sort="behind" if sort == LAG else sort,
         )
@@ -132,7 +136,3 @@ def _blocked(blockade: Blockade | None) -> tuple[Any, ...]:
         return (None,) * 4
     (one,) = blockade.worst
     return one.place, one.attempt, one.due_at, one.error
-
-
-def _state(lag: Lag) -> str:
-    return UNATTENDED if lag.state in (GroupState.UNATTENDED, GroupState.IDLE) else lag.state.value

@@ -8,8 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -19,8 +18,9 @@ from weakref import WeakSet
 
 from django.utils.translation import gettext as _
 
-from streams.errors import NameTaken, PositionDamaged, StateUnusable
+from streams.errors import NameTaken, PositionDamaged
 from streams.process.broadcast.position import Position, Positions
+from streams.state_files import legible, opened_lock, replace, usable
 
 # Not the host's name: a container has a new one after each deployment, and its client would begin
 # as a new one and miss messages. A second process of a host gets NameTaken, which says to choose
@@ -28,7 +28,6 @@ from streams.process.broadcast.position import Position, Positions
 DEFAULT_NAME = "default"
 
 VERSION = 1
-LEGIBLE = 24  # characters of each name that a file's name shows
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,7 @@ class Place:
         """
         digest = sha256("\0".join(astuple(self)).encode("utf-8", "surrogatepass")).hexdigest()
         parts = (self.group, self.topic, self.name)
-        return "-".join([*map(_legible, parts), digest[:16]])
-
-
-def _legible(name: str) -> str:
-    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name[:LEGIBLE])
+        return "-".join([*map(legible, parts), digest[:16]])
 
 
 class PositionFile(Positions):
@@ -85,18 +80,11 @@ class PositionFile(Positions):
             for number, position in sorted(self.known.items())
         }
         content = {"version": VERSION, **vars(self._place), "partitions": partitions}
-        new = self.path.with_suffix(".new")
-        with _usable(new):
-            with new.open("w", encoding="utf-8") as file:
-                json.dump(content, file, ensure_ascii=True, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.path)
-            _sync(self.path.parent)
+        replace(self.path, json.dumps(content, ensure_ascii=True, indent=1))
         self.taken = True
 
     def _load(self) -> dict[int, Position] | None:
-        with _usable(self.path):
+        with usable(self.path):
             if not self.path.exists():
                 return None
             text = self.path.read_bytes()
@@ -135,9 +123,8 @@ class Lock:
 
     def __init__(self, path: Path, place: Place) -> None:
         self._fd = -1
-        with _usable(path):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        with usable(path):
+            fd = opened_lock(path)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 holder = f"{os.uname().nodename} {os.getpid()}"
@@ -177,23 +164,3 @@ def _taken(place: Place, holder: str) -> str:
         "Another process (%(holder)s) is the client %(name)r of %(group)s on %(topic)s. Processes"
         " that share EMS['STATE_DIR'] need names of their own: ems_consume --name NAME."
     ) % {"holder": holder or "?", **vars(place)}
-
-
-@contextmanager
-def _usable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StateUnusable(
-            _("EMS['STATE_DIR'] cannot be used, for %(path)s: %(error)s.")
-            % {"path": path, "error": error.strerror or error}
-        ) from error
-
-
-def _sync(directory: Path) -> None:
-    """Force the directory to the disk, so that the replaced file name is there, too."""
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

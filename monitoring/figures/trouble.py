@@ -1,0 +1,70 @@
+"""Says what is wrong in a few sentences, for the index of the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from monitoring.alarms.banner import link_to
+from monitoring.alarms.texts import span
+from monitoring.figures.firing import Firing, firing
+from monitoring.figures.group import GroupFigures, group_figures
+from monitoring.figures.site import Site
+from monitoring.models import AlarmState, Severity
+from streams.admin.alarm import Link, May, Said
+from streams.admin.parts.figures import BAD, QUIET, WARNING, grouped
+from streams.database.clock import database_now
+
+# Of the alarms, and of the groups: the rest is on their own pages.
+SHOWN = 5
+LEVELS = {Severity.CRITICAL: BAD, Severity.WARNING: WARNING, Severity.INFO: QUIET}
+
+
+def trouble(using: str, may: May) -> Iterator[Said]:
+    """Yield the alarms that fire, then the groups in trouble, the worst first."""
+    now = database_now(using)
+    if may("ems_monitoring.view_alarm"):
+        found = firing(using)
+        yield from (_alarm(one, now, may) for one in found[:SHOWN])
+        if found[SHOWN:]:
+            text, rest = _("More alarms fire."), found[SHOWN]
+            yield Said(text, link_to(may, rest.pk), _("more"), LEVELS[Severity(rest.severity)])
+    if may("ems_monitoring.view_overview"):
+        groups = [one for one in group_figures(Site.read(using, now)) if one.in_trouble]
+        yield from (_group(one, may) for one in groups[:SHOWN])
+        if rest_of_groups := len(groups[SHOWN:]):
+            text = ngettext(
+                "%d more group needs somebody.", "%d more groups need somebody.", rest_of_groups
+            )
+            page = Link("ems_monitoring_overview_groups")
+            yield Said(text % rest_of_groups, page, _("more"), groups[SHOWN].level)
+
+
+def _alarm(one: Firing, now: datetime, may: May) -> Said:
+    text = _("%(alarm)s, for %(age)s") % {"alarm": one.text, "age": span(now - one.since)}
+    severity = Severity(one.severity)
+    if one.acknowledged_by:
+        text = _("%(alarm)s; %(who)s takes care of it") % {
+            "alarm": text,
+            "who": one.acknowledged_by,
+        }
+        return Said(text, link_to(may, one.pk), AlarmState.ACKNOWLEDGED.label, QUIET)
+    return Said(text, link_to(may, one.pk), severity.label, LEVELS[severity])
+
+
+def _group(one: GroupFigures, may: May) -> Said:
+    told = [_("%s behind") % grouped(one.behind)]
+    if one.behind and one.age:
+        told.append(_("the oldest for %s") % span(one.age))
+    if one.dead:
+        told.append(ngettext("%s dead letter", "%s dead letters", one.dead) % grouped(one.dead))
+    page = Link("ems_monitoring_overview_group", (one.pk,))
+    return Said(
+        f"{one.name} on {one.topic}: {', '.join(told)}",
+        page if may("ems.view_consumergroup") else None,
+        one.condition.label,
+        one.level,
+    )
