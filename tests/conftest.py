@@ -45,6 +45,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(FOLDER, ignore_errors=True)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Wait for the threads of pages that have waited for them no more: they use the database."""
+    if looking := sys.modules.get("streams.admin.parts.look"):
+        for threads in list(looking._asking.values()):
+            for thread, _began in threads:
+                thread.join(30)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     markexpr = str(config.getoption("markexpr"))
     dropped = [item for item in items if tiers.left_out(item, markexpr)]

@@ -172,10 +172,13 @@ def of_leg(db: str, env: dict[str, str]) -> dict[str, str]:
 
 
 def test_django(options: argparse.Namespace) -> int:
-    """run what is quick, on SQLite, on every version of Django that EMS supports"""
-    legs, missing = djangos({*map(leg_of_django, environments.DJANGOS)})
+    """run what is quick, on SQLite, on every version of Django (ARGS="--django 6.1": on one)"""
+    parser = argparse.ArgumentParser(prog="make test-django", allow_abbrev=False)
+    parser.add_argument("--django", action="append", choices=environments.DJANGOS)
+    chosen, words = parser.parse_known_args(options.rest)
+    legs, missing = djangos({*map(leg_of_django, chosen.django or environments.DJANGOS)})
     for leg in legs:
-        leg.words += options.rest
+        leg.words += words
     run_all(legs, at_a_time=AT_A_TIME, again=False)
     return conclude(legs, missing, second_try_counts=False)
 

@@ -61,7 +61,7 @@ def known(lags: Iterable[Lag], rates: Rates, alarms: Iterable[Alarm]) -> dict[in
         place = alarm.topic, alarm.group
         if alarm.state == AlarmState.FIRING:
             firing.setdefault(place, alarm)
-        if alarm.metric in (Metric.LAG, Metric.LAG_AGE):
+        elif alarm.metric in (Metric.LAG, Metric.LAG_AGE):
             beyond.setdefault(place, alarm.since)
     found = {}
     for lag in lags:

@@ -17,6 +17,7 @@ from monitoring.models import AlarmState, Severity
 from streams.admin.alarm import Link, May, Said
 from streams.admin.parts.figures import BAD, QUIET, WARNING, grouped
 from streams.database.clock import database_now
+from streams.log.condition import Trouble
 
 # Of the alarms, and of the groups: the rest is on their own pages.
 SHOWN = 5
@@ -33,14 +34,14 @@ def trouble(using: str, may: May) -> Iterator[Said]:
             text, rest = _("More alarms fire."), found[SHOWN]
             yield Said(text, link_to(may, rest.pk), _("more"), LEVELS[Severity(rest.severity)])
     if may("ems_monitoring.view_overview"):
-        groups = [one for one in group_figures(Site.read(using, now)) if one.in_trouble]
+        groups = [one for one in group_figures(Site.read(using, now)) if one.needs]
         yield from (_group(one, may) for one in groups[:SHOWN])
         if rest_of_groups := len(groups[SHOWN:]):
             text = ngettext(
                 "%d more group needs somebody.", "%d more groups need somebody.", rest_of_groups
             )
             page = Link("ems_monitoring_overview_groups")
-            yield Said(text % rest_of_groups, page, _("more"), groups[SHOWN].level)
+            yield Said(text % rest_of_groups, page, _("more"), _level(groups[SHOWN]))
 
 
 def _alarm(one: Firing, now: datetime, may: May) -> Said:
@@ -56,15 +57,20 @@ def _alarm(one: Firing, now: datetime, may: May) -> Said:
 
 
 def _group(one: GroupFigures, may: May) -> Said:
-    told = [_("%s behind") % grouped(one.behind)]
-    if one.behind and one.age:
-        told.append(_("the oldest for %s") % span(one.age))
+    worst = one.needs[0]
+    told = [worst.told] if worst.told else []
+    if one.behind:
+        told.append(_("%s behind") % grouped(one.behind))
     if one.dead:
         told.append(ngettext("%s dead letter", "%s dead letters", one.dead) % grouped(one.dead))
     page = Link("ems_monitoring_overview_group", (one.pk,))
     return Said(
         f"{one.name} on {one.topic}: {', '.join(told)}",
         page if may("ems.view_consumergroup") else None,
-        one.condition.label,
-        one.level,
+        worst.trouble.label,
+        _level(one),
     )
+
+
+def _level(one: GroupFigures) -> str:
+    return WARNING if one.needs[0].trouble in (Trouble.DEAD, Trouble.PAUSED) else BAD

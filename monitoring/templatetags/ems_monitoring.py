@@ -172,6 +172,44 @@ def ems_group_state(figures: Any) -> str:
     return group_words(figures.condition, figures.level, needs)
 
 
+@register.simple_tag(takes_context=True)
+def ems_todo(context: Any, group: Any) -> str:
+    """Return a link to where the worst trouble of a group ends, if the user may go there."""
+    from django.urls import reverse
+
+    from streams.admin.parts.columns import list_url
+    from streams.log.condition import Trouble
+    from streams.models import DeadMessage
+
+    if not group.needs:
+        return ""
+    query = context["query"]
+    here = reverse("admin:ems_monitoring_overview_group", args=[group.pk]) + query
+    calls = context["may_see_groups"], _("See its calls"), f"{here}#clients"
+    may, said, url = {
+        Trouble.BLOCKED: (context["may_see_groups"], _("See the message that blocks it"), here),
+        Trouble.STUCK: calls,
+        Trouble.UNATTENDED: (context["may_see_groups"], _("Run its consumer"), here),
+        Trouble.SLOW_CALL: calls,
+        # Who may not view alarms is not told of one.
+        Trouble.ALARM: (
+            True,
+            _("Acknowledge the alarm"),
+            reverse("admin:ems_monitoring_overview_alarms") + query,
+        ),
+        Trouble.DEAD: (
+            context["may_see_letters"],
+            _("Redrive or discard them"),
+            list_url(DeadMessage, group=group.pk, state="waiting"),
+        ),
+        Trouble.BEHIND: calls,
+        Trouble.PAUSED: (context["may_see_groups"], _("Resume it"), here),
+    }[group.needs[0].trouble]
+    if not may:
+        return ""
+    return format_html('<div class="ems-todo"><a href="{}">{}</a></div>', url, said)
+
+
 @register.filter
 def ems_trend(clearing: Any) -> str:
     """Return what becomes of a backlog in words, such as "clears in 4 min 49 s"."""

@@ -20,7 +20,8 @@ from ninja import NinjaAPI
 from ninja.operation import Operation, PathView
 
 from streams.http.access import identified
-from streams.http.problems import CONTENT_TYPE, Problem, answer, handle_all, too_large
+from streams.http.contract import complete
+from streams.http.problems import Problem, answer, handle_all, too_large
 from streams.http.routes import ROUTERS, UNVERSIONED
 from streams.logs import event
 
@@ -30,23 +31,6 @@ logger = logging.getLogger("streams.http")
 
 # In the scope of a request: that it was checked before its body was read (streams/http/asgi.py).
 IS_CHECKED = "ems.is_checked"
-
-# The answer to every error, in the OpenAPI file.
-PROBLEM = {
-    "type": "object",
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string"},
-        "detail": {"type": "string"},
-    },
-    "required": ["type", "title", "status", "code", "detail"],
-}
-REFUSED = {
-    "description": "A problem (RFC 9457)",
-    "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-}
 
 
 class Api(NinjaAPI):
@@ -88,10 +72,7 @@ _merge()
 def schema(server: str = "/ems") -> dict[str, Any]:
     """Return the OpenAPI file; ``server`` is where the project has mounted the API."""
     made = {**api.get_openapi_schema(path_prefix=""), "servers": [{"url": server}]}
-    made["components"]["schemas"]["Problem"] = PROBLEM
-    for methods in made["paths"].values():
-        for operation in methods.values():
-            operation["responses"] = {**operation["responses"], "default": REFUSED}
+    complete(made)
     return made
 
 

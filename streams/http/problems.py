@@ -76,6 +76,27 @@ TITLES = {
 }
 
 
+# The codes that are not the name of an error.
+CODES: dict[int, tuple[str, ...]] = {
+    400: ("malformed",),
+    401: ("unauthorized",),
+    403: ("forbidden", "stress_off", "tls_required"),
+    404: ("not_found", "unknown"),
+    405: ("method_not_allowed",),
+    409: (
+        *("already_committed", "already_rolled_back", "count_mismatch", "preview_expired"),
+        *("preview_used", "redrive_state", "stress_running", "visible"),
+    ),
+    410: ("purged",),
+    411: ("length_required",),
+    413: ("body_too_large",),
+    422: ("database_needed", "invalid"),
+    429: ("too_many_requests",),
+    500: ("internal_error",),
+    503: ("busy", "database_unavailable", "no_python"),
+}
+
+
 class Problem(Exception):
     """Ends a request with this answer; ``more`` are members beside the usual ones."""
 
@@ -108,12 +129,25 @@ def code_of(error: type[BaseException]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", error.__name__).lower()
 
 
+def status_of(error: type[Exception]) -> int:
+    return next(STATUS[one] for one in error.__mro__ if one in STATUS)
+
+
+def codes() -> dict[int, list[str]]:
+    """Return all codes by their status."""
+    found = {status: list(own) for status, own in CODES.items()}
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.StreamsError):
+            found.setdefault(status_of(kind), []).append(code_of(kind))
+    return {status: sorted(some) for status, some in found.items()}
+
+
 def problem_of(error: Exception) -> Problem:
     """Return what to answer after ``error``."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, errors.StreamsError):
-        status = next(STATUS[one] for one in type(error).__mro__ if one in STATUS)
+        status = status_of(type(error))
         wait = AWAY_SECONDS if status == HTTPStatus.SERVICE_UNAVAILABLE else None
         return Problem(status, code_of(type(error)), str(error), retry_after=wait)
     if isinstance(error, Error):

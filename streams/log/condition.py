@@ -46,7 +46,8 @@ class Trouble(TextChoices):
     SLOW_CALL = "slow call", gettext_lazy("slow call")
     ALARM = "alarm", gettext_lazy("alarm")  # one fires that nobody has acknowledged
     DEAD = "dead letters", gettext_lazy("dead letters")  # that wait for a decision
-    BEHIND = "behind", gettext_lazy("behind")  # beyond the limit of an alarm rule, or falling back
+    # Beyond the limit of an alarm rule, or falling behind; said unless a worse one says why.
+    BEHIND = "behind", gettext_lazy("behind")
     PAUSED = "paused", gettext_lazy("paused")  # for longer than PAUSED_FOR, or nobody knows
 
 
@@ -121,13 +122,18 @@ class Standing:
         return rank, condition, (since or self.now).timestamp(), -waiting, lag.group.name
 
     def told(self, need: Need) -> str:
-        """Return how long it has lasted, with the rule of an alarm, or what is usual of a call."""
+        """Return how long it has lasted, and what else there is to say of it.
+
+        That is the rule of an alarm, what is usual of a call, the time until a backlog clears.
+        """
         lasted = "" if need.since is None else _("for %s") % brief(self.now - need.since)
-        call = self.known.call
-        more = {
-            Trouble.ALARM: self.known.alarm or "",
-            Trouble.SLOW_CALL: _("usually %s") % precise(call.usual) if call and call.usual else "",
-        }.get(need.trouble, "")
+        call, time, more = self.known.call, self.clearing.time, ""
+        if need.trouble == Trouble.ALARM:
+            more = self.known.alarm or ""
+        elif need.trouble == Trouble.SLOW_CALL and call and call.usual is not None:
+            more = _("usually %s") % precise(call.usual)
+        elif need.trouble == Trouble.BEHIND and time is not None:
+            more = _("clears in %s") % brief(time)
         return ", ".join(filter(None, (lasted, more)))
 
 
@@ -177,14 +183,14 @@ def _needs(lag: Lag, now: datetime, known: Known, condition: Condition) -> Itera
     oldest = None if lag.age is None else now - lag.age
     if condition in (Condition.BLOCKED, Condition.STUCK, Condition.UNATTENDED):
         yield Need(Trouble(condition.value), oldest)
+    elif known.beyond_at or condition == Condition.FALLING_BEHIND:
+        yield Need(Trouble.BEHIND, known.beyond_at or oldest)
     if known.call:
         yield Need(Trouble.SLOW_CALL, now - known.call.running)
     if known.alarm:
         yield Need(Trouble.ALARM, known.alarm_at)
     if lag.dead:
         yield Need(Trouble.DEAD, None if lag.dead_age is None else now - lag.dead_age)
-    if known.beyond_at or condition == Condition.FALLING_BEHIND:
-        yield Need(Trouble.BEHIND, known.beyond_at or oldest)
     paused_at = lag.group.paused_at
     if lag.group.paused and (paused_at is None or now - paused_at > PAUSED_FOR):
         yield Need(Trouble.PAUSED, paused_at)

@@ -163,7 +163,7 @@ class KeptEnds:
                 Log(*(row[key] for key in Log._fields)): Kept(*(row[key] for key in Kept._fields))
                 for row in content["logs"]
             }
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise Unreadable(f"{type(error).__name__}: {error}") from error
 
     def _read_at_first(self) -> dict[Log, Kept]:

@@ -19,8 +19,10 @@ from streams.consume.registry import autodiscover, by_alias, registrations
 from streams.database.clock import database_now
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import fetch
+from streams.log.condition import Trouble
 from streams.log.foreign import other_namespaces, own_rows, unread_here
 from streams.log.lag import lags
+from streams.log.standings import standings
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -194,10 +196,15 @@ def consumers(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "leases", _("No delivery is past its deadline."))
 
 
+# What no other diagnosis says of a group.
+SAID = frozenset({Trouble.STUCK, Trouble.SLOW_CALL, Trouble.BEHIND})
+
+
 def groups(using: str) -> Iterator[Diagnosis]:
     groups = ConsumerGroup.objects.using(using).select_related("topic").order_by("name")
     dead = 0
-    for lag in lags(groups, using):
+    for standing in sorted(standings(lags(groups, using), using), key=lambda one: one.order):
+        lag = standing.lag
         dead += lag.dead
         waiting = (lag.behind or 0) + lag.waiting
         if waiting and lag.group.paused:
@@ -214,6 +221,12 @@ def groups(using: str) -> Iterator[Diagnosis]:
                 "%(group)s has no consumer, and %(count)d messages wait",
                 waiting,
             )
+        elif found := [need for need in standing.needs if need.trouble in SAID]:
+            said = (f"{need.trouble.label} {standing.told(need)}".strip() for need in found)
+            text = f"{lag.group}: {'; '.join(said)}"
+            hint = _("ems_groups deliveries %s --open shows what its clients have in hand.")
+            yield Diagnosis(WARNING, "group", text, hint % lag.group.name)
+            continue
         else:
             continue
         values = {"group": lag.group, "count": waiting}

@@ -17,7 +17,16 @@ from streams.admin.pages.group import ConsumerGroupAdmin
 from streams.log import lag as lag_module
 from streams.log.lag import lags
 from streams.log.sequencer import sequence
-from streams.models import ConsumerGroup, Cursor, Message, Partition, RetryMessage, UtcNow
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    Delivery,
+    Message,
+    Partition,
+    RetryMessage,
+    UtcNow,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -215,3 +224,20 @@ def test_pause_cannot_be_set_by_the_form_that_needs_another_permission(world, as
     world.mail.refresh_from_db()
     assert (world.mail.max_retries, world.mail.paused) == (2, False)
     assert (world.mail.name, world.mail.start) == ("mail", "earliest")
+
+
+def test_the_page_of_a_client_shows_what_it_has_in_hand_and_whether_that_takes_long(world, as_role):
+    client = as_role("viewer")
+    row = Consumer.objects.get(group=world.mail)
+    url = reverse("admin:ems_consumer_change", args=[row.pk])
+    Delivery.objects.filter(client_id=row.client_id).update(
+        claimed_at=UtcNow(-timedelta(hours=1)), started_at=None, thread="mail-3"
+    )
+    text = strip_tags(client.get(url).text).replace("\xa0", " ")
+    for part in ("orders/0@4", "1 h 0 min", "slow", "mail-3", "Deadline"):
+        assert part in text
+    assert reverse("admin:ems_message_changelist") + "?q=orders%2F0%404" in client.get(url).text
+    Delivery.objects.filter(client_id=row.client_id).update(claimed_at=UtcNow())
+    assert "slow" not in strip_tags(client.get(url).text)
+    Delivery.objects.filter(client_id=row.client_id).delete()
+    assert "mail-3" not in client.get(url).text

@@ -97,7 +97,7 @@ def pages() -> dict[str, str]:
     """Return the paths of all pages; of an empty installation, of those without a row."""
     from django.urls import reverse
 
-    from streams.models import ConsumerGroup, DeadMessage, Message, RetryMessage
+    from streams.models import Consumer, ConsumerGroup, DeadMessage, Message, RetryMessage
     from tests.browser.shop import page
 
     names = ("topics", "groups", "search", "alarms", "pipeline", "components")
@@ -110,11 +110,14 @@ def pages() -> dict[str, str]:
     retry = RetryMessage.objects.latest("pk")
     traced = Message.objects.get(partition=retry.partition_id, offset=retry.offset)
     letter = DeadMessage.objects.latest("pk")
+    stuck = Consumer.objects.filter(group=groups["billing"]).order_by("client_id")[0]
     return {
         **found,
         "topic": page("topic", groups["ledger"].topic_id),
         "group": page("group", groups["billing"].pk),
         "ledger": page("group", groups["ledger"].pk),
+        "client": reverse("admin:ems_consumer_change", args=[stuck.pk]),
+        "grouplist": reverse("admin:ems_consumergroup_changelist"),
         "day": page("group", groups["billing"].pk) + "?range=24h",
         "search": page("search") + f"?q=payments/1@{retry.offset - 8}-{retry.offset}",
         "message": reverse("admin:ems_message_change", args=[traced.pk]),

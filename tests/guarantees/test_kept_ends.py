@@ -255,6 +255,7 @@ DAMAGES = {
     "not a dict": lambda text: b"[]",
     "too deep": lambda text: b"[" * 100_000,
     "a higher offset": lambda text: text.replace(b'"offset": 15', b'"offset": 95'),
+    "a version without end": lambda text: text.replace(b'"version": 1', b'"version": 1e999'),
     "a version that is none": edited(lambda content: content.update(version="x")),
     "without a checksum": edited(lambda content: content.pop("sha256")),
     "of another database": edited(lambda content: content.update(database="default: other")),

@@ -38,6 +38,35 @@ HTTP = [
         f"{TOKENS}::test_a_revoked_token_is_refused_within_five_seconds",
     ),
     Mutant(
+        "a-body-before-its-token",
+        "streams/http/app.py",
+        "            await early(request)\n",
+        "            pass\n",
+        "tests/http/test_web_servers.py"
+        "::test_a_body_is_not_read_before_its_token_and_its_size_are_checked",
+    ),
+    Mutant(
+        "chunks-without-a-limit",
+        "streams/http/asgi.py",
+        "        if received > most:\n",
+        "        if False:\n",
+        "tests/http/test_web_servers.py::test_a_body_in_chunks_is_taken_up_to_the_limit",
+    ),
+    Mutant(
+        "a-claim-without-an-answer-is-kept",
+        "streams/http/routes/pull.py",
+        "            await _taken_back(seen)\n",
+        "",
+        "tests/http/test_bodies.py::test_a_claim_whose_answer_cannot_be_built_is_given_back",
+    ),
+    Mutant(
+        "bodies-of-any-depth",
+        "streams/body.py",
+        " > DEEPEST and is_too_deep(value)",
+        " < 0",
+        "tests/http/test_bodies.py::test_a_body_has_at_most_64_levels_however_it_comes_in",
+    ),
+    Mutant(
         "a-revoked-token-is-valid",
         TOKEN,
         "return self.filter(lasts, revoked_at=None)",

@@ -42,6 +42,27 @@ TWO_PHASE = [
         "mysql",
     ),
     Mutant(
+        "prepares-what-is-rolled-back-again",
+        PREPARE,
+        "    if found.state == PreparedState.ROLLED_BACK:\n",
+        "    if False:\n",
+        f"{PARTS}::test_a_repeated_prepare_changes_nothing",
+    ),
+    Mutant(
+        "another-check-is-the-same-content",
+        "streams/two_phase/content.py",
+        "json.dumps([*parts, told, check])",
+        "json.dumps([*parts, told])",
+        f"{PARTS}::test_the_same_prepare_again_is_the_same_and_other_content_is_a_conflict",
+    ),
+    Mutant(
+        "an-endpoint-moved-without-its-secret",
+        "streams/admin/pages/endpoint.py",
+        "            if not hmac.compare_digest(typed.encode(), was.secret.encode()):\n",
+        "            if False:\n",
+        "tests/admin/test_prepared.py::test_who_changes_where_ems_asks_must_type_the_secret_again",
+    ),
+    Mutant(
         "inserts-without-a-look-in-a-transaction",
         PREPARE,
         """        found = _same_key(content, using)

@@ -7,14 +7,20 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
 from streams.admin.parts import figures
-from streams.admin.parts.columns import at, linked, list_url
+from streams.admin.parts.columns import at, linked, list_url, messages
 from streams.admin.parts.filters import FixedFilter, GroupFilter
+from streams.conf import database
+from streams.log.calls import Call, calls
 from streams.models import Consumer, Delivery, UtcNow
+
+# In claims: the oldest.
+SHOWN = 50
 
 
 class Lease(FixedFilter):
@@ -50,6 +56,7 @@ class ConsumerAdmin(ReadOnly):
     fields = (
         ("client_id", linked("group", _("group"))),
         ("is_live", at("started_at", _("started")), at("lease_until", _("lease until"))),
+        "calls",
         "deliveries",
     )
 
@@ -73,6 +80,46 @@ class ConsumerAdmin(ReadOnly):
             return figures.state(_("live"), figures.GOOD)
         return figures.state(_("lapsed"), figures.BAD)
 
+    @admin.display(description=_("running calls"))
+    def calls(self, row: Any) -> Any:
+        """Return what the client has in hand for the group, the longest first."""
+        held = Delivery.objects.using(database()).held().select_related("partition__topic")
+        mine = held.filter(client_id=row.client_id, group=row.group_id).order_by("claimed_at")
+        deliveries = list(mine[:SHOWN])
+        found = zip(deliveries, calls(deliveries, row.now, database()), strict=True)
+        rows = [
+            (
+                *(gettext("Messages"), messages(delivery)),
+                *(gettext("Running"), running(call)),
+                *(gettext("Usual"), figures.age_of(figures.took(call.usual))),
+                *(gettext("Thread"), call.thread),
+                *(gettext("Attempt"), call.attempt),
+                *(gettext("Deadline"), deadline(call)),
+            )
+            for delivery, call in found
+        ]
+        if not rows:
+            return gettext("none")
+        heads = format_html_join("", '<th scope="col">{}</th>', ((one,) for one in rows[0][::2]))
+        cell = '<td data-label="{}">{}</td>'
+        lines = format_html_join("", f"<tr>{cell * 6}</tr>", rows)
+        table = (
+            '<table class="ems-table ems-cards"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>'
+        )
+        return format_html(table, heads, lines)
+
     @admin.display(description=_("deliveries"))
     def deliveries(self, row: Consumer) -> Any:
         return format_html('<a href="{}">{}</a>', list_url(Delivery, q=row.client_id), _("show"))
+
+
+def running(call: Call) -> str:
+    """Return since when the client has it in hand, and that this is long."""
+    slow = figures.state(gettext("slow"), figures.BAD) if call.is_slow else ""
+    return format_html("{} {}", figures.age(call.running), slow)
+
+
+def deadline(call: Call) -> str:
+    if call.is_overdue:
+        return figures.state(gettext("overdue"), figures.BAD)
+    return format_html("{} {}", gettext("in"), figures.age(call.left))

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import Max
 from django.utils.translation import gettext as _
 
 from streams.consume.blocked import blockades
+from streams.database.clock import database_now
+from streams.log.calls import Call, calls
 from streams.log.foreign import own_rows
 from streams.management.base import StreamsCommand, add_limit, add_sort, add_watch, number
-from streams.models import Consumer, ConsumerGroup, Delivery, Partition, RetryMessage
+from streams.models import Consumer, ConsumerGroup, Delivery, Partition, RetryMessage, State
 
 # The most deliveries that a list of one group's reads.
 SEARCHED = 100_000
+# Of what is claimed now; "slow": ten times as long as is usual.
+RUNNING = ("running", "usual", "slow")
 CONSUMERS = ("client_id", "group", "topic", "state", "open", "started_at", "lease_until")
 
 
@@ -94,8 +99,10 @@ class RowVerbs(StreamsCommand):
                 self.stderr.write(_("searched the newest %s deliveries") % number(SEARCHED))
         places = self._places(found)
         columns = ("claimed_at", "finished_at", "client_id", "thread", "error")
+        held = [row for row in found if row.state == State.START and row.token] if open else []
+        running = {call.pk: call for call in calls(held, database_now(self.using), self.using)}
         self.show(
-            ("id", "group", "place", "kind", "attempt", "state", "failed", *columns),
+            ("id", "group", "place", "kind", "attempt", "state", *RUNNING, "failed", *columns),
             (
                 (
                     row.pk,
@@ -104,6 +111,7 @@ class RowVerbs(StreamsCommand):
                     row.kind,
                     row.attempt,
                     row.state,
+                    *_running(running.get(row.pk)),
                     row.failed,
                     *(getattr(row, name) for name in columns),
                 )
@@ -151,6 +159,10 @@ class RowVerbs(StreamsCommand):
         partitions = Partition.objects.using(self.using).select_related("topic")
         found = partitions.filter(pk__in={row.partition_id for row in rows})
         return {partition.pk: str(partition) for partition in found}
+
+
+def _running(call: Call | None) -> tuple[timedelta | None, timedelta | None, bool | None]:
+    return (call.running, call.usual, call.is_slow) if call else (None, None, None)
 
 
 def _name(groups: dict[int, ConsumerGroup], pk: int) -> str | None:

@@ -9,17 +9,20 @@ from __future__ import annotations
 from streams.database.clock import database_now
 from streams.models import Step, UtcNow
 from tests.browser.worst.alarms import alarms
-from tests.browser.worst.figures import GROUPS, TOPICS
+from tests.browser.worst.figures import GROUPS, QUIET, TOPICS
 from tests.browser.worst.site import group, samples, topic
 from tests.browser.worst.spark import by_spark
-from tests.browser.worst.trouble import blocked, dead, retries, stuck, traced
+from tests.browser.worst.trouble import blocked, dead, paused, retries, stuck, traced
 
 
 def make_worst() -> None:
     now = database_now("default")
     logs = {name: topic(name, *figures) for name, figures in TOPICS.items()}
     groups = {name: group(name, *figures, logs) for name, figures in GROUPS.items()}
+    for number in range(QUIET):
+        group(f"reader-{number}", "stock", 0, 0.0, 1, {}, logs)
     samples(now, logs, groups)
+    paused(groups["pdf"])
     stuck(groups["billing"])
     blocked(groups["shipping"])
     dead(groups["ledger"])

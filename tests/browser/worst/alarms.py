@@ -8,7 +8,7 @@ from typing import Any
 from django.utils import timezone
 
 from monitoring.models import Alarm, AlarmChannel
-from tests.browser.worst.figures import ERRORS
+from tests.browser.worst.figures import ERRORS, MINUTE
 
 
 def alarms(now: Any) -> None:
@@ -35,6 +35,18 @@ def alarms(now: Any) -> None:
             "acknowledged_at": now - 2 * hour,
             "acknowledged_by": "mei",
             "note": "the carrier's API is down, they call back at 15:00",
+        },
+        {
+            **common,
+            "severity": "critical",
+            "topic": "orders",
+            "group": "exports",
+            "value": 12_000.0,
+            "state": "acknowledged",
+            "fired_at": now - 2.8 * hour,
+            "acknowledged_at": now - 2 * hour,
+            "acknowledged_by": "mei",
+            "note": "catches up since the new servers are there",
         },
         {
             "rule": "dead_new",
@@ -65,7 +77,9 @@ def alarms(now: Any) -> None:
     ]
     for row in rows:
         subject = f"{row['group']} on {row['topic']}"
-        Alarm.objects.create(subject=subject, since=row["fired_at"], told_at=now, **row)
+        Alarm.objects.create(
+            subject=subject, since=row["fired_at"] - MINUTE * 5, told_at=now, **row
+        )
     AlarmChannel.objects.create(
         name="on-call",
         kind="slack",

@@ -21,6 +21,7 @@ TOPICS = {
 # Group: topic, messages behind, messages a second that it finishes, consumers, options.
 GROUPS: dict[str, tuple[str, int, float, int, dict[str, Any]]] = {
     "billing": ("orders", BEHIND, 3.1, 2, {}),
+    "exports": ("orders", BEHIND - 999, 720.0, 3, {}),
     "shipping": ("orders", 61_400, 0.0, 1, {"ordered": True}),
     "ledger": ("payments", 340, 208.0, 4, {}),
     "fraud-scores": ("payments", 88_000, 260.0, 6, {}),
@@ -29,4 +30,6 @@ GROUPS: dict[str, tuple[str, int, float, int, dict[str, Any]]] = {
     "clicks": ("page-views", 900, 2398.0, 8, {}),
     "replenish": ("stock", 0, 0.4, 1, {}),
 }
+# As many more that have nothing to do.
+QUIET = 41
 ERRORS = ("shop.payments.CardDeclined", "shop.payments.BankTimeout", "KeyError")

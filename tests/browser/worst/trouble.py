@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from streams.models import ConsumerGroup, Cursor, DeadMessage, Delivery, RetryMessage, State, UtcNow
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Partition,
+    RetryMessage,
+    State,
+    UtcNow,
+)
 from tests.browser.worst.figures import DEAD, ERRORS, MINUTE
 from tests.browser.worst.site import messages
 
@@ -22,6 +31,7 @@ def stuck(group: ConsumerGroup) -> None:
     clients = group.clients.order_by("client_id")
     for number, cursor in enumerate(group.cursors.order_by("partition__number")[:2]):
         first = cursor.next_offset - 100
+        usual(group, cursor.partition, first)
         started = UtcNow(-23 * MINUTE) if number == 0 else UtcNow(-timedelta(seconds=41))
         Delivery.objects.create(
             group=group,
@@ -36,6 +46,29 @@ def stuck(group: ConsumerGroup) -> None:
             started_at=started,
             deadline=UtcNow(7 * MINUTE) if number == 0 else UtcNow(timedelta(seconds=19)),
         )
+
+
+def usual(group: ConsumerGroup, partition: Partition, before: int) -> None:
+    """Three claims before these took 1.8 s each."""
+    for number in range(1, 4):
+        Delivery.objects.create(
+            group=group,
+            partition=partition,
+            first_offset=before - 100 * number,
+            last_offset=before - 100 * number + 99,
+            progress=before - 100 * number + 100,
+            client_id="10.0.4.20@3100@billing",
+            thread="billing-0",
+            state=State.DONE,
+            claimed_at=UtcNow(-25 * MINUTE),
+            started_at=UtcNow(-25 * MINUTE),
+            finished_at=UtcNow(-25 * MINUTE + timedelta(seconds=1.8)),
+            deadline=UtcNow(-24 * MINUTE),
+        )
+
+
+def paused(group: ConsumerGroup) -> None:
+    ConsumerGroup.objects.filter(pk=group.pk).update(paused_at=UtcNow(-3 * 24 * 60 * MINUTE))
 
 
 def blocked(group: ConsumerGroup) -> None:
