@@ -181,7 +181,9 @@ def _condition(lag: Lag, future: Clearing, known: Known) -> Condition:
 
 def _needs(lag: Lag, now: datetime, known: Known, condition: Condition) -> Iterator[Need]:
     oldest = None if lag.age is None else now - lag.age
-    if condition in (Condition.BLOCKED, Condition.STUCK, Condition.UNATTENDED):
+    if condition == Condition.BLOCKED:
+        yield Need(Trouble.BLOCKED, lag.blocked_at)
+    elif condition in (Condition.STUCK, Condition.UNATTENDED):
         yield Need(Trouble(condition.value), oldest)
     elif known.beyond_at or condition == Condition.FALLING_BEHIND:
         yield Need(Trouble.BEHIND, known.beyond_at or oldest)

@@ -59,6 +59,7 @@ class CursorPlace(NamedTuple):
     attempt: int
     reset_at: datetime | None
     blocked_until: datetime | None
+    blocked_at: datetime | None  # when the message that blocks it failed first
     retry: int | None  # the lowest offset to be retried
 
 
@@ -75,6 +76,7 @@ class Lag:
     consumers: int  # live clients
     age: timedelta | None  # since the oldest unfinished message was sequenced
     blocked: int = 0  # partitions in which a failed message holds up those after it (ordered)
+    blocked_at: datetime | None = None  # since when the first of these is blocked
     end: int | None = None  # messages of the log so far, in all partitions that it reads
     reset_at: datetime | None = None  # the newest reset: ``done`` does not compare across it
     dead_age: timedelta | None = None  # since the oldest letter of ``dead``
@@ -146,6 +148,7 @@ def lags(
             consumers=counted.get((CONSUMERS, group.pk), 0),
             age=ages.get(group.pk),
             blocked=sums[group.pk].blocked,
+            blocked_at=sums[group.pk].blocked_at,
             end=sums[group.pk].end,
             reset_at=sums[group.pk].reset_at,
             dead_age=_microseconds(counted.get((DEAD_AGE, group.pk))),
@@ -163,6 +166,7 @@ class _Sum:
     behind: int | None = None
     open: int = 0
     blocked: int = 0
+    blocked_at: datetime | None = None
     end: int | None = None
     reset_at: datetime | None = None
     called_at: datetime | None = None
@@ -172,7 +176,9 @@ class _Sum:
         self.places.append(cursor)
         self.behind = (self.behind or 0) + cursor.end - cursor.next_offset
         self.end = (self.end or 0) + cursor.end
-        self.blocked += cursor.attempt > 1
+        if cursor.attempt > 1:
+            self.blocked += 1
+            self.blocked_at = min(filter(None, (cursor.blocked_at, self.blocked_at)), default=None)
         if cursor.reset_at and (self.reset_at is None or cursor.reset_at > self.reset_at):
             self.reset_at = cursor.reset_at
 
@@ -199,7 +205,7 @@ def _cursors(groups: list[int], using: str) -> Iterator[CursorPlace]:
     )
     rows = Cursor.objects.using(using).filter(replay=0, group__in=groups)
     of_cursor = ("group", "partition", "next_offset", "partition__next_offset")
-    of_state = ("attempt", "reset_at", "blocked_until")
+    of_state = ("attempt", "reset_at", "blocked_until", "blocked_at")
     # By the whole index: MySQL sorts what a correlated subquery fixes, and would read all retries.
     in_order = retries.order_by("group", "partition", "offset")
     first = Subquery(in_order.values("offset")[:1])

@@ -13,6 +13,9 @@ from streams import Outgoing, consumer, send_many
 from streams.consume.blocked import Blocked, blockades
 from streams.consume.outcome.settle import release
 from streams.errors import AttemptRunning, NotBlocked, PreviewStale
+from streams.log.condition import Trouble
+from streams.log.lag import lags
+from streams.log.standings import standings
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -124,6 +127,12 @@ def test_a_process_that_dies_blocks_with_that_error(handled: Counter[int]) -> No
     sweep("default")
     assert blocked().attempt == 3
     assert (blocked().error or "").startswith("ProcessDied")
+
+
+def test_its_group_needs_somebody_since_the_same_time(handled: Counter[int]) -> None:
+    (stand,) = standings(lags(ConsumerGroup.objects.all(), "default"), "default")
+    (need,) = stand.needs
+    assert (need.trouble, need.since) == (Trouble.BLOCKED, blocked().since)
 
 
 def test_a_group_that_goes_on_is_not_blocked(handled: Counter[int], fails: set[int]) -> None:
