@@ -272,3 +272,12 @@ def test_every_endpoint_is_async_and_no_path_is_there_twice() -> None:
             shape = "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
             assert shape not in shapes, path
             shapes.add(shape)
+
+
+def test_the_log_says_once_that_asgi_reads_bodies_before_tokens(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app._warn_once.cache_clear()
+    for _time in range(2):
+        assert async_to_sync(AsyncClient().get)("/ems/v1/nowhere").status_code == 404
+    assert caplog.text.count("without refusing_early()") == 1
