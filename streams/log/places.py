@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from streams.errors import InvalidPlace
 from streams.log.foreign import own_rows
 from streams.models import Message, Partition
+from streams.models.namespaces import own
 
 # Digits, or groups of them with what languages write between them; "1.5" is none.
 NUMBER = r"(?:[0-9]{1,3}(?:[,.'’\u00a0\u202f][0-9]{2,3})*[,.'’\u00a0\u202f][0-9]{3}|[0-9]+)"  # noqa: RUF001
@@ -58,7 +59,7 @@ class LogPlace:
         if self.topic != self.log:
             named |= Q(topic__name=self.topic, number=whole(number))
         rows = Partition.objects.using(using).select_related("topic").filter(named)
-        return own_rows(rows, using).order_by("pk").first()
+        return rows.filter(own("topic__name")).order_by("pk").first()
 
     def __str__(self) -> str:
         last = "" if self.is_one else f"-{self.last}"

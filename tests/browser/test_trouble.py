@@ -46,7 +46,12 @@ def test_from_the_index_one_click_leads_to_what_blocks_a_group_and_another_skips
     trouble.click(f"{BOX} a:has-text('shipping')")
     assert trouble.path.startswith(page("group", shipping.pk))
     panel = trouble.text(".ems-blockade")
-    for words in ("BankTimeout: no answer within 30 s", "Attempt\n7", "16\xa0min", "Wait behind it"):
+    for words in (
+        "BankTimeout: no answer within 30 s",
+        "Attempt\n7",
+        "16\xa0min",
+        "Wait behind it",
+    ):
         assert words in panel
     trouble.click(".ems-blockade button:has-text('Skip to dead letters')")
     trouble.click("main button:has-text('Skip to dead letters')")

@@ -75,7 +75,8 @@ def test_beyond_the_end_there_is_nothing(api: Api) -> None:
 
 
 def test_what_cannot_be_read_is_refused(api: Api) -> None:
-    assert api.get("/topics/orders/partitions/7/messages?from=0").status_code == 422
+    unknown = api.get("/topics/orders/partitions/7/messages?from=0")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_partition")
     assert read(api, -1).status_code == read(api, 0, limit=0).status_code == 422
     assert read(api, 0, hold=21).status_code == api.get(LOG).status_code == 422
     Topic.objects.update(access="denied")
