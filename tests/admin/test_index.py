@@ -67,7 +67,7 @@ def lines(html: str) -> list[str]:
 def test_it_comes_first_with_what_is_wrong_the_worst_first(world: World, root: Client) -> None:
     ConsumerGroup.objects.filter(pk=world.billing.pk).update(paused=True)
     alarm(subject="mail on orders", severity="warning")
-    alarm(subject="billing on orders", since=UtcNow(-timedelta(hours=2)))
+    alarm(subject="billing on orders", group="billing", since=UtcNow(-timedelta(hours=2)))
     html = root.get(INDEX).text
     assert html.index('class="ems-box"') < html.index('id="content-main"')
     said = lines(html)
