@@ -116,7 +116,7 @@ def test_the_figures_of_each_page_are_those_counted_by_hand_while_traffic_runs(
 
     tab.go(page("changelist") + "?refresh=off")
     assert number(figure(tab, "Behind")) == sum(map(behind, groups.values()))
-    assert number(figure(tab, "New dead letters, 24 h")) == sum(counted.of["dead"].values())
+    assert number(figure(tab, "Dead letters that wait")) == sum(counted.of["dead"].values())
     seconds = (counted.at - sampled.taken_at).total_seconds()
     assert number(figure(tab, "Published")) == pytest.approx(came_in() / seconds, rel=0.05)
     for name in groups:
