@@ -136,7 +136,7 @@ def alarms(using: str) -> Iterator[Diagnosis]:
         return
     found = firing(using)
     for alarm in found:
-        text = f"{alarm.rule}: {summary(alarm)}"
+        text = summary(alarm)
         hint = _remedy(alarm)
         if alarm.severity == Severity.CRITICAL:
             yield Diagnosis(ERROR, "alarm", text, hint)

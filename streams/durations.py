@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from streams.errors import MAX_DELAY, InvalidDuration
@@ -61,4 +63,4 @@ def precise(value: timedelta) -> str:
     """Return the same, below ten seconds with three digits: “0.196 s”."""
     if value >= timedelta(seconds=10):
         return brief(value)
-    return f"{max(0.0, value.total_seconds()):.3g} s"
+    return _("%s s") % number_format(Decimal(f"{max(0.0, value.total_seconds()):.3g}"))

@@ -24,7 +24,7 @@ def sentences(using: str, may: May) -> Iterator[Said]:
     text = ngettext(
         "%(count)d alarm fires: %(first)s", "%(count)d alarms fire: %(first)s", len(found)
     )
-    told = text % {"count": len(found), "first": f"{found[0].rule}, {summary(found[0])}."}
+    told = text % {"count": len(found), "first": f"{summary(found[0])}."}
     yield Said(told, link_to(may, found[0].pk))
 
 

@@ -22,6 +22,7 @@ from monitoring.alarms.home import copy_from_home
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.alarms.metrics import measure
 from monitoring.alarms.rules import Rule, channels_of, rules
+from monitoring.alarms.texts import summary
 from monitoring.models import (
     Alarm,
     AlarmChannel,
@@ -233,8 +234,8 @@ def _say_fired(alarm: Alarm, using: str) -> None:
     alarm.state = AlarmState.FIRING
     logger.log(
         LEVELS[Severity(alarm.severity)],
-        "Alarm %s fires: %s",
-        *(alarm, alarm.detail or alarm.value),
+        "Alarm fires: %s (rule %s)",
+        *("; ".join(filter(None, (summary(alarm), alarm.detail))), alarm.rule),
         extra=event("alarm.fired", **_about(alarm, using)),
     )
     signals.alarm_fired.send_robust(Alarm, alarm=alarm, using=using)
@@ -243,8 +244,8 @@ def _say_fired(alarm: Alarm, using: str) -> None:
 def _say_resolved(alarm: Alarm, using: str) -> None:
     alarm.state = AlarmState.RESOLVED
     logger.info(
-        "Alarm %s is resolved",
-        alarm,
+        "Alarm is resolved: %s (rule %s)",
+        *(alarm, alarm.rule),
         extra=event("alarm.resolved", **_about(alarm, using)),
     )
     signals.alarm_resolved.send_robust(Alarm, alarm=alarm, using=using)

@@ -8,7 +8,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from monitoring.alarms.metrics import BYTES, COUNT, METRICS, PERIODS, SECONDS, SHARE
-from monitoring.models import Alarm, Event, Metric
+from monitoring.models import Alarm, Event
 from streams.durations import brief
 from streams.sharding import is_sharded
 
@@ -39,22 +39,14 @@ def span(value: timedelta) -> str:
 
 def summary(alarm: Alarm) -> str:
     """Return one line: what is measured, of what, and the value."""
-    label = Metric(alarm.metric).label if alarm.metric in Metric.values else alarm.metric
-    about = f"{alarm.subject}: " if alarm.subject else ""
-    return f"{about}{label}: {figure(alarm.value, alarm.metric)}"
+    return f"{alarm}: {figure(alarm.value, alarm.metric)}"
 
 
 def title(event: str, alarm: Alarm | None) -> str:
     """Return the title of a notification: what has happened, and to what."""
     if alarm is None:
         return _("EMS: a test of this channel")
-    words = {
-        Event.FIRED: _("fires"),
-        Event.REMINDER: _("still fires"),
-        Event.RESOLVED: _("is resolved"),
-    }
-    values = {"severity": alarm.get_severity_display(), "alarm": alarm, "word": words[Event(event)]}
-    return _("[%(severity)s] %(alarm)s %(word)s") % values
+    return f"[{alarm.get_severity_display()}] {Event(event).label}: {alarm}"
 
 
 def lines(alarm: Alarm | None, page: str) -> list[str]:
@@ -65,5 +57,6 @@ def lines(alarm: Alarm | None, page: str) -> list[str]:
         return [_("No alarm fires because of it."), link or unlinked]
     where = f"{_('Database')}: {alarm._state.db}" if is_sharded() else ""
     runbook = _("Runbook: %s") % alarm.runbook if alarm.runbook else ""
-    found = [summary(alarm), alarm.detail, where, link, runbook]
+    rule = _("Rule: %s") % alarm.rule
+    found = [summary(alarm), alarm.detail, rule, where, link, runbook]
     return [line for line in found if line]

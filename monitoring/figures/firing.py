@@ -20,6 +20,7 @@ class Firing:
 
     pk: int
     rule: str
+    severity_text: str
     text: str
     severity: str  # critical, warning or info
     since: datetime  # when the condition began, not when it had held for long enough
@@ -32,6 +33,7 @@ def firing(alarms: Iterable[Alarm]) -> list[Firing]:
         Firing(
             pk=alarm.pk,
             rule=alarm.rule,
+            severity_text=alarm.get_severity_display(),
             text=summary(alarm),
             severity=alarm.severity,
             since=alarm.since,

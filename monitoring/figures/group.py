@@ -29,6 +29,7 @@ class GroupFigures:
     topic: str
     topic_pk: int
     kind: str  # cluster, ordered or broadcast
+    kind_text: str
     condition: Condition
     needs: Sequence[NeedFigures]  # the worst first; empty: it needs nobody
     behind: int | None
@@ -59,6 +60,7 @@ def _of(one: Standing, site: Site) -> GroupFigures:
         topic=group.topic.name,
         topic_pk=group.topic_id,
         kind=group.kind,
+        kind_text=group.kind_text,
         condition=one.condition,
         needs=[NeedFigures(need.trouble, need.since, one.told(need)) for need in one.needs],
         behind=lag.behind,

@@ -70,7 +70,7 @@ def known(lags: Iterable[Lag], rates: Rates, alarms: Iterable[Alarm]) -> dict[in
         found[lag.group.pk] = Known(
             published=rates.published(lag.group.topic_id),
             consumed=rates.consumed(lag),
-            alarm=fires.rule if fires else None,
+            alarm=fires.label if fires else None,
             alarm_at=fires.since if fires else None,
             beyond_at=beyond.get(place),
         )

@@ -29,18 +29,18 @@ def trouble(using: str, may: May) -> Iterator[Said]:
     """Yield the alarms that fire, then the groups in trouble, the worst first."""
     now = database_now(using)
     alarms = unresolved(using) if may("ems_monitoring.view_alarm") else []
-    if alarms:
-        found = firing(alarms)
-        yield from (_alarm(one, now, may) for one in found[:SHOWN])
-        if found[SHOWN:]:
-            text, rest = _("More alarms fire."), found[SHOWN]
-            yield Said(text, link_to(may, rest.pk), _("more"), LEVELS[Severity(rest.severity)])
+    found = firing(alarms)
+    yield from (_alarm(one, now, may) for one in found[:SHOWN])
+    if found[SHOWN:]:
+        text, rest = _("More alarms fire."), found[SHOWN]
+        yield Said(text, link_to(may, rest.pk), _("more"), LEVELS[Severity(rest.severity)])
     if may("ems_monitoring.view_overview"):
-        groups = [one for one in group_figures(Site.read(using, now, alarms=alarms)) if one.needs]
+        figures = group_figures(Site.read(using, now, alarms=alarms))
+        groups = [one for one in figures if one.needs]
         yield from (_group(one, may) for one in groups[:SHOWN])
         if rest_of_groups := len(groups[SHOWN:]):
             text = ngettext(
-                "%d more group needs somebody.", "%d more groups need somebody.", rest_of_groups
+                "%d more group needs attention.", "%d more groups need attention.", rest_of_groups
             )
             page = Link("ems_monitoring_overview_groups")
             yield Said(text % rest_of_groups, page, _("more"), _level(groups[SHOWN]))
@@ -65,9 +65,10 @@ def _group(one: GroupFigures, may: May) -> Said:
         told.append(_("%s behind") % grouped(one.behind))
     if one.dead:
         told.append(ngettext("%s dead letter", "%s dead letters", one.dead) % grouped(one.dead))
+    place = _("%(group)s on %(topic)s") % {"group": one.name, "topic": one.topic}
     page = Link("ems_monitoring_overview_group", (one.pk,))
     return Said(
-        f"{one.name} on {one.topic}: {', '.join(told)}",
+        f"{place}: {', '.join(told)}",
         page if may("ems.view_consumergroup") else None,
         worst.trouble.label,
         _level(one),

@@ -1,10 +1,10 @@
 """Defines the tables of the monitoring. Spark jobs write the roll-ups, a step the samples."""
 
-from monitoring.models.alarm import Alarm, AlarmState, Severity
+from monitoring.models.alarm import Alarm, AlarmState, Metric, Severity
 from monitoring.models.alarm_audit import AuditFinding, AuditPlace
 from monitoring.models.alarm_channel import AlarmChannel, ChannelKind
 from monitoring.models.alarm_notification import AlarmNotification, Event, NotificationState
-from monitoring.models.alarm_rule import AlarmRule, Metric, Operator
+from monitoring.models.alarm_rule import AlarmRule, Operator
 from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage, StagedMessage
 from monitoring.models.backlog import Backlog
 from monitoring.models.consumption import Consumption

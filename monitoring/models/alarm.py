@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.conf import database
@@ -24,6 +25,27 @@ class Severity(models.TextChoices):
     CRITICAL = "critical", _("Critical")
     WARNING = "warning", _("Warning")
     INFO = "info", _("Info")
+
+
+class Metric(models.TextChoices):
+    """Names what a rule can measure; monitoring/alarms/metrics.py says how."""
+
+    EXPIRED = "expired", _("Calls that ended by timeout or death, in 5 minutes")
+    SLOW_CALL = "slow_call", _("Longest running call, as a share of its timeout")
+    LAG = "lag", _("Messages that a group is behind")
+    LAG_AGE = "lag_age", _("Age of the oldest message that a group has not claimed")
+    BLOCKED = "blocked", _("Time since the message failed that blocks an ordered group")
+    DEAD_NEW = "dead_new", _("New dead letters of a group, in 5 minutes")
+    NO_CONSUMER = "no_consumer", _("Messages that wait for a group without a live consumer")
+    NOT_SEQUENCED = "not_sequenced", _("Age of the oldest message without an offset")
+    STEP_LATE = "step_late", _("Time since a step ran")
+    PURGE_LATE = "purge_late", _("Time since the purge ended")
+    ROLLUP_LATE = "rollup_late", _("Time since a roll-up ended")
+    MISSING = "missing", _("Messages that were gone when they were to be read, in an hour")
+    AUDIT_FINDING = "audit_finding", _("Findings of the continuous audit, in a day")
+    PREPARED = "prepared", _("Prepared messages that wait for a person")
+    REWOUND = "rewound", _("Times a log was rewound, in a day")
+    DISK = "disk", _("Size of a table")
 
 
 class AlarmQuerySet(models.QuerySet["Alarm"]):
@@ -96,7 +118,19 @@ class Alarm(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.rule}: {self.subject}" if self.subject else str(self.rule)
+        return f"{self.about}: {self.label}" if self.about else self.label
+
+    @property
+    def about(self) -> str:
+        """Return its subject as people read it; ``subject`` is the key of the row."""
+        if not self.group:
+            return str(self.subject)
+        return gettext("%(group)s on %(topic)s") % {"group": self.group, "topic": self.topic}
+
+    @property
+    def label(self) -> str:
+        """Return what is measured, in words; the name of a metric that is no more as it is."""
+        return str(Metric(self.metric).label if self.metric in Metric.values else self.metric)
 
     @property
     def is_firing(self) -> bool:

@@ -7,31 +7,9 @@ from django.core.validators import MinValueValidator, URLValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.models.alarm import MAX_RULE, MAX_TEXT, Severity
+from monitoring.models.alarm import MAX_RULE, MAX_TEXT, Metric, Severity
 from streams.models.fields import NameField, TopicOrGroupField, UtcDateTimeField
 from streams.models.namespaces import OwnManager
-
-
-class Metric(models.TextChoices):
-    """Names what a rule can measure; monitoring/alarms/metrics.py says how."""
-
-    EXPIRED = "expired", _("Calls that ended by timeout or death, in 5 minutes")
-    SLOW_CALL = "slow_call", _("Longest running call, as a share of its timeout")
-    LAG = "lag", _("Messages that a group is behind")
-    LAG_AGE = "lag_age", _("Age of the oldest message that a group has not claimed")
-    BLOCKED = "blocked", _("Time since the message failed that blocks an ordered group")
-    DEAD_NEW = "dead_new", _("New dead letters of a group, in 5 minutes")
-    NO_CONSUMER = "no_consumer", _("Messages that wait for a group without a live consumer")
-    NOT_SEQUENCED = "not_sequenced", _("Age of the oldest message without an offset")
-    STEP_LATE = "step_late", _("Time since a step ran")
-    PURGE_LATE = "purge_late", _("Time since the purge ended")
-    ROLLUP_LATE = "rollup_late", _("Time since a roll-up ended")
-    MISSING = "missing", _("Messages that were gone when they were to be read, in an hour")
-    AUDIT_FINDING = "audit_finding", _("Findings of the continuous audit, in a day")
-    PREPARED = "prepared", _("Prepared messages that wait for a person")
-    REWOUND = "rewound", _("Times a log was rewound, in a day")
-    DISK = "disk", _("Size of a table")
-
 
 # What is measured by group, and by topic at least. The others know neither.
 OF_GROUPS = frozenset(

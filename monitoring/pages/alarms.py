@@ -228,13 +228,13 @@ class AlarmsPage(Page):
         return AlarmRow(
             pk=row.pk,
             rule=row.rule,
-            subject=row.subject,
+            subject=row.about,
             url=reverse("admin:ems_consumergroup_change", args=[pk]) if pk else "",
             severity=row.severity,
             severity_text=row.get_severity_display(),
             level=LEVELS[Severity(row.severity)],
             state=row.state,
-            label=_label(row.metric),
+            label=row.label,
             value=figure(row.value, row.metric),
             threshold=figure(row.threshold, row.metric),
             detail=row.detail,
@@ -259,7 +259,7 @@ class AlarmsPage(Page):
         query = urlencode({"name": one.name, "metric": one.metric})
         return RuleRow(
             name=one.name,
-            label=_label(one.metric),
+            label=str(Metric(one.metric).label),
             condition=condition,
             scope=" · ".join(filter(None, (one.topic, one.group))),
             severity_text=str(Severity(one.severity).label),
@@ -297,10 +297,6 @@ class AlarmsPage(Page):
             )
             for row in AlarmChannel.objects.using(self.using).order_by("name")
         ]
-
-
-def _label(metric: str) -> str:
-    return str(Metric(metric).label) if metric in Metric.values else metric
 
 
 def _id(request: HttpRequest) -> int:

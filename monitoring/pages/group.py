@@ -111,7 +111,8 @@ class GroupPage(Page):
         return errors_of_letters(self.using, lag.group.pk, periods), False
 
     def heading(self, figures: Mapping[str, Any]) -> Any:
-        return str(self.group)
+        group: Any = self.group
+        return _("%(group)s on %(topic)s") % {"group": group.name, "topic": group.topic.name}
 
     def more(self, request: HttpRequest, figures: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what this user may do with the group, and where its dead letters are."""

@@ -13,6 +13,7 @@ from django import template
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from monitoring.charts import svg, text
 from monitoring.charts.chart import DURATION, Chart
@@ -159,7 +160,11 @@ def ems_empty(said: Any, command: str = "", more: Any = "") -> dict[str, Any]:
 @register.inclusion_tag("ems_monitoring/includes/source.html")
 def ems_source(kind: str, at: datetime | None) -> dict[str, Any]:
     """Say where figures are from and when they were read: "live", "sample" or "spark"."""
-    names = {"live": _("live"), "sample": _("sampled each minute"), "spark": _("by Spark")}
+    names = {
+        "live": pgettext("source of figures", "live"),  # of a client it means that it runs
+        "sample": _("sampled each minute"),
+        "spark": _("by Spark"),
+    }
     return {"kind": names[kind], "at": at}
 
 

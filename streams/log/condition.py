@@ -76,7 +76,7 @@ class Known:
 
     published: float | None = None  # messages a second that come into the topic
     consumed: float | None = None  # messages a second that the group finishes
-    alarm: str | None = None  # the rule of the oldest alarm that fires, and nobody acknowledged
+    alarm: str | None = None  # what the oldest one that fires measures; none acknowledged it
     alarm_at: datetime | None = None  # since when its condition holds
     beyond_at: datetime | None = None  # since when it lags more than an alarm rule allows
     call: Call | None = None  # that is slow
@@ -124,7 +124,7 @@ class Standing:
     def told(self, need: Need) -> str:
         """Return how long it has lasted, and what else there is to say of it.
 
-        That is the rule of an alarm, what is usual of a call, the time until a backlog clears.
+        That is what an alarm measures, what is usual of a call, the time until a backlog clears.
         """
         lasted = "" if need.since is None else _("for %s") % brief(self.now - need.since)
         call, time, more = self.known.call, self.clearing.time, ""

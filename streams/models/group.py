@@ -6,6 +6,7 @@ from functools import partial
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams import signals
@@ -115,3 +116,9 @@ class ConsumerGroup(models.Model):
     def kind(self) -> str:
         """Return ``broadcast``, ``ordered`` or ``cluster``."""
         return "ordered" if self.ordered else self.mode
+
+    @property
+    def kind_text(self) -> str:
+        """Return the same as people read it."""
+        words = {"broadcast": gettext("broadcast"), "ordered": gettext("ordered")}
+        return words.get(self.kind, gettext("cluster"))

@@ -73,7 +73,7 @@ def test_a_critical_alarm_leads_to_its_page(world, admin_client):
     row = firing()
     page = reverse("admin:ems_monitoring_overview_alarms")
     html = admin_client.get(reverse("admin:ems_topic_changelist")).text
-    assert f'<a href="{page}#alarm-{row.pk}">1 alarm fires: lag' in html
+    assert f'<a href="{page}#alarm-{row.pk}">1 alarm fires: mail on orders' in html
 
 
 def test_it_has_nothing_to_say_to_a_stranger(world, as_role):

@@ -102,7 +102,7 @@ def test_the_groups_that_need_somebody_come_first(world, as_role, monkeypatch):
     found = client.get(url)
     assert names(found) == wanted
     assert cells(client, world.slow, "state")["state"].startswith("blocked for ")
-    assert "Those that need somebody first" in found.text
+    assert "Those in trouble first" in found.text
     monkeypatch.setattr(ConsumerGroupAdmin, "list_per_page", 3)
     assert names(client.get(url)) == wanted[:3]
     assert names(client.get(url, {"p": 2})) == wanted[3:6]

@@ -67,11 +67,11 @@ def lines(html: str) -> list[str]:
 def test_it_comes_first_with_what_is_wrong_the_worst_first(world: World, root: Client) -> None:
     ConsumerGroup.objects.filter(pk=world.billing.pk).update(paused=True)
     alarm(subject="mail on orders", severity="warning")
-    alarm(subject="billing on orders", since=UtcNow(-timedelta(hours=2)))
+    alarm(subject="slow on orders", group="slow", since=UtcNow(-timedelta(hours=2)))
     html = root.get(INDEX).text
     assert html.index('class="ems-box"') < html.index('id="content-main"')
     said = lines(html)
-    assert said[0].startswith("Critical billing on orders: ")
+    assert said[0].startswith("Critical slow on orders: ")
     assert "for 2 h" in said[0]
     (warning,) = (n for n, one in enumerate(said) if one.startswith("Warning"))
     assert 0 < warning < len(said) - 1

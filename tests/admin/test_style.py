@@ -22,8 +22,8 @@ MODES = {
 }
 
 
-def stylesheet():
-    path = finders.find("ems/admin.css")
+def stylesheet(name="ems/admin.css"):
+    path = finders.find(name)
     assert isinstance(path, str)
     return Path(path).read_text()
 
@@ -62,3 +62,12 @@ def test_a_state_is_a_word_and_not_only_a_colour():
     texts = [strip_tags(figures.group_words(one, "bad", ())) for one in Condition]
     assert all(texts)
     assert len(set(texts)) == len(texts)  # the words differ where the colours do
+
+
+@pytest.mark.parametrize("name", ["ems/admin.css", "ems_monitoring/monitoring.css"])
+def test_every_rule_is_closed_before_the_next_one_begins(name):
+    open_rules = 0
+    for line in stylesheet(name).splitlines():
+        assert not open_rules or line[:1] in ("", " ", "}"), line
+        open_rules += line.count("{") - line.count("}")
+    assert open_rules == 0

@@ -89,6 +89,17 @@ def names(text: str) -> list[str]:
     return sorted(found) if any("(" in name or "{" in name for name in found) else found
 
 
+@pytest.mark.parametrize(
+    ("code", "client", "source"), [("de", "aktiv", "live"), ("zh-hans", "存活", "实时")]
+)
+def test_a_client_that_runs_and_figures_of_now_are_not_the_same_word(
+    code: str, client: str, source: str
+) -> None:
+    with translation.override(code):
+        assert translation.gettext("live") == client
+        assert translation.pgettext("source of figures", "live") == source
+
+
 @pytest.mark.parametrize(("code", "expected"), [("de", "Partition"), ("zh-hans", "分区")])
 def test_django_finds_them(code: str, expected: str) -> None:
     from streams.models import Partition

@@ -123,7 +123,7 @@ def is_foreign(name: str) -> bool:
 def simplified(text: str) -> str:
     """Without what differs from run to run: numbers, ids, the width of columns."""
     # Alarms are evaluated every 15 s, whichever command runs then.
-    text = re.sub(r"^.* Alarm .* (fires:.*|is resolved)\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^.* Alarm (fires|is resolved): .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"[\w.:]+@\d+@\w+", "CLIENT", text)
     text = re.sub(r"\bworker-\d\b", "worker-N", text)
     text = re.sub(r"\d+:\d\d:\d\d", "TIME", text)

@@ -37,6 +37,8 @@ from streams.outgoing import Request, SendingFailed, is_public, send, signature
 from tests.faults import Guillotine
 from tests.monitoring.alarming import Receiver, alarm, channel, pass_time, receiver
 
+TITLE = "[Critical] Fired: mail on orders: Messages that a group is behind"
+
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -275,7 +277,7 @@ def test_a_mail_is_sent_to_the_recipients() -> None:
     assert deliver("default") == 1
     (sent,) = mail.outbox
     assert sent.to == ["a@example.com", "b@example.com"]
-    assert sent.subject == "[Critical] lag: mail on orders fires"
+    assert sent.subject == TITLE
     assert row.uid in sent.body
 
 
@@ -414,7 +416,7 @@ def sent_to(kind: str, runbook: str = "", **more: Any) -> tuple[str, Any]:
 
 def test_slack_gets_a_text_with_its_own_escapes() -> None:
     _url, body = sent_to("slack")
-    assert body["text"].startswith("*[Critical] lag: mail on orders fires*\n")
+    assert body["text"].startswith(f"*{TITLE}*\n")
     assert "&lt;b&gt; &amp; more" in body["text"]
 
 
@@ -422,7 +424,7 @@ def test_teams_gets_an_adaptive_card() -> None:
     _url, body = sent_to("teams")
     (attachment,) = body["attachments"]
     assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
-    assert attachment["content"]["body"][0]["text"] == "[Critical] lag: mail on orders fires"
+    assert attachment["content"]["body"][0]["text"] == TITLE
 
 
 def test_dingtalk_is_signed_in_the_url() -> None:

@@ -195,7 +195,7 @@ def test_it_shows_what_fires_what_was_and_where_it_leads(browser: Callable[..., 
     alarm(detail="<script>", runbook="https://wiki.example.com/lag", value=2_000_000)
     alarm(subject="other", state="acknowledged", acknowledged_by="ann", note="<b>on it")
     ago = UtcNow(-timedelta(hours=1))
-    alarm(subject="past", slot=None, state="resolved", fired_at=ago, resolved_at=UtcNow())
+    alarm(subject="past", group="", slot=None, state="resolved", fired_at=ago, resolved_at=UtcNow())
     alarm(subject="later", state="pending")
     html = browser(*VIEW).get(url()).text
     for text in ("2,000,000", "&lt;script&gt;", "wiki.example.com/lag", "&lt;b&gt;on it", "past"):

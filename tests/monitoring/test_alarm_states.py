@@ -68,6 +68,22 @@ def test_an_alarm_fires_once_and_resolves(dial: Dial, told: list[tuple[str, str]
     assert states() == ["resolved", "firing"]
 
 
+def test_the_log_says_in_words_and_units_what_fires(
+    dial: Dial, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    dial.show(14974.61766)
+    evaluate("default")
+    dial.show(0)
+    evaluate("default")
+    about = "mail on orders: Messages that a group is behind"
+    said = [r.getMessage() for r in caplog.records if "Alarm" in r.getMessage()]
+    assert said == [
+        f"Alarm fires: {about}: 14,974 (rule lag)",
+        f"Alarm is resolved: {about} (rule lag)",
+    ]
+
+
 def test_a_condition_that_does_not_last_tells_nobody(dial: Dial) -> None:
     channel("http://127.0.0.1:1/")
     AlarmRule.objects.create(name="lag", metric="lag", for_seconds=60)

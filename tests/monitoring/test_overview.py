@@ -11,6 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import translation
 
 from monitoring.models import (
     Alarm,
@@ -472,5 +473,20 @@ def test_alarms_that_fire_come_first(browser) -> None:
     found = figures(browser, "changelist")["alarms"]
     assert [one["rule"] for one in found] == ["lag", "lag_age"]
     html = browser.get(page("changelist")).text
-    assert html.index("lag_age") < html.index("ems-figure-row")
+    told = (
+        "<strong>Warning:</strong>",
+        "Age of the oldest message that a group has not claimed: 11 min",
+    )
+    assert html.index(told[0]) < html.index(told[1]) < html.index("ems-figure-row")
+    assert "lag_age" not in html  # what it is about, not the name of the rule
     assert "soon" not in html
+
+
+def test_what_kind_of_group_it_is_stands_there_in_the_language_of_the_reader(browser) -> None:
+    group = make("orders", "mail", ordered=True)
+    with translation.override("de"):
+        html = browser.get(page("group", group.pk)).text
+        row = browser.get(page("groups")).text
+    assert "geordnet" in html
+    assert "geordnet" in row
+    assert "ordered" not in html

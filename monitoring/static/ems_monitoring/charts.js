@@ -77,7 +77,7 @@
                 cursor: { drag: { x: true, y: false }, sync: { key: "ems" } },
                 scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.05 : 1] } },
                 bands,
-                series: [{ value: isLocal ? "{YYYY}-{MM}-{DD} {HH}:{mm}" : "{YYYY}-{MM}-{DD} {HH}:{mm} UTC" }, ...series],
+                series: [{ label: figure.querySelector(".ems-figures th").textContent, value: isLocal ? "{YYYY}-{MM}-{DD} {HH}:{mm}" : "{YYYY}-{MM}-{DD} {HH}:{mm} UTC" }, ...series],
                 axes: [
                     { ...axis, size: 30, values: [[86400, "{D} {MMM}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
                     { ...axis, size: 76, ...(chart.unit === "duration" ? { incrs: DURATIONS } : {}), values: (_plot, values) => values.map((value) => mark(value, chart.unit)) },

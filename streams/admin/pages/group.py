@@ -77,7 +77,7 @@ class GroupChangeList(StreamsChangeList):
             return gettext("By name. Up to %d groups are sorted by their need for action.") % (
                 SORTED_AT_MOST
             )
-        return gettext("Those that need somebody first, then those with the oldest message.")
+        return gettext("Those in trouble first, then those with the oldest message.")
 
 
 def with_lag(groups: Any) -> list[Any]:
@@ -268,14 +268,12 @@ class ConsumerGroupAdmin(StreamsAdmin):
     @admin.display(description=_("group"))
     def group(self, row: Any) -> str:
         """Return the name, and below it the topic and what is special about the group."""
-        kinds = {"broadcast": gettext("broadcast"), "ordered": gettext("ordered"), "cluster": ""}
-        kind = kinds[row.kind]
         return format_html(
             '{}<div class="ems-below">{} {}{}</div>',
             figures.named(row.name, row.url, 56),
             gettext("on"),
             figures.named(row.topic.name, url(row.topic), 48),
-            f" · {kind}" if kind else "",
+            "" if row.kind == Mode.CLUSTER else f" · {row.kind_text}",
         )
 
     @admin.display(description=_("state"))
