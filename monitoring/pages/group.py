@@ -144,7 +144,7 @@ class GroupPage(Page):
                     at=cursor.next_offset,
                     behind=cursor.end - cursor.next_offset,
                     retry=cursor.retry,
-                    is_blocked=cursor.attempt > 1,
+                    is_blocked=cursor.is_blocked,
                     attempt=cursor.attempt,
                     blocked_for=blocked_for,
                 )

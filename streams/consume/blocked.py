@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import F, Q
 
 from streams.consume.limits import known_max_retries
+from streams.log.lag import CHUNK
 from streams.models import ConsumerGroup, Cursor, Message, UtcNow
 
 # In partitions of a group: those that have been blocked the longest.
@@ -93,18 +94,21 @@ def blockades(
         found.setdefault(group, []).append(cursor)
     chosen = [pk for of_group in found.values() for pk in of_group[:most]]
     # They may have gone on since they were chosen.
-    rows = Cursor.objects.using(using).blocked().filter(pk__in=chosen).annotate(now=UtcNow())
-    cursors = sorted(rows.select_related("partition"), key=lambda one: chosen.index(one.pk))
-    messages = _messages(cursors, using)
+    rows = Cursor.objects.using(using).blocked().annotate(now=UtcNow()).select_related("partition")
     described: dict[int, list[Blocked]] = {pk: [] for pk in found}
-    for one in cursors:
-        message = messages.get((one.partition_id, one.next_message))
-        described[one.group_id].append(describe(one, ordered[one.group_id], message))
+    for start in range(0, len(chosen), CHUNK):
+        chunk = chosen[start : start + CHUNK]
+        by_pk = rows.in_bulk(chunk)
+        cursors = [by_pk[pk] for pk in chunk if pk in by_pk]
+        messages = _messages(cursors, using)
+        for one in cursors:
+            message = messages.get((one.partition_id, one.next_message))
+            described[one.group_id].append(describe(one, ordered[one.group_id], message))
     return {pk: Blockade(len(of_group), described[pk]) for pk, of_group in found.items()}
 
 
 def _messages(cursors: Sequence[Cursor], using: str) -> dict[tuple[Any, Any], int]:
-    """Return the ids of the messages that block ``cursors``, by partition and offset."""
+    """Return the ids of the messages that block at most CHUNK cursors, by place."""
     if not cursors:
         return {}
     places = Q()

@@ -19,7 +19,7 @@ from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost
 from streams.log.ends import End
 from streams.log.rewinds import REWOUND, note, readable
-from streams.log.skips import write_skipped
+from streams.log.skips import move_cursor
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -250,15 +250,13 @@ class Claimer:
             left = readable(partition.pk, epoch, start, last, self.using)
             if left.start > start:
                 # The log was rewound here. The cursor passes the offsets that no message has.
-                write_skipped(
-                    (self.group.pk, partition.pk),
-                    range(start, left.start),
-                    kind,
-                    UtcNow(),
-                    self.using,
-                    thread=REWOUND,
+                # What failed there is left out too: the attempts of what comes next begin anew.
+                names = ["id", "group_id", "partition_id", "replay"]
+                cursor = Cursor.from_db(
+                    self.using, names, [cursor_id, self.group.pk, partition.pk, replay]
                 )
-                execute(self.using, sql.MOVE_CURSOR, [left.start, cursor_id])
+                move_cursor(cursor, start, left.start, UtcNow(), self.using, thread=REWOUND)
+                attempt, alone = 1, False
             start, last = left.start, left.stop
         if last <= start:
             return None

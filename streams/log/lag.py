@@ -38,8 +38,9 @@ from streams.models import (
     RetryMessage,
     UtcNow,
 )
+from streams.models.cursor import BLOCKED
 
-# In partitions: one statement reads the age of a message of at most this many.
+# In partitions: one statement reads a message of each of at most this many.
 CHUNK = 200
 
 Place = tuple[int, int]  # group, partition
@@ -56,6 +57,7 @@ class CursorPlace(NamedTuple):
     partition: int
     next_offset: int
     end: int  # of the partition
+    is_blocked: bool
     attempt: int
     reset_at: datetime | None
     blocked_until: datetime | None
@@ -176,7 +178,7 @@ class _Sum:
         self.places.append(cursor)
         self.behind = (self.behind or 0) + cursor.end - cursor.next_offset
         self.end = (self.end or 0) + cursor.end
-        if cursor.attempt > 1:
+        if cursor.is_blocked:
             self.blocked += 1
             self.blocked_at = min(filter(None, (cursor.blocked_at, self.blocked_at)), default=None)
         if cursor.reset_at and (self.reset_at is None or cursor.reset_at > self.reset_at):
@@ -204,8 +206,9 @@ def _cursors(groups: list[int], using: str) -> Iterator[CursorPlace]:
         offset__gte=OuterRef("partition__first_offset"),
     )
     rows = Cursor.objects.using(using).filter(replay=0, group__in=groups)
+    rows = rows.annotate(blocked=ExpressionWrapper(BLOCKED, BooleanField()))
     of_cursor = ("group", "partition", "next_offset", "partition__next_offset")
-    of_state = ("attempt", "reset_at", "blocked_until", "blocked_at")
+    of_state = ("blocked", "attempt", "reset_at", "blocked_until", "blocked_at")
     # By the whole index: MySQL sorts what a correlated subquery fixes, and would read all retries.
     in_order = retries.order_by("group", "partition", "offset")
     first = Subquery(in_order.values("offset")[:1])

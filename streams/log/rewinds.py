@@ -30,7 +30,7 @@ from streams.database.transactions import (
 )
 from streams.log import ends, kept_ends
 from streams.log.ends import End
-from streams.log.skips import write_skipped
+from streams.log.skips import move_cursor
 from streams.logs import event
 from streams.models import Cursor, Message, Partition, Rewind, UtcNow
 from streams.telemetry import count
@@ -177,15 +177,8 @@ def _pass_by_groups(rewind: Rewind, using: str) -> None:
         locked = rows.select_for_update().filter(pk=cursor.pk, next_offset=cursor.next_offset)
         if not locked.filter(open_delivery=None).values_list("pk"):
             continue
-        write_skipped(
-            (cursor.group_id, cursor.partition_id),
-            range(cursor.next_offset, rewind.next_offset),
-            cursor.kind,
-            UtcNow(),
-            using,
-            thread=REWOUND,
-        )
-        rows.filter(pk=cursor.pk).update(next_offset=rewind.next_offset)
+        start, end = cursor.next_offset, rewind.next_offset
+        move_cursor(cursor, start, end, UtcNow(), using, thread=REWOUND)
 
 
 def readable(partition_id: int, epoch: int, start: int, end: int, using: str) -> range:

@@ -1,7 +1,7 @@
 """Moves cursors on purpose, and covers what they pass by a delivery in state SKIPPED.
 
-Resets, the end of a replay and forced purges all do it by ``move_cursor()``. Unlike claims, skips
-may have any length. So they are searched by their state, which few deliveries have.
+Resets, the end of a replay, forced purges and rewound logs all do it by ``move_cursor()``. Unlike
+claims, skips may have any length. So they are searched by their state, which few deliveries have.
 """
 
 from __future__ import annotations

@@ -14,9 +14,13 @@ from streams.models.delivery import Kind
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.retry import MAX_ERROR
 
-# Of an ordered group: its next message has failed, or could not be read. While a call runs that has
-# not failed yet, other messages of its batch may be done already.
-BLOCKED = Q(attempt__gt=1) | Q(blocked_at__isnull=False, open_delivery=None)
+# Its next message is there, and has failed, or could not be read. While a call runs that has not
+# failed yet, other messages of its batch may be done already. Cursor.is_blocked says the same.
+BLOCKED = Q(group__ordered=True) & (
+    Q(attempt__gt=1, open_delivery__isnull=False)
+    | (Q(attempt__gt=1) | Q(blocked_at__isnull=False))
+    & Q(open_delivery=None, next_offset__lt=F("partition__next_offset"))
+)
 # Of a replay: it has given out all, and, of an ordered group, nothing of it is in hand.
 ENDED = Q(next_offset__gte=F("stop_offset"), open_delivery=None)
 
@@ -28,7 +32,7 @@ class CursorQuerySet(models.QuerySet["Cursor"]):
 
     def blocked(self) -> CursorQuerySet:
         """Return the groups' own cursors whose next message has failed: what follows it waits."""
-        return self.filter(BLOCKED, replay=0, group__ordered=True)
+        return self.filter(BLOCKED, replay=0)
 
     def ended(self) -> CursorQuerySet:
         """Return the replays that have given out all, and, in ordered groups, hold no delivery."""
@@ -116,8 +120,13 @@ class Cursor(models.Model):
 
     @property
     def is_blocked(self) -> bool:
-        """Tell whether it is one of ``blocked()``."""
-        return self.attempt > 1 or (self.blocked_at is not None and self.open_delivery is None)
+        """Tell whether its next message, which is in the log, has failed: see BLOCKED."""
+        if not self.group.ordered:
+            return False
+        if self.open_delivery is not None:
+            return self.attempt > 1
+        has_failed = self.attempt > 1 or self.blocked_at is not None
+        return has_failed and self.next_offset < self.partition.next_offset
 
     @property
     def next_message(self) -> int:

@@ -125,8 +125,9 @@ class Move:
 
     @property
     def is_nothing(self) -> bool:
-        """Tell whether nothing changes, not even the wait for an attempt in an ordered group."""
-        waits = self.cursor.blocked_until or self.cursor.attempt > 1
+        """Tell whether nothing changes: no failure of the next message is forgotten either."""
+        cursor = self.cursor
+        waits = cursor.blocked_until or cursor.blocked_at or cursor.attempt > 1
         return self.target == self.position and not self.fenced and not waits
 
 

@@ -19,7 +19,7 @@ from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction, short_lock_waits
 from streams.errors import AttemptRunning, NotBlocked, PreviewStale
 from streams.log.skips import move_cursor, skips
-from streams.models import ConsumerGroup, Cursor, DeadMessage, Verdict
+from streams.models import ConsumerGroup, Cursor, DeadMessage, Partition, Verdict
 from streams.wakeup import announce
 
 THREAD = "skip"  # of the deliveries that cover what was skipped
@@ -141,6 +141,11 @@ def _locked(group: ConsumerGroup, shown: Shown, using: str) -> Cursor:
 
 
 def _check(cursor: Cursor, group: ConsumerGroup, shown: Shown) -> None:
+    # Its end is read under the lock: a skip beyond it would pass a message that is yet to come.
+    partition = Partition.objects.using(cursor._state.db).get(pk=cursor.partition_id)
+    # Set so, the project's database routers are not asked.
+    Cursor._meta.get_field("partition").set_cached_value(cursor, partition)
+    Cursor._meta.get_field("group").set_cached_value(cursor, group)
     values = {"group": group, "offset": shown.offset, "partition": shown.partition}
     if not cursor.is_blocked:
         text = _("Offset %(offset)d of partition %(partition)d does not block %(group)s any more.")

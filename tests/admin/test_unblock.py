@@ -9,7 +9,11 @@ import pytest
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.urls import reverse
 
+from monitoring.alarms.groups import blocked as alarm
 from streams import Outgoing, consumer, send_many
+from streams.log.condition import Condition
+from streams.log.lag import lags
+from streams.log.standings import standings
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -21,6 +25,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.observe.audit.walk import audit
+from streams.observe.backlogs import blocked as doctor
 from streams.testing import advance, drain
 from tests.admin.conftest import action
 from tests.admin.test_actions import messages
@@ -95,6 +100,50 @@ def test_a_group_that_nothing_blocks_has_no_panel(ledger: ConsumerGroup, as_role
         shown = client.get(url).text
         assert "ems-blockade" not in shown
         assert 'value="skip"' not in shown
+
+
+@pytest.mark.parametrize(
+    ("state", "blocks"),
+    [
+        ({}, True),
+        # Its body could not be read: no attempt is spent.
+        ({"attempt": 1}, True),
+        # An older release has left it at the end of the log.
+        ({"attempt": 1, "next_offset": 5}, False),
+        # Another batch is in hand.
+        ({"attempt": 1, "next_offset": 5, "open_delivery": 7}, False),
+        # Its next attempt is in hand.
+        ({"next_offset": 3, "open_delivery": 7}, True),
+    ],
+)
+def test_every_page_and_answer_says_the_same_of_what_is_blocked(
+    ledger: ConsumerGroup, as_role: Any, state: dict[str, Any], blocks: bool
+) -> None:
+    Cursor.objects.update(**state)
+    client = as_role("operator", OVERVIEW)
+    shown = [client.get(url).text for url in pages(ledger)]
+    figures = client.get(f"{pages(ledger)[0]}?format=json").json()
+    (stand,) = standings(lags([ledger], "default"), "default")
+    (one,) = Cursor.objects.all()
+    found = {
+        "the panels": ["ems-blockade" in text for text in shown],
+        "the figures": bool(figures["blockade"]),
+        "the list of partitions": figures["places"][0]["is_blocked"],
+        "the list of cursors": "blocked" in _state(client),
+        "the alarm": bool(alarm(using="default")),
+        "the doctor": bool(list(doctor("default"))),
+        "the condition": stand.condition == Condition.BLOCKED,
+        "the lag": bool(stand.lag.blocked),
+        "the row": one.is_blocked,
+    }
+    assert found == dict.fromkeys(found, blocks) | {"the panels": [blocks, blocks]}
+
+
+def _state(client: Any) -> str:
+    shown = client.get(reverse("admin:ems_cursor_changelist")).text
+    cell = re.search(r"field-blocked[^>]*>(.*?)</td>", shown, re.DOTALL)
+    assert cell
+    return cell[1]
 
 
 def test_its_error_is_for_who_may_view_messages(ledger: ConsumerGroup, as_role: Any) -> None:

@@ -37,6 +37,7 @@ from streams.models import (
     Partition,
     Rewind,
     State,
+    UtcNow,
 )
 from streams.observe.audit.walk import audit
 from streams.operate import replay
@@ -188,6 +189,40 @@ def test_an_ordered_group_passes_it_when_it_comes_there(clean_registry):
     process.run_until_idle()
     assert [m.offset for m in found] == [*range(KEPT), GOES_ON]
     assert audit("default") == []
+
+
+FAILED = {"attempt": 3, "alone": True, "blocked_at": UtcNow(), "last_error": "ValueError: no"}
+
+
+def assert_nothing_failed() -> None:
+    cursor = Cursor.objects.get()
+    assert (cursor.attempt, cursor.alone, cursor.blocked_until) == (1, False, None)
+    assert (cursor.blocked_at, cursor.last_error) == (None, "")
+
+
+def test_a_failed_message_that_is_left_out_blocks_its_group_no_more(clean_registry):
+    consumer("orders", group="mail", start="earliest", ordered=True)(lambda message: None)
+    process = Process("mail")
+    lose(process)
+    Cursor.objects.update(**FAILED, blocked_until=UtcNow(LEASE))
+    process.poller.step()
+    assert Cursor.objects.get().next_offset == GOES_ON
+    assert_nothing_failed()
+
+
+def test_a_claim_that_passes_a_failed_message_begins_the_next_one_anew(clean_registry):
+    consumer("orders", group="mail", start="earliest", ordered=True)(lambda message: None)
+    process = Process("mail")
+    lose(process)
+    Cursor.objects.update(open_delivery=7)
+    sent("new", "newer")
+    Cursor.objects.update(open_delivery=None, next_offset=KEPT, **FAILED)
+    held = process.claim(batch=10)
+    assert (list(held.offsets), held.attempt) == ([GOES_ON, GOES_ON + 1], 1)
+    assert not held.alone
+    cursor = Cursor.objects.get()
+    assert (cursor.attempt, cursor.alone, cursor.blocked_at) == (1, False, None)
+    assert cursor.last_error == ""
 
 
 def test_a_group_that_begins_later_passes_it(process):

@@ -6,7 +6,7 @@ import pytest
 
 from streams.consume.blocked import blockades
 from streams.log.lag import lags
-from streams.models import ConsumerGroup, Cursor, UtcNow
+from streams.models import ConsumerGroup, Cursor, Partition, UtcNow
 from tests.plans.seed import Seed
 from tests.plans.statements import explained
 
@@ -26,7 +26,8 @@ def test_what_blocks_groups_is_read_by_four_statements_and_the_index_of_the_log(
     seeded: Seed,
 ) -> None:
     ConsumerGroup.objects.update(ordered=True)
-    Cursor.objects.update(attempt=3, blocked_at=UtcNow())
+    Partition.objects.filter(next_offset=0).update(next_offset=1)
+    Cursor.objects.update(next_offset=0, attempt=3, blocked_at=UtcNow())
     groups = list(ConsumerGroup.objects.select_related("topic"))
     with explained() as statements:
         found = blockades(groups, "default")

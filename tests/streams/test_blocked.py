@@ -174,6 +174,73 @@ def test_a_reset_forgets_the_failure(handled: Counter[int]) -> None:
     assert (cursor.blocked_at, cursor.last_error) == (None, "")
 
 
+@pytest.fixture
+def ended(handled: Counter[int], fails: set[int]) -> Counter[int]:
+    """A group at the end of the log; an older release has left there what it does not know."""
+    fails.clear()
+    advance(MINUTE)
+    drain()
+    Cursor.objects.update(blocked_at=UtcNow(), last_error="CardDeclined")
+    return handled
+
+
+def test_what_failed_before_the_end_of_the_log_blocks_nothing(ended: Counter[int]) -> None:
+    assert blockades([group()], "default") == {}
+    assert not Cursor.objects.get().is_blocked
+    for verb in (retry_now, partial(skip, who=WHO)):
+        with pytest.raises(NotBlocked, match="does not block"):
+            verb(group(), Shown(0, 10, 1), "default")
+    send_many([Outgoing("orders", 10, key="k")])
+    drain()
+    assert ended[10] == 1
+    assert audit("default") == []
+
+
+def test_a_reset_to_the_same_place_forgets_what_failed_before(ended: Counter[int]) -> None:
+    Reset(group(), towards(Target.parse("10")), "default").run()
+    cursor = Cursor.objects.get()
+    assert (cursor.blocked_at, cursor.last_error) == (None, "")
+
+
+def test_more_partitions_than_one_statement_takes_are_described(handled: Counter[int]) -> None:
+    topic, count = Topic.objects.get(), 1100
+    logs = [Partition(topic=topic, number=n, next_offset=9) for n in range(1, count)]
+    Partition.objects.bulk_create(logs)
+    places = Partition.objects.exclude(number=0).order_by("number")
+    times = {"attempt": 3, "blocked_at": UtcNow()}
+    Cursor.objects.bulk_create(Cursor(group=group(), partition=log, **times) for log in places)
+    found = blockades([group()], "default", most=count)[group().pk]
+    assert [one.partition for one in found.worst] == list(range(count))
+    assert found.worst[0].message
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("failed", [True, False])
+@pytest.mark.parametrize("attempt", [1, 2])
+@pytest.mark.parametrize("open_delivery", [None, 7])
+@pytest.mark.parametrize("offset", [9, 10])
+def test_a_row_of_a_cursor_and_a_query_agree_on_what_is_blocked(
+    handled: Counter[int],
+    ordered: bool,
+    failed: bool,
+    attempt: int,
+    open_delivery: int | None,
+    offset: int,
+) -> None:
+    ConsumerGroup.objects.update(ordered=ordered)
+    Cursor.objects.update(
+        next_offset=offset,
+        attempt=attempt,
+        open_delivery=open_delivery,
+        blocked_at=UtcNow() if failed else None,
+    )
+    found = Cursor.objects.get().is_blocked
+    runs = open_delivery is not None
+    there = offset < 10 if not runs else attempt > 1
+    assert found == (ordered and there and (failed or attempt > 1))
+    assert Cursor.objects.blocked().exists() == found
+
+
 # -- retry now --
 
 

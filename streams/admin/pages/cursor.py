@@ -53,7 +53,7 @@ class CursorAdmin(ReadOnly):
     @admin.display(description=_("state"))
     def blocked(self, row: Cursor) -> str:
         """Return which attempt of its next message an ordered group waits for, or nothing."""
-        if row.attempt <= 1:
+        if not row.is_blocked:
             return ""
         return below(
             figures.state(gettext("blocked"), figures.BAD), gettext("attempt %d") % row.attempt
