@@ -93,7 +93,8 @@ def _box(request: HttpRequest) -> Box:
     names = aliases() if is_sharded() else [database()]
     lines = []
     for seen in look(("box", rights), names, lambda alias: _said(alias, may), KEPT):
-        told = list(seen.said)
+        covered = {one.about for one in seen.said if one.covers}
+        told = [one for one in seen.said if one.covers or one.about not in covered]
         if seen.answer is not Answer.WHOLE and told:
             text = _("The database %s has not answered everything within a second.") % seen.alias
             told.append(Said(text, state=_("slow"), level=WARNING))

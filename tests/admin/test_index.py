@@ -21,6 +21,7 @@ from django.urls import path, reverse
 
 from monitoring.admin import filled
 from monitoring.apps import MonitoringConfig
+from monitoring.figures.site import Site
 from monitoring.models import Run, Traffic
 from streams.admin import index
 from streams.admin.alarm import Said
@@ -137,6 +138,33 @@ def test_who_may_see_one_table_is_told_of_no_other(world: World, as_role: As) ->
     assert re.findall(r'href="([^"]+)"', box(html)) == [reverse("admin:ems_topic_changelist")]
     letters = as_role("staff", "ems.view_deadmessage").get(INDEX).text
     assert any(one.startswith("dead letters") for one in lines(letters))
+
+
+def test_a_group_and_its_alarm_are_one_line_if_the_group_was_said_in_time(
+    world: World, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for metric in ("lag", "lag_age"):
+        alarm(rule=metric, metric=metric, subject="billing on orders", group="billing")
+    (line,) = [one for one in lines(root.get(INDEX).text) if "billing on orders" in one]
+    assert line.startswith("alarm billing on orders: ")
+
+    def away(*args: Any, **kwargs: Any) -> Any:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(Site, "read", away)
+    said = [one for one in lines(root.get(INDEX).text) if "billing on orders" in one]
+    assert len(said) == 2
+    assert all(one.startswith("Critical billing on orders: ") for one in said)
+
+
+def test_who_takes_care_of_an_alarm_is_said_beside_the_line_of_its_group(
+    world: World, root: Client
+) -> None:
+    taken = {"state": "acknowledged", "acknowledged_at": UtcNow(), "acknowledged_by": "ann"}
+    alarm(subject="billing on orders", group="billing", **taken)
+    said = [one for one in lines(root.get(INDEX).text) if "billing on orders" in one]
+    assert said[0].startswith("dead letters billing on orders: ")
+    assert said[1].endswith("ann takes care of it")
 
 
 def test_many_dead_letters_are_counted_to_a_limit(
