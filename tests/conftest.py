@@ -49,9 +49,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_runtest_teardown() -> None:
     """Wait for the threads of pages that have waited for them no more: they use the database."""
     if looking := sys.modules.get("streams.admin.parts.look"):
-        for threads in list(looking._asking.values()):
-            for thread, _began in threads:
-                thread.join(30)
+        for key, asked in list(looking._asked.items()):
+            asked.thread.join(30)
+            if not asked.thread.is_alive():
+                del looking._asked[key]  # no test sees what another one was told
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

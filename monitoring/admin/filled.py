@@ -28,12 +28,12 @@ def is_filled(model: type[Model], tables: list[type[Model]]) -> bool:
     now = time.monotonic()
     if model not in _filled and now - _asked_at >= FRESH:
         _asked_at = now  # first, so that no other request asks, too
-        look(aliases(), lambda alias: _look(alias, tables))
+        look("filled", aliases(), lambda alias: _look(alias, tables))
     return model in _filled
 
 
-def _look(alias: str, tables: list[type[Model]]) -> Said:
+def _look(alias: str, tables: list[type[Model]]) -> list[Said]:
     rows: dict[type[Model], Any] = {one: one._base_manager.using(alias).all() for one in tables}
     found = count_each(rows, 1, alias)
     _filled.update(one for one, count in found.items() if count)
-    return Said()
+    return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from django.utils.translation import gettext as _
@@ -30,7 +31,11 @@ def trouble(using: str, may: May) -> Iterator[Said]:
     now = database_now(using)
     alarms = unresolved(using) if may("ems_monitoring.view_alarm") else []
     found = firing(alarms)
-    yield from (_alarm(one, now, may) for one in found[:SHOWN])
+    # One that is acknowledged stays beside the line of its group: it says who takes care.
+    open_ones = (one for one in alarms if one.group and not one.acknowledged_by)
+    about = {one.pk: f"{one.group} on {one.topic}" for one in open_ones}
+    for one in found[:SHOWN]:
+        yield replace(_alarm(one, now, may), about=about.get(one.pk, ""))
     if found[SHOWN:]:
         text, rest = _("More alarms fire."), found[SHOWN]
         yield Said(text, link_to(may, rest.pk), _("more"), LEVELS[Severity(rest.severity)])
@@ -72,6 +77,8 @@ def _group(one: GroupFigures, may: May) -> Said:
         page if may("ems.view_consumergroup") else None,
         worst.trouble.label,
         _level(one),
+        about=f"{one.name} on {one.topic}",
+        covers=True,
     )
 
 

@@ -82,13 +82,16 @@ class Link:
 class Said:
     """Holds a sentence about what is wrong, and the page that it leads to; without text, nothing.
 
-    ``state`` says it in a word, and ``level`` how bad that is.
+    ``state`` says it in a word, and ``level`` how bad that is. If one ``covers`` what it is
+    ``about``, no other one about the same is shown.
     """
 
     text: str = ""
     link: Link | None = None
     state: Any = ALARM
     level: str = BAD
+    about: str = ""
+    covers: bool = False
 
 
 def alarm(using: str, may: May = everything) -> Said:

@@ -23,9 +23,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.admin.alarm import Link, May, Said, trouble
-from streams.admin.parts.databases import page_url, reader
+from streams.admin.parts.databases import page_url, rights_of
 from streams.admin.parts.figures import BAD, WARNING, grouped
-from streams.admin.parts.look import look
+from streams.admin.parts.look import Answer, look
 from streams.conf import database
 from streams.database.retrying import tables_missing
 from streams.log.counting import count_each
@@ -35,8 +35,10 @@ from streams.sharding import aliases, is_sharded
 APPS = ("ems", "ems_monitoring")
 # Of what one database says of itself; apps limit what they say.
 SHOWN = 5
-# A count of the dead letters of a group ends here.
-COUNTED = 10_000
+# A count of the dead letters ends here.
+COUNTED = 1_000
+# In seconds: how long what a database has said is shown to all who have the same rights.
+KEPT = 5.0
 ORDER = {BAD: 0, WARNING: 1}
 
 
@@ -86,22 +88,20 @@ def _is_for(request: HttpRequest) -> bool:
 
 def _box(request: HttpRequest) -> Box:
     """Ask all databases at once, for a second at most; what is not said by then is missing."""
-    may = reader(request)
+    rights = rights_of(request)
+    may = rights.__contains__
     names = aliases() if is_sharded() else [database()]
-    said: dict[str, list[Said]] = {alias: [] for alias in names}
-
-    def ask(alias: str) -> Said:
-        for one in _said(alias, may):
-            said[alias].append(one)
-        return Said()
-
     lines = []
-    for seen in look(names, ask):
-        told = list(said[seen.alias])
-        if seen.alarm is None and told:
+    for seen in look(("box", rights), names, lambda alias: _said(alias, may), KEPT):
+        covered = {one.about for one in seen.said if one.covers}
+        told = [one for one in seen.said if one.covers or one.about not in covered]
+        if seen.answer is not Answer.WHOLE and told:
             text = _("The database %s has not answered everything within a second.") % seen.alias
             told.append(Said(text, state=_("slow"), level=WARNING))
-        elif seen.alarm is None:
+        elif seen.answer is Answer.ASKED:
+            text = _("The database %s is still being asked.") % seen.alias
+            told.append(Said(text, state=_("slow"), level=WARNING))
+        elif seen.answer is Answer.AWAY:
             text = _("The database %s has not answered within a second.") % seen.alias
             told.append(Said(text, state=_("away")))
         alias = seen.alias if is_sharded() else ""
@@ -132,10 +132,10 @@ def _letters(using: str, may: May) -> Iterator[Said]:
     waiting = DeadMessage.objects.using(using).waiting()
     groups = ConsumerGroup.objects.using(using).values_list("pk", flat=True)
     counts = count_each({pk: waiting.filter(group=pk) for pk in groups}, COUNTED, using)
-    total = sum(counts.values())
+    total = min(COUNTED, sum(counts.values()))
     if not total:
         return
-    count = f"{grouped(total)}{'+' if COUNTED in counts.values() else ''}"
+    count = f"{grouped(total)}{'+' if total == COUNTED else ''}"
     text = ngettext(
         "%s dead letter waits for a decision.", "%s dead letters wait for a decision.", total
     )

@@ -20,6 +20,8 @@ from django.test import Client
 from django.urls import path, reverse
 
 from monitoring.admin import filled
+from monitoring.apps import MonitoringConfig
+from monitoring.figures.site import Site
 from monitoring.models import Run, Traffic
 from streams.admin import index
 from streams.admin.alarm import Said
@@ -41,6 +43,7 @@ Page = Callable[[], str]
 def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filled, "_filled", set())
     monkeypatch.setattr(filled, "_asked_at", -filled.FRESH)
+    monkeypatch.setattr(index, "KEPT", 0.0)
 
 
 @pytest.fixture
@@ -66,12 +69,12 @@ def lines(html: str) -> list[str]:
 
 def test_it_comes_first_with_what_is_wrong_the_worst_first(world: World, root: Client) -> None:
     ConsumerGroup.objects.filter(pk=world.billing.pk).update(paused=True)
-    alarm(subject="mail on orders", severity="warning")
-    alarm(subject="slow on orders", group="slow", since=UtcNow(-timedelta(hours=2)))
+    alarm(subject="gone on orders", group="gone", severity="warning")
+    alarm(subject="lost on orders", group="lost", since=UtcNow(-timedelta(hours=2)))
     html = root.get(INDEX).text
     assert html.index('class="ems-box"') < html.index('id="content-main"')
     said = lines(html)
-    assert said[0].startswith("Critical slow on orders: ")
+    assert said[0].startswith("Critical lost on orders: ")
     assert "for 2 h" in said[0]
     (warning,) = (n for n, one in enumerate(said) if one.startswith("Warning"))
     assert 0 < warning < len(said) - 1
@@ -103,7 +106,7 @@ def test_it_says_so_if_nothing_is_wrong(world: World, root: Client) -> None:
 
 def test_of_many_alarms_and_groups_the_worst_are_shown(world: World, root: Client) -> None:
     for number in range(8):
-        alarm(subject=f"g{number} on orders")
+        alarm(subject=f"g{number} on orders", group=f"g{number}")
     said = lines(root.get(INDEX).text)
     assert sum("g" in one and "Critical" in one for one in said) == 5
     assert "more More alarms fire." in said
@@ -137,7 +140,103 @@ def test_who_may_see_one_table_is_told_of_no_other(world: World, as_role: As) ->
     assert any(one.startswith("dead letters") for one in lines(letters))
 
 
+def test_a_group_and_its_alarm_are_one_line_if_the_group_was_said_in_time(
+    world: World, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for metric in ("lag", "lag_age"):
+        alarm(rule=metric, metric=metric, subject="billing on orders", group="billing")
+    (line,) = [one for one in lines(root.get(INDEX).text) if "billing on orders" in one]
+    assert line.startswith("alarm billing on orders: ")
+
+    def away(*args: Any, **kwargs: Any) -> Any:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(Site, "read", away)
+    said = [one for one in lines(root.get(INDEX).text) if "billing on orders" in one]
+    assert len(said) == 2
+    assert all(one.startswith("Critical billing on orders: ") for one in said)
+
+
+def test_who_takes_care_of_an_alarm_is_said_beside_the_line_of_its_group(
+    world: World, root: Client
+) -> None:
+    taken = {"state": "acknowledged", "acknowledged_at": UtcNow(), "acknowledged_by": "ann"}
+    alarm(subject="billing on orders", group="billing", **taken)
+    said = [one for one in lines(root.get(INDEX).text) if "billing on orders" in one]
+    assert said[0].startswith("dead letters billing on orders: ")
+    assert said[1].endswith("ann takes care of it")
+
+
+def test_many_dead_letters_are_counted_to_a_limit(
+    world: World, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "COUNTED", 2)
+    assert any("2+ dead letters wait" in one for one in lines(root.get(INDEX).text))
+
+
 # -- it waits for no database --
+
+
+def test_what_a_database_has_said_is_kept_for_who_has_the_same_rights_and_nobody_else(
+    as_role: As, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "KEPT", 3600.0)
+    asked: list[str] = []
+
+    def trouble(using: str, may: Any) -> Iterator[Said]:
+        asked.append(using)
+        yield Said("steps" if may("ems.view_step") else "topics")
+
+    monkeypatch.setattr(index, "trouble", trouble)
+    for right, count in (("step", 1), ("step", 1), ("topic", 2), ("topic", 2)):
+        html = as_role("staff", f"ems.view_{right}").get(INDEX).text
+        assert lines(html) == [f"alarm {right}s"]
+        assert len(asked) == count
+    monkeypatch.setattr(index, "KEPT", 0.0)
+    as_role("staff", "ems.view_step").get(INDEX)
+    assert len(asked) == 3
+
+
+def test_an_error_of_ours_is_no_database_that_is_away(
+    root: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wrong(using: str, may: Any) -> Iterator[Said]:
+        yield Said("Something is wrong.")
+        raise ValueError("not so")
+
+    monkeypatch.setattr(MonitoringConfig, "ems_trouble", lambda self, using, may: wrong(using, may))
+    assert {
+        "alarm Something is wrong.",
+        "failed The database default could not be asked: see the log.",
+    } <= set(lines(root.get(INDEX).text))
+    (record,) = [one for one in caplog.records if one.name == "streams.admin"]
+    values = vars(record)
+    assert values["ems_event"] == "admin.not_asked"
+    assert (values["ems_database"], values["ems_error"]) == ("default", "ValueError")
+    assert record.exc_info
+
+
+def test_a_database_that_is_still_asked_is_not_said_to_be_away(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang = Event()
+    asked: list[str] = []
+
+    def trouble(using: str, may: Any) -> list[Said]:
+        asked.append(using)
+        hang.wait(30)
+        return [Said("All burns.")]
+
+    monkeypatch.setattr(index, "trouble", trouble)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(looking, "WAITED", 0.05)
+            for _ in range(2):
+                said = lines(root.get(INDEX).text)
+                assert said == ["slow The database default is still being asked."]
+    finally:
+        hang.set()
+    assert len(asked) == 1
 
 
 def test_a_database_that_hangs_leaves_the_index_as_it_is_and_what_was_said_is_shown(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from html import unescape
 from itertools import count
-from threading import Event
+from threading import Event, Timer
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.sessions.models import Session
-from django.db import connections
+from django.db import OperationalError, connections
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
@@ -23,7 +24,7 @@ from streams.admin.alarm import Said
 from streams.admin.parts import journal
 from streams.admin.parts import look as looking
 from streams.admin.parts.links import Links, naming
-from streams.admin.parts.look import Seen, look
+from streams.admin.parts.look import Answer, Seen, look
 from streams.models import (
     CheckEndpoint,
     ConsumerGroup,
@@ -38,6 +39,7 @@ from streams.models import (
 from tests.admin.conftest import action
 from tests.admin.test_actions import confirm, preview
 from tests.admin.world import run_steps
+from tests.conftest import pytest_runtest_teardown
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 
@@ -387,18 +389,18 @@ def test_no_page_waits_for_a_database_that_hangs(monkeypatch):
     hang = Event()
     asked = []
 
-    def ask(alias: str) -> Said:
+    def ask(alias: str) -> list[Said]:
         asked.append(alias)
         if alias == "hangs":
             hang.wait(30)
-        return Said("" if alias == "well" else "It burns.")
+        return [Said("" if alias == "well" else "It burns.")]
 
     try:
         for _ in range(2):
-            assert look(["well", "hangs", "burns"], ask) == [
-                Seen("well", Said()),
-                Seen("hangs", None),
-                Seen("burns", Said("It burns.")),
+            assert look("how", ["well", "hangs", "burns"], ask) == [
+                Seen("well", (Said(),)),
+                Seen("hangs", answer=Answer.ASKED),
+                Seen("burns", (Said("It burns."),)),
             ]
         assert asked.count("hangs") == 1  # it is not asked again while it has not answered
     finally:
@@ -413,14 +415,72 @@ def test_pages_that_come_one_after_the_other_ask_one_that_hangs_no_more(monkeypa
     hang = Event()
     asked = []
 
-    def ask(alias: str) -> Said:
+    def ask(alias: str) -> list[Said]:
         asked.append(alias)
         hang.wait(30)
-        return Said()
+        return []
 
     try:
         for _ in range(20):
-            assert look(["slow"], ask) == [Seen("slow", None)]
-        assert len(asked) <= 2
+            assert look("how", ["slow"], ask) == [Seen("slow", answer=Answer.ASKED)]
+        assert len(asked) == 1
     finally:
         hang.set()
+
+
+def test_a_long_question_makes_a_database_slow_for_no_other_question(monkeypatch):
+    hang = Event()
+
+    def long(alias: str) -> Iterator[Said]:
+        yield Said("It burns.")
+        hang.wait(30)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(looking, "WAITED", 0.02)
+            for _ in range(2):  # who comes second is told what is said so far
+                assert look("long", ["one"], long) == [
+                    Seen("one", (Said("It burns."),), Answer.ASKED)
+                ]
+        assert look("short", ["one"], lambda alias: [Said()]) == [Seen("one", (Said(),))]
+    finally:
+        hang.set()
+
+
+def test_a_database_that_was_away_is_away_until_it_answers(monkeypatch):
+    hang = Event()
+
+    def refuse(alias: str) -> list[Said]:
+        raise OperationalError(2003, "cannot connect")
+
+    def wait(alias: str) -> list[Said]:
+        hang.wait(30)
+        return []
+
+    assert look("how", ["one"], refuse) == [Seen("one", answer=Answer.AWAY)]
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(looking, "WAITED", 0.02)
+            assert look("how", ["one"], wait) == [Seen("one", answer=Answer.AWAY)]
+    finally:
+        hang.set()
+    assert look("how", ["one"], wait) == [Seen("one")]
+
+
+def test_no_question_outlives_the_test_that_has_asked_it(monkeypatch):
+    monkeypatch.setattr(looking, "WAITED", 0.02)
+    hang = Event()
+
+    def ask(alias: str) -> list[Said]:
+        hang.wait(30)
+        return []
+
+    kinds = ("one", "two")
+    for kind in kinds:
+        look(kind, ["default", "other"], ask)
+    threads = [asked.thread for asked in looking._asked.values()]
+    assert len(threads) == 4
+    Timer(0.1, hang.set).start()
+    pytest_runtest_teardown()
+    assert not any(thread.is_alive() for thread in threads)
+    assert not looking._asked

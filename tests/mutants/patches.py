@@ -659,6 +659,14 @@ LEASES = [
         "::test_who_may_see_nothing_of_ems_gets_nothing_and_nothing_is_asked",
     ),
     Mutant(
+        "index-keeps-for-all-what-one-may-see",
+        "streams/admin/index.py",
+        '    for seen in look(("box", rights), names,',
+        '    for seen in look("box", names,',
+        "tests/admin/test_index.py"
+        "::test_what_a_database_has_said_is_kept_for_who_has_the_same_rights_and_nobody_else",
+    ),
+    Mutant(
         "no-grace-after-an-outage",
         "streams/steps/sweep.py",
         "                _grace(using, was_outage=was_outage)\n",

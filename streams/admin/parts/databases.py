@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django.apps import apps
+from django.contrib.auth import get_permission_codename
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from streams.admin.alarm import May, Said, alarm, glance
+from streams.admin.alarm import Said, alarm, glance
 from streams.admin.parts.links import naming
-from streams.admin.parts.look import Seen, look
+from streams.admin.parts.look import Answer, Seen, look
 from streams.admin.switch import Switch, chosen
 from streams.conf import database
 from streams.sharding import aliases, is_sharded
@@ -20,7 +22,10 @@ from streams.sharding import aliases, is_sharded
 # Of the other databases that need somebody: what stands beside the switch, which has them all.
 WORST = 3
 
-_SILENT = gettext_lazy("It does not answer.")
+_SILENT = {
+    Answer.AWAY: gettext_lazy("It does not answer."),
+    Answer.ASKED: gettext_lazy("It is still being asked."),
+}
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,10 @@ class Choice:
 
     @classmethod
     def of(cls, seen: Seen, url: str) -> Choice:
-        if seen.alarm is None:
-            return cls(seen.alias, url, False, _("away"), seen.level, _SILENT)
-        said = seen.alarm.text
+        if silent := _SILENT.get(seen.answer):
+            word = _("away") if seen.answer is Answer.AWAY else _("slow")
+            return cls(seen.alias, url, False, word, seen.level, silent)
+        said = seen.said[0].text
         return cls(seen.alias, url, False, _("alarm") if said else _("healthy"), seen.level, said)
 
 
@@ -84,9 +90,11 @@ def databases(request: HttpRequest) -> Databases | None:
     if not is_sharded():
         return None
     switch = _switch(request)
-    may = reader(request)
+    rights = rights_of(request)
+    may = rights.__contains__
     others = [alias for alias in switch.urls if alias != switch.alias and _is_of_one(request)]
-    seen = {one.alias: one for one in look(others, lambda alias: glance(alias, may))}
+    found = look(("glance", rights), others, lambda alias: [glance(alias, may)])
+    seen = {one.alias: one for one in found}
     return Databases(
         switch.alias,
         [
@@ -103,10 +111,12 @@ def alarms(request: HttpRequest) -> list[Alarm]:
     if not is_sharded() or _is_of_one(request):
         said = alarm(database(), request.user.has_perm)
         return [Alarm(said.text, page_url(request, said))] if said.text else []
-    may, urls = reader(request), _switch(request).urls
+    rights, urls = rights_of(request), _switch(request).urls
+    may = rights.__contains__
     found = []
-    for seen in look(aliases(), lambda alias: alarm(alias, may)):
-        said = seen.alarm or Said(str(_SILENT))
+    for seen in look(("alarm", rights), aliases(), lambda alias: [alarm(alias, may)]):
+        silent = _SILENT.get(seen.answer)
+        said = Said(str(silent)) if silent else seen.said[0]
         if said.text:
             page = page_url(request, said, seen.alias)
             found.append(Alarm(said.text, page, seen.alias, urls[seen.alias]))
@@ -124,13 +134,19 @@ def _is_of_one(request: HttpRequest) -> bool:
     return hasattr(request, "ems_switch")
 
 
-def reader(request: HttpRequest) -> May:
-    """Return what tells, in any thread, whether the user of the request has a permission."""
+def rights_of(request: HttpRequest) -> frozenset[str]:
+    """Return all permissions that the user of the request has.
+
+    What a thread says is a function of these alone: so it may be shown to all who have the same.
+    A backend may know of permissions that it does not list, so it is asked for those of the tables.
+    """
     user: Any = request.user
-    # Read here, since the threads have no connection to where the users are.
-    user.get_all_permissions()
-    may: May = user.has_perm
-    return may
+    found = set(user.get_all_permissions())
+    for about in (model._meta for model in apps.get_models()):
+        own = [get_permission_codename(verb, about) for verb in about.default_permissions]
+        names = [*own, *(name for name, _title in about.permissions)]
+        found.update(name for each in names if user.has_perm(name := f"{about.app_label}.{each}"))
+    return frozenset(found)
 
 
 def _switch(request: HttpRequest) -> Switch:
