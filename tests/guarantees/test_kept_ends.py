@@ -21,6 +21,7 @@ from django.db import connection
 
 from streams import Outgoing, consumer, send, send_many
 from streams.chaos.forks import in_fork
+from streams.database.emptied import in_test_process
 from streams.log import ends, kept_ends, rewinds
 from streams.log.ends import End
 from streams.log.rewinds import MARGIN
@@ -43,8 +44,9 @@ GOES_ON = LOST + MARGIN
 
 
 @pytest.fixture(autouse=True)
-def host(ems_settings, tmp_path) -> Callable[[str], None]:
+def host(ems_settings, tmp_path, monkeypatch) -> Callable[[str], None]:
     """Go to a host: each one has a state folder of its own, and a new process there."""
+    monkeypatch.setattr(kept_ends, "in_test_process", lambda: False)
 
     def go(name: str) -> None:
         ems_settings(STATE_DIR=str(tmp_path / name))
@@ -80,7 +82,9 @@ def offsets() -> list[int | None]:
 
 
 def file() -> Path:
-    return kept_ends.of("default").path
+    path = kept_ends.of("default").path
+    assert path
+    return path
 
 
 def said(caplog: Any) -> list[str]:
@@ -234,6 +238,20 @@ def test_another_database_with_the_same_alias_has_a_file_of_its_own(monkeypatch)
     monkeypatch.setitem(connection.settings_dict, "NAME", "another")
     rewinds.forget()
     assert file() != mine
+
+
+def test_tests_of_a_project_neither_find_nor_leave_how_far_the_logs_had_come(monkeypatch):
+    """Fixtures and serialized_rollback put back the same rows, with a lower end."""
+    lose()
+    path, before = file(), file().read_bytes()
+    monkeypatch.setattr(kept_ends, "in_test_process", in_test_process)
+    rewinds.forget()
+    assert sequence_all("default") == 0
+    sent("new")
+    kept_ends.of("default").keep()
+    assert offsets() == [*range(KEPT + 1)]
+    assert not Rewind.objects.exists()
+    assert path.read_bytes() == before
 
 
 # -- the file ------------------------------------------------------------------------------------
