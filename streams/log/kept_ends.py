@@ -74,17 +74,27 @@ class KeptEnds:
         # since a backup may be restored on another one.
         self._database = f"{using}: {connections[using].settings_dict['NAME']}"
         digest = sha256(self._database.encode("utf-8", "surrogatepass")).hexdigest()
-        # None: nothing is read or written. Tests put the same rows back, with lower ends.
-        self.path: Path | None = None
-        if not in_test_process():
-            self.path = (
-                Path(settings().STATE_DIR).absolute() / f"{legible(using)}-{digest[:16]}.ends"
-            )
         self._asked: set[int] = set()
         self._written: dict[int, End] = {}
         self._due_at = 0.0
         self._unread_said = self._unusable_said = False
+        self.path = self._place(f"{legible(using)}-{digest[:16]}.ends")
         self._found = self._read_at_first()
+
+    def _place(self, name: str) -> Path | None:
+        """Return where the file is; None if nothing is to be read or written.
+
+        The path is absolute, since a handler may change the working directory of the process.
+        """
+        if in_test_process():  # fixtures put the same rows back, with lower ends
+            return None
+        directory = Path(settings().STATE_DIR)
+        try:
+            with usable(directory):  # the working directory may have been deleted
+                return directory.absolute() / name
+        except StateUnusable as error:
+            self._say_unusable(error)
+            return None
 
     def recall(self, partition_ids: Collection[int]) -> None:
         """Remember what the file says of partitions, when this process first looks at them.

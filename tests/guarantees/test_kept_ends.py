@@ -323,6 +323,22 @@ def test_a_folder_that_cannot_be_used_is_said_once_and_stops_nobody(host, tmp_pa
     assert "Not a directory" in caplog.text
 
 
+def test_a_working_directory_that_was_deleted_is_said_once_and_stops_nobody(
+    ems_settings, tmp_path, monkeypatch, caplog
+):
+    release = tmp_path / "release"
+    release.mkdir()
+    monkeypatch.chdir(release)
+    ems_settings(STATE_DIR="ems-state")
+    release.rmdir()
+    for body in range(3):
+        sent(body)
+        kept_ends.of("default").keep()
+    assert offsets() == [0, 1, 2]
+    assert said(caplog) == ["log.ends_not_kept"]
+    assert "No such file or directory" in caplog.text
+
+
 def test_a_full_disk_leaves_the_old_file(monkeypatch, caplog):
     sent(*range(KEPT))
     kept_ends.of("default").keep()

@@ -107,8 +107,8 @@ SEND = [
     Mutant(
         "tests-of-a-project-leave-how-far-the-logs-had-come",
         "streams/log/kept_ends.py",
-        "        if not in_test_process():\n",
-        "        if True:\n",
+        "        if in_test_process():",
+        "        if False:",
         f"{KEPT_ENDS}::test_tests_of_a_project_neither_find_nor_leave_how_far_the_logs_had_come",
     ),
     Mutant(
