@@ -460,6 +460,69 @@ def test_deleted_topics_do_not_let_the_file_grow_without_end(monkeypatch):
     assert names == ["topic-2/0", "topic-3/0", "orders/0"]
 
 
+class Clock:
+    """Replaces the clock of the module; only ``now`` moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    replaced = Clock()
+    monkeypatch.setattr(kept_ends, "time", replaced)
+    return replaced
+
+
+def statements_when_due() -> int:
+    recorder = Recorder()
+    with statements(recorder):
+        kept_ends.of("default").keep_if_due()
+    return len(recorder.seen)
+
+
+def newer_file(tmp_path: Path) -> None:
+    file().parent.mkdir()
+    file().write_text('{"version": 2}')
+
+
+def no_folder(tmp_path: Path) -> None:
+    (tmp_path / "first").write_text("a file")
+
+
+@pytest.mark.parametrize("obstacle", [no_folder, newer_file])
+def test_what_cannot_be_written_is_tried_again_after_a_minute(obstacle, clock, tmp_path):
+    obstacle(tmp_path)
+    sent("first")
+    assert statements_when_due() == 1
+    for _ in range(int(kept_ends.UNUSABLE_SECONDS / kept_ends.EVERY_SECONDS) - 1):
+        clock.now += kept_ends.EVERY_SECONDS
+        assert statements_when_due() == 0
+    clock.now += kept_ends.EVERY_SECONDS
+    assert statements_when_due() == 1
+
+
+def test_a_large_file_is_written_less_often(clock, monkeypatch):
+    monkeypatch.setattr(kept_ends, "LARGE", 4)
+    grow(Topic.objects.create(name="orders"), 8, "default")
+    for key in range(2):
+        sent(key)
+        assert statements_when_due() == 1
+        clock.now += 2 * kept_ends.EVERY_SECONDS - 0.5
+        sent(key)
+        assert statements_when_due() == 0
+        clock.now += 0.5
+    # However large it is: what was given since must be within the margin.
+    monkeypatch.setattr(kept_ends, "LARGE", 0.001)
+    assert statements_when_due() == 1
+    sent("last")
+    clock.now += kept_ends.AT_MOST_SECONDS
+    assert statements_when_due() == 1
+
+
 def test_a_message_costs_no_statement_more():
     sent("first")
     stop()
