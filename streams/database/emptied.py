@@ -36,9 +36,18 @@ def forget_also(cache: Callable[[], None]) -> None:
     _forget.append(cache)
 
 
+def in_test_process() -> bool:
+    """Tell whether tests run in this process, by Django's runner or pytest-django.
+
+    Both call setup_test_environment() before they make a database, and only then mail has an
+    outbox.
+    """
+    return hasattr(mail, "outbox")
+
+
 def watch(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    """Watch a new connection, if this is a test process: only there mail has an outbox."""
-    if hasattr(mail, "outbox") and _watched not in connection.execute_wrappers:
+    """Watch a new connection, if this is a test process."""
+    if in_test_process() and _watched not in connection.execute_wrappers:
         # The first one: ``with connection.execute_wrapper(…)`` removes the last one at its end.
         connection.execute_wrappers.insert(0, _watched)
 

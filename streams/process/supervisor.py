@@ -227,12 +227,12 @@ class Supervisor:
         began, every = time.monotonic(), SWEEP_EVERY.total_seconds()
         self._progress.step()
         sweep_if_due(self._using)
-        kept_ends.of(self._using).keep_if_due()
         swept = time.monotonic()  # a moment sooner the next sweep would not be due yet
         if swept >= self._purge_at:
             more = purge_if_due(self._using, PURGE_SECONDS)
             self._purge_at = time.monotonic() + (0.0 if more else PURGE_LOOK_SECONDS)
         run_steps_of_apps(self._using, began + every)
+        kept_ends.of(self._using).keep_if_due()  # the last one, since a large file takes its time
         return max(0.0, swept + every - time.monotonic())
 
     @property

@@ -21,6 +21,7 @@ from django.db import connection
 
 from streams import Outgoing, consumer, send, send_many
 from streams.chaos.forks import in_fork
+from streams.database.emptied import in_test_process
 from streams.log import ends, kept_ends, rewinds
 from streams.log.ends import End
 from streams.log.rewinds import MARGIN
@@ -43,8 +44,9 @@ GOES_ON = LOST + MARGIN
 
 
 @pytest.fixture(autouse=True)
-def host(ems_settings, tmp_path) -> Callable[[str], None]:
+def host(ems_settings, tmp_path, monkeypatch) -> Callable[[str], None]:
     """Go to a host: each one has a state folder of its own, and a new process there."""
+    monkeypatch.setattr(kept_ends, "in_test_process", lambda: False)
 
     def go(name: str) -> None:
         ems_settings(STATE_DIR=str(tmp_path / name))
@@ -80,7 +82,9 @@ def offsets() -> list[int | None]:
 
 
 def file() -> Path:
-    return kept_ends.of("default").path
+    path = kept_ends.of("default").path
+    assert path
+    return path
 
 
 def said(caplog: Any) -> list[str]:
@@ -236,6 +240,20 @@ def test_another_database_with_the_same_alias_has_a_file_of_its_own(monkeypatch)
     assert file() != mine
 
 
+def test_tests_of_a_project_neither_find_nor_leave_how_far_the_logs_had_come(monkeypatch):
+    """Fixtures and serialized_rollback put back the same rows, with a lower end."""
+    lose()
+    path, before = file(), file().read_bytes()
+    monkeypatch.setattr(kept_ends, "in_test_process", in_test_process)
+    rewinds.forget()
+    assert sequence_all("default") == 0
+    sent("new")
+    kept_ends.of("default").keep()
+    assert offsets() == [*range(KEPT + 1)]
+    assert not Rewind.objects.exists()
+    assert path.read_bytes() == before
+
+
 # -- the file ------------------------------------------------------------------------------------
 
 
@@ -303,6 +321,22 @@ def test_a_folder_that_cannot_be_used_is_said_once_and_stops_nobody(host, tmp_pa
     assert offsets() == [0, 1, 2]
     assert said(caplog) == ["log.ends_not_kept"]
     assert "Not a directory" in caplog.text
+
+
+def test_a_working_directory_that_was_deleted_is_said_once_and_stops_nobody(
+    ems_settings, tmp_path, monkeypatch, caplog
+):
+    release = tmp_path / "release"
+    release.mkdir()
+    monkeypatch.chdir(release)
+    ems_settings(STATE_DIR="ems-state")
+    release.rmdir()
+    for body in range(3):
+        sent(body)
+        kept_ends.of("default").keep()
+    assert offsets() == [0, 1, 2]
+    assert said(caplog) == ["log.ends_not_kept"]
+    assert "No such file or directory" in caplog.text
 
 
 def test_a_full_disk_leaves_the_old_file(monkeypatch, caplog):
@@ -424,6 +458,69 @@ def test_deleted_topics_do_not_let_the_file_grow_without_end(monkeypatch):
     kept_ends.of("default").keep()
     names = [row["name"] for row in json.loads(file().read_text())["logs"]]
     assert names == ["topic-2/0", "topic-3/0", "orders/0"]
+
+
+class Clock:
+    """Replaces the clock of the module; only ``now`` moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    replaced = Clock()
+    monkeypatch.setattr(kept_ends, "time", replaced)
+    return replaced
+
+
+def statements_when_due() -> int:
+    recorder = Recorder()
+    with statements(recorder):
+        kept_ends.of("default").keep_if_due()
+    return len(recorder.seen)
+
+
+def newer_file(tmp_path: Path) -> None:
+    file().parent.mkdir()
+    file().write_text('{"version": 2}')
+
+
+def no_folder(tmp_path: Path) -> None:
+    (tmp_path / "first").write_text("a file")
+
+
+@pytest.mark.parametrize("obstacle", [no_folder, newer_file])
+def test_what_cannot_be_written_is_tried_again_after_a_minute(obstacle, clock, tmp_path):
+    obstacle(tmp_path)
+    sent("first")
+    assert statements_when_due() == 1
+    for _ in range(int(kept_ends.UNUSABLE_SECONDS / kept_ends.EVERY_SECONDS) - 1):
+        clock.now += kept_ends.EVERY_SECONDS
+        assert statements_when_due() == 0
+    clock.now += kept_ends.EVERY_SECONDS
+    assert statements_when_due() == 1
+
+
+def test_a_large_file_is_written_less_often(clock, monkeypatch):
+    monkeypatch.setattr(kept_ends, "LARGE", 4)
+    grow(Topic.objects.create(name="orders"), 8, "default")
+    for key in range(2):
+        sent(key)
+        assert statements_when_due() == 1
+        clock.now += 2 * kept_ends.EVERY_SECONDS - 0.5
+        sent(key)
+        assert statements_when_due() == 0
+        clock.now += 0.5
+    # However large it is: what was given since must be within the margin.
+    monkeypatch.setattr(kept_ends, "LARGE", 0.001)
+    assert statements_when_due() == 1
+    sent("last")
+    clock.now += kept_ends.AT_MOST_SECONDS
+    assert statements_when_due() == 1
 
 
 def test_a_message_costs_no_statement_more():

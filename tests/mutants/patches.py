@@ -105,6 +105,13 @@ SEND = [
         f"{KEPT_ENDS}::test_a_topic_that_was_deleted_and_created_again_begins_at_0",
     ),
     Mutant(
+        "tests-of-a-project-leave-how-far-the-logs-had-come",
+        "streams/log/kept_ends.py",
+        "        if in_test_process():",
+        "        if False:",
+        f"{KEPT_ENDS}::test_tests_of_a_project_neither_find_nor_leave_how_far_the_logs_had_come",
+    ),
+    Mutant(
         "a-write-takes-away-what-others-know",
         "streams/log/kept_ends.py",
         "        merged = {log: before[log] for log in absent}\n",

@@ -145,13 +145,13 @@ class Poller(threading.Thread):
         """Do what is due beside the looks. It is done after them, so that no wake-up waits."""
         now = time.monotonic()
         self._waiting.let_go()
-        kept_ends.of(self._using).keep_if_due()
         if now >= self._note_at:
             self._note_at = now + NOTE_EVERY.total_seconds()
             note_sequencing(self._using)
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_EVERY.total_seconds()
             sweep_if_due(self._using)
+        kept_ends.of(self._using).keep_if_due()
         return 0.0
 
     def _wake(self, outlook: Due, sequenced: frozenset[int]) -> bool:
