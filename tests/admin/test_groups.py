@@ -96,7 +96,7 @@ def test_the_groups_that_need_somebody_come_first(world, as_role, monkeypatch):
     client, url = as_role("viewer"), reverse("admin:ems_consumergroup_changelist")
     many_groups(world)
     ConsumerGroup.objects.filter(pk=world.slow.pk).update(ordered=True)
-    Cursor.objects.filter(group=world.slow).update(attempt=3, blocked_until=UtcNow())
+    Cursor.objects.filter(group=world.slow).update(next_offset=0, attempt=3, blocked_at=UtcNow())
     # mail runs, with the youngest unfinished message (offset 4); billing has dead letters, too.
     wanted = ["slow", "more-0", "more-1", "more-2", "more-3", "billing", "mail"]
     found = client.get(url)
