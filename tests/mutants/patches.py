@@ -754,6 +754,13 @@ BLOCKED = [
         "UtcNow()",
         "tests/streams/test_blocked.py::test_it_is_blocked_since_its_first_failure",
     ),
+    Mutant(
+        "skip-beyond-the-end-of-the-log",
+        "streams/models/cursor.py",
+        "return has_failed and self.next_offset < self.partition.next_offset",
+        "return has_failed",
+        "tests/streams/test_blocked.py::test_what_failed_before_the_end_of_the_log_blocks_nothing",
+    ),
 ]
 
 MORE = [
