@@ -149,13 +149,14 @@ def check_deployment(
 
 
 def _relative(directory: Path) -> Iterator[CheckMessage]:
-    if (groups := _listening()) and not directory.is_absolute():
+    if not directory.is_absolute():
         yield Warning(
-            _("EMS['STATE_DIR'] %(path)s is relative; positions of %(groups)s go there.")
-            % {"path": directory, "groups": groups},
+            _("EMS['STATE_DIR'] %s is relative; how far the logs have come is kept there.")
+            % directory,
             hint=_(
-                "Make it absolute: started from another folder, a client begins as a new one, and"
-                " misses what has come meanwhile."
+                "Make it absolute: started from another folder, a process does not notice a"
+                " restored backup, and a broadcast client begins as a new one, and misses what has"
+                " come meanwhile."
             ),
             id="ems.W010",
         )
@@ -277,11 +278,14 @@ def _state_dir(directory: Path) -> Iterator[CheckMessage]:
     there = next(path for path in above if os.access(path, os.F_OK))
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         yield Warning(
-            _("EMS['STATE_DIR'] %(path)s cannot be written; positions of %(groups)s go there.")
+            _(
+                "EMS['STATE_DIR'] %(path)s cannot be written; positions of %(groups)s go there, and"
+                " how far the logs have come."
+            )
             % {"path": directory, "groups": groups},
             hint=_(
                 "A folder on a disk that stays, of the user that runs ems_consume. Nothing is to be"
-                " done where no broadcast consumer runs."
+                " done where no consumer runs, no offset is given, and nobody pulls over HTTP."
             ),
             id="ems.W009",
         )
