@@ -50,7 +50,7 @@ class LogPlace:
     @property
     def topic(self) -> str:
         name, _slash, number = self.log.rpartition("/")
-        return name if name and number.isdecimal() else self.log
+        return name if name and re.fullmatch("[0-9]+", number) else self.log
 
     def partition(self, using: str) -> Partition | None:
         """Return the partition that is named, if there is one."""

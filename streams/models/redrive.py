@@ -37,7 +37,8 @@ class Redrive(models.Model):
     """Names dead letters to be redriven: those of ``groups`` with ids up to ``upto``, or ``ids``.
 
     A step redrives some every few seconds, in any process. ``after`` moves in the transaction that
-    redrives, so that each letter is counted once, whatever is killed.
+    redrives, so that each letter is counted once, whatever is killed. It ends after ``total``
+    letters, where that is known.
     """
 
     namespace = models.CharField(_("namespace"), max_length=16, default=namespace, blank=True)

@@ -39,7 +39,7 @@ def begin(
 
     Only those of ``error_class`` if it is given, with ids above ``after`` and up to ``upto``, by
     default all that wait now, or the oldest ``limit`` of them; or only ``ids``. ``total`` is how
-    many they are, if somebody has counted them. Raises InvalidValue, also if with ``limit`` none
+    many they are, if somebody has counted them: no more are redriven. Raises InvalidValue, also if with ``limit`` none
     waits, and RedriveRunning if one of the same letters runs.
     """
     valid_rate(rate)
@@ -92,7 +92,8 @@ def _oldest(
 ) -> tuple[int, int]:
     """Return up to which id the oldest ``limit`` letters that wait are, and how many there are.
 
-    A letter that dies later has a higher id, so that id alone names them.
+    A letter up to this id may also wait later: one that has failed again, or whose transaction was
+    committed late. So the number limits them, too.
     """
     each = (_waiting(group.pk, using, error_class, after, upto) for group in groups)
     ids = list(islice(heapq.merge(*each), limit))

@@ -105,6 +105,10 @@ def _next(plan: Redrive, most: int, using: str) -> tuple[list[int], int | None]:
     """Return the ids of the next letters, and the id up to which all were looked at; None if there
     are none left.
     """
+    if plan.left is not None:
+        most = min(most, plan.left)
+    if not most:
+        return [], None
     if plan.ids is not None:
         ids = sorted(pk for pk in plan.ids if pk > plan.after)[:most]
         return ids, ids[-1] if ids else None

@@ -327,6 +327,14 @@ SEQUENCE = [
         "tests/commands/test_dead.py::test_a_rate_takes_a_limit_the_oldest_first",
     ),
     Mutant(
+        "redrive-larger-than-its-number",
+        "streams/steps/redrives.py",
+        "        most = min(most, plan.left)\n",
+        "        pass\n",
+        "tests/streams/test_redrives.py"
+        "::test_letters_that_wait_again_make_a_redrive_no_larger_than_its_number",
+    ),
+    Mutant(
         "place-in-the-log-of-another-topic",
         "streams/operate/target.py",
         "partition.topic_id == group.topic_id",

@@ -54,7 +54,7 @@ def group(clean_registry: None) -> ConsumerGroup:
 
 
 def started(group: ConsumerGroup, rate: float, **options: Any) -> Redrive:
-    return begin([group], database(), rate=rate, who="ann", total=LETTERS, **options)
+    return begin([group], database(), **{"rate": rate, "who": "ann", "total": LETTERS, **options})
 
 
 def later(seconds: float) -> None:
@@ -174,6 +174,21 @@ def test_only_those_with_ids_below_its_end_are_redriven(group):
     assert step(row).done == 5
 
 
+@pytest.mark.parametrize("error_class", ["", "ValueError"])
+@pytest.mark.parametrize("rate", [1, 100])
+def test_letters_that_wait_again_make_a_redrive_no_larger_than_its_number(group, rate, error_class):
+    again = DeadMessage.objects.order_by("pk")[1]
+    DeadMessage.objects.filter(pk=again.pk).update(redriven_at=UtcNow())
+    row = started(group, rate, error_class=error_class, limit=3, total=None)
+    DeadMessage.objects.filter(pk=again.pk).update(redriven_at=None)
+    for _ in range(5):
+        later(2)
+        step(row)
+    assert (row.done, row.skipped, row.total) == (3, 0, 3)
+    assert row.state == RedriveState.DONE
+    assert RetryMessage.objects.count() == 3
+
+
 @pytest.mark.parametrize("compared", [2, 2000])
 def test_only_those_of_a_class_are_redriven(group, monkeypatch, compared):
     monkeypatch.setattr(redrives, "COMPARED", compared)
@@ -217,7 +232,7 @@ def is_waiting(letter: DeadMessage) -> bool:
 
 def test_one_letter_of_each_message_is_redriven_in_a_batch(group, edited):
     other = twin(edited)
-    row = started(group, 100)
+    row = started(group, 100, total=LETTERS + 1)
     later(5)
     step(row)
     assert (row.done, row.skipped) == (LETTERS, 1)
