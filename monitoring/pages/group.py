@@ -73,7 +73,7 @@ class GroupPage(Page):
         (figures,) = group_figures(site)
         took = latencies(using, site.periods, [lag.group.pk]).get(lag.group.pk)
         errors, by_spark = self.errors(lag, site.periods, took)
-        blockade = self.blockade(lag.group)
+        blockade = self.blockade(lag.group) if lag.blocked else None
         drawn = {}
         if errors:
             empty = ELSEWHERE if blockade else _("No failure is known in this range.")

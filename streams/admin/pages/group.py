@@ -248,7 +248,8 @@ class ConsumerGroupAdmin(StreamsAdmin):
     ) -> HttpResponse:
         """Show what blocks the group above all; what lets it go on stands beside it."""
         group = kwargs["obj"]
-        context["blockade"] = blockades([group], database()).get(group.pk)
+        blocked = [group] if group.lag.blocked else []
+        context["blockade"] = blockades(blocked, database()).get(group.pk)
         response = super().render_change_form(request, context, *args, **kwargs)
         verbs = context["verbs"]
         context["unblock"] = [one for one in verbs if one[0] in UNBLOCKING]
