@@ -34,8 +34,6 @@ from tests.monitoring.test_overview import (  # noqa: F401 - a fixture
 pytestmark = pytest.mark.django_db
 
 MINUTE = timedelta(minutes=1)
-# No step has run: the banner looks, and looks since when.
-BANNER = 2
 
 
 def minute(ago: int) -> Any:
@@ -216,7 +214,7 @@ def test_with_figures_of_spark_the_pages_keep_to_their_budget(browser, asked) ->
     failed(group, 5, "shop.Declined", 1)
     letters(group, 2)
     for name, pk in (("group", group.pk), ("topic", group.topic_id)):
-        most = BUDGET + MORE.get(name, 0) + BANNER
+        most = BUDGET + MORE.get(name, 0)
         with CaptureQueriesContext(connection) as captured:
             assert browser.get(page(name, pk) + f"?range={asked}").status_code == 200
         assert sum(not any(part in one["sql"] for part in FRAME) for one in captured) <= most
