@@ -107,8 +107,12 @@ def _run(asked: _Asked, alias: str, ask: Ask, language: str | None) -> None:
             except Error:
                 answer = Answer.AWAY
             except Exception as error:
-                extra = event("admin.not_asked", database=alias, error=type(error).__name__)
-                logger.exception("The database %s could not be asked", alias, extra=extra)
+                name = type(error).__name__
+                logger.exception(
+                    "The database %s could not be asked",
+                    alias,
+                    extra=event("admin.not_asked", database=alias, error=name),
+                )
                 text = _("The database %s could not be asked: see the log.")
                 asked.said.append(Said(text % alias, state=_("failed")))
     finally:
