@@ -31,11 +31,9 @@ def refusing_early(application: Application) -> Application:
         if scope["type"] != "http":
             await application(scope, receive, send)
             return
-        from streams.http.app import refusal
         from streams.http.problems import too_large
 
-        # What the check has found out, such as who calls, is in the scope for the view.
-        refused = await refusal(ASGIRequest(scope, BytesIO()))
+        refused = await _refusal(scope)
         if refused is not None:
             await _answer(refused, send)
             return
@@ -45,6 +43,17 @@ def refusing_early(application: Application) -> Application:
             await _answer(too_large().response(), send)
 
     return call
+
+
+async def _refusal(scope: Scope) -> HttpResponse | None:
+    from streams.http.app import refusal
+
+    try:
+        request = ASGIRequest(scope, BytesIO())
+    except Exception:  # noqa: BLE001 - any page of the project: its handler says what is malformed
+        return None
+    # What the check has found out, such as who calls, is in the scope for the view.
+    return await refusal(request)
 
 
 def _bounded(scope: Scope, receive: Receive) -> Receive:

@@ -39,8 +39,8 @@ def begin(
 
     Only those of ``error_class`` if it is given, with ids above ``after`` and up to ``upto``, by
     default all that wait now, or the oldest ``limit`` of them; or only ``ids``. ``total`` is how
-    many they are, if somebody has counted them: no more are redriven. Raises InvalidValue, also if with ``limit`` none
-    waits, and RedriveRunning if one of the same letters runs.
+    many they are, if somebody has counted them: no more are redriven. Raises InvalidValue, also if
+    with ``limit`` none waits, and RedriveRunning if one of the same letters runs.
     """
     valid_rate(rate)
     chosen = list(groups)

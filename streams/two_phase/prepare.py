@@ -32,7 +32,7 @@ from streams.produce.asynchronous import refuse_async
 from streams.produce.identity import producer_name
 from streams.produce.send import Sending
 from streams.sharding import alias_of
-from streams.two_phase.content import Content, checked_content, checked_names
+from streams.two_phase.content import Content, checked_content, checked_names, same_context
 from streams.two_phase.decide import PATIENCE_SECONDS, refusal
 from streams.two_phase.handle import STATES, Prepared, handle
 from streams.two_phase.lookup import alias_with
@@ -71,9 +71,9 @@ def prepare(
 
     Returns a :class:`Prepared`. Raises a :class:`StreamsError` before anything is written: those
     of ``send()``, PreparedConflict if other content is prepared under this key, or with another
-    check, AlreadyDecided if it was rolled back, UnknownChecker, and on SQLite InvalidMessage inside
-    a transaction. Where the data is in the database of EMS,
-    ``send()`` in the transaction is simpler and better.
+    checker or context, AlreadyDecided if it was rolled back, UnknownChecker, and on SQLite
+    InvalidMessage inside a transaction. Where the data is in the database of EMS, ``send()`` in
+    the transaction is simpler and better.
     """
     refuse_async("prepare", "sync_to_async(prepare)(…)")
     alias = using or alias_of(topic)
@@ -192,7 +192,11 @@ def _again(found: PreparedRow, content: Content, using: str) -> Prepared:
     """Return what is there; raises PreparedConflict if it is another message, AlreadyDecided if
     it was rolled back: who goes on would work for a message that is never sent.
     """
-    if bytes(found.digest) != content.columns["digest"]:
+    columns = content.columns
+    same_check = found.checker == columns["checker"] and same_context(
+        found.context, columns["context"]
+    )
+    if bytes(found.digest) != columns["digest"] or not same_check:
         raise PreparedConflict(
             _("Other content is prepared under %(biz)s:%(key)s.")
             % {"biz": content.biz, "key": content.biz_key}

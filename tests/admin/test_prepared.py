@@ -14,7 +14,7 @@ from streams.models import CheckEndpoint, Consumer, PreparedRow, PreparedState, 
 from streams.models.consumer import LEASE
 from tests.admin.conftest import action
 from tests.admin.world import SECRET, World
-from tests.preparing import CHECKER, answering, answers, held, row, sent_keys
+from tests.preparing import answering, answers, held, row, sent_keys
 
 LIST = "admin:ems_preparedrow_changelist"
 ENDPOINTS = "admin:ems_checkendpoint_changelist"
@@ -177,7 +177,8 @@ def test_an_endpoint_is_tested_and_its_secrets_are_never_shown(as_role: Any) -> 
     change = reverse("admin:ems_checkendpoint_change", args=[found.pk])
     client = as_role("operator")
     given = {"name": "shop", "dialect": "trustmessage", "enabled": "on", "url": "", "secret": ""}
-    assert client.post(change, given).status_code == 302
+    typed = {**given, "current_secret": "s3cret-of-it"}
+    assert client.post(change, typed).status_code == 302
     found.refresh_from_db()
     assert (found.dialect, found.secret) == ("trustmessage", "s3cret-of-it")
     with answers() as server:
@@ -191,16 +192,17 @@ def test_an_endpoint_is_tested_and_its_secrets_are_never_shown(as_role: Any) -> 
     client.post(change, {**given, "allow_private": "on"})
     found.refresh_from_db()
     assert not found.allow_private
-    typed = {**given, "url": "http://example.com/", "current_secret": "s3cret-of-it"}
-    http = client.post(change, typed)
+    http = client.post(change, {**typed, "url": "http://example.com/"})
     assert "http is for private" in http.content.decode()
 
 
+DECIDES = ("ems.commit_prepared", "ems.rollback_prepared")
 CHANGE_ENDPOINTS = ("ems.view_checkendpoint", "ems.change_checkendpoint", "ems.add_checkendpoint")
 
 
 @pytest.mark.parametrize(
-    "moved", [{"url": "https://evil.example/"}, {"name": "b"}, {"secret": "n"}]
+    "moved",
+    [{"url": "https://evil.example/"}, {"name": "b"}, {"secret": "n"}, {"dialect": "trustmessage"}],
 )
 def test_who_changes_where_ems_asks_must_type_the_secret_again(
     as_role: Any, moved: dict[str, str]
@@ -214,7 +216,7 @@ def test_who_changes_where_ems_asks_must_type_the_secret_again(
             page = client.post(change, {**given, "current_secret": typed})
             assert "Type the secret that the endpoint has now" in page.content.decode()
         assert CheckEndpoint.objects.filter(
-            name="shop", url="https://example.com/x", secret="s3cret-of-it"
+            name="shop", url="https://example.com/x", secret="s3cret-of-it", dialect="ems"
         ).exists()
     client = as_role("viewer", *CHANGE_ENDPOINTS)
     assert client.post(change, {**given, "current_secret": "s3cret-of-it"}).status_code == 302
@@ -229,18 +231,27 @@ def test_without_a_secret_the_rights_to_decide_are_needed(as_role: Any) -> None:
     given = {"name": "shop", "dialect": "ems", "enabled": "on", "url": "https://other.example/"}
     page = as_role("viewer", *CHANGE_ENDPOINTS).post(change, given)
     assert "you need the rights to commit and roll back" in page.content.decode()
-    decides = ("ems.commit_prepared", "ems.rollback_prepared")
-    client = as_role("viewer", *CHANGE_ENDPOINTS, *decides)
+    client = as_role("viewer", *CHANGE_ENDPOINTS, *DECIDES)
     assert client.post(change, given).status_code == 302
 
 
-def test_an_endpoint_is_not_put_in_the_place_of_one_that_messages_wait_for(as_role: Any) -> None:
-    CheckEndpoint.objects.all().delete()
-    held("C1", checker=CHECKER)
+@pytest.mark.parametrize("missing", DECIDES)
+def test_who_adds_or_deletes_an_endpoint_needs_the_rights_to_decide(
+    as_role: Any, missing: str
+) -> None:
+    """Messages that come later name it, too."""
+    found = CheckEndpoint.objects.get()
     add = reverse("admin:ems_checkendpoint_add")
-    given = {"name": CHECKER, "dialect": "ems", "enabled": "on", "url": "https://other.example/"}
-    client = as_role("viewer", *CHANGE_ENDPOINTS)
-    page = client.post(add, given)
-    assert "you need the rights to commit and roll back" in page.content.decode()
-    assert client.post(add, {**given, "name": "new"}).status_code == 302
-    assert [one.name for one in CheckEndpoint.objects.all()] == ["new"]
+    delete = reverse("admin:ems_checkendpoint_delete", args=[found.pk])
+    given = {"name": "pay", "dialect": "ems", "enabled": "on", "url": "https://other.example/"}
+    rights = (*CHANGE_ENDPOINTS, "ems.delete_checkendpoint")
+    client = as_role("viewer", *rights, *(one for one in DECIDES if one != missing))
+    assert client.post(add, given).status_code == 403
+    assert client.post(delete, {"post": "yes"}).status_code == 403
+    sure = {**action("delete_selected", found.pk), "post": "yes"}
+    client.post(reverse(ENDPOINTS), sure)
+    assert CheckEndpoint.objects.get() == found
+    client = as_role("viewer", *rights, *DECIDES)
+    assert client.post(add, given).status_code == 302
+    assert client.post(delete, {"post": "yes"}).status_code == 302
+    assert CheckEndpoint.objects.get().name == "pay"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import User
 from django.core.handlers.asgi import ASGIHandler
 from django.db import connections
@@ -19,6 +20,7 @@ from pytest_django import Settings
 
 from streams.checks import check_http
 from streams.http import app
+from streams.http.asgi import refusing_early
 from streams.models import Message, SystemConfig
 from tests.http.conftest import Api, MakeToken
 from tests.http.contract import endpoints, every_right
@@ -272,6 +274,41 @@ def test_every_endpoint_is_async_and_no_path_is_there_twice() -> None:
             shape = "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
             assert shape not in shapes, path
             shapes.add(shape)
+
+
+@pytest.mark.parametrize("path", ["/any/", "/ems/v1/overview"])
+@pytest.mark.parametrize("malformed", [{"query_string": b"q=\xff"}, {"method": None}])
+def test_a_malformed_request_gets_the_answer_that_it_gets_without_the_check(
+    path: str, malformed: dict[str, Any]
+) -> None:
+    scope = {"type": "http", "method": "GET", "path": path, "headers": [], **malformed}
+
+    async def application(given: Any, receive: Any, send: Any) -> None:
+        handled.append((given, receive, send))
+
+    async def unused(*message: Any) -> None:
+        raise AssertionError(message)
+
+    handled: list[Any] = []
+    async_to_sync(refusing_early(application))(scope, unused, unused)
+    assert handled == [(scope, unused, unused)]
+
+
+def test_a_malformed_query_is_a_400_for_any_page() -> None:
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/any/",
+        "headers": [],
+        "query_string": b"q=\xff",
+    }
+
+    async def status() -> int:
+        asked = ApplicationCommunicator(refusing_early(ASGIHandler()), scope)
+        await asked.send_input({"type": "http.request"})
+        return int((await asked.receive_output())["status"])
+
+    assert async_to_sync(status)() == 400
 
 
 def test_the_log_says_once_that_asgi_reads_bodies_before_tokens(

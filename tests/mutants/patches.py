@@ -327,6 +327,21 @@ SEQUENCE = [
         "tests/commands/test_dead.py::test_a_rate_takes_a_limit_the_oldest_first",
     ),
     Mutant(
+        "endpoint-put-in-the-place-of-another",
+        "streams/admin/pages/endpoint.py",
+        "super().has_add_permission(request) and request.user.has_perms(DECIDES)",
+        "super().has_add_permission(request)",
+        "tests/admin/test_prepared.py"
+        "::test_who_adds_or_deletes_an_endpoint_needs_the_rights_to_decide",
+    ),
+    Mutant(
+        "prepared-again-with-another-check",
+        "streams/two_phase/prepare.py",
+        " or not same_check:",
+        ":",
+        "tests/streams/test_two_phase.py::test_another_context_is_a_conflict",
+    ),
+    Mutant(
         "redrive-larger-than-its-number",
         "streams/steps/redrives.py",
         "        most = min(most, plan.left)\n",

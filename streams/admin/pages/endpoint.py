@@ -18,16 +18,16 @@ from streams.admin.secret_address import SECRETS, SecretAddressAdmin, SecretForm
 from streams.conf import database
 from streams.database.clock import database_now
 from streams.errors import StreamsError
-from streams.models import CheckEndpoint, PreparedRow
-from streams.sharding import aliases
+from streams.models import CheckEndpoint
 from streams.two_phase.asking import ask_about_nothing
 
 # The most endpoints that one request tests: each may let it wait for its timeout.
 TESTED_AT_MOST = 5
 
 
-# Who chooses where EMS asks decides about messages, as with both of these rights.
-MOVED_BY = ("name", "url", "secret")
+# Who chooses where EMS asks, and how it reads the answer, decides about messages, as with both of
+# these rights. Who deletes an endpoint makes its name free for another one.
+MOVED_BY = ("name", "url", "secret", "dialect")
 DECIDES = ("ems.commit_prepared", "ems.rollback_prepared")
 
 
@@ -37,7 +37,9 @@ class EndpointForm(SecretForm):
         required=False,
         strip=False,
         widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off"}),
-        help_text=_("Needed for another name, URL or secret: the endpoint decides about messages."),
+        help_text=_(
+            "Needed for another name, URL, secret or dialect: the endpoint decides about messages."
+        ),
     )
     user: Any  # who changes it
 
@@ -54,15 +56,10 @@ class EndpointForm(SecretForm):
             if not hmac.compare_digest(typed.encode(), was.secret.encode()):
                 text = _("Type the secret that the endpoint has now, to change where EMS asks.")
                 self.add_error("current_secret", text)
-        elif not self.user.has_perms(DECIDES) and (was.pk or _is_waited_for(cleaned.get("name"))):
+        elif not self.user.has_perms(DECIDES):
             text = _("EMS asks it about messages: you need the rights to commit and roll back.")
             self.add_error(None, text)
         return cleaned
-
-
-def _is_waited_for(checker: Any) -> bool:
-    waiting = [PreparedRow.objects.using(using).undecided() for using in aliases()]
-    return any(rows.filter(checker=checker).exists() for rows in waiting)
 
 
 @admin.register(CheckEndpoint)
@@ -108,6 +105,12 @@ class CheckEndpointAdmin(SecretAddressAdmin):
                 outcome, level = str(error), messages.ERROR
             journal.note(request, [(row, gettext("Tested: %s") % outcome)])
             self.message_user(request, f"{row}: {outcome}", level)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return super().has_add_permission(request) and request.user.has_perms(DECIDES)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and request.user.has_perms(DECIDES)
 
     def has_test_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.test_checkendpoint")
