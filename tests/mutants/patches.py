@@ -335,13 +335,6 @@ SEQUENCE = [
         "::test_who_adds_or_deletes_an_endpoint_needs_the_rights_to_decide",
     ),
     Mutant(
-        "prepared-again-with-another-check",
-        "streams/two_phase/prepare.py",
-        " or not same_check:",
-        ":",
-        "tests/streams/test_two_phase.py::test_another_context_is_a_conflict",
-    ),
-    Mutant(
         "redrive-larger-than-its-number",
         "streams/steps/redrives.py",
         "        most = min(most, plan.left)\n",

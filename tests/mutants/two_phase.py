@@ -50,10 +50,17 @@ TWO_PHASE = [
     ),
     Mutant(
         "another-check-is-the-same-content",
-        "streams/two_phase/content.py",
-        "json.dumps([*parts, told, check])",
-        "json.dumps([*parts, told])",
+        "streams/two_phase/prepare.py",
+        " or not same_check:",
+        ":",
         f"{PARTS}::test_the_same_prepare_again_is_the_same_and_other_content_is_a_conflict",
+    ),
+    Mutant(
+        "repeat-of-an-earlier-version-is-other-content",
+        "streams/two_phase/content.py",
+        "json.dumps([*parts, told])",
+        "json.dumps([*parts, told, checker])",
+        f"{PARTS}::test_what_an_earlier_version_has_prepared_is_the_same_when_it_is_prepared_again",
     ),
     Mutant(
         "an-endpoint-moved-without-its-secret",
