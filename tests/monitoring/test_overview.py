@@ -46,7 +46,7 @@ pytestmark = pytest.mark.django_db
 # sorts each inbox on MariaDB. Where one is not empty, two more say since when, and how many wait.
 BUDGET, NOT_EMPTY = 13, 2
 # The page of a topic reads all that it shows of groups and of the topic, and which alarms fire. Its
-# size needs the other logs, and two statements to a server of MySQL. Of what is not the overview, the
+# size needs the other logs, and two statements to a server of MySQL. But for the overview, the
 # banner asks whether the steps run; a group also reads what blocks it, and its alarms.
 MORE = {"topic": 4, "topics": 1, "groups": 1, "group": 3}
 # Of the frame, and settings that each process reads once in 5 s.

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.django_db
 
 OVERVIEW = "admin:ems_monitoring_overview_changelist"
 ALL_TABLES = ("ems", "ems_monitoring")
+# As the script asks that refreshes a page.
+WITHOUT_BANNER = {"X-Requested-With": "XMLHttpRequest"}
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def test_a_page_is_for_who_has_all_of_its_permissions(page, query, world, user_w
 @pytest.mark.parametrize(
     ("name", "permission", "text"),
     [
-        ("changelist", "ems_monitoring.view_alarm", "my-rule"),
+        ("changelist", "ems_monitoring.view_alarm", "mail on elsewhere"),
         ("changelist", "ems_monitoring.view_run", "NoSuchHost"),
         ("topic", "ems_monitoring.view_hotkey", "ann@example.com"),
     ],
@@ -90,7 +92,13 @@ def test_a_figure_of_another_table_is_for_who_may_view_that_table(
     name, permission, text, query, world, user_with
 ):
     Alarm.objects.create(
-        rule="my-rule", metric="lag", severity="warning", state="firing", value=2, threshold=1
+        rule="my-rule",
+        metric="lag",
+        subject="mail on elsewhere",
+        severity="warning",
+        state="firing",
+        value=2,
+        threshold=1,
     )
     Run.objects.create(job="traffic", state="failed", error="NoSuchHost: mysql")
     HotKey.objects.create(

@@ -18,7 +18,12 @@ from monitoring.models import Run, RunState
 from monitoring.pages import pipeline
 from monitoring.pages.base import VIEW
 from monitoring.pages.pipeline import START, PipelinePage
-from tests.monitoring.test_pages import user_with, viewer, world  # noqa: F401 - fixtures
+from tests.monitoring.test_pages import (  # noqa: F401 - fixtures
+    WITHOUT_BANNER,
+    user_with,
+    viewer,
+    world,
+)
 from tests.processes import wait_for
 
 pytestmark = pytest.mark.django_db
@@ -84,7 +89,7 @@ def test_it_reads_little(user_with):  # noqa: F811
     runs()
     client = user_with(*SEE)
     with CaptureQueriesContext(connection) as queries:
-        client.get(PipelinePage.url())
+        client.get(PipelinePage.url(), headers=WITHOUT_BANNER)
     assert len(queries) <= 12
 
 
