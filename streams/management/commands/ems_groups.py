@@ -24,9 +24,9 @@ from streams.operate import group_deletion
 COLUMNS = (
     *("group", "topic", "mode", "state", "trouble", "consumers"),
     *("behind", "clears", "open", "retries", "dead", "age"),
-    # Of the message that has blocked an ordered group the longest.
-    *("blocked_by", "attempt", "next_attempt", "error"),
 )
+# Of the message that has blocked an ordered group the longest. A table without any leaves them out.
+OF_BLOCKED = ("blocked_by", "attempt", "next_attempt", "error")
 LAG = "lag"  # how operators call the column behind
 
 
@@ -78,8 +78,11 @@ class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
         groups = self.groups(topic=topic)
         blocked = blockades(groups, self.using, most=1)
         found = standings(lags(groups, self.using), self.using)
+        # The lists of several databases are one table.
+        is_whole = blocked or self.as_json or options.get("all_databases")
+        more = OF_BLOCKED if is_whole else ()
         self.show(
-            COLUMNS,
+            COLUMNS + more,
             (
                 (
                     lag.group.name,
@@ -94,7 +97,7 @@ class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
                     lag.waiting,
                     lag.dead,
                     lag.age,
-                    *_blocked(blocked.get(lag.group.pk)),
+                    *_blocked(blocked.get(lag.group.pk))[: len(more)],
                 )
                 for one in sorted(found, key=lambda one: one.order)
                 for lag in [one.lag]
@@ -133,6 +136,6 @@ class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
 
 def _blocked(blockade: Blockade | None) -> tuple[Any, ...]:
     if blockade is None or not blockade.worst:
-        return (None,) * 4
+        return (None,) * len(OF_BLOCKED)
     (one,) = blockade.worst
     return one.place, one.attempt, one.due_at, one.error
