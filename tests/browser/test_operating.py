@@ -87,7 +87,7 @@ def test_an_alarm_is_acknowledged_and_resolves_and_its_webhook_gets_each_message
     evaluate("default")
     assert deliver("default") == 0  # refused
     tab.go(page("alarms"))
-    assert "dead_new" in tab.text("#firing h3")
+    assert "New dead letters of a group" in tab.text("#firing h3")
     assert "billing" in tab.text("#firing h3")
     assert CardRefused.__name__ in tab.text("#firing .ems-alarm-detail")
     assert row(tab, "ops")["State"] == "down"
@@ -124,7 +124,8 @@ def test_an_alarm_is_acknowledged_and_resolves_and_its_webhook_gets_each_message
     assert told == [("fired", "dead_new"), ("resolved", "dead_new")]
     assert len({body["id"] for body in first.bodies}) == len(got) == 2
     tab.go(page("alarms"))
-    assert row(tab, "dead_new: billing on orders")["Note"] == "root: on it"
+    told_of = "billing on orders: New dead letters of a group, in 5 minutes dead_new"
+    assert row(tab, told_of)["Note"] == "root: on it"
     assert Alarm.objects.get().state == "resolved"
     assert LogEntry.objects.filter(change_message="Acknowledged: on it").count() == 1
 

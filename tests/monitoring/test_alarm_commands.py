@@ -39,7 +39,8 @@ def test_list_shows_what_fires_and_on_request_what_has() -> None:
 
 def test_ack_notes_who_and_why_once() -> None:
     row = alarm()
-    assert "acknowledged: lag" in run("ack", str(row.pk), "--note", "on it")
+    told = run("ack", str(row.pk), "--note", "on it")
+    assert "acknowledged: mail on orders: Messages that a group is behind" in told
     assert "already" in run("ack", str(row.pk))
     row.refresh_from_db()
     assert row.note == "on it"
