@@ -77,7 +77,7 @@ ONE_IS_ENOUGH = {
     # Rights and words over what has tests of its own.
     "http/test_look.py": ON_THE_IDLER_SERVER,
     "http/test_operate.py": ON_THE_IDLER_SERVER,
-    "http/test_security.py": ON_THE_IDLER_SERVER,
+    "http/outside/test_security.py": ON_THE_IDLER_SERVER,
     "http/test_web_servers.py": ON_A_SERVER,
     "http/test_web_kills.py": ON_A_SERVER,
     "http/test_consumers.py": ON_ANY,

@@ -11,6 +11,9 @@ from tests.benchmarks.figures import Value, number
 from tests.benchmarks.kept import kept
 
 NOT_MEASURED = "*Not measured yet.*"
+# A load average above it at the start: something else ran, or the section before had just ended.
+IDLE = 0.5
+BUSY = " (the machine was not idle: compare figures of one run only)"
 PEERS = {
     "durable": "durable",
     "in_transaction": "in the caller's transaction",
@@ -203,7 +206,8 @@ def measured(*sections: str) -> str:
             text = (
                 f"{servers}Python {of['python']}, Django {of['Django']}, mysqlclient"
                 f" {of['mysqlclient']}, {of['cores']} cores ({of['processor']}), load at the start"
-                f" {of['load']}, {of['date']}, commit {of['commit']}"
+                f" {of['load']}{BUSY if of['load'] > IDLE else ''}, {of['date']}, commit"
+                f" {of['commit']}"
             )
             said.setdefault(text, []).append(section)
     return "\n".join(f"- {', '.join(names)}: {text}." for text, names in said.items()) or (

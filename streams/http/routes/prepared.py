@@ -85,7 +85,8 @@ class PreparedMessage(Answer):
 def prepare_message(request: ApiRequest, message: NewPrepared) -> Status[PreparedMessage]:
     """Keep a message until it is committed or rolled back. 200: it was prepared before.
 
-    409 `already_rolled_back`, and 409 `prepared_conflict`: with other content, or another check.
+    409 `already_rolled_back`, and 409 `prepared_conflict`: with other content, another checker or
+    another context.
     The token needs `prepare` on the business, `send` on the topic and `check` on the checker.
     """
     caller = request.auth
