@@ -22,10 +22,10 @@ from monitoring.models import ErrorClass
 from monitoring.pages.base import Page
 from monitoring.sample.periods import Periods, total
 from streams.admin.parts.columns import list_url
-from streams.admin.verbs.unblock import UNBLOCKING
 from streams.consume.blocked import Blockade, blockades
 from streams.log.lag import CursorPlace, Lag
 from streams.models import ConsumerGroup, DeadMessage, Message
+from streams.operate.acts.unblock import UNBLOCKING
 
 # In partitions: those that are furthest behind.
 SHOWN = 50

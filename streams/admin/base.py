@@ -9,11 +9,13 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import DELETION, LogEntry
+from django.contrib.admin.options import IS_POPUP_VAR
 from django.contrib.admin.utils import flatten, quote, unquote
 from django.db.models import Max, Model, Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from streams.admin import acts
 from streams.admin.index import begin_index
 from streams.admin.parts import journal
 from streams.admin.parts.columns import label
@@ -154,9 +156,14 @@ class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  
             return super().log_deletions(request, queryset)
         return journal.note(request, [(row, "") for row in queryset], flag=DELETION)
 
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        if IS_POPUP_VAR in request.GET:
+            return {}
+        return {**acts.actions(self.model, request.user), **super().get_actions(request)}
+
     def possible_verbs(self, row: Any) -> Mapping[str, Any]:
         """Return the verbs that are possible for this row as it is."""
-        return self.verbs
+        return {**acts.buttons(self.model, row), **self.verbs}
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any

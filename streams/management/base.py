@@ -69,7 +69,10 @@ class StreamsCommand(BaseCommand):
             self._add_common(sub)
             self._add_everywhere(sub, verb)
             _add_django(sub)
-            getattr(self, f"add_{verb}_arguments", lambda parser: None)(sub)
+            self.add_verb_arguments(verb, sub)
+
+    def add_verb_arguments(self, verb: str, parser: ArgumentParser) -> None:
+        getattr(self, f"add_{verb}_arguments", lambda parser: None)(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.as_json: bool = options["json"]

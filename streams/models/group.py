@@ -31,20 +31,20 @@ class ConsumerGroupQuerySet(models.QuerySet["ConsumerGroup"]):
     def pause(self) -> int:
         """Claim nothing more, in all consumers within seconds; what runs is finished.
 
-        Returns how many groups there are; the signal group_paused is sent for those that were not
-        paused before.
+        Returns how many groups were not paused before; the signal group_paused is sent for them.
         """
         still = self.filter(paused=False)
         running = list(still.select_related("topic"))
-        still.update(paused=True, paused_at=UtcNow())
+        changed = still.update(paused=True, paused_at=UtcNow())
         for group in running:
             names = {"topic": group.topic.name, "group": group.name, "using": self.db}
             announce = partial(signals.group_paused.send_robust, ConsumerGroup, **names)
             after_commit(announce, self.db)
-        return self.count()
+        return changed
 
     def resume(self) -> int:
-        return self.update(paused=False, paused_at=None)
+        """Claim again; return how many groups were paused."""
+        return self.filter(paused=True).update(paused=False, paused_at=None)
 
 
 class ConsumerGroup(models.Model):

@@ -29,7 +29,7 @@ from streams.observe.backlogs import blocked as doctor
 from streams.testing import advance, drain
 from tests.admin.conftest import action
 from tests.admin.test_actions import messages
-from tests.admin.test_resets import confirm, page
+from tests.admin.test_resets import confirm, error_below, page
 from tests.consuming import MINUTE, Process, rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
@@ -183,12 +183,12 @@ def test_retry_now_is_shown_and_then_done_and_logged(ledger: ConsumerGroup, as_r
     assert rows(Cursor) == before
     response = confirm(client, "retry", ledger, shown)
     assert messages(client, response) == [
-        "ledger on orders: Offset 2 of partition 0: its next attempt begins now."
+        "ledger on orders: Retry now: Offset 2 of partition 0: its next attempt begins now."
     ]
     assert Cursor.objects.get().blocked_until is None
     entry = LogEntry.objects.get()
     assert (entry.action_flag, entry.object_repr) == (CHANGE, "ledger on orders")
-    assert "next attempt begins now" in entry.change_message
+    assert "its next attempt begins now" in entry.change_message
 
 
 def test_skip_is_shown_and_then_done_once_and_logged(ledger: ConsumerGroup, as_role: Any) -> None:
@@ -197,7 +197,7 @@ def test_skip_is_shown_and_then_done_once_and_logged(ledger: ConsumerGroup, as_r
     assert not DeadMessage.objects.exists()
     response = confirm(client, "skip", ledger, shown)
     (text,) = messages(client, response)
-    assert "Offset 2 of partition 0: skipped, it is a dead letter now" in text
+    assert "Offset 2 of partition 0: it is a dead letter now" in text
     letter = DeadMessage.objects.get()
     assert (letter.offset, letter.error_class) == (2, "ValueError")
     assert Delivery.objects.get(state="SKIPPED").client_id == "operator"
@@ -208,24 +208,34 @@ def test_skip_is_shown_and_then_done_once_and_logged(ledger: ConsumerGroup, as_r
     assert audit("default") == []
 
 
-@pytest.mark.parametrize("verb", ["retry", "skip"])
-def test_of_several_partitions_one_is_chosen(
-    ledger: ConsumerGroup, as_role: Any, verb: str
-) -> None:
+def test_of_several_partitions_one_is_skipped(ledger: ConsumerGroup, as_role: Any) -> None:
     two_blocked(ledger)
     client = as_role("operator")
-    shown = page(client, verb, ledger)
+    shown = page(client, "skip", ledger)
     assert 'name="offer"' not in shown.text
-    assert sorted(re.findall(r'name="partition" value="(\d+)"', shown.text)) == ["0", "1"]
-    one = page(client, verb, ledger, partition="1")
+    said = error_below(shown, "partition")
+    assert "orders/0@2" in said
+    assert "orders/1@4" in said
+    one = page(client, "skip", ledger, partition="1")
     assert 'name="offer"' in one.text
     assert "orders/1@4" in one.text
+    assert "orders/0@2" not in one.text
+
+
+def test_of_several_partitions_all_are_tried_again(ledger: ConsumerGroup, as_role: Any) -> None:
+    two_blocked(ledger)
+    client = as_role("operator")
+    shown = page(client, "retry", ledger)
+    (text,) = messages(client, confirm(client, "retry", ledger, shown))
+    assert "Offset 2 of partition 0" in text
+    assert "Offset 4 of partition 1" in text
+    assert not Cursor.objects.exclude(blocked_until=None).exists()
 
 
 @pytest.mark.parametrize("verb", ["retry", "skip"])
 @pytest.mark.parametrize(
     ("partition", "said"),
-    [("7", "No message blocks"), ("x", "is no partition"), ("9" * 30, "is no partition")],
+    [("7", "No message blocks"), ("x", "Enter a whole number"), ("9" * 30, "No message blocks")],
 )
 def test_a_wrong_partition_is_said(
     ledger: ConsumerGroup, as_role: Any, verb: str, partition: str, said: str
@@ -268,4 +278,4 @@ def test_they_are_done_with_one_group_at_a_time(ledger: ConsumerGroup, as_role: 
     url = reverse("admin:ems_consumergroup_changelist")
     client = as_role("operator")
     response = client.post(url, action("skip", ledger.pk, other.pk))
-    assert "one group at a time" in messages(client, response)[0]
+    assert "one at a time" in messages(client, response)[0]

@@ -135,12 +135,18 @@ def test_groups_of_one_topic_can_be_listed(parsed: Callable[..., Any]) -> None:
 
 def test_a_group_is_paused_and_resumed_however_often(parsed: Callable[..., Any]) -> None:
     groups("orders", "flights")
-    for _ in range(2):
-        assert parsed("ems_groups", "pause", "mail", "--topic", "orders") == {"paused": 1}
+    for changed in (True, False):
+        assert parsed("ems_groups", "pause", "mail", "--topic", "orders") == [
+            {"group": "mail", "topic": "orders", "paused": True, "changed": changed}
+        ]
     paused = dict(ConsumerGroup.objects.values_list("topic__name", "paused"))
     assert paused == {"orders": True, "flights": False}
-    for _ in range(2):
-        assert parsed("ems_groups", "resume", "mail") == {"resumed": 2}
+    for changed in (True, False):
+        resumed = parsed("ems_groups", "resume", "mail")
+        assert [(one["topic"], one["changed"]) for one in resumed] == [
+            ("flights", False),
+            ("orders", changed),
+        ]
     assert not ConsumerGroup.objects.filter(paused=True).exists()
 
 

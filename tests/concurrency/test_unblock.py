@@ -11,9 +11,9 @@ from streams.consume.outcome.settle import settle
 from streams.errors import AttemptRunning, NotBlocked
 from streams.models import ConsumerGroup, Cursor, DeadMessage, Delivery, State, UtcNow
 from streams.observe.audit.walk import audit
+from streams.operate.acts.unblock import Shown, retry_now, skip
 from streams.operate.reset import Reset, towards
 from streams.operate.target import Target
-from streams.operate.unblock import Shown, retry_now, skip
 from tests.concurrency.conftest import MINUTE, Stream
 from tests.concurrency.locks import held_before, no_lock_waits
 from tests.concurrency.test_resets import waits

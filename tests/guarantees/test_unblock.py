@@ -16,7 +16,7 @@ from streams.consume import registry
 from streams.errors import NotBlocked
 from streams.models import ConsumerGroup, Cursor, DeadMessage, Delivery, State
 from streams.observe.audit.walk import audit
-from streams.operate.unblock import Shown, preview, retry_now, skip
+from streams.operate.acts.unblock import Shown, retry_now, skip, what_blocks
 from streams.testing import drain
 from tests.faults import Guillotine, Severed
 from tests.proxy import Proxy
@@ -92,7 +92,7 @@ def test_a_skip_whose_connection_breaks_at_any_statement_is_done_once(
     for point in count(1):
         name = f"cut-{point}"
         times = block(name)
-        place = Shown.of(preview(group(name), "default").worst[0])
+        place = Shown.of(what_blocks(group(name), "default").worst[0])
         of = group(name)
         with Severed(point, session, done=done) as severed:
             assert skip(of, place, "default", "ann")

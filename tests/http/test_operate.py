@@ -200,9 +200,9 @@ def test_a_long_deletion_goes_on_with_the_next_request(
 
 def test_a_group_is_paused_and_resumed(boss: Api, make_token: MakeToken) -> None:
     with_group(0)
-    assert boss.post("/topics/orders/groups/mail/pause", {}).json()["state"] == "paused"
+    assert boss.post("/topics/orders/groups/mail/pause", {}).json()["paused"] is True
     assert ConsumerGroup.objects.get().paused
-    boss.post("/topics/orders/groups/mail/pause")
+    assert boss.post("/topics/orders/groups/mail/pause").json()["changed"] is False
     assert boss.post("/topics/orders/groups/mail/resume").json()["paused"] is False
     assert [text.rpartition(" ")[2] for text in entries()] == ["paused", "resumed"]
     other = make_token("manage:mails", "read")
@@ -231,13 +231,14 @@ def test_a_reset_does_what_its_preview_has_shown_and_once(boss: Api) -> None:
     done = boss.post(path, {"token": shown["token"]}).json()
     assert (done["done"], done["moves"][0]["target"], done["moves"][0]["again"]) == (True, 6, 6)
     assert Cursor.objects.get().next_offset == 6
-    assert code(boss.post(path, {"token": shown["token"]})) == (409, "preview_used")
+    assert code(boss.post(path, {"token": shown["token"]})) == (409, "preview_stale")
     assert entries()[-1].endswith("reset: orders/0 from 12 to 6, 6 delivered again")
-    undo = boss.post(path, {"undo": True}).json()
+    path = "/topics/orders/groups/mail/undo"
+    undo = boss.post(path).json()
     assert undo["moves"][0]["target"] == 12
     boss.post(path, {"token": undo["token"]})
     assert Cursor.objects.get().next_offset == 12
-    assert code(boss.post(path, {"token": undo["token"]})) == (409, "preview_used")
+    assert code(boss.post(path, {"token": undo["token"]})) == (409, "preview_stale")
     assert group.pk == ConsumerGroup.objects.get().pk
 
 
@@ -262,7 +263,7 @@ def test_a_preview_is_of_use_to_its_token_and_for_ten_minutes(
     assert Cursor.objects.filter(next_offset=3).count() == 2
     for wrong in ({}, {"to": "latest", "undo": True}, {"to": "nowhere"}, {"to": "99"}):
         assert boss.post(path, wrong).status_code in (409, 422), wrong
-    assert code(boss.post(path, {"undo": True})) == (409, "nothing_to_undo")
+    assert code(boss.post("/topics/orders/groups/mail/undo")) == (409, "nothing_to_undo")
 
 
 def test_a_reset_is_refused_while_the_group_has_consumers(boss: Api) -> None:
@@ -494,7 +495,7 @@ def test_a_partition_that_is_new_since_the_preview_ends_it(boss: Api) -> None:
     path = "/topics/orders/groups/mail/reset"
     token = boss.post(path, {"to": "earliest"}).json()["token"]
     boss.post("/topics/orders/grow", {"partitions": 2})
-    assert code(boss.post(path, {"token": token})) == (409, "preview_used")
+    assert code(boss.post(path, {"token": token})) == (409, "preview_stale")
     assert Partition.objects.count() == 2
 
 

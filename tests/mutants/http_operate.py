@@ -9,8 +9,8 @@ OPERATE = "tests/http/test_operate.py"
 HTTP_OPERATE = [
     Mutant(
         "a-preview-may-be-used-again",
-        "streams/http/routes/reset.py",
-        '        if _shown(moves) != what["moves"]:\n',
+        "streams/operate/acts/act.py",
+        "        if self.shown is not None and found.shown != self.shown:\n",
         "        if False:\n",
         f"{OPERATE}::test_a_reset_does_what_its_preview_has_shown_and_once",
     ),

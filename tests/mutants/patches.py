@@ -739,7 +739,7 @@ ORDERED = [
 BLOCKED = [
     Mutant(
         "skip-without-the-lock",
-        "streams/operate/unblock.py",
+        "streams/operate/acts/unblock.py",
         "Cursor.objects.using(using).select_for_update().filter(pk__in=list(place)).first()",
         "Cursor.objects.using(using).filter(pk__in=list(place)).first()",
         "tests/concurrency/test_unblock.py::test_of_two_skips_at_once_one_makes_the_letter",
@@ -747,7 +747,7 @@ BLOCKED = [
     ),
     Mutant(
         "skip-of-what-runs",
-        "streams/operate/unblock.py",
+        "streams/operate/acts/unblock.py",
         "    if cursor.open_delivery is not None:\n",
         "    if False:\n",
         "tests/concurrency/test_unblock.py"
@@ -756,7 +756,7 @@ BLOCKED = [
     ),
     Mutant(
         "skip-repeated-after-a-lost-reply",
-        "streams/operate/unblock.py",
+        "streams/operate/acts/unblock.py",
         "            if tried:\n                done",
         "            if None:\n                done",
         "tests/guarantees/test_unblock.py"

@@ -29,9 +29,9 @@ from streams.models import (
 )
 from streams.observe.audit.walk import audit
 from streams.observe.trace import trace
+from streams.operate.acts.unblock import Shown, retry_now, skip, what_blocks
 from streams.operate.reset import Reset, towards
 from streams.operate.target import Target
-from streams.operate.unblock import Shown, preview, retry_now, skip
 from streams.signals import message_dead, message_missing
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
@@ -73,7 +73,7 @@ def group() -> ConsumerGroup:
 
 
 def blocked() -> Blocked:
-    (one,) = preview(group(), "default").worst
+    (one,) = what_blocks(group(), "default").worst
     return one
 
 
@@ -143,7 +143,7 @@ def test_a_group_that_goes_on_is_not_blocked(handled: Counter[int], fails: set[i
     assert (cursor.next_offset, cursor.blocked_at, cursor.last_error) == (10, None, "")
     assert blockades([group()], "default") == {}
     with pytest.raises(NotBlocked):
-        preview(group(), "default")
+        what_blocks(group(), "default")
 
 
 def test_of_many_blocked_partitions_the_longest_blocked_come_first(handled: Counter[int]) -> None:
@@ -163,7 +163,7 @@ def test_of_many_blocked_partitions_the_longest_blocked_come_first(handled: Coun
         ("orders/3@4", None, 4),
         ("orders/2@4", None, 4),
     ]
-    (one,) = preview(group(), "default", 1).worst
+    (one,) = what_blocks(group(), "default", 1).worst
     assert one.place == "orders/1@4"
 
 

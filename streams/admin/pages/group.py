@@ -11,7 +11,7 @@ from django.contrib.admin.utils import flatten
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html, format_html_join
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import StreamsAdmin, StreamsForm, count_upto
@@ -21,8 +21,6 @@ from streams.admin.parts.filters import FixedFilter, TopicFilter
 from streams.admin.parts.listing import StreamsChangeList
 from streams.admin.verbs.page import page
 from streams.admin.verbs.replay import replay
-from streams.admin.verbs.reset import reset
-from streams.admin.verbs.unblock import RETRY, SKIP, UNBLOCKING
 from streams.conf import database
 from streams.consume.blocked import blockades
 from streams.errors import GroupActive, InvalidRetryPolicy
@@ -39,6 +37,7 @@ from streams.models import (
     State,
 )
 from streams.models.config import MOST
+from streams.operate.acts.unblock import UNBLOCKING
 from streams.operate.changes import CHANGEABLE, valid_retry_policy
 from streams.operate.group_deletion import belongings, delete_group
 from streams.operate.replay import replays
@@ -145,42 +144,11 @@ class ConsumerGroupAdmin(StreamsAdmin):
     form = GroupForm
     readonly_fields = flatten(facts)
     change_form_template = "admin/ems/consumergroup/change_form.html"
-    actions = ("pause", "resume", "retry", "skip", "reset", "replay", "forget")
+    actions = ("replay", "forget")
     verbs = {
-        "pause": _("Pause"),
-        "resume": _("Resume"),
-        "retry": _("Retry now …"),
-        "skip": _("Skip to dead letters …"),
-        "reset": _("Reset …"),
         "replay": _("Replay …"),
         "forget": _("Forget …"),
     }
-
-    @admin.action(permissions=["pause"], description=_("Pause"))
-    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        chosen = list(queryset)
-        changed = [group for group in chosen if not group.paused]
-        _these(changed).pause()
-        self._tell(request, changed, gettext("Paused"), len(chosen) - len(changed))
-
-    @admin.action(permissions=["resume"], description=_("Resume"))
-    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        chosen = list(queryset)
-        changed = [group for group in chosen if group.paused]
-        _these(changed).resume()
-        self._tell(request, changed, gettext("Resumed"), len(chosen) - len(changed))
-
-    @admin.action(permissions=["retry"], description=_("Retry what blocks now …"))
-    def retry(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        return self._one(request, queryset, RETRY.respond)
-
-    @admin.action(permissions=["skip"], description=_("Skip what blocks to dead letters …"))
-    def skip(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        return self._one(request, queryset, SKIP.respond)
-
-    @admin.action(permissions=["reset"], description=_("Reset …"))
-    def reset(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        return self._one(request, queryset, reset)
 
     @admin.action(permissions=["replay"], description=_("Replay …"))
     def replay(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
@@ -203,21 +171,6 @@ class ConsumerGroupAdmin(StreamsAdmin):
             return self._preview(request, group, contents, is_wrong="typed" in request.POST)
         return self._forget(request, group, contents)
 
-    def has_pause_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.pause_consumergroup")
-
-    def has_resume_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.resume_consumergroup")
-
-    def has_retry_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.retry_consumergroup")
-
-    def has_skip_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.skip_consumergroup")
-
-    def has_reset_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.reset_consumergroup")
-
     def has_replay_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.replay_consumergroup")
 
@@ -236,12 +189,10 @@ class ConsumerGroupAdmin(StreamsAdmin):
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def possible_verbs(self, row: ConsumerGroup) -> Mapping[str, Any]:
-        impossible = {"pause" if row.paused else "resume"}
+        verbs = dict(super().possible_verbs(row))
         if row.mode == Mode.BROADCAST:  # each of its clients has its own position
-            impossible |= {"reset", "replay"}
-        if not Cursor.objects.using(database()).blocked().filter(group=row.pk).exists():
-            impossible |= UNBLOCKING
-        return {name: text for name, text in self.verbs.items() if name not in impossible}
+            del verbs["replay"]
+        return verbs
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
@@ -333,14 +284,6 @@ class ConsumerGroupAdmin(StreamsAdmin):
         response: HttpResponse = verb(self, request, chosen[0])
         return response
 
-    def _tell(self, request: HttpRequest, changed: list[Any], done: str, unchanged: int) -> None:
-        journal.note(request, ((group, done) for group in changed))
-        text = ngettext("%(done)s: %(n)d group.", "%(done)s: %(n)d groups.", len(changed))
-        text %= {"done": done, "n": len(changed)}
-        if unchanged:
-            text += " " + gettext("It was already so for %d.") % unchanged
-        self.message_user(request, text, messages.SUCCESS if changed else messages.WARNING)
-
     def _preview(
         self, request: HttpRequest, group: Any, contents: dict[str, int], *, is_wrong: bool
     ) -> HttpResponse:
@@ -369,10 +312,6 @@ class ConsumerGroupAdmin(StreamsAdmin):
         done = gettext("Forgotten: %(group)s, with %(text)s.") % {"group": group, "text": text}
         self.message_user(request, done, messages.SUCCESS)
         return HttpResponseRedirect(request.get_full_path())
-
-
-def _these(groups: list[Any]) -> Any:
-    return ConsumerGroup.objects.using(database()).filter(pk__in=[group.pk for group in groups])
 
 
 def _contents(group: ConsumerGroup) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Defines the endpoints, one subject in each file."""
 
 from streams.http.routes import (
+    acts,
     dead,
     deletion,
     groups,
@@ -13,7 +14,6 @@ from streams.http.routes import (
     pull,
     redrives,
     replays,
-    reset,
     stress,
     topics,
 )
@@ -22,7 +22,7 @@ ROUTERS = tuple(
     module.router
     for module in (
         *(produce, prepared, pull, log),
-        *(topics, deletion, groups, reset, replays, messages, dead, redrives),
+        *(topics, deletion, groups, acts, replays, messages, dead, redrives),
         *(overview, stress),
     )
 )

@@ -11,9 +11,9 @@ from streams.conf import database
 from streams.database.clock import database_now
 from streams.http.access import ApiRequest, needs
 from streams.http.databases import page_of_all
-from streams.http.fields import Answer, Instant, Limit, NoFields, PageOfAll, Request
+from streams.http.fields import Answer, Instant, Limit, PageOfAll, Request
 from streams.http.found import group_named
-from streams.http.journal import note, note_changes, who
+from streams.http.journal import note_changes, who
 from streams.http.threads import on_pool
 from streams.log.condition import Standing
 from streams.log.counting import count_each
@@ -157,36 +157,6 @@ def change_group(request: ApiRequest, topic: str, group: str, changes: GroupChan
     if "retry_policy" in given:
         given["retry_policy"] = given["retry_policy"] or ""
     note_changes(request.auth, row, change(row, given, database(), who(request.auth)))
-    return state(row)
-
-
-@router.post("/topics/{topic}/groups/{group}/pause", response=GroupState)
-@needs("manage", "{topic}")
-@on_pool
-def pause_group(
-    request: ApiRequest, topic: str, group: str, nothing: NoFields | None = None
-) -> GroupState:
-    """Claim nothing more. What runs is finished."""
-    return _turned(request, topic, group, paused=True)
-
-
-@router.post("/topics/{topic}/groups/{group}/resume", response=GroupState)
-@needs("manage", "{topic}")
-@on_pool
-def resume_group(
-    request: ApiRequest, topic: str, group: str, nothing: NoFields | None = None
-) -> GroupState:
-    """Claim again."""
-    return _turned(request, topic, group, paused=False)
-
-
-def _turned(request: ApiRequest, topic: str, group: str, *, paused: bool) -> GroupState:
-    row = group_named(topic, group, database())
-    rows = ConsumerGroup.objects.using(database()).filter(pk=row.pk)
-    (rows.pause if paused else rows.resume)()
-    if row.paused != paused:
-        note(request.auth, row, "paused" if paused else "resumed")
-        row.paused = paused
     return state(row)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -12,12 +13,11 @@ from streams.consume.blocked import Blockade, blockades
 from streams.log.condition import Condition
 from streams.log.lag import lags
 from streams.log.standings import standings
+from streams.management.acts import ActVerbs
 from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.replay import ReplayVerbs
-from streams.management.verbs.reset import ResetVerb
 from streams.management.verbs.rows import RowVerbs
-from streams.management.verbs.unblock import UnblockVerbs
 from streams.models import ConsumerGroup
 from streams.operate import group_deletion
 
@@ -30,7 +30,8 @@ OF_BLOCKED = ("blocked_by", "attempt", "next_attempt", "error")
 LAG = "lag"  # how operators call the column behind
 
 
-class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
+class Command(ActVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
+    noun = ConsumerGroup
     help = "The consumer groups: how far behind they are; pause, resume, reset and delete them."
     verbs = {
         "list": gettext_lazy("all groups with their lag"),
@@ -40,7 +41,8 @@ class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
         "set": gettext_lazy("override retries, timeout or batch of the code"),
         "pause": gettext_lazy("claim nothing more; calls that run are finished"),
         "resume": gettext_lazy("go on claiming"),
-        "reset": gettext_lazy("go on from another place in the log, or undo the last reset"),
+        "reset": gettext_lazy("go on from another place in the log"),
+        "undo": gettext_lazy("go back to where it was before its last reset"),
         "retry": gettext_lazy("begin the next attempt at the messages that block an ordered group"),
         "skip": gettext_lazy("make a dead letter of the message that blocks a partition"),
         "replay": gettext_lazy("deliver a part of the log, or one message, again"),
@@ -62,14 +64,21 @@ class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
         parser.add_argument("--topic", help=_("its topic, if it is on several"))
         self.add_changes(parser, ConsumerGroup)
 
-    def add_pause_arguments(self, parser: ArgumentParser) -> None:
+    def add_row_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("group", help=_("name of the group"))
-        parser.add_argument("--topic", help=_("only on this topic"))
+        parser.add_argument("--topic", help=_("its topic, if it is on several"))
 
-    add_resume_arguments = add_pause_arguments
+    def rows_named(self, options: Mapping[str, Any]) -> list[ConsumerGroup]:
+        return self.groups(options["group"], options["topic"])
+
+    def row_named(self, options: Mapping[str, Any]) -> ConsumerGroup:
+        return self.group(options["group"], options["topic"])
+
+    def described(self, row: ConsumerGroup) -> dict[str, Any]:
+        return {"group": row.name, "topic": row.topic.name}
 
     def add_delete_arguments(self, parser: ArgumentParser) -> None:
-        self.add_pause_arguments(parser)
+        self.add_row_arguments(parser)
         add_dry_run(parser)
 
     def do_list(
@@ -109,14 +118,6 @@ class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
     def do_set(self, *, group: str, topic: str | None, **options: Any) -> None:
         self.apply_changes(self.group(group, topic), **options)
 
-    def do_pause(self, *, group: str, topic: str | None, **options: Any) -> None:
-        count = self._these(self.groups(group, topic)).pause()
-        self.tell(_("paused: %s") % number(count), paused=count)
-
-    def do_resume(self, *, group: str, topic: str | None, **options: Any) -> None:
-        count = self._these(self.groups(group, topic)).resume()
-        self.tell(_("resumed: %s") % number(count), resumed=count)
-
     def do_delete(self, *, group: str, topic: str | None, dry_run: bool, **options: Any) -> None:
         row = self.group(group, topic)
         name, rows = str(row), group_deletion.contents(row)
@@ -129,9 +130,6 @@ class Command(ResetVerb, UnblockVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
 
     def _show_deleted(self, rows: int) -> None:
         self.progress(_("%s rows deleted") % number(rows))
-
-    def _these(self, groups: list[ConsumerGroup]) -> Any:
-        return ConsumerGroup.objects.using(self.using).filter(pk__in=[row.pk for row in groups])
 
 
 def _blocked(blockade: Blockade | None) -> tuple[Any, ...]:

@@ -1,0 +1,174 @@
+"""Shows the pages of acts: their arguments, what would be done, signed, and do exactly that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.text import format_lazy
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from streams.admin.parts import journal
+from streams.admin.verbs.offer import OFFER, accepted, offer
+from streams.admin.verbs.page import Refused, done, page, refusal, typed_number
+from streams.conf import database
+from streams.errors import StreamsError
+from streams.operate.acts import ACTS
+from streams.operate.acts.act import Act, Argument, Consent, Effects, Table, arguments
+from streams.operate.acts.unblock import Unblocking
+
+AnyAct = type[Act[Any, Any]]
+
+FIELDS: Mapping[type, type[forms.Field]] = {
+    int: forms.IntegerField,
+    str: forms.CharField,
+    bool: forms.BooleanField,
+}
+# How a preview looks that is more than a table.
+PANELS: Mapping[type[Effects], str] = {Unblocking: "admin/ems/includes/blocked.html"}
+
+
+def actions(model: type[Model], user: Any) -> dict[str, tuple[Callable[..., Any], str, Any]]:
+    """Return the acts that the user may carry out, as the admin wants the actions of a list."""
+    return {
+        act.name: (_action(act), act.name, _button(act))
+        for act in ACTS.get(model, ())
+        if user.has_perm(act.permission)
+    }
+
+
+def buttons(model: type[Model], row: Any) -> dict[str, Any]:
+    """Return the text of the button of each act that makes sense for the row as it is."""
+    return {
+        act.name: _button(act) for act in ACTS.get(model, ()) if act.is_offered(row, database())
+    }
+
+
+def _button(act: AnyAct) -> Any:
+    return format_lazy("{} …", act.label) if act.previewed else act.label
+
+
+def _action(act: AnyAct) -> Callable[..., Any]:
+    def respond(admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        if not act.previewed:
+            _each(act, admin, request, queryset)
+            return None
+        chosen = list(queryset[:2])
+        if len(chosen) != 1:
+            text = _("That is done with one at a time: choose one.")
+            admin.message_user(request, text, messages.WARNING)
+            return None
+        return _one(act, admin, request, chosen[0])
+
+    return respond
+
+
+def _each(act: AnyAct, admin: Any, request: HttpRequest, rows: Iterable[Any]) -> None:
+    """Carry out an act without a preview on each row; it is noted where it changes something."""
+    consent = Consent(request.user.get_username())
+    chosen = list(rows)
+    told = [(row, act().carry_out(row, database(), consent).texts()) for row in chosen]
+    changed = [(row, "; ".join(texts)) for row, texts in told if texts]
+    journal.note(request, changed)
+    text = ngettext("%(done)s: %(n)d.", "%(done)s: %(n)d.", len(changed))
+    text %= {"done": act.label, "n": len(changed)}
+    if unchanged := len(chosen) - len(changed):
+        text += " " + _("It was already so for %d.") % unchanged
+    admin.message_user(request, text, messages.SUCCESS if changed else messages.WARNING)
+
+
+def _one(act: AnyAct, admin: Any, request: HttpRequest, row: Any) -> HttpResponse:
+    """Return the page that asks for the arguments, the preview, or a redirect when it is done."""
+    asked = arguments(act)
+    given = {one.name for one in asked} & set(request.POST)
+    has_all = given or not any(one.is_required for one in asked)
+    form = _form(asked)(request.POST if given else None)
+    try:
+        if OFFER in request.POST:
+            return _carry_out(act, admin, request, row)
+        if has_all and (form.is_valid() or not given):
+            cleaned = form.cleaned_data if given else {}
+            values = {name: value for name, value in cleaned.items() if value not in ("", None)}
+            return _preview(act, admin, request, row, values)
+        errors = {name: " ".join(map(str, found)) for name, found in form.errors.items()}
+        told: dict[str, Any] = {"errors": errors}
+    except (Refused, StreamsError) as error:
+        told = refusal(error, act.at_fault)
+    fields = _fields(asked, request, told.get("errors", {}))
+    return _page(act, admin, request, row, fields=fields, **told)
+
+
+def _carry_out(act: AnyAct, admin: Any, request: HttpRequest, row: Any) -> HttpResponse:
+    what = accepted(request, act.name, row.pk)
+    if what is None:
+        raise Refused(_("This preview is not valid any more: begin again."))
+    values, shown, typed = what
+    given = request.POST.get("typed", "")
+    if typed and typed not in (given, str(typed_number(given))):
+        error = (
+            _("That is not the number. Nothing was done.")
+            if typed.isdecimal()
+            else (_("That is not its name. Nothing was done."))
+        )
+        return _preview(act, admin, request, row, values, errors={"typed": error})
+    consent = Consent(request.user.get_username(), shown, "force" in request.POST)
+    found = act(**values).carry_out(row, database(), consent)
+    return done(admin, request, row, f"{act.label}: {'; '.join(found.texts())}")
+
+
+def _preview(
+    act: AnyAct, admin: Any, request: HttpRequest, row: Any, values: dict[str, Any], **more: Any
+) -> HttpResponse:
+    found = act(**values).preview(row, database())
+    if not found.texts():
+        raise Refused(_("There is nothing to do."))
+    signed = offer(request, act.name, row.pk, [values, found.shown, found.typed])
+    return _page(act, admin, request, row, found=found, **{OFFER: signed}, **more)
+
+
+def _page(act: AnyAct, admin: Any, request: HttpRequest, row: Any, **more: Any) -> HttpResponse:
+    found: Effects | None = more.get("found")
+    shown = found.table() if found else act.situation(row, database())
+    table = shown or Table((), ())
+    context = {
+        "title": act.label,
+        "subtitle": row,
+        # Not the class itself, which a template would call.
+        "act": {"name": act.name, "label": act.label, "text": act.text, "destroys": act.destroys},
+        "obstacle": found.obstacle if found and act.forcible else "",
+        "pk": row.pk,
+        "panel": PANELS.get(type(found)) if found else None,
+        "blockade": getattr(found, "blockade", None),
+        "columns": table.columns,
+        "rows": [list(zip(table.columns, cells, strict=True)) for cells in table.rows],
+        **more,
+    }
+    return page(admin, request, "act", context)
+
+
+def _form(asked: Iterable[Argument]) -> type[forms.Form]:
+    fields = {
+        one.name: FIELDS[one.kind](required=one.is_required, initial=one.default) for one in asked
+    }
+    return type("ArgumentsForm", (forms.Form,), fields)
+
+
+def _fields(
+    asked: Iterable[Argument], request: HttpRequest, errors: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one.name,
+            "label": one.help,
+            "value": request.POST.get(one.name, ""),
+            "digits": one.kind is int,
+            "required": one.is_required,
+            "error": errors.get(one.name),
+        }
+        for one in asked
+    ]

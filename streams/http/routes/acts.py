@@ -1,0 +1,171 @@
+"""Carries out acts: a preview first, and then exactly what it has shown, once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from datetime import datetime
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from django.db.models import Model
+from django.utils.translation import override
+from ninja import Router
+from pydantic import create_model, model_validator
+
+from streams.conf import database
+from streams.http.access import ApiRequest, needs
+from streams.http.fields import Answer, Instant, Request
+from streams.http.found import group_named
+from streams.http.journal import note, who
+from streams.http.offers import accepted, offer
+from streams.http.threads import on_pool
+from streams.models import ConsumerGroup
+from streams.operate.acts import ACTS
+from streams.operate.acts.act import Act, Consent, arguments, data_type
+
+router = Router()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the rows of a model are in the API; ``find`` takes what the path names."""
+
+    path: str
+    right_on: str
+    find: Callable[..., Model]
+    noun: str
+    tag: str
+
+    @property
+    def parameters(self) -> list[str]:
+        return [name for name in inspect.signature(self.find).parameters if name != "using"]
+
+
+PLACES: dict[type[Model], Place] = {
+    ConsumerGroup: Place(
+        "/topics/{topic}/groups/{group}",
+        "{topic}",
+        lambda topic, group, using: group_named(topic, group, using),
+        "group",
+        "Groups",
+    )
+}
+
+
+def _add(act: type[Act[Any, Any]], place: Place) -> None:
+    wanted: Any = _request(act)
+    told: Any = _answer(act)
+
+    def view(request: ApiRequest, /, **given: Any) -> Any:
+        asked = given.pop("wanted") or wanted()
+        using = database()
+        row = place.find(**given, using=using)
+        about = f"{using}:{row.pk}"
+        values, shown = asked.model_dump(include=names, exclude_none=True), None
+        if act.previewed and asked.token is None:
+            found = act(**values).preview(row, using)
+            token = offer(request.auth, act.name, about, [values, found.shown])
+            return told(
+                **asdict(found.data()), done=False, obstacle=found.obstacle or None, token=token
+            )
+        if act.previewed:
+            values, shown = accepted(request.auth, act.name, about, asked.token)
+        consent = Consent(who(request.auth), shown, act.forcible and asked.force)
+        done = act(**values).carry_out(row, using, consent)
+        if texts := done.texts():
+            note(request.auth, row, f"{act.name}: {'; '.join(texts)}")
+        return told(**asdict(done.data()), done=True, obstacle=None, token=None)
+
+    names = {one.name for one in arguments(act)}
+    kinds = {**dict.fromkeys(place.parameters, str), "wanted": wanted | None}
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            annotation=kind,
+            default=None if name == "wanted" else inspect.Parameter.empty,
+        )
+        for name, kind in {"request": ApiRequest, **kinds}.items()
+    ]
+    view.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    view.__name__ = f"{act.name}_{place.noun}".replace("-", "_")
+    view.__doc__ = _described(act)
+    guarded = needs("manage", place.right_on)(on_pool(view))
+    router.post(f"{place.path}/{act.name}", response=told, tags=[place.tag])(guarded)
+
+
+def _described(act: type[Act[Any, Any]]) -> str:
+    with override(None):
+        text = str(act.text)
+    if not act.previewed:
+        return text
+    return (
+        f"{text}\n\nA first request previews; a second one with its `token` does exactly that,"
+        " once. 409: it is not so any more, or the token is too old."
+    )
+
+
+def _request(act: type[Act[Any, Any]]) -> type[Request]:
+    asked = arguments(act)
+    required = [one.name for one in asked if one.is_required]
+    found: dict[str, Any] = {one.name: (one.kind | None, one.default) for one in asked}
+    if act.previewed:
+        found["token"] = (str | None, None)
+    if act.forcible:
+        found["force"] = (bool, False)
+
+    def is_whole(self: Any) -> Any:
+        missing = [name for name in required if getattr(self, name) is None]
+        if missing and self.token is None:
+            raise ValueError(f"give {', '.join(missing)}, or the token of a preview")
+        return self
+
+    checks: dict[str, Any] = {"is_whole": model_validator(mode="after")(is_whole)}
+    model: type[Request] = create_model(
+        f"{act.__name__}Request",
+        __base__=Request,
+        __doc__="Asks for a preview, and then with its ``token`` for what it has shown."
+        if act.previewed
+        else "Is an empty object.",
+        __validators__=checks,
+        **found,
+    )
+    return model
+
+
+def _answer(act: type[Act[Any, Any]]) -> type[Answer]:
+    data = data_type(act)
+    more: dict[str, Any] = {"done": (bool, ...)}
+    if act.previewed:
+        more |= {"obstacle": (str | None, ...), "token": (str | None, ...)}
+    model: type[Answer] = create_model(
+        f"{act.__name__}Answer", __base__=_model(data), __doc__=data.__doc__, **more
+    )
+    return model
+
+
+def _model(data: type) -> type[Answer]:
+    """Return the answer that has the fields of a dataclass."""
+    hints = get_type_hints(data)
+    found: dict[str, Any] = {one.name: (_kind(hints[one.name]), ...) for one in fields(data)}
+    model: type[Answer] = create_model(
+        data.__name__, __base__=Answer, __doc__=data.__doc__, **found
+    )
+    return model
+
+
+def _kind(hint: Any) -> Any:
+    if get_origin(hint) is list:
+        return list[_kind(get_args(hint)[0])]  # type: ignore[misc]
+    if get_origin(hint) is UnionType:
+        return Union[tuple(map(_kind, get_args(hint)))]  # noqa: UP007
+    if hint is datetime:
+        return Instant
+    return _model(hint) if isinstance(hint, type) and is_dataclass(hint) else hint
+
+
+for _noun, _acts in ACTS.items():
+    for _act in _acts:
+        _add(_act, PLACES[_noun])

@@ -1,0 +1,16 @@
+"""Acts: what an operator asks for. The faces are written once, and read ACTS."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Model
+
+from streams.models import ConsumerGroup
+from streams.operate.acts.act import Act
+from streams.operate.acts.pause import Pause, Resume
+from streams.operate.acts.reset import ResetGroup, UndoReset
+from streams.operate.acts.unblock import RetryNow, SkipToDeadLetters
+
+ACTS: Mapping[type[Model], tuple[type[Act[Any, Any]], ...]] = {
+    ConsumerGroup: (Pause, Resume, RetryNow, SkipToDeadLetters, ResetGroup, UndoReset),
+}

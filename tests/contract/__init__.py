@@ -1,0 +1,1 @@
+"""Tests of what holds for every act, on every face."""

@@ -1,0 +1,85 @@
+"""Sets the stage for each act: a row on which it can be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import Model
+
+from streams import Outgoing, consumer, send_many
+from streams.models import ConsumerGroup, Cursor, UtcNow
+from streams.operate.acts.act import Act, Consent
+from streams.operate.acts.pause import Pause, Resume
+from streams.operate.acts.reset import ResetGroup, UndoReset
+from streams.operate.acts.unblock import RetryNow, SkipToDeadLetters
+from streams.testing import drain
+
+AnyAct = type[Act[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A row for an act: ``make`` creates it, ``arguments`` fit it, ``wrong`` do not.
+
+    ``disturb`` changes it, so that a preview from before is not so any more.
+    """
+
+    make: Callable[[], Model]
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    disturb: Callable[[Any], None] = lambda row: None
+
+
+def group() -> ConsumerGroup:
+    """A group that has handled ten messages."""
+    consumer("orders", group="mail")(print)
+    send_many([Outgoing("orders", n) for n in range(10)])
+    drain()
+    return ConsumerGroup.objects.select_related("topic").get()
+
+
+def paused() -> ConsumerGroup:
+    ConsumerGroup.objects.filter(pk=group().pk).pause()
+    return ConsumerGroup.objects.select_related("topic").get()
+
+
+def blocked() -> ConsumerGroup:
+    """An ordered group that its third message blocks."""
+
+    @consumer("orders", group="mail", ordered=True)
+    def handle(message: Any) -> None:
+        if message.body == 2:
+            raise ValueError("no")
+
+    send_many([Outgoing("orders", n, key="k") for n in range(5)])
+    drain()
+    return ConsumerGroup.objects.select_related("topic").get()
+
+
+def reset() -> ConsumerGroup:
+    """A group that was reset."""
+    row = group()
+    ResetGroup(to="4").run(row, "default", Consent("somebody"))
+    return row
+
+
+def again(row: ConsumerGroup) -> None:
+    """Reset the group in the meantime."""
+    ResetGroup(to="1").run(row, "default", Consent("somebody else"))
+
+
+def fail(row: ConsumerGroup) -> None:
+    """Let what blocks the group fail once more in the meantime."""
+    Cursor.objects.filter(group=row.pk).update(attempt=3, blocked_until=UtcNow())
+
+
+STAGES: dict[AnyAct, Stage] = {
+    Pause: Stage(group),
+    Resume: Stage(paused),
+    RetryNow: Stage(blocked, wrong={"partition": "x"}, disturb=fail),
+    SkipToDeadLetters: Stage(blocked, wrong={"partition": "x"}, disturb=fail),
+    ResetGroup: Stage(group, {"to": "2"}, {"to": "soon"}, again),
+    UndoReset: Stage(reset, disturb=again),
+}
