@@ -11,7 +11,6 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from streams.admin.parts import journal
 from streams.admin.verbs.offer import OFFER, accepted, offer
@@ -75,8 +74,8 @@ def _each(act: AnyAct, admin: Any, request: HttpRequest, rows: Iterable[Any]) ->
     told = [(row, act().carry_out(row, database(), consent).texts()) for row in chosen]
     changed = [(row, "; ".join(texts)) for row, texts in told if texts]
     journal.note(request, changed)
-    text = ngettext("%(done)s: %(n)d.", "%(done)s: %(n)d.", len(changed))
-    text %= {"done": act.label, "n": len(changed)}
+    named = admin.opts.verbose_name if len(changed) == 1 else admin.opts.verbose_name_plural
+    text = f"{act.label}: {len(changed)} {named}."
     if unchanged := len(chosen) - len(changed):
         text += " " + _("It was already so for %d.") % unchanged
     admin.message_user(request, text, messages.SUCCESS if changed else messages.WARNING)

@@ -224,18 +224,18 @@ def test_pause_and_resume_are_in_force_and_logged(world, as_role):
     client = as_role("operator")
     pks = [world.mail.pk, world.billing.pk]
     response = client.post(GROUPS, action("pause", *pks))
-    assert messages(client, response) == ["Paused: 2 groups."]
+    assert messages(client, response) == ["Pause: 2 consumer groups."]
     assert set(ConsumerGroup.objects.filter(paused=True)) == {world.mail, world.billing}
     send("orders", "while paused")
     assert handled_by("mail") == 0
     response = client.post(GROUPS, action("pause", *pks))
-    assert messages(client, response) == ["Paused: 0 groups. It was already so for 2."]
+    assert messages(client, response) == ["Pause: 0 consumer groups. It was already so for 2."]
     response = client.post(f"{GROUPS}?paused=1", action("resume", pks[0], select_across="1"))
-    assert messages(client, response) == ["Resumed: 2 groups."]
+    assert messages(client, response) == ["Resume: 2 consumer groups."]
     assert not ConsumerGroup.objects.filter(paused=True).exists()
     assert handled_by("mail") == 1
     assert list(LogEntry.objects.order_by("pk").values_list("change_message", flat=True)) == [
-        "Paused", "Paused", "Resumed", "Resumed",
+        "paused", "paused", "resumed", "resumed",
     ]  # fmt: skip
 
 

@@ -57,6 +57,7 @@ ACTIONS = (
     "retry",
     "skip",
     "reset",
+    "undo",
     "replay",
     "forget",
     "produce",
@@ -168,14 +169,14 @@ def test_every_permission_alone_opens_only_its_own_action(world, as_role):
         "retry_consumergroup": (ConsumerGroup, "retry"),
         "skip_consumergroup": (ConsumerGroup, "skip"),
         "forget_consumergroup": (ConsumerGroup, "forget"),
-        "reset_consumergroup": (ConsumerGroup, "reset"),
+        "reset_consumergroup": (ConsumerGroup, "reset", "undo"),
         "replay_consumergroup": (ConsumerGroup, "replay"),
         "produce_topic": (Topic, "produce"),
         "grow_topic": (Topic, "grow"),
         "retire_topic": (Topic, "retire"),
         "delete_topic": (Topic, "remove"),
     }
-    for permission, (model, name) in wanted.items():
+    for permission, (model, *names) in wanted.items():
         client = as_role("viewer", f"ems.{permission}")
         for page_model in (DeadMessage, ConsumerGroup, Topic):
             url = reverse(f"admin:ems_{page_model._meta.model_name}_changelist")
@@ -183,7 +184,7 @@ def test_every_permission_alone_opens_only_its_own_action(world, as_role):
             offered = (
                 [] if form is None else [key for key, _ in form.fields["action"].choices if key]
             )
-            assert offered == ([name] if page_model is model else [])
+            assert offered == (names if page_model is model else [])
 
 
 def test_a_post_without_a_csrf_token_is_refused(world, as_role):

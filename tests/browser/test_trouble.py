@@ -70,7 +70,7 @@ def test_a_paused_group_is_resumed_from_the_list_of_what_needs_somebody(trouble:
     trouble.go(page("changelist"))
     trouble.click("tr:has-text('pdf') a:has-text('Resume it')")
     trouble.click("button:has-text('Resume')")
-    trouble.wait(".messagelist", "Resumed")
+    trouble.wait(".messagelist", "Resume: 1 consumer group")
     assert not ConsumerGroup.objects.get(name="pdf").paused
 
 
