@@ -274,6 +274,22 @@ SEQUENCE = [
         f"{LOCKS}::test_a_second_sequencer_does_not_wait_for_the_first",
         "mysql",
     ),
+    # After a step of the clock, the audit would take what has committed late for a disorder.
+    Mutant(
+        "two-passes-of-one-instant",
+        "streams/database/sql/sequence.py",
+        'replace(":next_instant", _NEXT_INSTANT[vendor])',
+        'replace(":next_instant", "`last_sequenced_at`")',
+        f"{SEQUENCING}::test_each_pass_has_a_later_sequenced_at_also_when_the_clock_steps_back",
+    ),
+    Mutant(
+        "audit-takes-any-disorder-for-a-late-commit",
+        "streams/observe/audit/walk.py",
+        "if placed_at[two_pk] <= placed_at[one_pk]:",
+        "if placed_at[two_pk] < placed_at[one_pk]:",
+        "tests/streams/test_audit.py"
+        "::test_two_messages_of_a_pass_against_the_order_of_sending_are_found",
+    ),
     Mutant(
         "offset-given-twice",
         "streams/database/sql/sequence.py",
