@@ -368,9 +368,9 @@ SEQUENCE = [
     Mutant(
         "time-falls-as-offsets-rise",
         "streams/database/sql/sequence.py",
-        "{greatest}({now}, COALESCE(`last_sequenced_at`, {immediate}))",
+        "{greatest}({now}, COALESCE(:next_instant, {immediate}))",
         "{now}",
-        f"{SEQUENCING}::test_sequenced_at_never_falls_when_the_clock_steps_back",
+        f"{SEQUENCING}::test_each_pass_has_a_later_sequenced_at_also_when_the_clock_steps_back",
     ),
     Mutant(
         "read-committed-not-set",

@@ -125,9 +125,9 @@ class Command(StreamsCommand):
             return []
         # In the words of the page that says what else there is, and is not checked.
         text = _(
-            "Every promise that the audit checks holds: offsets without hole or repeat, order within"
-            " a pass of the sequencer, nothing that a group has passed is lost, one claim at a time"
-            " in a partition of an ordered group."
+            "Every promise that the audit checks holds: offsets without hole or repeat, order"
+            " within a pass of the sequencer, nothing that a group has passed is lost, one claim at"
+            " a time in a partition of an ordered group."
         )
         if start:
             text = _("From there on: %s") % text
