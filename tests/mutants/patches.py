@@ -38,6 +38,13 @@ SEND = [
         "tests/streams/test_shards.py"
         "::test_topics_of_several_databases_are_refused_before_anything_is_written",
     ),
+    Mutant(
+        "a-process-that-is-off-sends",
+        "streams/produce/send.py",
+        "    conf.make_sure_enabled()\n",
+        "",
+        "tests/streams/test_enabled.py::test_what_sends_raises_before_anything_is_written",
+    ),
     # What the first EMS did: a counter beside the transaction. Who commits late is never read.
     Mutant(
         "offset-given-at-insert",
@@ -285,8 +292,8 @@ SEQUENCE = [
     Mutant(
         "audit-takes-any-disorder-for-a-late-commit",
         "streams/observe/audit/walk.py",
-        "if placed_at[two_pk] <= placed_at[one_pk]:",
-        "if placed_at[two_pk] < placed_at[one_pk]:",
+        "after <= before:",
+        "after < before:",
         "tests/streams/test_audit.py"
         "::test_two_messages_of_a_pass_against_the_order_of_sending_are_found",
     ),

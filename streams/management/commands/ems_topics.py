@@ -116,9 +116,14 @@ class Command(ChangeVerb, MoveVerb):
     def do_producers(self, *, topic: str | None, sort: str | None, **options: Any) -> None:
         chosen = topic_of(topic, self.using).pk if topic else None
         found = producers(self.using, database_now(self.using), chosen)
-        rows = ([getattr(one, column) for column in PRODUCERS] for one in found.listed)
-        if not self.as_json:
-            rows = ((*row[:3], ", ".join(row[3]), *row[4:]) for row in rows)
+        rows = (
+            (
+                *(one.host, one.process, one.threads),
+                one.topics if self.as_json else ", ".join(one.topics),
+                *(one.messages, one.last_sent_at),
+            )
+            for one in found.listed
+        )
         self.show(PRODUCERS, rows, sort=sort)
 
     def do_create(self, *, topic: str, partitions: int, **options: Any) -> None:

@@ -149,7 +149,8 @@ def _irregular(log: MessageQuerySet, where: str, start: int, end: int) -> Iterat
     # With the message before them: a pass may have gone on from one window into the next. The
     # servers read entries of ems_msg_inbox alone.
     inside = log.filter(offset__gte=max(start - 1, 0), offset__lt=end).order_by("offset")
-    rows = list(inside.values_list("offset", "due_at", "pk"))
+    columns = inside.values_list("offset", "due_at", "pk")
+    rows: list[Placed] = [(offset or 0, due_at, pk) for offset, due_at, pk in columns]
     expected = start
     for offset in [offset for offset, _due_at, _pk in rows if offset >= start] + [end]:
         if offset < expected:
@@ -160,9 +161,11 @@ def _irregular(log: MessageQuerySet, where: str, start: int, end: int) -> Iterat
     yield from _disorder(inside, where, rows)
 
 
-def _disorder(
-    inside: MessageQuerySet, where: str, rows: list[tuple[int, datetime, int]]
-) -> Iterator[Finding]:
+# Offset, due_at and id of a message in the log.
+Placed = tuple[int, datetime | None, int]
+
+
+def _disorder(inside: MessageQuerySet, where: str, rows: list[Placed]) -> Iterator[Finding]:
     """Find neighbours that stand against the order in which their pass had to place them.
 
     A pass places delayed messages as they are due, then the others as they were sent. Whoever
@@ -175,7 +178,8 @@ def _disorder(
     near = inside.filter(offset__gte=falls[0][0][0], offset__lte=falls[-1][1][0])
     placed_at = dict(near.values_list("pk", "sequenced_at"))
     for (one, _due, one_pk), (two, _due_too, two_pk) in falls:
-        if placed_at[two_pk] <= placed_at[one_pk]:
+        before, after = placed_at[one_pk], placed_at[two_pk]
+        if before and after and after <= before:
             detail = _(
                 "offset %(two)d belongs before offset %(one)d: no later pass of the sequencer has"
                 " placed it"
@@ -183,8 +187,9 @@ def _disorder(
             yield Finding("disorder", where, detail % {"one": one, "two": two})
 
 
-def _rank(row: tuple[int, datetime, int]) -> tuple[bool, datetime, int]:
+def _rank(row: Placed) -> tuple[bool, datetime, int]:
     _offset, due_at, pk = row
+    due_at = due_at or IMMEDIATE  # of a row that somebody has changed
     return due_at == IMMEDIATE, due_at, pk
 
 
