@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 
 from monitoring import java
 from monitoring.options import SUFFIX, option_file, option_folder
-from streams.conf import database
+from streams.conf import database, make_sure_enabled
 from streams.errors import ConfigurationError
 from streams.sharding import aliases, is_sharded
 
@@ -46,8 +46,10 @@ def run(
     part only. Raises ConfigurationError if the project's own option files lack one of them.
     ``say`` is called with each line that the job prints. The job may take ``seconds``; it keeps
     this limit itself, also when this process is killed. An error here ends the job, too. A job
-    that ``drains`` gets the SIGTERM of this process, also when this process is killed.
+    that ``drains`` gets the SIGTERM of this process, also when this process is killed. Raises
+    Disabled where EMS is off.
     """
+    make_sure_enabled()
     with _options(using) as path:
         with subprocess.Popen(  # noqa: S603 - our own module, and words without a shell
             [java.python(), "-u", "-m", "sparkjobs", "--seconds", str(seconds), job, *words],

@@ -9,6 +9,7 @@ from celery import shared_task
 from monitoring import java, jobs
 from monitoring.schedule import EVERY, SECONDS
 from streams.logs import event
+from streams.tasks import is_off
 
 logger = logging.getLogger("monitoring.tasks")
 
@@ -20,6 +21,8 @@ def rollup(using: str | None = None) -> None:
     Without ``using`` all databases that have topics are rolled up, in one process. It does nothing
     while ``ems_spark serve`` is at work; without anything to do it starts no JVM.
     """
+    if is_off():
+        return
     if lacking := java.missing_now():
         logger.warning("%s", lacking, extra=event("rollup.unavailable"))
         return

@@ -79,9 +79,19 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         *(message for alias in aliases() for message in _alias(alias)),
         *_redis(settings().REDIS),
         *_state_dir(Path(settings().STATE_DIR)),
+        *_enabled(),
         *_celery(),
         *_shadows(),
     ]
+
+
+def _enabled() -> Iterator[CheckMessage]:
+    if not settings().ENABLED:
+        yield Warning(
+            _("EMS is off in this process: it neither sends nor consumes."),
+            hint=_("If that is not meant, take EMS['ENABLED'] = False out of the settings."),
+            id="ems.W023",
+        )
 
 
 @register("ems", "database")

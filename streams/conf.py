@@ -24,7 +24,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
-from streams.errors import ConfigurationError
+from streams.errors import ConfigurationError, Disabled
 
 MINUTE, HOUR = 60, 3600
 
@@ -104,6 +104,7 @@ DEFAULTS: dict[str, Any] = {
 class Settings:
     """Holds the dict ``EMS`` of Django's settings, with its defaults; durations are in seconds."""
 
+    ENABLED: bool = True
     DATABASE: str = "default"
     SHARDS: Mapping[str, str] = field(default_factory=dict)
     REDIS: str | None = None
@@ -128,6 +129,8 @@ class Settings:
     SITE_URL: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.ENABLED, bool):
+            raise ConfigurationError(_("EMS['ENABLED'] must be True or False."))
         for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
             if not _positive(getattr(self, name)):
                 raise ConfigurationError(_("EMS[%r] must be a number of seconds > 0.") % name)
@@ -285,6 +288,12 @@ def settings() -> Settings:
                 raise ConfigurationError(_("Unknown key %r in the setting EMS.") % name + hint)
         _settings = Settings(**given)
     return _settings
+
+
+def make_sure_enabled() -> None:
+    """Raise Disabled in a process that must neither send nor consume: ``EMS["ENABLED"]``."""
+    if not settings().ENABLED:
+        raise Disabled
 
 
 def _reload(*, setting: str, **kwargs: Any) -> None:

@@ -24,6 +24,10 @@ class ConfigurationError(StreamsError):
     """The EMS settings are wrong."""
 
 
+class Disabled(StreamsError):
+    """EMS is off in this process, which neither sends nor consumes: see EMS["ENABLED"]."""
+
+
 class NotMigrated(StreamsError):
     """The tables of EMS are missing on this database: run “manage.py migrate”."""
 

@@ -22,6 +22,7 @@ from django.db.models import F
 
 from streams import body as bodies
 from streams.api import Outgoing
+from streams.conf import make_sure_enabled
 from streams.consume.claim import Claimer
 from streams.consume.event_loop import with_event_loop
 from streams.consume.handling import Handling, Outcome
@@ -77,8 +78,9 @@ def drain(group: str | None = None, *, using: str | None = None) -> DrainResult:
 
     A group reads all that the test has sent, whatever its ``start``, as if it had existed before.
     Retries are delivered when they are due: see :func:`advance`. Returns what the handlers did.
-    Raises ValueError for an unknown group.
+    Raises ValueError for an unknown group, and Disabled where EMS is off.
     """
+    make_sure_enabled()
     autodiscover()
     chosen = list(registrations(groups=(group,) if group else ()))
     if group and not chosen:

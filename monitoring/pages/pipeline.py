@@ -20,7 +20,8 @@ from monitoring.doctor import JOBS, SERVE, SILENT
 from monitoring.models import Run, RunState
 from monitoring.pages.base import Page
 from streams.admin.parts import journal
-from streams.conf import database
+from streams.conf import database, settings
+from streams.errors import Disabled
 
 START = "ems_monitoring.start_run"
 DAY = timedelta(days=1)
@@ -127,7 +128,7 @@ class PipelinePage(Page):
             raise PermissionDenied
         verb = request.POST.get("verb", "")
         if verb in LIMITS:
-            if text := lacking():
+            if text := lacking() if settings().ENABLED else str(Disabled()):
                 self.admin.message_user(request, text, messages.ERROR)
             else:
                 jobs.start("rollup", database(), seconds=LIMITS[verb])

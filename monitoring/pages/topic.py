@@ -23,7 +23,8 @@ from monitoring.pages.base import Page
 from monitoring.pages.group import BY_SPARK
 from monitoring.sample.periods import total
 from streams.admin.verbs.purge_preview import purge_preview
-from streams.models import Topic
+from streams.models import Message, Topic
+from streams.observe.producers import Producers, producers
 from streams.retain.rule import rule_of
 
 # In lines of the chart: the groups that need somebody most.
@@ -76,10 +77,15 @@ class TopicPage(Page):
             "size": size_of(using, topic.pk, site.partitions),
             "partitions": self.partitions(site, starts)[:SHOWN],
             "groups": group_figures(site),
+            "producers": self.producers(topic),
             "hot_keys": keys,
             "hot_hour": hour,
             "charts": {"rates": self.rates(site), "latency": self.latency(site)},
         }
+
+    def producers(self, topic: Topic) -> Producers | None:
+        """Return who has sent lately; None for a user who may not view messages."""
+        return producers(self.using, self.now, topic.pk) if self.may_view(Message) else None
 
     def topic_of(self, site: Site) -> Topic:
         if site.lags:

@@ -132,7 +132,11 @@ def _declared(right: dict[str, str] | None, bearer: Bearer | None) -> Callable[[
 
 
 async def identified(request: HttpRequest) -> Caller:
-    """Return who calls; raises Problem: 403 without TLS, 401 without a valid token, 429, 503."""
+    """Return who calls; raises Problem: 403 without TLS, 401 without a valid token, 429, 503.
+
+    And Disabled where EMS is off, before the use of the token is noted.
+    """
+    conf.make_sure_enabled()
     scope = getattr(request, "scope", {})  # of ASGI
     if CALLER in scope:
         caller: Caller = scope[CALLER]

@@ -51,6 +51,7 @@ STATUS: dict[type[Exception], int] = {
     errors.LeaseLost: 410,
     errors.SendOutcomeUnknown: 503,
     errors.NotMigrated: 503,
+    errors.Disabled: 503,
     errors.LogDamaged: 503,
     errors.CheckFailed: 502,
     errors.ConfigurationError: 500,

@@ -11,7 +11,7 @@ from threading import Thread
 
 from django.db import DatabaseError, Error, connections
 
-from streams.conf import settings
+from streams.conf import make_sure_enabled, settings
 from streams.consume.limits import Overrides, shares
 from streams.consume.registry import Registration
 from streams.database.retrying import tables_missing, transient
@@ -84,8 +84,9 @@ class Fleet:
         """Run until stopped; return the exit status.
 
         It is 0, or 1 after a failure or if handlers were left running. What keeps a supervisor from
-        being made is raised, after the others have drained.
+        being made is raised, after the others have drained. Raises Disabled where EMS is off.
         """
+        make_sure_enabled()
         if len(self._groups) == 1:
             (using,) = self._groups
             if not wait_for(using, self._signals.wait):

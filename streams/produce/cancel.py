@@ -34,6 +34,7 @@ def cancel(
     is neither a SendResult nor an integer, or does not say on which of several databases it is.
     """
     refuse_async("cancel", "sync_to_async(cancel)(…)")
+    conf.make_sure_enabled()
     given: Any = message_id
     number = None
     if isinstance(given, SendResult):

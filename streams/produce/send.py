@@ -70,8 +70,8 @@ def send(
 
     Returns a :class:`SendResult`. Raises a :class:`StreamsError` before anything is written:
     UnknownTopic, TopicDenied, InvalidName, InvalidMessage, UnknownPartition, NotSerializable,
-    MessageTooLarge, NaiveDatetime, WrongDatabase, NotMigrated, and SynchronousOnly in async code,
-    which awaits :func:`asend` instead. Outside a transaction it raises
+    MessageTooLarge, NaiveDatetime, WrongDatabase, NotMigrated, Disabled, and SynchronousOnly in
+    async code, which awaits :func:`asend` instead. Outside a transaction it raises
     SendOutcomeUnknown if the connection breaks before the server has answered.
     """
     refuse_async("send", "asend(…)")
@@ -256,7 +256,11 @@ def one_of_all(messages: list[Outgoing]) -> str:
 
 
 def _alias(using: str | None, topic: str) -> str:
-    """Return the alias to send on; raises WrongDatabase if a transaction is open on another."""
+    """Return the alias to send on; raises WrongDatabase if a transaction is open on another.
+
+    And Disabled in a process in which EMS is off: every send comes here before anything else.
+    """
+    conf.make_sure_enabled()
     if using is not None:
         return using
     alias = alias_of(topic)

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from streams import telemetry
 from streams.api import Decision
+from streams.conf import make_sure_enabled
 from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying, tables_missing
 from streams.database.transactions import (
@@ -125,6 +126,7 @@ def _decided(row: PreparedRow, by: str, answer: Decision | None = None) -> dict[
 
 
 def _translating(work: Any, using: str, patience: float) -> PreparedRow:
+    make_sure_enabled()
     try:
         return retrying(work, using, patience=patience)  # type: ignore[no-any-return]
     except Error as error:

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from streams import telemetry
 from streams.api import Outgoing
+from streams.conf import make_sure_enabled
 from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying, tables_missing
 from streams.database.transactions import (
@@ -76,6 +77,7 @@ def prepare(
     the transaction is simpler and better.
     """
     refuse_async("prepare", "sync_to_async(prepare)(…)")
+    make_sure_enabled()
     alias = using or alias_of(topic)
     message = Outgoing(topic, body, key, tag, headers, partition=partition)
 

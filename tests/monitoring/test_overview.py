@@ -25,7 +25,9 @@ from monitoring.models import (
 )
 from monitoring.models.level import Grain
 from monitoring.sample import take
+from streams import send
 from streams.database.clock import database_now
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -39,6 +41,7 @@ from streams.models import (
     Topic,
     UtcNow,
 )
+from streams.produce.identity import producer_name
 
 pytestmark = pytest.mark.django_db
 
@@ -47,8 +50,9 @@ pytestmark = pytest.mark.django_db
 BUDGET, NOT_EMPTY = 13, 2
 # The page of a topic reads all that it shows of groups and of the topic, and which alarms fire. Its
 # size needs the other logs, and two statements to a server of MySQL. But for the overview, the
-# banner asks whether the steps run; a group also reads what blocks it, and its alarms.
-MORE = {"topic": 4, "topics": 1, "groups": 1, "group": 3}
+# banner asks whether the steps run; a group also reads what blocks it, and its alarms. Two read who
+# has sent to a topic.
+MORE = {"topic": 6, "topics": 1, "groups": 1, "group": 3}
 # Of the frame, and settings that each process reads once in 5 s.
 TABLES = ("django_session", "auth_user", "auth_permission", "ems_system_config")
 FRAME = ("SAVEPOINT", "BEGIN", "RELEASE", "SET ", *TABLES)
@@ -427,6 +431,24 @@ def crowd(count: int) -> None:
             group=group, partition=group.topic.partitions.get(), offset=1, due_at=UtcNow()
         )
         sampled(group, 1, 2, timedelta(minutes=2))
+
+
+def test_the_page_of_a_topic_says_who_has_sent_lately(browser) -> None:
+    send("orders", 1)
+    sequence("default")
+    topic = Topic.objects.get()
+    (one,) = figures(browser, "topic", topic.pk)["producers"]["listed"]
+    host, pid, _thread = producer_name().split("@")
+    assert (one["host"], one["process"], one["threads"], one["messages"]) == (host, pid, 1, 1)
+    text = browser.get(page("topic", topic.pk)).content.decode()
+    assert f"process {pid}" in text
+    assert "one of the newest 1,000 messages of a partition in the last 15 minutes" in text
+    some = User.objects.create(username="some", is_staff=True)
+    names = ("view_overview", "view_topic")
+    some.user_permissions.set(Permission.objects.filter(codename__in=names))
+    browser.force_login(some)
+    assert figures(browser, "topic", topic.pk)["producers"] is None  # who sends is in the messages
+    assert 'id="producers"' not in browser.get(page("topic", topic.pk)).content.decode()
 
 
 @pytest.mark.parametrize("name", ["changelist", "topics", "groups", "topic", "group"])

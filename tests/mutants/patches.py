@@ -38,6 +38,13 @@ SEND = [
         "tests/streams/test_shards.py"
         "::test_topics_of_several_databases_are_refused_before_anything_is_written",
     ),
+    Mutant(
+        "a-process-that-is-off-sends",
+        "streams/produce/send.py",
+        "    conf.make_sure_enabled()\n",
+        "",
+        "tests/streams/test_enabled.py::test_what_sends_raises_before_anything_is_written",
+    ),
     # What the first EMS did: a counter beside the transaction. Who commits late is never read.
     Mutant(
         "offset-given-at-insert",
@@ -274,6 +281,22 @@ SEQUENCE = [
         f"{LOCKS}::test_a_second_sequencer_does_not_wait_for_the_first",
         "mysql",
     ),
+    # After a step of the clock, the audit would take what has committed late for a disorder.
+    Mutant(
+        "two-passes-of-one-instant",
+        "streams/database/sql/sequence.py",
+        'replace(":next_instant", _NEXT_INSTANT[vendor])',
+        'replace(":next_instant", "`last_sequenced_at`")',
+        f"{SEQUENCING}::test_each_pass_has_a_later_sequenced_at_also_when_the_clock_steps_back",
+    ),
+    Mutant(
+        "audit-takes-any-disorder-for-a-late-commit",
+        "streams/observe/audit/walk.py",
+        "after <= before:",
+        "after < before:",
+        "tests/streams/test_audit.py"
+        "::test_two_messages_of_a_pass_against_the_order_of_sending_are_found",
+    ),
     Mutant(
         "offset-given-twice",
         "streams/database/sql/sequence.py",
@@ -352,9 +375,9 @@ SEQUENCE = [
     Mutant(
         "time-falls-as-offsets-rise",
         "streams/database/sql/sequence.py",
-        "{greatest}({now}, COALESCE(`last_sequenced_at`, {immediate}))",
+        "{greatest}({now}, COALESCE(:next_instant, {immediate}))",
         "{now}",
-        f"{SEQUENCING}::test_sequenced_at_never_falls_when_the_clock_steps_back",
+        f"{SEQUENCING}::test_each_pass_has_a_later_sequenced_at_also_when_the_clock_steps_back",
     ),
     Mutant(
         "read-committed-not-set",

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection, transaction
@@ -372,6 +372,93 @@ def test_a_redriven_retry_has_the_body_of_its_letter() -> None:
     assert found() == ["hole", "retry without body"]
 
 
+# -- order --
+
+
+def swapped(one: int, two: int) -> None:
+    """Let two messages have each other's offset, and nothing else."""
+    first, second = Message.objects.get(offset=one), Message.objects.get(offset=two)
+    for pk, offset in ((first.pk, 10**9), (second.pk, one), (first.pk, two)):
+        Message.objects.filter(pk=pk).update(offset=offset)
+
+
+@pytest.mark.parametrize("at", [2, 6, 18])  # 6 and 7: on both sides of a window
+def test_two_messages_of_a_pass_against_the_order_of_sending_are_found(at: int) -> None:
+    handled_and_retried()
+    swapped(at, at + 1)
+    assert (
+        f"disorder in orders/0: offset {at + 1} belongs before offset {at}: no later pass of the"
+        " sequencer has placed it"
+    ) in map(str, walking.audit("default"))
+    assert set(found()) == {"disorder"}
+
+
+def test_two_messages_of_different_passes_that_change_places_are_found() -> None:
+    for number in range(4):
+        send("orders", number)
+        sequence("default")
+    assert found() == []
+    swapped(1, 2)
+    assert "disorder" in found()
+
+
+def test_delayed_messages_against_the_order_of_their_due_times_are_found() -> None:
+    for minutes in (30, 10, 20):
+        send("orders", minutes, delay=timedelta(minutes=minutes))
+    send("orders", "at once")
+    advance(timedelta(minutes=40))
+    sequence("default")
+    assert found() == []
+    swapped(0, 1)
+    assert found() == ["disorder"]
+    swapped(0, 1)
+    swapped(2, 3)  # the one that was sent at once comes last in a pass
+    assert found() == ["disorder"]
+
+
+def test_two_claims_at_once_in_a_partition_of_an_ordered_group_are_found() -> None:
+    consumer("orders", group="mail", ordered=True, start="earliest")(print)
+    send_many([Outgoing("orders", n) for n in range(4)])
+    sequence("default")
+    held = claim(1)
+    assert found() == []
+    Cursor.objects.update(open_delivery=None)  # as if nothing held it
+    second = claim(1)
+    assert said() == (
+        f"disorder in mail on orders/0 at 1: deliveries {held.pk} and {second.pk} are open, and the"
+        " group is ordered"
+    )
+    ConsumerGroup.objects.update(ordered=False)
+    assert found() == []
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_a_late_commit_is_no_disorder_also_when_the_clock_steps_back(
+    second_connection: Callable[[], Session],
+) -> None:
+    send("orders", "first")
+    for back in (False, True):
+        late = second_connection()
+        with late.active():
+            transaction.set_autocommit(False)
+            send("orders", "late")
+        send("orders", "early")
+        sequence("default")
+        if back:
+            ahead = datetime.now(UTC) + timedelta(hours=1)
+            Partition.objects.update(last_sequenced_at=ahead)
+            Message.objects.filter(offset=Partition.objects.get().next_offset - 1).update(
+                sequenced_at=ahead
+            )
+        with late.active():
+            transaction.commit()
+        sequence("default")
+    ids = list(Message.objects.order_by("offset").values_list("pk", flat=True))
+    assert ids != sorted(ids)
+    assert found() == []
+
+
 # -- windows --
 
 
@@ -429,7 +516,7 @@ def test_the_audit_goes_on_after_a_truncate(second_connection: Callable[[], Sess
         other.execute("TRUNCATE TABLE ems_msg")
         return read()
 
-    between = Once("COUNT(`ems_msg`", truncate_first)
+    between = Once("SELECT `ems_msg`.`offset`", truncate_first)
     with statements(between):
         assert said() == "hole in orders/0: offsets 0 … 4 (5)"
     assert between.fired

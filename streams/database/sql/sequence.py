@@ -68,17 +68,25 @@ def first_immediate(vendor: str, ids: Iterable[int]) -> str:
 
 
 # Locks a partition: only the sequencer that holds this lock gives out offsets. SKIP LOCKED: another
-# sequencer has nothing to wait for. The second value is the time, never lower than that of an
-# earlier offset; then from where on the index has the keys, and whether it is to have them; then
-# how often the log was rewound, and on which server the last offsets were given. The inner SELECT
-# locks nothing.
-LOCK_PARTITION = for_each_vendor(
-    "SELECT `next_offset`, {greatest}({now}, COALESCE(`last_sequenced_at`, {immediate})),"
-    " `keys_from`,"
-    " (SELECT t.`index_keys` FROM `ems_topic` t WHERE t.`id` = `ems_partition`.`topic_id`),"
-    " `epoch`, `server`"
-    " FROM `ems_partition` WHERE `id` = %s {skip_locked}"
-)
+# sequencer has nothing to wait for. The second value is the time, and above that of earlier offsets
+# also when the clock steps back: no two passes have the same, so the audit can tell what one pass
+# has placed. Then from where on the index has the keys, and whether it is to have them; then how
+# often the log was rewound, and on which server the last offsets were given. The inner SELECT locks
+# nothing.
+_NEXT_INSTANT = {
+    MYSQL: "`last_sequenced_at` + INTERVAL 1 MICROSECOND",
+    SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', `last_sequenced_at`, '+0.001 seconds')",
+}
+LOCK_PARTITION = {
+    vendor: statement.replace(":next_instant", _NEXT_INSTANT[vendor])
+    for vendor, statement in for_each_vendor(
+        "SELECT `next_offset`, {greatest}({now}, COALESCE(:next_instant, {immediate})),"
+        " `keys_from`,"
+        " (SELECT t.`index_keys` FROM `ems_topic` t WHERE t.`id` = `ems_partition`.`topic_id`),"
+        " `epoch`, `server`"
+        " FROM `ems_partition` WHERE `id` = %s {skip_locked}"
+    ).items()
+}
 
 # Reads immediate messages by one plain read, so one snapshot. If a message was sent because of
 # another one, which has the lower id, the snapshot has both or only the other one. A locking read,

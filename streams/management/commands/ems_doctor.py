@@ -123,7 +123,14 @@ class Command(StreamsCommand):
     def _end(self, findings: list[Finding], start: AuditPosition | None) -> list[Diagnosis]:
         if findings:
             return []
-        text = _("From there on every promise holds.") if start else _("Every promise holds.")
+        # In the words of the page that says what else there is, and is not checked.
+        text = _(
+            "Every promise that the audit checks holds: offsets without hole or repeat, order"
+            " within a pass of the sequencer, nothing that a group has passed is lost, one claim at"
+            " a time in a partition of an ordered group."
+        )
+        if start:
+            text = _("From there on: %s") % text
         return [Diagnosis(OK, "audit", text)]
 
     def _show(self, found: list[Diagnosis]) -> None:

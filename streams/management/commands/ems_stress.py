@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 
+from streams.conf import make_sure_enabled
 from streams.management.base import UNKNOWN, StreamsCommand, duration, positive
 from streams.models.stress_run import PREFIX
 from streams.operate.topics import create
@@ -60,6 +61,7 @@ class Command(StreamsCommand):
             carry_out(options["run"], self.using)
             return
         load = self._load(**options)
+        make_sure_enabled()  # before its topic is made
         create(load.topic, options["partitions"], self.using)
         try:
             with ended_by_signals():

@@ -10,12 +10,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from streams.conf import ANY_REST, settings
+from streams.database.clock import database_now
 from streams.database.transactions import committing
 from streams.log.routes import accept_routes, routes_agree
 from streams.management.base import add_dry_run, add_sort, add_watch, add_yes, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.move import MoveVerb
 from streams.models import Message, Partition, Topic
+from streams.observe.producers import producers
 from streams.operate.changes import change
 from streams.operate.key_index import complete
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
@@ -24,12 +26,14 @@ from streams.retain.rule import default_rule, rule_of
 from streams.sharding import aliases
 
 COLUMNS = ("topic", "access", "partitions", "inbox", "sequenced", "kept", "retention")
+PRODUCERS = ("host", "process", "threads", "topics", "messages", "last_sent_at")
 
 
 class Command(ChangeVerb, MoveVerb):
     help = "The topics and their logs: create, change, grow, retire and delete them."
     verbs = {
         "list": gettext_lazy("all topics with their partitions and messages"),
+        "producers": gettext_lazy("who has sent in the last 15 minutes, and from where"),
         "create": gettext_lazy("a new topic"),
         "grow": gettext_lazy("more partitions"),
         "set": gettext_lazy("change the access, the retention or the archive of a topic"),
@@ -39,10 +43,15 @@ class Command(ChangeVerb, MoveVerb):
         "routes": gettext_lazy("which topics are on which database"),
         "move": gettext_lazy("move a topic to another database; its offsets and groups go on"),
     }
-    everywhere = frozenset({"list"})
+    everywhere = frozenset({"list", "producers"})
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         add_sort(parser, COLUMNS)
+        add_watch(parser)
+
+    def add_producers_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("topic", nargs="?", help=_("only to this topic"))
+        add_sort(parser, PRODUCERS)
         add_watch(parser)
 
     def add_create_arguments(self, parser: ArgumentParser) -> None:
@@ -103,6 +112,19 @@ class Command(ChangeVerb, MoveVerb):
             ),
             sort=sort,
         )
+
+    def do_producers(self, *, topic: str | None, sort: str | None, **options: Any) -> None:
+        chosen = topic_of(topic, self.using).pk if topic else None
+        found = producers(self.using, database_now(self.using), chosen)
+        rows = (
+            (
+                *(one.host, one.process, one.threads),
+                one.topics if self.as_json else ", ".join(one.topics),
+                *(one.messages, one.last_sent_at),
+            )
+            for one in found.listed
+        )
+        self.show(PRODUCERS, rows, sort=sort)
 
     def do_create(self, *, topic: str, partitions: int, **options: Any) -> None:
         create(topic, partitions, self.using)

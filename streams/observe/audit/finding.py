@@ -15,6 +15,7 @@ FindingKind = Literal[
     "orphan",
     "hole",
     "repeat",
+    "disorder",
     "outside the log",
     "uncovered",
     "unended",

@@ -39,12 +39,18 @@ def messages(partition: Partition, first: int, count: int, age: timedelta) -> No
             body=b'{"order": %d, "amount": "49.90", "currency": "EUR"}' % offset,
             body_type="json",
             size=700,
-            producer="10.0.4.17@2188@MainThread",
+            producer=producer(offset * 7919),
             created_at=UtcNow(-age - timedelta(milliseconds=40)),
             sequenced_at=UtcNow(-age),
         )
         for offset in range(first, first + count)
     )
+
+
+def producer(n: int) -> str:
+    """One of 20 threads of one of 300 processes on 60 hosts."""
+    process = n % 300
+    return f"10.0.4.{process % 60}@{2188 + process}@worker-{n // 300 % 20}"
 
 
 def group(
