@@ -116,6 +116,12 @@ def sizes() -> str:
     return markdown(["size", "writers", *keys, *cost], found)
 
 
+def handling() -> str:
+    keys = ("messages", "handled/s", "MB/s", "client CPU, µs", "server CPU, µs")
+    found = [[row["name"], *(row[key] for key in keys)] for row in rows("handling")]
+    return markdown(["size", *keys], found)
+
+
 def rates() -> str:
     record = {row["name"]: row for row in rows("first-ems")}
     keys = ("CPU, %", "clients, %", "server, %")
@@ -245,6 +251,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "kills": kills,
     "missing-peers": missing_peers,
     "sizes": sizes,
+    "handling": handling,
     "rates": rates,
     "pages-mysql": lambda: pages("mysql"),
     "pages-mariadb": lambda: pages("mariadb"),
@@ -273,5 +280,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "measured-spark": lambda: measured("source", "reading", "lake", "rollups", "resident", "sink"),
     "measured-core": lambda: measured(*SPEEDS, "latency", "growth"),
     "measured-peers": lambda: measured("peers"),
-    "measured-stress": lambda: measured("sizes", "rate"),
+    "measured-stress": lambda: measured("sizes", "handling", "rate"),
 }
