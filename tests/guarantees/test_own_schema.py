@@ -43,17 +43,17 @@ call_command("ems_consume", "--drain", "--start", "earliest")
 """
 
 
-def execute(statement: str, *values: object) -> list[str]:
+def execute(statement: str) -> list[str]:
     """Run a statement, and return the first column of its answer."""
     with connection.cursor() as cursor:
-        cursor.execute(statement, values)
+        cursor.execute(statement)
         return [row[0] for row in cursor.fetchall()] if cursor.description else []
 
 
 def tables() -> list[str]:
     return execute(
         "SELECT `TABLE_NAME` FROM information_schema.TABLES WHERE `TABLE_SCHEMA` = DATABASE()"
-        " AND `TABLE_NAME` LIKE 'ems\\_%%'"
+        " AND `TABLE_NAME` LIKE 'ems\\_%'"
     )
 
 
