@@ -29,6 +29,9 @@ KILLS = {
     "seconds_to_finish": "s until the last",
 }
 
+# The runs of the first EMS, in full: 150,000 messages, 200,000 records.
+SCENARIOS = ("consistency", "kill", "redis", "truncate")
+
 # Of failovers: what is added up, and what is a time.
 COUNTED = {
     "lost": "lost",
@@ -173,6 +176,22 @@ def failovers() -> str:
     return markdown(head, lines)
 
 
+def scenarios() -> str:
+    """One row for each group of each scenario that was played in full."""
+    keys = ("sent", "recorded", "missing", "duplicates", "order_breaks", "dead", "processes")
+    head = ["scenario", "group", *(key.replace("_", " ") for key in keys)]
+    found = [(name, row) for name in SCENARIOS for row in rows(f"scenario-{name}")]
+    lines = [[name, row["group"], *(row[key] for key in keys)] for name, row in found]
+    return markdown(head, sorted(lines))
+
+
+def scenario_runs() -> str:
+    keys = ("seconds", "records/s", "longest gap, s")
+    found = [(name, one) for name in SCENARIOS if (one := kept(f"scenario-{name}"))]
+    lines = [[name, *(one[key] for key in keys), len(one["broken"])] for name, one in found]
+    return markdown(["scenario", *keys, "promises broken"], lines)
+
+
 def units() -> str:
     keys = ("client CPU, µs", "server CPU, µs")
     return markdown(
@@ -273,6 +292,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "spark-sink": lambda: speeds("sink"),
     "units": units,
     "failovers": failovers,
+    "scenarios": scenarios,
+    "scenario-runs": scenario_runs,
+    "measured-scenarios": lambda: measured(*(f"scenario-{name}" for name in SCENARIOS)),
     "measured-failover": lambda: measured("failover"),
     "plan-batch": lambda: plan(100),
     "plan-single": lambda: plan(1),
