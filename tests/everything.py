@@ -18,7 +18,7 @@ COLUMNS = ["tests", "failed", "skipped"]
 REST = "rest"
 SHARES = {"guarantees": 4, "spark": 3, REST: 3}
 # What brings its own servers runs beside one leg only: with the longest tests of its leg first.
-ONCE = {"scenarios": ("mysql", 2), "ha": ("mariadb", 3)}
+ONCE = {"scenarios": ("mysql", 4), "ha": ("mariadb", 3)}
 SHARES_OF_A_DJANGO = 2
 
 

@@ -30,6 +30,7 @@ SECTIONS = {
     "units": ("units", "figures"),
     "growth": ("growth.axes", "figures"),
     "sizes": ("stress", "sizes"),
+    "handling": ("stress", "handling"),
     "rate": ("stress", "rates"),
     "source": ("spark", "figures"),
     "reading": ("reading", "figures"),
@@ -41,7 +42,7 @@ SECTIONS = {
     "http": ("http", "figures"),
     "two_phase": ("two_phase", "figures"),
 }
-CORE, STRESS, SPARK = [*SECTIONS][:7], [*SECTIONS][7:9], [*SECTIONS][9:15]
+CORE, STRESS, SPARK = [*SECTIONS][:7], [*SECTIONS][7:10], [*SECTIONS][10:16]
 SETS = {"core": CORE, "stress": STRESS, "spark": SPARK}
 # Measured on each server; the figures of the others are those of one.
 ON_EACH = {"pages"}

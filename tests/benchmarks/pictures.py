@@ -24,6 +24,7 @@ PAGES = (
         "pages.md",
         "peers.md",
         "plan.md",
+        "scenarios.md",
         "spark.md",
         "stress.md",
     ),

@@ -1,25 +1,41 @@
 """Loads a server as ``ems_stress`` does: sizes and writers, and what a steady rate costs.
 
 Each run is bounded in time and in bytes. It is the code of the command without its last step: the
-topics are not deleted one by one, which takes 11 s each, but with the database.
+topics are not deleted one by one, which takes 11 s each, but with the database. How fast consumers
+are is measured beside, without writers: else it would be the rate of the writers.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
+from tests.benchmarks.consume.log import Log
+from tests.benchmarks.consume.processes import Consumers, Line, Spent
 from tests.benchmarks.contender import Contender, processor_seconds, server_pid, this
 from tests.benchmarks.figures import Options, Row, Value
 
 KB = 1024
-SIZES = {"1 KB": KB, "16 KB": 16 * KB, "128 KB": 128 * KB, "1 MB": KB * KB}
+SIZES = {f"{size:,} KB": size * KB for size in (1, 10, 100, 1000)}  # those of the first EMS
 WRITERS = (1, 8, 20)
 SECONDS = 5
 BYTES, MESSAGES = 60 * KB * KB, 10_000  # the most of one run
+# What consumers handle in each of so many rounds.
+HANDLED_BYTES, HANDLED_MESSAGES, ROUNDS = 200 * KB * KB, 20_000, 3
+HANDLER = """
+from django.core.management import call_command
+from streams import consumer
+
+@consumer("bench-{name}", group="ours")
+def take(message):
+    message.body
+
+call_command("ems_consume", "--start", "earliest")
+"""
 # As the record of the first EMS has it: so many messages of 1 KB a second, sent by two processes.
 RATES = (5, 10, 50, 100, 200, 400)
 RATE_SECONDS = 12
@@ -62,6 +78,32 @@ def sizes(options: Options) -> Iterator[Row]:
                 "repeated": sum(found.said["repeated"].values()),
             }
             yield Row(f"{title}, {writers} writers", values, failure=found.failure)
+
+
+def handling(options: Options) -> Iterator[Row]:
+    """Let three processes handle a log that is there, one message at a time, at the defaults."""
+    for title, size in SIZES.items():
+        bound = 20 if options.quick else 1
+        messages = min(HANDLED_MESSAGES, HANDLED_BYTES // size) // bound
+        line = Line(f"size-{size}", title, HANDLER, messages)
+        log = Log(this(), f"bench-{line.name}", messages, ["ours"], size=size)
+        consumers = Consumers(this(), line, log)
+        try:
+            consumers.round(messages)
+            consumers.spent = Spent()
+            speed = statistics.median([consumers.round(messages) for _ in range(ROUNDS)])
+        finally:
+            consumers.close()
+            log.plain.close()
+        spent = consumers.spent
+        values: dict[str, Value] = {
+            "messages": messages,
+            "handled/s": round(speed, 1),
+            "MB/s": round(speed * size / KB / KB, 2),
+            "client CPU, µs": round(spent.micros(spent.client_seconds), 1),
+            "server CPU, µs": round(spent.micros(spent.server_seconds), 1),
+        }
+        yield Row(title, values)
 
 
 def rates(options: Options) -> Iterator[Row]:

@@ -32,6 +32,9 @@ KILLS = {
     "seconds_to_finish": "s until the last",
 }
 
+# The runs of the first EMS, in full: 150,000 messages, 200,000 records.
+SCENARIOS = ("consistency", "kill", "redis", "truncate")
+
 # Of failovers: what is added up, and what is a time.
 COUNTED = {
     "lost": "lost",
@@ -119,6 +122,12 @@ def sizes() -> str:
     return markdown(["size", "writers", *keys, *cost], found)
 
 
+def handling() -> str:
+    keys = ("messages", "handled/s", "MB/s", "client CPU, µs", "server CPU, µs")
+    found = [[row["name"], *(row[key] for key in keys)] for row in rows("handling")]
+    return markdown(["size", *keys], found)
+
+
 def rates() -> str:
     record = {row["name"]: row for row in rows("first-ems")}
     keys = ("CPU, %", "clients, %", "server, %")
@@ -168,6 +177,22 @@ def failovers() -> str:
             ]
         )
     return markdown(head, lines)
+
+
+def scenarios() -> str:
+    """One row for each group of each scenario that was played in full."""
+    keys = ("sent", "recorded", "missing", "duplicates", "order_breaks", "dead", "processes")
+    head = ["scenario", "group", *(key.replace("_", " ") for key in keys)]
+    found = [(name, row) for name in SCENARIOS for row in rows(f"scenario-{name}")]
+    lines = [[name, row["group"], *(row[key] for key in keys)] for name, row in found]
+    return markdown(head, sorted(lines))
+
+
+def scenario_runs() -> str:
+    keys = ("seconds", "records/s", "longest gap, s")
+    found = [(name, one) for name in SCENARIOS if (one := kept(f"scenario-{name}"))]
+    lines = [[name, *(one[key] for key in keys), len(one["broken"])] for name, one in found]
+    return markdown(["scenario", *keys, "promises broken"], lines)
 
 
 def units() -> str:
@@ -249,6 +274,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "kills": kills,
     "missing-peers": missing_peers,
     "sizes": sizes,
+    "handling": handling,
     "rates": rates,
     "pages-mysql": lambda: pages("mysql"),
     "pages-mariadb": lambda: pages("mariadb"),
@@ -270,6 +296,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "spark-sink": lambda: speeds("sink"),
     "units": units,
     "failovers": failovers,
+    "scenarios": scenarios,
+    "scenario-runs": scenario_runs,
+    "measured-scenarios": lambda: measured(*(f"scenario-{name}" for name in SCENARIOS)),
     "measured-failover": lambda: measured("failover"),
     "plan-batch": lambda: plan(100),
     "plan-single": lambda: plan(1),
@@ -277,5 +306,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "measured-spark": lambda: measured("source", "reading", "lake", "rollups", "resident", "sink"),
     "measured-core": lambda: measured(*SPEEDS, "latency", "growth"),
     "measured-peers": lambda: measured("peers"),
-    "measured-stress": lambda: measured("sizes", "rate"),
+    "measured-stress": lambda: measured("sizes", "handling", "rate"),
 }

@@ -1,4 +1,7 @@
-"""``python -m tests.scenarios NAME [--full] [--plain] [--server mariadb]``."""
+"""``python -m tests.scenarios NAME [--full [--keep]] [--plain] [--server mariadb]``.
+
+``--keep`` writes what a full run has shown to the figures of docs/about/benchmarks/scenarios.md.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,30 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
+from tests.benchmarks.kept import keep
+from tests.benchmarks.tables import SCENARIOS
 from tests.servers import running
+
+if TYPE_CHECKING:
+    from tests.scenarios.report import Report
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.scenarios")
     parser.add_argument("name")
     parser.add_argument("--full", action="store_true", help="150,000 messages instead of 4,500")
+    parser.add_argument("--keep", action="store_true", help="for the page of scenarios")
     parser.add_argument("--minutes", type=float, default=0.0, help="how long spark disturbs")
     parser.add_argument("--plain", action="store_true", help="handlers without atomic=True")
     parser.add_argument("--server", choices=["mysql", "mariadb"], default="mysql")
     options = parser.parse_args()
+    if options.keep and (not options.full or options.plain or options.name not in SCENARIOS):
+        parser.error(f"what is kept are full runs with atomic=True of {', '.join(SCENARIOS)}")
     # Servers of its own, also where the environment names some: it will kill them.
     for kind in (options.server, "redis"):
         os.environ.pop(f"EMS_TEST_{kind.upper()}_URL", None)
@@ -67,7 +81,9 @@ def _play(options: argparse.Namespace, servers: Mapping[str, object]) -> int:
         cast=options.name,
         minutes=options.minutes,
     )
+    load, started = os.getloadavg()[0], time.monotonic()
     result = stage.run(DISTURBANCES[options.name])
+    seconds = time.monotonic() - started
     print(result)
     prepares = options.name == "two-phase"
     # Prepared messages have the order of their commits, and a check commits late.
@@ -75,7 +91,21 @@ def _play(options: argparse.Namespace, servers: Mapping[str, object]) -> int:
     if prepares:
         wrong += differences(stage.told())
     print("\n".join(["BROKEN:", *wrong]) if wrong else "Every promise held.")
+    if options.keep:
+        _keep(options.name, result, seconds, wrong, load)
     return 1 if wrong else 0
+
+
+def _keep(name: str, result: Report, seconds: float, wrong: list[str], load: float) -> None:
+    from streams.observe.mysql_server import Server
+
+    server = Server("default")
+    kind = "MariaDB" if server.is_mariadb else "MySQL"
+    about = {"server": f"{kind} {'.'.join(map(str, server.version))}", "load": round(load, 1)}
+    shown: dict[str, object] = {"seconds": round(seconds), "records/s": round(result.rate)}
+    shown |= {"longest gap, s": round(result.longest_gap, 1), "broken": wrong}
+    rows = [{"name": row.group, "values": asdict(row)} for row in result.rows]
+    keep(f"scenario-{name}", {**shown, "rows": rows}, **about)
 
 
 if __name__ == "__main__":

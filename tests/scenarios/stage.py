@@ -27,8 +27,10 @@ from tests.servers import free_port
 
 SETTLE_SECONDS = 180.0
 PARTITIONS = 6
-# Messages of a producer that sends until it is killed.
+# Messages of producers that send until they are killed.
 ENDLESS = 100_000_000
+# A process sends some hundred transactions a second: so many of them end a full run in minutes.
+PRODUCERS, PRODUCERS_IN_FULL = 2, 5
 # Prepared messages a second, of each caller.
 RATE = 25.0
 # What a caller prints when it was answered.
@@ -77,9 +79,11 @@ class Stage:
         self._started = time.monotonic()
 
     def _cast(self, n: int) -> None:
+        """Cast the seed's consumers, and producers that together send 2 n to A and n to B."""
+        number = PRODUCERS_IN_FULL if self.full else PRODUCERS
+        share = n // number
         self.producers = [
-            self._producer("P1", f"A={n}"),
-            self._producer("P2", f"A={n}", f"B={n}"),
+            self._producer(f"P{i}", f"A={2 * share}", f"B={share}") for i in range(1, number + 1)
         ]
         self.consumers = [
             fleet.consumer("C1", self.folder, "Group1"),
@@ -91,7 +95,7 @@ class Stage:
         Topic.objects.create(name="A", retention_consumed=True)
         Topic.objects.create(name="B", retention_consumed=True)
         create("O", PARTITIONS, "default")
-        self.producers += [self._producer(f"P{i}", f"O={n}") for i in range(3, 7)]
+        self.producers += [self._producer(f"P{i}", f"O={n}") for i in range(6, 10)]
         self.consumers += [
             fleet.consumer("C4", self.folder, "Group4", "Order"),
             fleet.consumer("C5", self.folder, "Order", "All"),

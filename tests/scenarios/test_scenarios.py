@@ -1,4 +1,4 @@
-"""The scenarios, small, each on servers of its own. ``make scenario`` plays them in full."""
+"""The scenarios, each on servers of its own: all of them small, those of the seed also in full."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.benchmarks.tables import SCENARIOS as IN_FULL
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCENARIOS = [
@@ -32,7 +34,7 @@ pytestmark = [
     pytest.mark.mysql,
     pytest.mark.redis,
     pytest.mark.one_server,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]
 
 
@@ -45,6 +47,13 @@ def some() -> list[Any]:
 @pytest.mark.parametrize("name", some())
 def test_every_promise_holds(name: str) -> None:
     play(name)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", IN_FULL)
+def test_every_promise_holds_for_as_many_messages_as_the_seed_had(name: str) -> None:
+    """150,000 messages of five producers; three consumers make 200,000 records of them."""
+    play(name, "--full")
 
 
 @pytest.mark.exhaustive
@@ -62,7 +71,7 @@ def play(*words: str) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=880,
+        timeout=1780,
     )
     assert played.returncode == 0, played.stdout + played.stderr[-5000:]
     assert "Every promise held." in played.stdout

@@ -32,14 +32,21 @@ print(json.dumps([partition.pk, ids]))
 class Log:
     """Makes a topic whose messages have their offsets, and groups that are at its end."""
 
-    def __init__(self, contender: Contender, topic: str, messages: int, groups: list[str]) -> None:
+    def __init__(
+        self,
+        contender: Contender,
+        topic: str,
+        messages: int,
+        groups: list[str],
+        size: int = 1024,
+    ) -> None:
         self.size, self.end = messages, FIRST + messages
         self.plain = contender.connect()
         spawn = contender.spawn()
         said = spawn(SET_UP, topic, self.end, *groups).succeed()
         spawn.close()
         partition, self.groups = json.loads(said.splitlines()[-1])
-        fill(self.plain, partition, FIRST, messages, size=1024)
+        fill(self.plain, partition, FIRST, messages, size=size)
 
     def rewind(self, group: str, messages: int) -> None:
         """Put the group so many messages before the end, as if it had never consumed."""
