@@ -424,7 +424,7 @@ class Migration(migrations.Migration):
                 ('p95', models.FloatField(verbose_name='95 %')),
                 ('p99', models.FloatField(verbose_name='99 %')),
                 ('worst', models.FloatField(verbose_name='longest')),
-                ('histogram', models.TextField(blank=True, help_text='Bucket and count; from it the percentiles of longer times are computed.', null=True, verbose_name='histogram')),
+                ('histogram', models.TextField(help_text='Bucket and count; from it the percentiles of longer times are computed.', verbose_name='histogram')),
             ],
             options={
                 'verbose_name': 'latency',
@@ -446,7 +446,7 @@ class Migration(migrations.Migration):
                 ('messages', models.BigIntegerField(verbose_name='messages')),
                 ('mean', models.FloatField(verbose_name='mean')),
                 ('worst', models.FloatField(verbose_name='longest')),
-                ('histogram', models.TextField(blank=True, help_text='Empty if one of its minutes has none.', verbose_name='histogram')),
+                ('histogram', models.TextField(verbose_name='histogram')),
             ],
             options={
                 'verbose_name': 'latency of hours and days',
