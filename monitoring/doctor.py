@@ -17,7 +17,7 @@ from streams.models import UtcNow
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 from streams.sharding import aliases
 
-# The jobs of sparkjobs/jobs/rollup.py, which all run each minute.
+# The jobs of sparkjobs/jobs/rollup.py, which run one after the other.
 JOBS = ("traffic", "consumption", "backlog")
 # Its window before that of the hot keys, which is done also if these fail each time.
 BACKLOG = "backlog"
@@ -26,7 +26,7 @@ WITHOUT_KEYS = Q(state=RunState.DONE, resume_at=None, seconds__gt=0)
 SERVE = "serve"
 # What it does at night, for this long at most: it makes no roll-ups meanwhile.
 AT_NIGHT, NIGHTLY_LIMIT = Q(job__in=("archive", "reconcile")), timedelta(hours=12)
-# A roll-up is due each minute: after this long without one, no process makes them.
+# Roll-ups are due every five minutes: after this long without one, no process makes them.
 SILENT = timedelta(minutes=15)
 
 

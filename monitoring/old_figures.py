@@ -1,16 +1,16 @@
 """Deletes figures, and runs of the jobs, that are older than figureRetentionDays.
 
-Minutes go after figureMinuteRetentionDays, if their hours are there.
+Minutes go after figureMinuteRetentionDays: an hour has been added up with each of its minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 from django.db import connections
-from django.db.models import Max, Min, Model, QuerySet
+from django.db.models import Max, QuerySet
 
 from monitoring.models import (
     Backlog,
@@ -31,7 +31,7 @@ from streams.database.batches import delete_all
 from streams.models import UtcNow
 from streams.runtime_settings import system
 
-MINUTES = {
+LEVELS = {
     Traffic: TrafficLevel,
     Consumption: ConsumptionLevel,
     Latency: LatencyLevel,
@@ -47,34 +47,21 @@ def old_figures(using: str) -> Iterator[int]:
         for name in ("figureMinuteRetentionDays", "figureRetentionDays")
     ]
     there = set(connections[using].introspection.table_names()) if any(ages) else set()
-
-    def has_table(model: type[Model]) -> bool:
-        return model._meta.db_table in there
-
     for age, old in zip(ages, (_old_minutes, _old), strict=True):
-        for rows in old(age, using, has_table) if age else ():
-            if has_table(rows.model):
+        for rows in old(age, using) if age else ():
+            if rows.model._meta.db_table in there:
                 yield from delete_all(rows, using)
 
 
-def _old_minutes(
-    age: timedelta, using: str, has_table: Callable[[type[Model]], bool]
-) -> Iterator[QuerySet[Any]]:
-    for model, level in MINUTES.items():
-        hours = level._default_manager.using(using).filter(grain=Grain.HOUR)
-        # Older minutes are of an earlier version, and wait to be added up.
-        first = hours.aggregate(first=Min("start"))["first"] if has_table(level) else None
-        if first:
-            rows = model._default_manager.using(using)
-            yield rows.filter(minute__gte=first, minute__lt=UtcNow(-age)).order_by("minute")
-
-
-def _old(
-    age: timedelta, using: str, has_table: Callable[[type[Model]], bool]
-) -> Iterator[QuerySet[Any]]:
-    for model, level in MINUTES.items():
+def _old_minutes(age: timedelta, using: str) -> Iterator[QuerySet[Any]]:
+    for model in LEVELS:
         rows = model._default_manager.using(using)
         yield rows.filter(minute__lt=UtcNow(-age)).order_by("minute")
+
+
+def _old(age: timedelta, using: str) -> Iterator[QuerySet[Any]]:
+    yield from _old_minutes(age, using)
+    for level in LEVELS.values():
         for grain in Grain:
             # Of whole hours and days: they begin earlier than their minutes.
             whole = age + timedelta(minutes=grain)

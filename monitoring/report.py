@@ -89,7 +89,7 @@ def latencies(using: str, now: datetime) -> Section:
 def slowness(using: str, since: datetime) -> list[tuple[Any, ...]]:
     """Return (group, leg, messages, mean, p95, longest), slowest first.
 
-    p95 is that of all messages, to within 5 per cent; None if a minute has no histogram.
+    p95 is that of all messages, to within 5 per cent.
     """
     found = Latency.objects.using(using).filter(minute__gte=_minute(since))
     totals = found.values_list("group", "leg").annotate(
@@ -99,7 +99,7 @@ def slowness(using: str, since: datetime) -> list[tuple[Any, ...]]:
     )
     histograms: dict[tuple[int, str], list[str]] = {}
     for id_, leg, text in found.values_list("group", "leg", "histogram").order_by():
-        histograms.setdefault((id_, leg), []).append(text or "")
+        histograms.setdefault((id_, leg), []).append(text)
     groups = ConsumerGroup.objects.using(using).select_related("topic").in_bulk()
     rows = [
         (groups[id_], leg, n, mean, percentile(histograms[id_, leg], 0.95), longest)

@@ -10,7 +10,9 @@ from typing import Any
 from streams.schedule import entries
 from streams.sharding import aliases, is_sharded
 
-EVERY = {"rollup": 60.0}
+# To start Java each minute costs many times what the roll-ups cost: who wants minutes runs
+# ``ems_spark serve``.
+EVERY = {"rollup": 300.0}
 # The seconds that a run may take: the first one of an old installation has much to read. Runs that
 # begin before it has ended find its lock, and end at once.
 SECONDS = 3600

@@ -66,25 +66,24 @@ def is_dead() -> bool:
     return process is not None and process.poll() is not None
 
 
-def end(spark: SparkSession | None, patience: float = PATIENCE_SECONDS) -> bool:
+def end(spark: SparkSession | None) -> None:
     """Stop the session and end its JVM, also one that has died; the next session gets a new one.
 
-    It is killed after ``patience`` seconds. A JVM of spark-submit stays. Return whether the JVM has
-    come to its end by itself.
+    It is killed after PATIENCE_SECONDS. A JVM of spark-submit stays.
     """
     process = _process()
     with suppress(Exception):
         if spark is not None:
             spark.stop()
     if process is None:
-        return False
+        return
     with suppress(Exception):
         SparkContext._gateway.shutdown()
     with suppress(OSError):
         if process.stdin is not None:
             process.stdin.close()  # which the JVM takes for its end
     try:
-        process.wait(patience)
+        process.wait(PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -92,7 +91,6 @@ def end(spark: SparkSession | None, patience: float = PATIENCE_SECONDS) -> bool:
     SparkContext._gateway = SparkContext._jvm = None
     SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
-    return process.returncode >= 0  # below 0: killed, by us or others
 
 
 def _process() -> subprocess.Popen[bytes] | None:

@@ -62,12 +62,11 @@ SMALL_WINDOWS = {
 }
 
 
-def session(app_name: str, *, brief: bool = False, java_options: str = "") -> SparkSession:
+def session(app_name: str, *, brief: bool = False) -> SparkSession:
     """Return the session of this process, with the source "ems"; say on stderr that it starts.
 
     The master comes from EMS_SPARK_MASTER, else from spark-submit, else it is local[*]. A ``brief``
-    session is for a job of seconds: its start costs less, and much work more; ``java_options`` are
-    more options of its JVM. Raises BadConfig.
+    session is for a job of seconds: its start costs less, and much work more. Raises BadConfig.
     """
     if os.environ.get(REMOTE):
         raise BadConfig(f"{REMOTE} is set, and the jobs cannot run by Spark Connect: unset it")
@@ -86,7 +85,7 @@ def session(app_name: str, *, brief: bool = False, java_options: str = "") -> Sp
         # Another JVM makes the command line of the first one.
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF)
         if brief:
-            settings["spark.driver.extraJavaOptions"] += f" {BRIEF} {java_options}"
+            settings["spark.driver.extraJavaOptions"] += f" {BRIEF}"
     if master:
         builder = builder.master(master)
     for name, value in settings.items():

@@ -90,8 +90,7 @@ DEFAULTS: dict[str, Any] = {
     "verifyTimeoutSeconds": 5,
     "sendMaxTimes": 15,
     "preparedRetentionDays": 7,
-    # 0 says for ever. The first migrate of a new installation writes a row with 7. Without that
-    # row, nobody has agreed to a deletion: the tables are older, or not migrated yet.
+    # 0 says for ever. The first migrate writes a row with 7: without that row nothing is deleted.
     "messageRetentionDays": 0,
     "deliveryRetentionDays": 30,
     "deadRetentionDays": 0,

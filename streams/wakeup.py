@@ -181,5 +181,5 @@ class Listener:
                 self._wake()
 
     def _concerns(self, data: bytes) -> bool:
-        topics = json.loads(data or b"[]")  # a producer of an older version sends no topics
+        topics = json.loads(data)
         return not topics or any(topic in self._topics for topic in topics)

@@ -52,7 +52,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"instants", "lock", "ledger", "placement", "jvm", "package", "progress", "databases"},
         {"sink"},
         {"source"},
-        {"storage", "class_archive"},
+        {"storage"},
         {"rollup", "audit", "archive", "session"},
         {"resident", "lake"},
         {"jobs"},

@@ -14,7 +14,7 @@ from streams.durations import brief
 from streams.models import UtcNow
 from streams.models.step import PURGE
 
-ROLLUP = timedelta(minutes=1)
+MINUTE = timedelta(minutes=1)
 # Where no roll-up has ended for so long, nobody uses Spark any more, or somebody has only tried it.
 USED_FOR = timedelta(days=1)
 
@@ -33,12 +33,12 @@ def purge_late(using: str) -> Values:
 
 
 def rollup_late(using: str) -> Values:
-    """Return the same of the roll-ups; nothing where there was none for USED_FOR."""
+    """Return how many minutes ago a roll-up ended; nothing where there was none for USED_FOR."""
     done = Run.objects.using(using).filter(job="traffic", state=RunState.DONE).order_by("-pk")
     row = done.annotate(now=UtcNow()).values_list("now", "finished_at").first()
     if row is None or row[1] is None or row[0] - row[1] > USED_FOR:
         return {}
-    return {Subject(name="traffic"): _value((row[0] - row[1]) / ROLLUP, row[0] - row[1])}
+    return {Subject(name="traffic"): _value((row[0] - row[1]) / MINUTE, row[0] - row[1])}
 
 
 def _late(names: Iterable[str], using: str) -> Values:

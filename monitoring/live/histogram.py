@@ -21,12 +21,10 @@ def percentiles(texts: Iterable[str], shares: Sequence[float]) -> list[float | N
     """Return percentiles of all durations in these histograms, in seconds.
 
     Each is off by at most ERROR of the exact one, which lies between two durations, or by LEAST.
-    ``shares`` are from 0 to 1. None if a histogram is missing, or if there are no durations.
+    ``shares`` are from 0 to 1. None if there are no durations.
     """
     counts: Counter[int] = Counter()
     for text in texts:
-        if not text:
-            return [None] * len(shares)
         for pair in text.split():
             number, _, count = pair.partition(":")
             counts[int(number)] += int(count)

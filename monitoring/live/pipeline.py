@@ -12,7 +12,7 @@ from django.db.models import Max, QuerySet, Sum
 from monitoring.live.levels import levels
 from monitoring.models import Latency, Leg, Run, RunState, Traffic, TrafficLevel
 
-# The roll-ups of the last so many minutes; they are a minute or two behind.
+# The roll-ups of the last so many minutes; those that beat starts are some minutes behind.
 RECENT = timedelta(minutes=15)
 LATE = timedelta(minutes=15)
 

@@ -32,10 +32,8 @@ class Latency(models.Model):
     p95 = models.FloatField(_("95 %"))
     p99 = models.FloatField(_("99 %"))
     worst = models.FloatField(_("longest"))
-    histogram = models.TextField(  # noqa: DJ001 - rows of earlier versions have none
+    histogram = models.TextField(
         _("histogram"),
-        null=True,
-        blank=True,
         help_text=_("Bucket and count; from it the percentiles of longer times are computed."),
     )
 

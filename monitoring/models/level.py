@@ -91,9 +91,7 @@ class LatencyLevel(Level):
     messages = models.BigIntegerField(_("messages"))
     mean = models.FloatField(_("mean"))
     worst = models.FloatField(_("longest"))
-    histogram = models.TextField(
-        _("histogram"), blank=True, help_text=_("Empty if one of its minutes has none.")
-    )
+    histogram = models.TextField(_("histogram"))
 
     class Meta(Level.Meta):
         db_table = "ems_monitoring_latency_level"

@@ -1,4 +1,4 @@
-"""Roll up traffic, consumption and backlog, in one session, as is due each minute."""
+"""Roll up traffic, consumption and backlog, in one session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from sparkjobs.rollup.windows import ROLL_UP, Say
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjobs.class_archive import ClassArchive
     from sparkjobs.rollup.messages import Messages
 
 # Messages and deliveries up to which a JVM for this run alone does better with the quick compiler
@@ -39,36 +38,26 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run_all(configs: Sequence[Config], options: Namespace) -> int:
     # The figures name topics and groups by their ids: they are of all namespaces.
-    starting = Starting([config.everywhere() for config in configs], repeats=options.fallback)
-    status = each("rollup", configs, lambda config: _run(config, options, starting))
-    starting.keep()
-    return status
+    starting = Starting([config.everywhere() for config in configs])
+    return each("rollup", configs, lambda config: _run(config, options, starting))
 
 
 class Starting:
-    """Starts one session for all databases, when the first of them has something to roll up.
+    """Starts one session for all databases, when the first of them has something to roll up."""
 
-    ``repeats`` is for a job that Celery beat starts each minute.
-    """
-
-    def __init__(self, configs: Sequence[Config], *, repeats: bool) -> None:
+    def __init__(self, configs: Sequence[Config]) -> None:
         self._configs = configs
-        self._repeats = repeats
         self._spark: SparkSession | None = None
-        self._classes: ClassArchive | None = None
 
     def session(self, due: Owed) -> SparkSession:
         """Return the session; ``due`` is what the first database has to roll up."""
         if self._spark is None:
             # Only now: to import pyspark costs more than to look.
-            from sparkjobs.class_archive import ClassArchive
             from sparkjobs.session import SMALL_WINDOWS, session
 
-            brief, classes = self._is_brief(due), ClassArchive()
-            java_options = classes.options(writes=self._repeats) if brief else ""
-            self._spark = session("rollup", brief=brief, java_options=java_options)
+            brief = self._is_brief(due)
+            self._spark = session("rollup", brief=brief)
             if brief:
-                self._classes = classes
                 for name, value in SMALL_WINDOWS.items():
                     self._spark.conf.set(name, value)
         return self._spark
@@ -83,11 +72,6 @@ class Starting:
                     return False
         return True
 
-    def keep(self) -> None:
-        """Keep the classes of the JVM for the next run, which ends it."""
-        if self._spark is not None and self._classes is not None and self._repeats:
-            self._classes.keep(self._spark)
-
 
 def _run(config: Config, options: Namespace, starting: Starting) -> int:
     if options.fallback and is_held(config, SERVE):
@@ -98,7 +82,7 @@ def _run(config: Config, options: Namespace, starting: Starting) -> int:
     except Busy:
         if not options.fallback:
             raise
-        print("rollup: another one is at work")  # a long one, which beat meets each minute
+        print("rollup: another one is at work")  # a long one, which beat meets again and again
         return 0
 
 

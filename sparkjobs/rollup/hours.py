@@ -16,7 +16,7 @@ from sparkjobs.database import Connection, fetch, vendor_of
 from sparkjobs.instants import instant, stored
 from sparkjobs.rollup.offsets import Span
 
-# In messages: a topic with no more in an hour is counted each minute.
+# In messages: a topic with no more in an hour is counted by each run.
 FEW = 5000
 GROWTH = 1.25
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sparkjobs.database import Connection, fetch
-from sparkjobs.instants import hour_of, instant, stored
+from sparkjobs.instants import hour_of, stored
 from sparkjobs.rollup.arrow import ArrowRows
 from sparkjobs.rollup.histogram import merged
 from sparkjobs.rollup.tables import (
@@ -28,8 +28,6 @@ from sparkjobs.rollup.tables import (
 )
 
 HOUR, DAY = 60, 24 * 60  # the grains, in minutes
-# Hours of before this version that one window adds up.
-OLD_HOURS = 200
 
 
 @dataclass(frozen=True)
@@ -85,40 +83,12 @@ def add_up(connection: Connection, table: Table, rows: Rows) -> None:
         minutes = rows.distinct("minute")
     else:
         minutes = {row["minute"] for row in rows}
-    hours = _due(connection, level, {hour_of(minute) for minute in minutes})
+    hours = {hour_of(minute) for minute in minutes}
     for hour in sorted(hours):
         rows = _rows(connection, level, level.minutes.name, "minute", hour, HOUR)
         upsert(connection, level.sums, rows)
     for day in sorted({hour.replace(hour=0) for hour in hours}):
         upsert(connection, level.sums, _rows(connection, level, level.sums.name, "start", day, DAY))
-
-
-def _due(connection: Connection, level: Level, written: set[datetime]) -> set[datetime]:
-    """Return which hours are to be added up: those written, and older ones that never were.
-
-    From the first hour that is added up on, all are. So one before it waits until those between
-    are added up, too, OLD_HOURS with each window, the newest first.
-    """
-    ((start,),) = fetch(
-        connection,
-        f"SELECT MIN(`start`) FROM `{level.sums.name}` WHERE `grain` = %s",  # noqa: S608
-        [HOUR],
-    )
-    first = instant(start) or max(written, default=None)
-    hours = {hour for hour in written if first and hour >= first}
-    old = 0
-    while first and old < OLD_HOURS:
-        ((newest,),) = fetch(
-            connection,
-            f"SELECT MAX(`minute`) FROM `{level.minutes.name}` WHERE `minute` < %s",  # noqa: S608
-            [stored(first)],
-        )
-        found = instant(newest)
-        first = found and hour_of(found)
-        if first:
-            hours.add(first)
-            old += first not in written
-    return hours
 
 
 def _rows(
@@ -154,7 +124,7 @@ def _rows(
 def _histograms(
     connection: Connection, level: Level, table: str, where: str, values: Sequence[Any]
 ) -> dict[tuple[Any, ...], str]:
-    """Return the merged histogram of each key; empty if one of its rows has none."""
+    """Return the merged histogram of each key."""
     key = ", ".join(f"`{name}`" for name in level.key)
     rows = fetch(
         connection,
@@ -164,4 +134,4 @@ def _histograms(
     texts: dict[tuple[Any, ...], list[str]] = {}
     for *place, text in rows:
         texts.setdefault(tuple(place), []).append(text)
-    return {place: merged(found) if all(found) else "" for place, found in texts.items()}
+    return {place: merged(found) for place, found in texts.items()}

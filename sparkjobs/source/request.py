@@ -39,7 +39,6 @@ class Request:
     purged: str = FAIL
     holes: str = FAIL
     split_rows: int = SPLIT_ROWS
-    max_rows: int | None = None
     namespace: str | None = None
     selection: Selection = field(default_factory=Selection)
     columns: tuple[str, ...] = ()
@@ -67,7 +66,6 @@ class Request:
             purged=_choice(given, "purged", FAIL, SKIP),
             holes=_choice(given, "holes", FAIL, SKIP),
             split_rows=_number(given, "split_rows") or SPLIT_ROWS,
-            max_rows=_number(given, "max_rows"),
             namespace=given.get("namespace"),
             selection=selection,
             columns=tuple(map(str.strip, filter(None, given.get("columns", "").split(",")))),

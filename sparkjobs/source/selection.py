@@ -20,16 +20,15 @@ EARLIEST, LATEST = "earliest", "latest"
 # An end of the log in JSON, as Kafka's source has it.
 ENDS = {-2: EARLIEST, -1: LATEST}
 
-# The options that are read here, as users write them; ``starting`` is an older name.
+# The options that are read here, as users write them.
 NAMES = (
-    *("topics", "topicPattern", "startingOffsets", "starting", "endingOffsets"),
+    *("topics", "topicPattern", "startingOffsets", "endingOffsets"),
     *("startingTimestamp", "endingTimestamp", "failOnDataLoss"),
     *("maxMessagesPerTrigger", "maxBytesPerTrigger", "minPartitions"),
 )
 
 # Other names, in lower case: of the option, of what it is handed on as.
 OTHER_NAMES = {
-    "maxmessagespertrigger": "max_rows",
     "startingtimestamp": "since",
     "endingtimestamp": "until",
 }
@@ -53,6 +52,7 @@ class Selection:
     pattern: str | None = None
     starting: str | Places = EARLIEST
     ending: str | Places = LATEST
+    max_messages: int | None = None
     max_bytes: int | None = None
     min_partitions: int = 1
 
@@ -64,13 +64,14 @@ class Selection:
                 if other in given:
                     raise BadOption(f"{name} and {other} say the same: give one of them")
                 value = given.pop(name)
-                given[other] = _iso(value) if name.endswith("timestamp") else value
+                given[other] = _iso(value)
         _hand_on_loss(given)
         selection = cls(
             topics=_names(given),
             pattern=_pattern(given.pop("topicpattern", None)),
-            starting=_places(given, "startingOffsets", given.pop("starting", EARLIEST)),
+            starting=_places(given, "startingOffsets", EARLIEST),
             ending=_places(given, "endingOffsets", LATEST),
+            max_messages=_positive(given, "maxMessagesPerTrigger"),
             max_bytes=_positive(given, "maxBytesPerTrigger"),
             min_partitions=_positive(given, "minPartitions") or 1,
         )

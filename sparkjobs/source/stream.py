@@ -70,8 +70,8 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # Spark knows limits of one kind only; latestOffset() keeps both.
-        if self.request.max_rows is not None:
-            return ReadMaxRows(self.request.max_rows)
+        if self.request.selection.max_messages is not None:
+            return ReadMaxRows(self.request.selection.max_messages)
         if self.request.selection.max_bytes is not None:
             return ReadMaxBytes(self.request.selection.max_bytes)
         return ReadAllAvailable()
@@ -105,8 +105,8 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _limited(self, start: Offsets, waiting: Offsets) -> Offsets:
         """Return how many messages of each partition fit into a batch."""
         waiting = {id_: rows for id_, rows in waiting.items() if rows}
-        if waiting and self.request.max_rows is not None:
-            waiting = shared(waiting, self.request.max_rows, self.served)
+        if waiting and self.request.selection.max_messages is not None:
+            waiting = shared(waiting, self.request.selection.max_messages, self.served)
             self.served = int(list(waiting)[-1])
         if waiting and self.request.selection.max_bytes is not None:
             with connected(self.config) as connection:

@@ -48,7 +48,7 @@ class Trouble(TextChoices):
     DEAD = "dead letters", gettext_lazy("dead letters")  # that wait for a decision
     # Beyond the limit of an alarm rule, or falling behind; said unless a worse one says why.
     BEHIND = "behind", gettext_lazy("behind")
-    PAUSED = "paused", gettext_lazy("paused")  # for longer than PAUSED_FOR, or nobody knows
+    PAUSED = "paused", gettext_lazy("paused")  # for longer than PAUSED_FOR
 
 
 # How much a condition needs somebody, as pages colour it; the others: bad.
@@ -194,5 +194,5 @@ def _needs(lag: Lag, now: datetime, known: Known, condition: Condition) -> Itera
     if lag.dead:
         yield Need(Trouble.DEAD, None if lag.dead_age is None else now - lag.dead_age)
     paused_at = lag.group.paused_at
-    if lag.group.paused and (paused_at is None or now - paused_at > PAUSED_FOR):
+    if paused_at and now - paused_at > PAUSED_FOR:
         yield Need(Trouble.PAUSED, paused_at)

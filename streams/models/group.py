@@ -87,7 +87,6 @@ class ConsumerGroup(models.Model):
         ),
     )
     paused = models.BooleanField(_("paused"), default=False)
-    # Empty also of a group that a process of before this column has paused.
     paused_at = UtcDateTimeField(_("paused at"), null=True, blank=True, editable=False)
     created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
 

@@ -80,7 +80,6 @@ def checked_content(
     stored = json.loads(row.headers or "{}")
     parts = [message.topic, message.partition, row.key, row.tag, row.body_type]
     told = sorted(one for one in stored.items() if one[0] not in TRACE.union(added))
-    # Rows of earlier versions have this digest: with more in it, a repeat would be other content.
     named = json.dumps([*parts, told]).encode()
     columns = {
         "topic": message.topic,

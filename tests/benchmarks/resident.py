@@ -51,12 +51,9 @@ def figures(options: Options) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="ems-resident-") as folder:
         file = option_file(Path(folder))
         log = Log()
-        # The first one of all keeps the classes that Java has loaded.
-        which = ("first process of its own", "next process of its own")
-        for number in range(len(which)):
-            for name, checkout in checkouts.items():
-                log.add(3 * messages)
-                yield _row(f"{name}{which[number]}", [of_its_own(checkout, file)])
+        for name, checkout in checkouts.items():
+            log.add(3 * messages)
+            yield _row(f"{name}process of its own", [of_its_own(checkout, file)])
         for name, checkout in checkouts.items():
             with Service(checkout, file) as service:
                 found = []
@@ -78,7 +75,7 @@ def of_its_own(checkout: str, file: Path) -> float:
     """Return the processor time of one run as beat starts it, with all processes of it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "sparkjobs", "--config", str(file), "rollup", "--fallback"],
-        env={**_environment(checkout), "XDG_CACHE_HOME": str(file.parent)},
+        env=_environment(checkout),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
 GROUP = "/topics/orders/groups/mail"
 LOG = "/topics/orders/partitions/0/messages"
-# An older version has taken it.
+# As SQL by hand may have written it.
 STORED_DEEP = b"[" * 5000 + b"]" * 5000
 
 

@@ -259,7 +259,7 @@ def test_roll_ups_are_late_after_a_quarter_of_an_hour_and_not_used_after_a_day()
 def test_the_step_that_only_beat_runs_is_not_judged() -> None:
     """Consumers look for their retries themselves: without beat nobody runs this step."""
     Step.objects.create(name="retries", last_run_at=UtcNow(-timedelta(days=1)))
-    alarm(rule="step_late", metric="step_late", subject="retries")  # of an earlier version
+    alarm(rule="step_late", metric="step_late", subject="retries")
     evaluate("default")
     assert firing("default") == []
 

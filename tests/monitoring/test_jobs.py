@@ -279,9 +279,9 @@ def test_the_schedule_has_the_roll_up_of_each_alias() -> None:
     entries = of_all_apps("other")
     assert entries["ems-other-rollup"] == {
         "task": "ems.rollup",
-        "schedule": 60.0,
+        "schedule": 300.0,
         "kwargs": {"using": "other"},
-        "options": {"expires": 60.0},
+        "options": {"expires": 300.0},
     }
     assert "ems-other-sequence" in entries
     assert of_all_apps() | SCHEDULE == of_all_apps()
@@ -291,7 +291,7 @@ def test_ems_sync_schedules_adds_the_roll_up() -> None:
     beat = pytest.importorskip("django_celery_beat.models", exc_type=ImportError)
     call_command("ems_sync_schedules", stdout=StringIO())
     entry = beat.PeriodicTask.objects.get(name="ems-rollup")
-    assert (entry.task, entry.interval.every, entry.expire_seconds) == ("ems.rollup", 60, 60)
+    assert (entry.task, entry.interval.every, entry.expire_seconds) == ("ems.rollup", 300, 300)
 
 
 def test_streams_imports_nothing_of_monitoring() -> None:

@@ -15,14 +15,13 @@ from monitoring.live.pipeline import Ranked, ranking
 from monitoring.models import (
     ConsumptionLevel,
     Grain,
-    Latency,
     LatencyLevel,
     Traffic,
     TrafficLevel,
 )
 from monitoring.old_figures import old_figures
 from sparkjobs.database import transaction
-from sparkjobs.rollup import histogram, levels, tables
+from sparkjobs.rollup import histogram, tables
 from sparkjobs.rollup.levels import add_up
 from sparkjobs.rollup.tables import upsert
 from streams import runtime_settings
@@ -71,7 +70,6 @@ def test_a_percentile_of_an_hour_is_off_by_five_per_cent_or_a_millisecond_at_mos
 def test_both_sides_have_the_same_buckets() -> None:
     assert (read.GAMMA, read.LEAST) == (histogram.GAMMA, histogram.LEAST)
     assert read.percentile([], 0.5) is None
-    assert read.percentile(["1:2", ""], 0.5) is None  # a minute of an earlier version
 
 
 def written(connection: Any, table: tables.Table, *rows: dict[str, Any]) -> None:
@@ -137,52 +135,13 @@ def test_the_latency_of_an_hour_has_mean_longest_and_histogram_of_its_minutes(
     assert (hour.messages, hour.mean, hour.worst) == (4, 2.5, 9.0)
     assert hour.histogram == "69:2 80:2"
     assert LatencyLevel.objects.get(grain=Grain.DAY).histogram == "69:2 80:2"
-    written(connection, tables.LATENCY, latency(minute=at(1.25), histogram=None))
-    assert LatencyLevel.objects.get(grain=Grain.HOUR).histogram == ""
 
 
 @pytest.mark.django_db(transaction=True)
-def test_minutes_of_an_earlier_version_are_added_up_hour_by_hour(
-    connection: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = [traffic(n, minute=at(-3 * n), messages=1) for n in range(1, 8)]
-    upsert(connection, tables.TRAFFIC, old)
-    monkeypatch.setattr(levels, "OLD_HOURS", 3)
-    for expected in (4, 7, 8, 8):
-        written(connection, tables.TRAFFIC, traffic(100, minute=at(1)))
-        assert TrafficLevel.objects.filter(grain=Grain.HOUR).count() == expected
-    of_days = TrafficLevel.objects.filter(grain=Grain.DAY, start__lt=at(0))
-    assert of_days.get().messages == 7
-
-
-@pytest.mark.django_db(transaction=True)
-def test_an_old_hour_that_is_written_does_not_hide_those_after_it(
-    connection: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A minute of long ago is counted again while hours after it are not added up yet."""
-    old = [traffic(n, minute=at(-3 * n), messages=1) for n in range(1, 8)]
-    upsert(connection, tables.TRAFFIC, old)
-    monkeypatch.setattr(levels, "OLD_HOURS", 3)
-    written(connection, tables.TRAFFIC, traffic(100, minute=at(1)))
-    for expected in (7, 8):
-        written(connection, tables.TRAFFIC, traffic(7, minute=at(-21), messages=1))
-        assert TrafficLevel.objects.filter(grain=Grain.HOUR).count() == expected
-    # All hours of the first window of all, however many, are added up with it.
-    TrafficLevel.objects.all().delete()
-    written(connection, tables.TRAFFIC, *old)
-    assert TrafficLevel.objects.filter(grain=Grain.HOUR).count() == 7
-
-
-@pytest.mark.django_db(transaction=True)
-def test_minutes_are_deleted_before_their_hours_and_only_if_these_are_there(
-    connection: Any,
-) -> None:
+def test_minutes_are_deleted_before_their_hours(connection: Any) -> None:
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     ages = [timedelta(days=days) for days in (1, 30, 32, 500)]
-    written(connection, tables.TRAFFIC, *(traffic(n, minute=now - ages[n]) for n in (0, 1)))
-    upsert(connection, tables.TRAFFIC, [traffic(n, minute=now - ages[n]) for n in (2, 3)])
-    assert sum(old_figures("default")) == 0  # these were never added up
-    written(connection, tables.TRAFFIC, traffic(0, minute=now - ages[0]))
+    written(connection, tables.TRAFFIC, *(traffic(n, minute=now - ages[n]) for n in range(4)))
     SystemConfig.objects.create(name="figureRetentionDays", value=400)
     runtime_settings.forget()
     assert sum(old_figures("default")) == 2 + 2  # minutes; an hour and a day of 500 days ago
@@ -216,9 +175,3 @@ def test_the_ranking_of_a_month_is_that_of_the_minutes_and_reads_few_rows(
     # Of whole hours and days, the minutes are not read.
     Traffic.objects.filter(minute__gte=at(6)).delete()
     assert ranking("default", since, topics) == found
-
-
-@pytest.mark.django_db
-def test_earlier_rows_have_no_histogram() -> None:
-    field = Latency._meta.get_field("histogram")
-    assert field.null

@@ -111,14 +111,6 @@ def test_groups_are_ordered_by_how_long_they_take_on_average() -> None:
     ]
 
 
-def test_a_percentile_is_unknown_if_a_minute_has_no_histogram() -> None:
-    latency("quick", 5, messages=100, mean=0.1)
-    latency("quick", 6, messages=100, mean=0.1)
-    Latency.objects.filter(minute=ago(6)).update(histogram=None)
-    assert [row["95 %"] for row in report()["latencies"]] == [None]
-    assert "–" in text()
-
-
 def test_the_backlog_is_that_of_the_last_look() -> None:
     for minutes_ago, behind in ((2, 500), (1, 40)):
         Backlog.objects.create(

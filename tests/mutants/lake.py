@@ -22,11 +22,4 @@ LAKE = [
         "grows = False",
         f"{LEVELS}::test_hours_and_days_are_the_sums_of_their_minutes",
     ),
-    Mutant(
-        "minutes-deleted-that-no-hour-has",
-        "monitoring/old_figures.py",
-        "rows.filter(minute__gte=first, minute__lt=UtcNow(-age))",
-        "rows.filter(minute__lt=UtcNow(-age))",
-        f"{LEVELS}::test_minutes_are_deleted_before_their_hours_and_only_if_these_are_there",
-    ),
 ]

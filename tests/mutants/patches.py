@@ -973,14 +973,6 @@ PURGE = [
         "tests/commands/test_topics_groups.py::test_a_deletion_that_was_broken_off_can_be_repeated",
     ),
     Mutant(
-        "default-for-older-tables",
-        "streams/migrations/0006_message_retention.py",
-        "0 if has_topics else DAYS",
-        "DAYS",
-        "tests/streams/test_message_retention.py"
-        "::test_an_upgrade_keeps_all_for_ever_and_migrate_and_the_doctor_say_so",
-    ),
-    Mutant(
         "sweep-of-all-namespaces",
         "streams/steps/sweep.py",
         "    expired = own_rows(Delivery.objects.using(using).expired(), using)\n",

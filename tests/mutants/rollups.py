@@ -39,14 +39,6 @@ ROLL_UPS = [
         f"{WINDOWS}::test_open_deliveries_are_remembered_until_they_are_counted",
     ),
     Mutant(
-        "an-old-hour-hides-those-after-it",
-        "sparkjobs/rollup/levels.py",
-        "for hour in written if first and hour >= first}",
-        "for hour in written}",
-        "tests/monitoring/test_levels.py"
-        "::test_an_old_hour_that_is_written_does_not_hide_those_after_it",
-    ),
-    Mutant(
         "each-roll-up-reads-for-itself",
         "sparkjobs/rollup/messages.py",
         "if (found := left(spans, [span for of in taken for span in of.get(id_, ())]))",

@@ -48,13 +48,6 @@ SPARK = [
         f"{REPLICA}::test_what_the_replica_lacks_and_the_primary_has_is_never_skipped",
         db="mysql",
     ),
-    Mutant(
-        "classes-of-a-folder-of-all",
-        "sparkjobs/class_archive.py",
-        "about.st_mode & 0o022",
-        "about.st_mode & 0o000",
-        "tests/spark/test_class_archive.py::test_a_folder_that_others_may_write_to_is_not_used",
-    ),
     # Both may have a topic of this name on the same day, as after a move.
     Mutant(
         "archives-of-two-databases-meet",

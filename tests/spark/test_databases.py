@@ -207,18 +207,18 @@ def test_the_session_is_quick_to_start_only_where_no_database_has_much_to_roll_u
             def set(name: str, value: str) -> None:
                 """Nothing is there to set."""
 
-    def session(name: str, *, brief: bool, java_options: str) -> Any:
+    def session(name: str, *, brief: bool) -> Any:
         started.append(brief)
         return Spark()
 
     monkeypatch.setattr(sessions, "session", session)
     configs = Config.load_all(str(folder))
     first = Owed(3, 0)
-    rollup.Starting(configs, repeats=False).session(first)
+    rollup.Starting(configs).session(first)
     partition = history("clicks", using="other")
     many = rollup.BRIEF + 1
     Partition.objects.using("other").filter(pk=partition.pk).update(next_offset=many)
-    starting = rollup.Starting(configs, repeats=False)
+    starting = rollup.Starting(configs)
     assert starting.session(first) is starting.session(first)
     assert started == [True, False]
 

@@ -291,7 +291,7 @@ def test_the_progress_says_how_far_behind_the_stream_is(reader) -> None:
         ({"minPartitions": "many"}, "a number above 0"),
         ({"failOnDataLoss": "maybe"}, "must be true or false"),
         ({"startingTimestamp": "soon"}, "must be an ISO time"),
-        ({"maxMessagesPerTrigger": "1", "max_rows": "1"}, "say the same"),
+        ({"startingTimestamp": "2026-03-01", "since": "2026-03-01"}, "say the same"),
         ({"startingOffsets": "latest", "start": "1"}, "or bounds, or start and end"),
         ({"table": "dead", "topics": "a"}, "other tables than messages"),
         ({"selection": "x"}, "unknown options: selection"),

@@ -482,7 +482,7 @@ def copy(spark: Any, config: Config, tmp_path: Path) -> Callable[[], Any]:
 
     def run() -> Any:
         frame = spark.readStream.format("ems").options(
-            config=config.path, topic="orders", max_rows="10"
+            config=config.path, topic="orders", maxMessagesPerTrigger="10"
         )
         query = (
             frame.load()

@@ -58,7 +58,8 @@ def flaky(batches):
 spark = sessions.session("sink")
 spark.dataSource.register(KillingSource)
 options = {"config": path, "topic": "orders"}
-stream = spark.readStream.format("ems").options(**options, max_rows=100, split_rows=50).load()
+few = {"maxMessagesPerTrigger": 100, "split_rows": 50}
+stream = spark.readStream.format("ems").options(**options, **few).load()
 rows = stream.select("key", "body", "body_type").mapInArrow(
     flaky, "key string, body binary, body_type string"
 )

@@ -65,10 +65,10 @@ def test_it_reads_what_is_there_in_bounded_batches_and_goes_on_where_it_was(
 ) -> None:
     sent("a", 5)
     sent("b", 1)
-    assert batches(max_rows=3) == [["a0", "a1", "b0"], ["a2", "a3", "a4"]]
+    assert batches(maxMessagesPerTrigger=3) == [["a0", "a1", "b0"], ["a2", "a3", "a4"]]
     latest = [json.loads(batch["sources"][0]["latestOffset"]) for batch in progress[:2]]
     assert [one["maxOffsetsBehindLatest"] for one in latest] == [3, 0]
-    assert batches(max_rows=3) == []
+    assert batches(maxMessagesPerTrigger=3) == []
     sent("a", 1)
     sent("c", 2)  # a partition that was not there before
     assert batches() == [["a5", "c0", "c1"]]
@@ -76,9 +76,9 @@ def test_it_reads_what_is_there_in_bounded_batches_and_goes_on_where_it_was(
 
 def test_it_begins_at_the_end_if_told_so(batches: Any) -> None:
     sent("a", 5)
-    batches(starting="latest")
+    batches(startingOffsets="latest")
     sent("a", 2)
-    assert batches(starting="latest") == [["a5", "a6"]]
+    assert batches(startingOffsets="latest") == [["a5", "a6"]]
 
 
 def test_what_was_purged_before_it_was_read_is_an_error_unless_the_rest_is_enough(
@@ -153,7 +153,7 @@ def each(frame, batch):
 
 
 spark = sessions.session("stream")
-stream = spark.readStream.format("ems").options(config=path, max_rows=10).load()
+stream = spark.readStream.format("ems").options(config=path, maxMessagesPerTrigger=10).load()
 writer = stream.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
 writer.trigger(availableNow=True).start().awaitTermination()
 """

@@ -52,7 +52,6 @@ OLD = {"behind": 9, "age": HOUR}
         ({}, {"call": call(HOUR, MINUTE)}, "running", ["slow call"]),
         ({"paused": True, "paused_at": NOW - HOUR, "blocked": 1}, {}, "paused", []),
         ({"paused": True, "paused_at": NOW - 2 * DAY}, {}, "paused", ["paused"]),
-        ({"paused": True}, {}, "paused", ["paused"]),  # nobody knows since when
     ],
 )
 def test_a_group_is_what_its_lag_and_its_rates_say(values, known, condition, trouble) -> None:

@@ -17,7 +17,7 @@ from monitoring import java, jobs, report
 from streams.management.base import StreamsCommand
 from streams.sharding import alias_of, aliases, is_sharded
 
-# A job that a person starts may take longer than one that beat starts each minute.
+# A job that a person starts may take longer than one that beat starts.
 SECONDS = 24 * 3600
 
 
@@ -25,7 +25,7 @@ class Command(StreamsCommand):
     help = "Run a Spark job on the streams, or show what the jobs have rolled up."
     verbs = {
         "report": _("Show topics, groups and errors from the roll-up tables; needs no Spark."),
-        "rollup": _("Roll up what beat does each minute: traffic, consumption, backlog."),
+        "rollup": _("Roll up what beat does every five minutes: traffic, consumption, backlog."),
         "traffic": _("Roll up messages, bytes, keys of each topic and minute."),
         "consumption": _("Roll up what groups have done, how long it took, how it failed."),
         "backlog": _("Look at the backlog of every group, and at the hot keys."),
