@@ -19,6 +19,7 @@ from streams.admin.parts import figures, journal
 from streams.admin.parts.columns import at, flag, linked, list_url, url
 from streams.admin.parts.filters import FixedFilter, TopicFilter
 from streams.admin.parts.listing import StreamsChangeList
+from streams.admin.verbs import rehearse
 from streams.admin.verbs.page import page
 from streams.admin.verbs.replay import replay
 from streams.admin.verbs.reset import reset
@@ -145,7 +146,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
     form = GroupForm
     readonly_fields = flatten(facts)
     change_form_template = "admin/ems/consumergroup/change_form.html"
-    actions = ("pause", "resume", "retry", "skip", "reset", "replay", "forget")
+    actions = ("pause", "resume", "retry", "skip", "reset", "replay", "rehearse", "forget")
     verbs = {
         "pause": _("Pause"),
         "resume": _("Resume"),
@@ -153,6 +154,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
         "skip": _("Skip to dead letters …"),
         "reset": _("Reset …"),
         "replay": _("Replay …"),
+        "rehearse": _("Rehearse …"),
         "forget": _("Forget …"),
     }
 
@@ -185,6 +187,10 @@ class ConsumerGroupAdmin(StreamsAdmin):
     @admin.action(permissions=["replay"], description=_("Replay …"))
     def replay(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         return self._one(request, queryset, replay)
+
+    @admin.action(permissions=["rehearse"], description=_("Rehearse …"))
+    def rehearse(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, rehearse.of_group)
 
     @admin.action(permissions=["forget"], description=_("Forget …"))
     def forget(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
@@ -220,6 +226,9 @@ class ConsumerGroupAdmin(StreamsAdmin):
 
     def has_replay_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.replay_consumergroup")
+
+    def has_rehearse_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.rehearse_consumergroup")
 
     def has_forget_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.forget_consumergroup")
