@@ -118,7 +118,6 @@ class Settings:
     METRICS_TOKEN: str | None = None
     TRACING: bool | None = None
     TRACE_PARENT: str = LINK
-    SHADOW_REPLAY: bool = False
     TWO_PHASE_TOPIC: str | None = None
     HTTP_THREADS: int = 8
     HTTP_INSECURE: bool = False
@@ -159,8 +158,6 @@ class Settings:
             )
         if self.TRACE_PARENT not in (LINK, PARENT):
             raise ConfigurationError(_("EMS['TRACE_PARENT'] must be “link” or “parent”."))
-        if not isinstance(self.SHADOW_REPLAY, bool):
-            raise ConfigurationError(_("EMS['SHADOW_REPLAY'] must be True or False."))
         threads: Any = self.HTTP_THREADS
         if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 256:
             raise ConfigurationError(_("EMS['HTTP_THREADS'] must be a number from 1 to 256."))

@@ -216,20 +216,8 @@ class UnknownReplay(StreamsError):
     """The group has no such replay that is still running."""
 
 
-class ShadowRefused(StreamsError):
-    """A shadow replay is not allowed here, or its handler does what cannot be undone."""
-
-
-class ShadowExists(StreamsError):
-    """There is a shadow replay of this name."""
-
-
-class UnknownShadow(StreamsError):
-    """There is no shadow replay of this name."""
-
-
-class ShadowMismatch(StreamsError):
-    """The two shadow replays cannot be compared: they are not of the same calls."""
+class NotRehearsable(StreamsError):
+    """The handler cannot be rehearsed here, or does what a rehearsal cannot undo."""
 
 
 class StateUnusable(StreamsError):

@@ -105,7 +105,7 @@ def _told() -> tuple[Observer, ...]:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Tell no observer of what is done in the block: a shadow replay is not the work it repeats."""
+    """Tell no observer of what is done in the block: a rehearsal is not the work that it tries."""
     token = _silent.set(True)
     try:
         yield

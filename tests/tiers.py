@@ -92,7 +92,7 @@ ONE_IS_ENOUGH = {
     "guarantees/test_fleets.py": ON_A_SERVER,
     # Kills of the same statements as in test_crashes.py, which runs everywhere, in large claims.
     "guarantees/test_large_claims.py": ON_A_SERVER,
-    "guarantees/test_shadow_replays.py": ON_THE_IDLER_SERVER,
+    "guarantees/test_rehearsals.py": ON_THE_IDLER_SERVER,
     "streams/test_audit_resets.py": ON_THE_IDLER_SERVER,
     # Pages and words over figures that have tests of their own, and plans on every server.
     "monitoring/test_alarm_commands.py": ON_THE_IDLER_SERVER,

@@ -48,6 +48,7 @@ class Registration:
     max_retries: int | None
     retry: RetryPolicy | None
     consume_timeout: float | None
+    rehearsable: bool = False
 
     @property
     def name(self) -> str:
@@ -76,6 +77,7 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rehearsable: bool = False,
 ) -> Callable[[OneHandler], OneHandler]: ...
 
 
@@ -94,6 +96,7 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rehearsable: bool = False,
 ) -> Callable[[BatchHandler], BatchHandler]: ...
 
 
@@ -111,6 +114,7 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rehearsable: bool = False,
 ) -> Callable[[Any], Any]:
     """Register the function below as the handler of ``group`` on ``topic``; returns it unchanged.
 
@@ -135,6 +139,10 @@ def consumer(
     ``EMS["RETRY_DELAYS"]``. ``consume_timeout``: seconds after which a call counts as hung. None
     leaves each of the others to the run-time settings (docs/reference/settings.md).
 
+    ``rehearsable``: the handler does nothing outside the databases of the project, or nothing that
+    would matter. Only then may a rehearsal call it, whose transactions are rolled back
+    (docs/guides/replay.md).
+
     Raises InvalidConsumer, InvalidName, InvalidRetryPolicy.
     """
     validated_name(topic, "topic", longest_name(MAX_NAME))
@@ -147,6 +155,7 @@ def consumer(
     _require(_is_start(start), "start", "'earliest' / 'latest' / an aware datetime")
     _require(isinstance(ordered, bool), "ordered", "True / False")
     _require(isinstance(atomic, bool), "atomic", "True / False")
+    _require(isinstance(rehearsable, bool), "rehearsable", "True / False")
     _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")
     wanted = tuple(validated_name(tag, "tag", MAX_TAG) for tag in tags)
     retries = max_retries is not None or retry is not None
@@ -175,6 +184,7 @@ def consumer(
             max_retries=max_retries,
             retry=policy,
             consume_timeout=consume_timeout,
+            rehearsable=rehearsable,
         )
         known = _registered.get((topic, group))
         if known and known.handler is not handler:

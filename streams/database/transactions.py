@@ -18,6 +18,12 @@ def in_test_case(using: str) -> bool:
     )
 
 
+def in_own_block(connection: BaseDatabaseWrapper) -> bool:
+    """Tell whether an atomic block is open, but for that of a TestCase, which all aliases have."""
+    blocks = getattr(connection, "atomic_blocks", [])
+    return not all(getattr(block, "_from_testcase", False) for block in blocks)
+
+
 def manual(using: str) -> bool:
     """Tell whether autocommit is off and the caller commits; a transaction is then always open."""
     return not connections[using].in_atomic_block and not connections[using].get_autocommit()
@@ -57,12 +63,20 @@ def committing(using: str) -> Iterator[str]:
     if given.in_atomic_block or given.settings_dict["AUTOCOMMIT"]:
         yield using
         return
+    with new_connection(using):
+        yield using
+
+
+@contextmanager
+def new_connection(using: str) -> Iterator[None]:
+    """Run the block on a connection of its own, which commits each statement; then close it."""
+    given = connections[using]
     mine = connections.create_connection(using)
     # A copy, which holds for each reconnect: all threads share the original dict.
     mine.settings_dict = {**given.settings_dict, "AUTOCOMMIT": True}
     connections[using] = mine
     try:
-        yield using
+        yield
     finally:
         mine.close()
         connections[using] = given

@@ -47,7 +47,6 @@ STATUS: dict[type[Exception], int] = {
     errors.UnknownPartition: 404,
     errors.UnknownPrepared: 404,
     errors.UnknownReplay: 404,
-    errors.UnknownShadow: 404,
     errors.LeaseLost: 410,
     errors.SendOutcomeUnknown: 503,
     errors.NotMigrated: 503,

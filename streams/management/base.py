@@ -27,7 +27,7 @@ from streams.database.retrying import error_number, tables_missing
 from streams.database.transactions import committing
 from streams.durations import parse_duration
 from streams.errors import InvalidDuration, InvalidPlace, NotMigrated, StreamsError, storable
-from streams.log.places import LogPlace, message_name
+from streams.log.places import PLACE, LogPlace, message_name
 from streams.models import IMMEDIATE, ConsumerGroup, DeadMessage, Message
 from streams.observe.mysql_server import models
 from streams.sharding import alias_of, aliases
@@ -363,6 +363,11 @@ def named(text: str) -> int | LogPlace:
         return message_name(text)
     except InvalidPlace as error:
         raise ArgumentTypeError(str(error)) from error
+
+
+def letters_named(text: str) -> int | LogPlace:
+    """Parse an id, or a place, which may be several; raises ArgumentTypeError."""
+    return LogPlace.parse(text) if PLACE.fullmatch(text) else named(text)
 
 
 def fits(value: str) -> bool:

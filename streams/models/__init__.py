@@ -18,7 +18,6 @@ from streams.models.prepared import PreparedRow, PreparedState
 from streams.models.redrive import Redrive, RedriveState
 from streams.models.retry import Again, RetryMessage
 from streams.models.rewind import Rewind
-from streams.models.shadow import ShadowCall, ShadowRun
 from streams.models.step import Step
 from streams.models.stress_run import StressRun
 from streams.models.token import ApiRight, ApiToken, Verb
@@ -52,8 +51,6 @@ __all__ = [
     "RedriveState",
     "RetryMessage",
     "Rewind",
-    "ShadowCall",
-    "ShadowRun",
     "Start",
     "State",
     "Step",

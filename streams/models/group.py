@@ -103,6 +103,7 @@ class ConsumerGroup(models.Model):
             ("forget_consumergroup", _("Can forget consumer groups")),
             ("reset_consumergroup", _("Can reset consumer groups")),
             ("replay_consumergroup", _("Can replay messages to consumer groups")),
+            ("rehearse_consumergroup", _("Can rehearse messages with the handlers of groups")),
             ("retry_consumergroup", _("Can retry blocked messages of consumer groups now")),
             ("skip_consumergroup", _("Can skip blocked messages of consumer groups")),
         )

@@ -17,7 +17,7 @@ from streams import conf, telemetry
 from streams.api import Outgoing, SendResult
 from streams.database.retrying import connection_lost, error_number, tables_missing
 from streams.database.sql import send as sql
-from streams.database.transactions import latest_rows, manual
+from streams.database.transactions import in_own_block, latest_rows, manual
 from streams.errors import (
     InvalidMessage,
     MixedShards,
@@ -264,9 +264,9 @@ def _alias(using: str | None, topic: str) -> str:
     if using is not None:
         return using
     alias = alias_of(topic)
-    if len(connections.settings) > 1 and not connections[alias].in_atomic_block:
+    if len(connections.settings) > 1 and not in_own_block(connections[alias]):
         for other in connections.all(initialized_only=True):
-            if other.in_atomic_block and other.alias != alias:
+            if other.alias != alias and in_own_block(other):
                 raise WrongDatabase(
                     _(
                         "The open transaction is on %(other)r, but the topic %(topic)s is on"

@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce
 
 from streams import runtime_settings
 from streams.database import batches
-from streams.database.batches import delete_all, delete_rows, in_batches
+from streams.database.batches import delete_rows, in_batches
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.models import (
@@ -32,8 +32,6 @@ from streams.models import (
     Redrive,
     RedriveState,
     RetryMessage,
-    ShadowCall,
-    ShadowRun,
     State,
     UtcNow,
 )
@@ -80,16 +78,6 @@ def replays(using: str) -> Iterator[int]:
     )
     ended = Cursor.objects.using(using).ended().filter(~Exists(in_hand))
     yield from _batches(ended, "pk", using)
-
-
-def shadows(using: str) -> Iterator[int]:
-    """Delete shadow replays that began more than deliveryRetentionDays ago."""
-    days = runtime_settings.system("deliveryRetentionDays", using)
-    if days:
-        old = ShadowRun.objects.using(using).filter(started_at__lt=UtcNow(-timedelta(days=days)))
-        ids = retrying(list, using, old.values_list("pk", flat=True))
-        yield from delete_all(ShadowCall.objects.using(using).filter(run__in=ids), using)
-        yield from _batches(old, "started_at", using)
 
 
 def redrives(using: str) -> Iterator[int]:
@@ -204,7 +192,6 @@ OLD_ROWS: dict[str, Callable[[str], Iterator[int]]] = {
     "redrives": redrives,
     "deliveries": deliveries,
     "replays": replays,
-    "shadow replays": shadows,
     "dedup keys": dedup_keys,
     "prepared messages": prepared_messages,
 }

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Self
 
 from django.db import connections
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.translation import gettext as _
 
+from streams.database.transactions import in_own_block
 from streams.errors import WrongDatabase
 from streams.models import PreparedRow, PreparedState
 from streams.produce.asynchronous import refuse_async
@@ -96,10 +96,10 @@ class Prepared:
 
 def _check_alias(using: str, topic: str, verb: str) -> None:
     """Raise WrongDatabase if a transaction is open on another alias, and none on ``using``."""
-    if len(connections.settings) == 1 or _in_block(connections[using]):
+    if len(connections.settings) == 1 or in_own_block(connections[using]):
         return
     for other in connections.all(initialized_only=True):
-        if other.alias != using and _in_block(other):
+        if other.alias != using and in_own_block(other):
             raise WrongDatabase(
                 _(
                     "The open transaction is on %(other)r, but the topic %(topic)s is on"
@@ -108,12 +108,6 @@ def _check_alias(using: str, topic: str, verb: str) -> None:
                 )
                 % {"other": other.alias, "topic": topic, "alias": using, "verb": verb}
             )
-
-
-def _in_block(connection: BaseDatabaseWrapper) -> bool:
-    """Tell whether an atomic block is open that is not of a TestCase, which all aliases have."""
-    blocks = getattr(connection, "atomic_blocks", [])
-    return not all(getattr(block, "_from_testcase", False) for block in blocks)
 
 
 def handle(row: PreparedRow, using: str, *, created: bool = False) -> Prepared:

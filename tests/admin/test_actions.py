@@ -294,12 +294,12 @@ def test_the_page_of_a_row_offers_what_makes_sense_for_it(world, as_role):
         return [name for name, _ in client.get(url).context["verbs"]]
 
     operator = as_role("operator")
-    assert offered(operator, world.letter) == ["redrive", "discard"]
-    assert offered(operator, world.mail) == ["pause", "reset", "replay", "forget"]
+    assert offered(operator, world.letter) == ["rehearse", "redrive", "discard"]
+    assert offered(operator, world.mail) == ["pause", "reset", "replay", "rehearse", "forget"]
     redrive(world.letter)
     ConsumerGroup.objects.pause()
     assert offered(operator, world.letter) == []
-    assert offered(operator, world.mail) == ["resume", "reset", "replay", "forget"]
+    assert offered(operator, world.mail) == ["resume", "reset", "replay", "rehearse", "forget"]
     viewer = as_role("viewer", "ems.resume_consumergroup")
     assert offered(viewer, world.mail) == ["resume"]
 

@@ -24,7 +24,7 @@ ACKNOWLEDGING = "tests/guarantees/test_acknowledging.py"
 LOCKS = "tests/concurrency/test_locks.py"
 ORDER = "tests/guarantees/test_order.py"
 SEQUENCING = "tests/guarantees/test_sequencing.py"
-SHADOWS = "tests/guarantees/test_shadow_replays.py"
+REHEARSALS = "tests/guarantees/test_rehearsals.py"
 CORE = "tests/streams/test_core.py"
 KEPT_ENDS = "tests/guarantees/test_kept_ends.py"
 TOPICS = "tests/streams/test_topics.py"
@@ -1157,26 +1157,42 @@ SEAMS = [
         "tests/guarantees/test_damaged_partitions.py::test_the_other_partitions_are_sequenced",
     ),
     Mutant(
-        "shadow-creates-topics-for-good",
-        "streams/operate/shadow/undone.py",
+        "rehearsal-creates-topics-for-good",
+        "streams/operate/undone.py",
         "            block._from_testcase = True\n",
         "",
-        f"{SHADOWS}::test_a_topic_that_is_missing_and_a_dedup_key_remain_nowhere",
+        f"{REHEARSALS}::test_a_topic_that_is_missing_and_a_dedup_key_remain_nowhere",
         "mysql",
     ),
     Mutant(
-        "shadow-keeps-what-the-handler-undoes",
-        "streams/operate/shadow/collector.py",
-        "            self._done[mark:] = kept\n",
-        "            pass\n",
-        f"{SHADOWS}::test_a_block_that_the_handler_rolls_back_is_not_written",
+        "rehearsal-commits",
+        "streams/operate/undone.py",
+        "            stack.callback(transaction.set_rollback, True, alias)\n",
+        "",
+        f"{REHEARSALS}::test_each_message_is_judged_and_nothing_remains",
     ),
     Mutant(
-        "shadow-lets-a-commit-pass",
-        "streams/operate/shadow/collector.py",
+        "rehearsal-lets-a-commit-pass",
+        "streams/operate/undone.py",
         '            commits = commits or (verb in COMMITS and second != "TEMPORARY")\n',
         "",
-        f"{SHADOWS}::test_a_statement_that_commits_is_refused_before_it_runs",
+        f"{REHEARSALS}::test_a_statement_that_commits_is_refused_before_it_runs",
+        "mysql",
+    ),
+    Mutant(
+        "rehearsal-on-the-connection-of-the-request",
+        "streams/operate/rehearsal.py",
+        "                stack.enter_context(new_connection(alias))\n",
+        "                pass\n",
+        f"{REHEARSALS}::test_a_transaction_that_the_caller_has_open_is_not_that_of_the_calls",
+        "mysql",
+    ),
+    Mutant(
+        "rehearsal-waits-for-locks",
+        "streams/operate/undone.py",
+        "            stack.enter_context(short_lock_waits(alias, LOCK_SECONDS))\n",
+        "",
+        f"{REHEARSALS}::test_a_row_that_others_have_locked_is_given_up_soon",
         "mysql",
     ),
     Mutant(
@@ -1222,12 +1238,12 @@ TELEMETRY = [
         "::test_sweeps_are_less_than_a_lease_apart_though_everything_takes_its_whole_time",
     ),
     Mutant(
-        "shadow-replay-traced",
-        "streams/operate/shadow/run.py",
-        "                with telemetry.silence():\n",
-        "                if True:\n",
+        "rehearsal-traced",
+        "streams/operate/rehearsal.py",
+        "    with telemetry.silence(), working_on(",
+        "    with working_on(",
         "tests/streams/test_tracing.py"
-        "::test_a_shadow_replay_makes_no_span_and_what_it_sends_has_no_context",
+        "::test_a_rehearsal_makes_no_span_and_what_it_sends_has_no_context",
     ),
     Mutant(
         "tracing-without-a-provider",

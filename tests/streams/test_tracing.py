@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock
 
@@ -13,13 +13,12 @@ from django.db import transaction
 from streams import Decision, Outgoing, Reject, Retry, consumer, send, send_many, telemetry
 from streams.conf import Settings
 from streams.consume.outcome.settle import release
-from streams.consume.registry import registrations
 from streams.errors import ConfigurationError, PreparedConflict, StreamsError
 from streams.log.sequencer import sequence
 from streams.logs import JsonFormatter
-from streams.models import ConsumerGroup, Message, Partition, ShadowCall
+from streams.models import ConsumerGroup, Message, Partition
+from streams.operate.rehearsal import rehearse
 from streams.operate.replay import Span
-from streams.operate.shadow.run import shadow
 from streams.testing import drain
 from tests.consuming import Process
 from tests.preparing import answering, held
@@ -433,25 +432,25 @@ def test_a_forked_process_goes_on_tracing(spawn: Spawn) -> None:
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_a_shadow_replay_makes_no_span_and_what_it_sends_has_no_context(
-    exporter: InMemorySpanExporter, ems_settings: Callable[..., None]
+def test_a_rehearsal_makes_no_span_and_what_it_sends_has_no_context(
+    exporter: InMemorySpanExporter,
 ) -> None:
     """It would look as if the message was handled, and sent, once more."""
+    headers = []
 
-    @consumer("orders", group="bill")
+    @consumer("orders", group="bill", rehearsable=True)
     def handler(message: Any) -> None:
         send("receipts", message.body)
+        headers.append(Message.objects.order_by("pk").last().headers)  # type: ignore[union-attr]
 
-    ems_settings(SHADOW_REPLAY=True)
     send("orders", 1)
     drain("bill")
     partition = Partition.objects.get(topic__name="orders")
     group = ConsumerGroup.objects.get(name="bill")
-    (registration,) = registrations()
     exporter.clear()
-    for name in ("first", "second"):
-        shadow(group, registration, [Span(partition, 0, 1)], name, by="ann", using="default")
+    headers.clear()
+    assert rehearse(group, "default", spans=[Span(partition, 0, 1)], by="ann").all_pass
     assert exporter.get_finished_spans() == ()
-    assert ShadowCall.objects.values("digest").distinct().count() == 1
+    assert headers == [None]
     send("orders", 2)
     assert [span.name for span in exporter.get_finished_spans()] == ["send orders"]

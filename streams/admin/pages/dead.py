@@ -33,7 +33,7 @@ from streams.admin.parts.columns import (
 from streams.admin.parts.filters import FixedFilter, GroupFilter, number
 from streams.admin.parts.listing import Reading, StreamsChangeList
 from streams.admin.parts.search import Search
-from streams.admin.verbs import edit, export
+from streams.admin.verbs import edit, export, rehearse
 from streams.admin.verbs.bulk import Bulk
 from streams.conf import database
 from streams.consume.outcome.dead_letter import redrive
@@ -175,8 +175,12 @@ class DeadMessageAdmin(BodyAdmin):
         "error_class",
         "error",
     )
-    actions = ("redrive", "discard", "export")
-    verbs = {"redrive": _("Redrive …"), "discard": _("Discard …")}
+    actions = ("rehearse", "redrive", "discard", "export")
+    verbs = {"rehearse": _("Rehearse …"), "redrive": _("Redrive …"), "discard": _("Discard …")}
+
+    @admin.action(permissions=["rehearse"], description=_("Rehearse …"))
+    def rehearse(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return rehearse.of_letters(self, request, queryset)
 
     @admin.action(permissions=["redrive"], description=_("Redrive …"))
     def redrive(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
@@ -189,6 +193,9 @@ class DeadMessageAdmin(BodyAdmin):
     @admin.action(permissions=["body"], description=_("Export as CSV"))
     def export(self, request: HttpRequest, queryset: QuerySet[Any]) -> StreamingHttpResponse:
         return export.respond(queryset)
+
+    def has_rehearse_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.rehearse_consumergroup")
 
     def has_redrive_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.redrive_deadmessage")

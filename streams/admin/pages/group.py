@@ -19,6 +19,7 @@ from streams.admin.parts import figures, journal
 from streams.admin.parts.columns import at, flag, linked, list_url, url
 from streams.admin.parts.filters import FixedFilter, TopicFilter
 from streams.admin.parts.listing import StreamsChangeList
+from streams.admin.verbs import rehearse
 from streams.admin.verbs.page import page
 from streams.admin.verbs.replay import replay
 from streams.conf import database
@@ -144,15 +145,20 @@ class ConsumerGroupAdmin(StreamsAdmin):
     form = GroupForm
     readonly_fields = flatten(facts)
     change_form_template = "admin/ems/consumergroup/change_form.html"
-    actions = ("replay", "forget")
+    actions = ("replay", "rehearse", "forget")
     verbs = {
         "replay": _("Replay …"),
+        "rehearse": _("Rehearse …"),
         "forget": _("Forget …"),
     }
 
     @admin.action(permissions=["replay"], description=_("Replay …"))
     def replay(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         return self._one(request, queryset, replay)
+
+    @admin.action(permissions=["rehearse"], description=_("Rehearse …"))
+    def rehearse(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._one(request, queryset, rehearse.of_group)
 
     @admin.action(permissions=["forget"], description=_("Forget …"))
     def forget(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
@@ -173,6 +179,9 @@ class ConsumerGroupAdmin(StreamsAdmin):
 
     def has_replay_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.replay_consumergroup")
+
+    def has_rehearse_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ems.rehearse_consumergroup")
 
     def has_forget_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.forget_consumergroup")

@@ -34,7 +34,7 @@ def replay(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpRespon
 
 
 def _preview(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResponse:
-    found = _asked_for(request, group)
+    found = asked_spans(request, group)
     what = [[span.partition.pk, span.first, span.end] for span in found]
     return _page(
         admin,
@@ -46,7 +46,7 @@ def _preview(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResp
     )
 
 
-def _asked_for(request: HttpRequest, group: ConsumerGroup) -> list[Span]:
+def asked_spans(request: HttpRequest, group: ConsumerGroup) -> list[Span]:
     names = ("from", "to", "message", "partition")
     first, end, message, number = (request.POST.get(name, "").strip() for name in names)
     if message and not (first or end):
@@ -96,7 +96,7 @@ def _cancel(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpRespo
 def _absolute(text: str, field: str) -> Target:
     target: Target = _in(Target.parse, field, text)
     if not target.is_absolute:
-        problem = _("A replay is from an offset or a time to another, not %r.") % text
+        problem = _("A part of the log is from an offset or a time to another, not %r.") % text
         raise Refused(problem, field)
     return target
 

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from django.db import connections
 from django.db.models import Case, F, When
 
 from streams.conf import database
 from streams.database.clock import database_now
 from streams.database.retrying import retrying
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
-from streams.models import Again, DeadMessage, Delivery, RetryMessage, UtcNow, Verdict
+from streams.log.places import LogPlace
+from streams.models import (
+    Again,
+    ConsumerGroup,
+    DeadMessage,
+    Delivery,
+    RetryMessage,
+    UtcNow,
+    Verdict,
+)
 
 
 def give_up(retry: RetryMessage, error: BaseException) -> bool:
@@ -34,6 +46,30 @@ def give_up(retry: RetryMessage, error: BaseException) -> bool:
         rows.filter(pk=retry.pk).delete()
         _note_in_the_log(retry, bool(buried))
     return True
+
+
+def newest(group: ConsumerGroup, count: int, using: str) -> list[int]:
+    """Return the ids of the newest letters of the group that wait, at most ``count``."""
+    statement = sql.NEWEST_LETTERS[connections[using].vendor]
+    return [pk for (pk,) in fetch(using, statement, [group.pk, count])]
+
+
+def ids_named(names: Iterable[int | LogPlace], using: str) -> list[int]:
+    """Return the ids among ``names``, and those of the letters at the places among them."""
+    ids = {name for name in names if isinstance(name, int)}
+    for place in names:
+        partition = place.partition(using) if isinstance(place, LogPlace) else None
+        if partition is None or isinstance(place, int):
+            continue
+        # Index: ems_dead_place, which begins with the group.
+        groups = ConsumerGroup.objects.using(using).filter(topic=partition.topic_id)
+        there = DeadMessage.objects.using(using).filter(
+            group__in=list(groups.values_list("pk", flat=True)),
+            partition=partition.pk,
+            offset__range=(place.first, place.last),
+        )
+        ids |= set(there.values_list("pk", flat=True))
+    return sorted(ids)
 
 
 def _note_in_the_log(retry: RetryMessage, buried: bool) -> None:

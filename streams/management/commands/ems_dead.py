@@ -17,11 +17,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from streams import body as bodies
-from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.dead_letter import ids_named, newest, redrive
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import fetch
 from streams.log.foreign import own_rows
-from streams.log.places import PLACE, LogPlace
+from streams.log.places import LogPlace
 from streams.management.base import (
     Encoder,
     StreamsCommand,
@@ -29,7 +29,7 @@ from streams.management.base import (
     add_limit,
     add_watch,
     add_yes,
-    named,
+    letters_named,
     number,
     portable,
     positive,
@@ -125,13 +125,12 @@ class Command(StreamsCommand):
         groups = self._groups(**options)
         # With an error class, the newest SEARCHED letters are read; others are not found.
         searched = limit if error_class is None else SEARCHED
-        statement = sql.NEWEST_LETTERS[connections[self.using].vendor]
         found = [
             letter
-            for group in groups
-            for letter in self._letters(
-                [pk for (pk,) in fetch(self.using, statement, [group, searched])], error_class
-            ).defer("body", "traceback")
+            for group in groups.values()
+            for letter in self._letters(newest(group, searched, self.using), error_class).defer(
+                "body", "traceback"
+            )
         ]
         found.sort(key=lambda letter: letter.pk, reverse=True)
         numbers = self._numbers(found[:limit])
@@ -192,8 +191,9 @@ class Command(StreamsCommand):
         groups = self._groups(**options)
         ids = None
         if id:
-            found = self._letters(self._ids(id), error_class).waiting().filter(group__in=groups)
-            ids = list(found.values_list("pk", flat=True))[:limit]
+            letters = self._letters(ids_named(id, self.using), error_class).waiting()
+            found = letters.filter(group__in=groups).values_list("pk", flat=True)
+            ids = list(found)[:limit]
         if dry_run:
             self.tell(_("would be begun"), dry_run=True, rate=rate, ids=ids, limit=limit)
             return
@@ -274,7 +274,7 @@ class Command(StreamsCommand):
 
     def _letter(self, name: int | LogPlace) -> DeadMessage:
         letters = DeadMessage.objects.using(self.using).select_related("group__topic")
-        rows = own_rows(letters, self.using).filter(pk__in=self._ids([name]))
+        rows = own_rows(letters, self.using).filter(pk__in=ids_named([name], self.using))
         found = list(rows.order_by("-pk"))
         # At a place, what was redriven is history.
         found = [letter for letter in found if letter.redriven_at is None] or found[:1]
@@ -286,23 +286,6 @@ class Command(StreamsCommand):
                 % {"place": name, "ids": ", ".join(f"{one.pk} ({one.group})" for one in found)}
             )
         return found[0]
-
-    def _ids(self, names: Iterable[int | LogPlace]) -> list[int]:
-        """Return the ids of the letters with these ids, and of those at these places."""
-        ids = {name for name in names if isinstance(name, int)}
-        for place in names:
-            partition = place.partition(self.using) if isinstance(place, LogPlace) else None
-            if partition is None or isinstance(place, int):
-                continue
-            # Index: ems_dead_place, which begins with the group.
-            groups = ConsumerGroup.objects.using(self.using).filter(topic=partition.topic_id)
-            there = DeadMessage.objects.using(self.using).filter(
-                group__in=list(groups.values_list("pk", flat=True)),
-                partition=partition.pk,
-                offset__range=(place.first, place.last),
-            )
-            ids |= set(there.values_list("pk", flat=True))
-        return sorted(ids)
 
     def do_discard(self, **options: Any) -> None:
         self._each(DeadMessage.discard, "discarded", asks=options["all"], **options)
@@ -338,7 +321,7 @@ class Command(StreamsCommand):
         if bool(id) == all:
             raise CommandError(_("Give ids, or --all with or without filters."))
         groups = self._groups(**options)
-        ids = self._ids(id)
+        ids = ids_named(id, self.using)
 
         def chosen() -> Iterator[DeadMessage]:
             pages = batched(ids) if id else self._waiting(groups)
@@ -413,11 +396,6 @@ class Command(StreamsCommand):
         self, *, topic: str | None, group: str | None, **options: Any
     ) -> dict[int, ConsumerGroup]:
         return {row.pk: row for row in self.groups(group, topic)}
-
-
-def letters_named(text: str) -> int | LogPlace:
-    """Parse an id, or a place, which may be several; raises ArgumentTypeError."""
-    return LogPlace.parse(text) if PLACE.fullmatch(text) else named(text)
 
 
 def batched(ids: Sequence[int]) -> Iterator[Sequence[int]]:

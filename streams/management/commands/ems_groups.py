@@ -16,7 +16,7 @@ from streams.log.standings import standings
 from streams.management.acts import ActVerbs
 from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
-from streams.management.verbs.replay import ReplayVerbs
+from streams.management.verbs.rehearse import RehearseVerb
 from streams.management.verbs.rows import RowVerbs
 from streams.models import ConsumerGroup
 from streams.operate import group_deletion
@@ -30,7 +30,7 @@ OF_BLOCKED = ("blocked_by", "attempt", "next_attempt", "error")
 LAG = "lag"  # how operators call the column behind
 
 
-class Command(ActVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
+class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
     noun = ConsumerGroup
     help = "The consumer groups: how far behind they are; pause, resume, reset and delete them."
     verbs = {
@@ -47,8 +47,7 @@ class Command(ActVerbs, ReplayVerbs, RowVerbs, ChangeVerb):
         "skip": gettext_lazy("make a dead letter of the message that blocks a partition"),
         "replay": gettext_lazy("deliver a part of the log, or one message, again"),
         "replays": gettext_lazy("how far replays are"),
-        "shadows": gettext_lazy("shadow replays: what a handler would do, kept under a name"),
-        "diff": gettext_lazy("where two shadow replays differ; exit status 1 if they do"),
+        "rehearse": gettext_lazy("would these messages pass now? Call the handler, and undo it"),
         "delete": gettext_lazy("delete a group with its position, retries and dead letters"),
     }
     everywhere = frozenset({"list", "consumers", "deliveries", "retries"})

@@ -10,18 +10,17 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.errors import InvalidTarget
-from streams.management.base import add_dry_run, add_watch, named
+from streams.management.base import StreamsCommand, add_dry_run, add_watch, named
 from streams.management.base import number as count
-from streams.management.verbs.shadow import ShadowVerbs
 from streams.models import ConsumerGroup
 from streams.operate.replay import Span, cancel, replays, span_of, spans, start
 from streams.operate.target import Target
 
 
-class ReplayVerbs(ShadowVerbs):
+class ReplayVerbs(StreamsCommand):
     """Starts replays to one group, shows them and cancels them."""
 
-    def add_replay_arguments(self, parser: ArgumentParser) -> None:
+    def add_span_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("group", help=_("name of the group"))
         parser.add_argument("--topic", help=_("its topic, if it is on several"))
         parser.add_argument("--partition", type=int, metavar="N", help=_("only this partition"))
@@ -30,11 +29,9 @@ class ReplayVerbs(ShadowVerbs):
         parser.add_argument("--to", metavar="WHERE", help=_("the same; it is not included itself"))
         text = _("this one message: its id, or its place, such as orders/2@1200")
         parser.add_argument("--message", type=named, metavar="MESSAGE", help=text)
-        parser.add_argument(
-            "--shadow",
-            metavar="NAME",
-            help=_("only call the handler, undo what it writes, and keep that under this name"),
-        )
+
+    def add_replay_arguments(self, parser: ArgumentParser) -> None:
+        self.add_span_arguments(parser)
         add_dry_run(parser)
 
     def add_replays_arguments(self, parser: ArgumentParser) -> None:
@@ -48,15 +45,11 @@ class ReplayVerbs(ShadowVerbs):
         *,
         group: str,
         topic: str | None,
-        shadow: str | None,
         dry_run: bool,
         **options: Any,
     ) -> None:
         row = self.group(group, topic)
-        found = self._spans(row, **options)
-        if shadow is not None and not dry_run:
-            self.run_shadow(row, found, shadow)
-            return
+        found = self.spans(row, **options)
         number = None if dry_run else start(row, found, self.using)
         messages = sum(map(len, found))
         values = {"spans": ", ".join(map(str, found)), "group": row.name, "count": count(messages)}
@@ -118,7 +111,7 @@ class ReplayVerbs(ShadowVerbs):
         )
         self.tell(text % values, cancelled=number, group=row.name, left_out=left)
 
-    def _spans(self, group: ConsumerGroup, **options: Any) -> list[Span]:
+    def spans(self, group: ConsumerGroup, **options: Any) -> list[Span]:
         first, end, message = options["from"], options["to"], options["message"]
         if message is not None and first is None and end is None:
             return span_of(group, message, self.using)
@@ -131,7 +124,9 @@ class ReplayVerbs(ShadowVerbs):
 def _absolute(text: str) -> Target:
     target = Target.parse(text)
     if not target.is_absolute:
-        raise InvalidTarget(_("A replay is from an offset or a time to another, not %r.") % text)
+        raise InvalidTarget(
+            _("A part of the log is from an offset or a time to another, not %r.") % text
+        )
     return target
 
 
