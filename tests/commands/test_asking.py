@@ -61,9 +61,9 @@ def test_a_reset_shows_what_it_would_do_and_asks(monkeypatch: pytest.MonkeyPatch
             typed(monkeypatch, answer, *RESET)
     assert Cursor.objects.get().next_offset == 3
     said, asked = typed(monkeypatch, "y\n", *RESET)
-    assert asked == "Reset mail on orders? [y/N] "
+    assert asked == "Reset: mail on orders? [y/N] "
     move = "  orders/0 from 3 to 1, 2 delivered again"
-    assert said.splitlines() == ["would reset mail on orders:", move, "reset mail on orders:", move]
+    assert said.splitlines() == ["would reset mail on orders:", move, "done: reset mail on orders:", move]
     assert Cursor.objects.get().next_offset == 1
     said, asked = typed(monkeypatch, "", *RESET, "--yes")
     assert asked == ""

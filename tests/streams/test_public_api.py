@@ -89,6 +89,7 @@ def test_the_signatures_are_these():
         "max_retries",
         "retry",
         "consume_timeout",
+        "rehearsable",
     ]
 
 

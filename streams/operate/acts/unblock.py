@@ -141,7 +141,8 @@ class _Unblock(Act[ConsumerGroup, Unblocking]):
 
     @classmethod
     def is_offered(cls, row: ConsumerGroup, using: str) -> bool:
-        return Cursor.objects.using(using).blocked().filter(group=row.pk).exists()
+        blocked = Cursor.objects.using(using).blocked().filter(group=row.pk)
+        return row.ordered and blocked.exists()
 
 
 @dataclass(frozen=True)
