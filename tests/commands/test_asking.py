@@ -63,7 +63,8 @@ def test_a_reset_shows_what_it_would_do_and_asks(monkeypatch: pytest.MonkeyPatch
     said, asked = typed(monkeypatch, "y\n", *RESET)
     assert asked == "Reset: mail on orders? [y/N] "
     move = "  orders/0 from 3 to 1, 2 delivered again"
-    assert said.splitlines() == ["would reset mail on orders:", move, "done: reset mail on orders:", move]
+    titles = ("would reset mail on orders:", "done: reset mail on orders:")
+    assert said.splitlines() == [titles[0], move, titles[1], move]
     assert Cursor.objects.get().next_offset == 1
     said, asked = typed(monkeypatch, "", *RESET, "--yes")
     assert asked == ""
