@@ -124,11 +124,11 @@ class Fleet:
         connections.close_all()  # this thread uses them no more, so the server would close them
         while not self._lifecycle.stopping:
             if self._signals.wait(LOOK_SECONDS):
+                self._lifecycle.stop()
                 logger.info(
                     "Stopping: finishing what runs.",
                     extra=event("consumer.stopping", **self._who()),
                 )
-                self._lifecycle.stop()
             self._take_up()
             self._watch_starts()
             for one in self._supervisors:

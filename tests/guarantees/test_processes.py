@@ -77,9 +77,11 @@ def test_sigterm_to_the_parent_drains_all(spawn: Spawn, ems_settings: Callable[.
     send_many([Outgoing("orders", "slow") for _ in range(5)])
     wait_for(lambda: noted("begun") == 3, "a call in each process")
     child.terminate()
-    child.expect("Stopping 3 processes")
+    for _ in range(3):
+        child.expect("Stopping: finishing what runs.")
     Handled.objects.create(group="go", topic="", partition=0, offset=0)
     text = child.succeed()
+    assert "Stopping 3 processes" in text
     assert noted("begun") == noted("ended") == 3  # claimed and not begun: given back
     assert not Consumer.objects.exists()
     assert not Delivery.objects.filter(state=State.START).exists()
