@@ -257,22 +257,22 @@ def messages(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """measure, and count what must not grow (ARGS="consume growth", stress, spark)"""
-    return with_servers("tests.benchmarks", options)
+    return with_servers("tests.lab.benchmarks", options)
 
 
 def peers(options: argparse.Namespace) -> int:
     """measure EMS beside other queues and streams (ARGS="--only ems,ox --scale 0.1")"""
-    return run(environments.peers(), "-m", "tests.peers", *options.rest)
+    return run(environments.peers(), "-m", "tests.lab.peers", *options.rest)
 
 
 def mutants(options: argparse.Namespace) -> int:
     """break the code on purpose and see that a test notices"""
-    return with_servers("tests.mutants", options, in_memory=True)
+    return with_servers("tests.lab.mutants", options, in_memory=True)
 
 
 def scenario(options: argparse.Namespace) -> int:
     """play a scenario on servers of its own (NAME=kill, ARGS=--full; NAME=failover)"""
-    module = "tests.ha" if options.rest[:1] == ["failover"] else "tests.scenarios"
+    module = "tests.lab.ha" if options.rest[:1] == ["failover"] else "tests.lab.scenarios"
     return run(environments.full(), "-m", module, *options.rest, env=java())
 
 

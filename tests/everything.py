@@ -18,7 +18,7 @@ COLUMNS = ["tests", "failed", "skipped"]
 REST = "rest"
 SHARES = {"guarantees": 4, "spark": 3, REST: 3}
 # What brings its own servers runs beside one leg only: with the longest tests of its leg first.
-ONCE = {"scenarios": ("mysql", 4), "ha": ("mariadb", 3)}
+ONCE = {"lab/scenarios": ("mysql", 4), "lab/ha": ("mariadb", 3)}
 SHARES_OF_A_DJANGO = 2
 
 
@@ -28,7 +28,8 @@ def plan(databases: Sequence[str], djangos: Sequence[str]) -> dict[str, tuple[li
     for db in databases:
         for folder, number in [*_once(db), *SHARES.items()]:
             folders = _rest() if folder == REST else [f"tests/{folder}"]
-            found |= {f"{db}/{folder}-{at}": (folders, share) for at, share in _shares(number)}
+            name = f"{db}/{Path(folder).name}"
+            found |= {f"{name}-{at}": (folders, share) for at, share in _shares(number)}
     for leg in djangos:
         found |= {f"{leg}/quick-{at}": (["tests"], s) for at, s in _shares(SHARES_OF_A_DJANGO)}
     return found
@@ -71,8 +72,13 @@ def _once(db: str) -> Iterator[tuple[str, int]]:
 
 
 def _rest() -> list[str]:
-    places = {path.relative_to(HERE).parts[0] for path in HERE.rglob("test_*.py")}
+    places = {_place(path.relative_to(HERE)) for path in HERE.rglob("test_*.py")}
     return [f"tests/{place}" for place in sorted(places - {*SHARES, *ONCE})]
+
+
+def _place(path: Path) -> str:
+    """Return the folder of ``tests/`` or ``tests/lab/`` in which a file is, or the file."""
+    return "/".join(path.parts[: 2 if path.parts[0] == "lab" else 1])
 
 
 def _shares(number: int) -> Iterator[tuple[int, str]]:

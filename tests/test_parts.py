@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests import dev, environments, everything, tiers
+from tests.lab.mutants.__main__ import AT_MOST, parts_of
+from tests.lab.mutants.patches import MUTANTS
 from tests.legs import Leg, _next
-from tests.mutants.__main__ import AT_MOST, parts_of
-from tests.mutants.patches import MUTANTS
 from tests.parts import Parts, add_arguments
 
 IDENTITY = ["-c", "user.name=EMS", "-c", "user.email=ems@example.com"]

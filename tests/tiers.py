@@ -73,7 +73,7 @@ ONE_IS_ENOUGH = {
     "guarantees/test_memory.py": ON_ANY,
     # Web servers around claims and outcomes that have tests on every database.
     # Failovers have servers of their own.
-    "ha": ON_THE_IDLER_SERVER,
+    "lab/ha": ON_THE_IDLER_SERVER,
     # Rights and words over what has tests of its own.
     "http/test_look.py": ON_THE_IDLER_SERVER,
     "http/test_operate.py": ON_THE_IDLER_SERVER,
@@ -158,7 +158,7 @@ def preferred_databases(item: pytest.Item, marks: set[str]) -> tuple[str, ...]:
         return ()
     path = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
     folder = path.parts[0]
-    for place in (f"{path}::{item.name}", str(path), folder):
+    for place in (f"{path}::{item.name}", str(path), *map(str, path.parents)):
         if place in ONE_IS_ENOUGH:
             return ONE_IS_ENOUGH[place]
     how = _use_of_the_database(item)

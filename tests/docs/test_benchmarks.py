@@ -9,17 +9,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.benchmarks import __main__ as benchmarks
-from tests.benchmarks import kept, pictures, plan, tables
-from tests.benchmarks.charts import charts
-from tests.benchmarks.consume.bounds import BOUNDS
-from tests.benchmarks.consume.cost import commits_that_write, far_behind
-from tests.benchmarks.consume.log import FIRST
-from tests.benchmarks.consume.processes import LINES
-from tests.benchmarks.growth.axes import compared
-from tests.benchmarks.growth.counting import Count
-from tests.benchmarks.svg import WIDTH, Bars, Lines
 from tests.docs.documents import DOCS
+from tests.lab.benchmarks import __main__ as benchmarks
+from tests.lab.benchmarks import kept, pictures, plan, tables
+from tests.lab.benchmarks.charts import charts
+from tests.lab.benchmarks.consume.bounds import BOUNDS
+from tests.lab.benchmarks.consume.cost import commits_that_write, far_behind
+from tests.lab.benchmarks.consume.log import FIRST
+from tests.lab.benchmarks.consume.processes import LINES
+from tests.lab.benchmarks.growth.axes import compared
+from tests.lab.benchmarks.growth.counting import Count
+from tests.lab.benchmarks.svg import WIDTH, Bars, Lines
 
 FOLDER = DOCS / "about" / "benchmarks"
 PICTURES = sorted(charts())
@@ -30,7 +30,7 @@ SETTLE = "UPDATE `ems_topic_group_log` SET `state` = 'DONE' WHERE `id` = 1"
 @pytest.mark.parametrize("path", pictures.rendered(), ids=lambda path: path.name)
 def test_pictures_and_tables_are_made_of_the_kept_figures(path: Path) -> None:
     text = pictures.rendered()[path]
-    assert path.read_text() == text, "python -m tests.benchmarks.pictures"
+    assert path.read_text() == text, "python -m tests.lab.benchmarks.pictures"
 
 
 @pytest.mark.parametrize("page", pictures.PAGES)

@@ -25,7 +25,7 @@ from monitoring.sample.grain import GRAINS, floor
 from monitoring.sample.take import newest, take
 from streams.database.clock import database_now
 from streams.models import Message
-from tests.benchmarks.rows import copy
+from tests.lab.benchmarks.rows import copy
 from tests.plans.seed import Seed, analyze
 from tests.plans.statements import LARGE, Statements, Step, explained
 

@@ -1,0 +1,1 @@
+"""Programs that measure, break and play EMS: what ``make bench``, ``mutants`` … run."""

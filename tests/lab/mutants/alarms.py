@@ -1,0 +1,83 @@
+"""Lists the mutants of the alarms."""
+
+from __future__ import annotations
+
+from tests.lab.mutants.mutant import Mutant
+
+EVALUATION = "monitoring/alarms/evaluation.py"
+STATES = "tests/monitoring/test_alarm_states.py"
+
+ALARMS = [
+    Mutant(
+        "alarms-of-a-shard-told-to-nobody",
+        EVALUATION,
+        "        copy_from_home(using)\n",
+        "",
+        "tests/monitoring/test_alarm_shards.py"
+        "::test_an_alarm_of_a_shard_is_told_by_the_rules_and_channels_of_the_one_database",
+    ),
+    # Two evaluators that have both seen the condition begin.
+    Mutant(
+        "two-rows-for-one-firing",
+        "monitoring/migrations/0001_initial.py",
+        "fields=('rule', 'subject', 'slot')",
+        "fields=('rule', 'subject', 'slot', 'id')",
+        f"{STATES}::test_two_evaluators_that_have_both_seen_the_condition_make_one_row",
+    ),
+    Mutant(
+        "alarms-changed-without-their-locks",
+        EVALUATION,
+        "alarms = list(rows.select_for_update())",
+        "alarms = list(rows)",
+        f"{STATES}::test_an_evaluator_waits_for_the_one_that_changes_the_same_alarms",
+        "mysql",
+    ),
+    Mutant(
+        "unknown-resolves",
+        EVALUATION,
+        "if self.measured[rule.metric] is None or _key(alarm) in self.unknown:",
+        "if _key(alarm) in self.unknown:",
+        f"{STATES}::test_what_is_unknown_neither_fires_nor_resolves",
+    ),
+    Mutant(
+        "unknown-of-a-subject-resolves",
+        EVALUATION,
+        "if self.measured[rule.metric] is None or _key(alarm) in self.unknown:",
+        "if self.measured[rule.metric] is None:",
+        f"{STATES}::test_what_is_unknown_neither_fires_nor_resolves",
+    ),
+    # A name that leads to a public address when it is checked, and to this host afterwards.
+    Mutant(
+        "name-resolved-twice",
+        "streams/outgoing.py",
+        "socket.create_connection((self._address, self.port), self.timeout)",
+        "socket.create_connection((_address(self.host, self.port, allow_private=True), self.port))",
+        "tests/monitoring/test_alarm_channels.py"
+        "::test_a_name_that_changes_its_address_after_the_check_leads_nowhere_else",
+    ),
+    # The waits for each byte are short, and there are many of them.
+    Mutant(
+        "dripping-bytes-hold-a-thread",
+        "streams/outgoing.py",
+        "        self.limit.start()",
+        "        pass",
+        "tests/monitoring/test_alarm_channels.py"
+        "::test_bytes_that_drip_hold_no_thread_for_longer_than_its_seconds",
+    ),
+    Mutant(
+        "stale-notifications-sent",
+        "monitoring/alarms/delivering.py",
+        "    retrying(_give_up_old, using, using)",
+        "    pass",
+        "tests/monitoring/test_alarm_channels.py"
+        "::test_a_notification_that_waited_longer_than_the_ladder_is_given_up",
+    ),
+    Mutant(
+        "notification-noted-by-whom-has-lost-it",
+        "monitoring/models/alarm_notification.py",
+        "filter(pk=self.pk, attempts=self.attempts)",
+        "filter(pk=self.pk)",
+        "tests/monitoring/test_alarm_channels.py"
+        "::test_an_attempt_that_took_too_long_does_not_note_over_the_next_one",
+    ),
+]

@@ -1,0 +1,125 @@
+"""Lists the mutants of consumption over HTTP."""
+
+from __future__ import annotations
+
+from tests.lab.mutants.mutant import Mutant
+
+CLIENTS = "streams/http/pulling/clients.py"
+HANDING = "streams/http/pulling/handing_out.py"
+OUTCOMES = "streams/http/pulling/outcomes.py"
+PULLING = "tests/http/test_pulling.py"
+SERVERS = "tests/http/test_web_servers.py"
+POLLER = "streams/http/pulling/poller.py"
+POLLER_TESTS = "tests/http/test_poller.py"
+
+PULLS = [
+    # The lease of a process, 15 s, for a client that sends no heartbeat.
+    Mutant(
+        "lease-of-a-process-for-a-client",
+        CLIENTS,
+        "    if not all(lasts for _pk, _deadline, lasts in found):\n",
+        "    if False:\n",
+        f"{PULLING}::test_a_client_that_works_longer_than_a_process_may_be_silent_keeps_its_delivery",
+    ),
+    Mutant(
+        "pull-shortens-the-lease",
+        CLIENTS,
+        'lease_until=Greatest(F("lease_until"), UtcNow(lease))',
+        "lease_until=UtcNow(lease)",
+        f"{PULLING}::test_a_shorter_call_does_not_shorten_the_lease",
+    ),
+    # Nobody could tell a client that died with a message from one that was late.
+    Mutant(
+        "lease-outlasts-the-deadline-by-far",
+        CLIENTS,
+        "AT_LEAST, AT_MOST = 5.0, 10.0",
+        "AT_LEAST, AT_MOST = 5.0, 20.0",
+        f"{PULLING}::test_the_lease_ends_soon_after_the_deadline",
+    ),
+    Mutant(
+        "receipt-without-a-token",
+        "streams/http/pulling/receipts.py",
+        "[0-9a-f]{32})",
+        "[0-9a-f]*)",
+        f"{PULLING}::test_a_receipt_without_a_token_takes_no_range_that_was_given_back",
+    ),
+    Mutant(
+        "results-leave-offsets-out",
+        OUTCOMES,
+        "    if offsets != list(range(first, first + len(offsets))) or",
+        "    if offsets[0] != first or",
+        f"{PULLING}::test_results_that_are_no_prefix_are_refused_and_change_nothing",
+    ),
+    Mutant(
+        "repeated-ack-is-refused",
+        OUTCOMES,
+        "    if _recorded(delivery, results):\n",
+        "    if False:\n",
+        f"{PULLING}::test_an_ack_whose_answer_was_lost_may_be_repeated",
+    ),
+    Mutant(
+        "ack-out-of-step-taken-for-a-repeat",
+        OUTCOMES,
+        "    return ends == delivery.progress and",
+        "    return ends <= delivery.progress and",
+        f"{PULLING}::test_only_the_last_ack_may_be_repeated",
+    ),
+    Mutant(
+        "exhausted-retry-handed-out",
+        HANDING,
+        "        if backoff.exhausted(delivery.attempt - 1, limits.max_retries):\n",
+        "        if False:\n",
+        f"{PULLING}::test_what_has_no_attempt_left_is_dead_before_anything_is_handed_out",
+    ),
+    Mutant(
+        "more-beside-what-runs-alone",
+        HANDING,
+        "    if _holds_alone(group, asked.client):\n",
+        "    if False:\n",
+        f"{PULLING}::test_a_message_with_which_two_clients_died_is_the_only_one_of_its_client",
+    ),
+    Mutant(
+        "retry-without-a-start",
+        HANDING,
+        "        if messages and (delivery.kind == Kind.RETRY or delivery.attempt > 1):\n",
+        "        if False:\n",
+        f"{PULLING}::test_a_retry_spends_its_attempt_when_it_is_handed_out",
+    ),
+    Mutant(
+        "undo-takes-from-a-repeat",
+        HANDING,
+        "                release(handed.delivery, thread=THREAD)\n",
+        "                release(handed.delivery)\n",
+        "tests/http/test_repeated_pulls.py::test_the_undo_of_a_request_leaves_what_its_repeat_got",
+    ),
+    Mutant(
+        "claim-of-a-gone-client-kept",
+        "streams/http/pulling/holding.py",
+        "            await undo(await task)\n",
+        "            await task\n",
+        f"{SERVERS}::test_what_is_claimed_for_a_client_that_is_gone_is_given_back",
+        "mysql",
+    ),
+    # Who claims before the message has its offset would wait for another message.
+    Mutant(
+        "wakes-only-who-waited-before-the-look",
+        POLLER,
+        "        for group in self._waiting.groups():\n",
+        "        for group in self._waiting.groups()[: len(groups)]:\n",
+        f"{POLLER_TESTS}::test_who_comes_during_a_look_is_woken_by_it",
+    ),
+    Mutant(
+        "wake-up-between-two-pulls-lost",
+        "streams/http/routes/pull.py",
+        "    waiting(using).concern(topic)\n",
+        "",
+        f"{POLLER_TESTS}::test_what_is_sent_between_two_pulls_concerns_this_process",
+    ),
+    Mutant(
+        "purge-during-a-read-unseen",
+        "streams/http/pulling/log.py",
+        "    if len(messages) < end - start:\n",
+        "    if False:\n",
+        "tests/http/test_log_read.py::test_a_purge_during_the_read_is_said",
+    ),
+]

@@ -1,0 +1,163 @@
+"""Lists the mutants of locks and conditions that matter only while somebody else writes."""
+
+from __future__ import annotations
+
+from tests.lab.mutants.mutant import Mutant
+
+CLAIM = "streams/consume/claim.py"
+DEAD = "streams/consume/outcome/dead_letter.py"
+EXPIRE = "streams/consume/outcome/expire.py"
+SETTLE = "streams/consume/outcome/settle.py"
+CLIENT = "streams/process/shared/client.py"
+REVOKE = "streams/operate/revoke.py"
+REWINDS = "streams/log/rewinds.py"
+CLAIMERS = "tests/concurrency/test_claimers.py"
+RESETS = "tests/concurrency/test_resets.py"
+LEASING = "tests/guarantees/test_leases.py"
+MAINTENANCE = "tests/streams/test_maintenance.py"
+REWOUND = "tests/guarantees/test_rewound_logs.py"
+SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
+
+RACES = [
+    # Its offsets would be nobody's until the deadline.
+    Mutant(
+        "claim-in-doubt-not-waited-for",
+        CLAIM,
+        '(group=self.group).order_by("replay").select_for_update())',
+        '(group=self.group).order_by("replay"))',
+        f"{CLAIMERS}::test_a_claim_whose_commit_is_still_under_way_is_waited_for",
+        "mysql",
+    ),
+    Mutant(
+        "retry-in-doubt-not-waited-for",
+        CLAIM,
+        "list(rows.select_for_update())",
+        "list(rows)",
+        f"{CLAIMERS}::test_a_claim_whose_commit_is_still_under_way_is_waited_for",
+        "mariadb",
+    ),
+    # Its holder would go on while the cursor gives out the same messages again.
+    Mutant(
+        "given-back-claimed-beside-a-reset",
+        CLAIM,
+        'cursors.filter(partition=partition_id).select_for_update().values_list("pk")',
+        'cursors.filter(partition=partition_id).values_list("pk")',
+        f"{RESETS}::test_a_claim_of_what_was_given_back_is_taken_by_the_reset_too",
+        "mysql",
+    ),
+    Mutant(
+        "swept-from-an-old-progress",
+        EXPIRE,
+        "select_for_update(skip_locked=True).filter(progress=delivery.progress)",
+        "select_for_update(skip_locked=True)",
+        f"{LEASING}::test_what_is_settled_while_the_sweep_comes_to_it_is_not_repeated",
+    ),
+    Mutant(
+        "lease-longer-than-a-sweep-waits",
+        CLIENT,
+        "group_id=group, lease_until=UtcNow(LEASE))",
+        "group_id=group, lease_until=UtcNow(LEASE * 4 / 3))",
+        f"{LEASING}::test_a_process_takes_no_lease_for_longer_than_a_dead_one_is_waited_for",
+    ),
+    Mutant(
+        "lease-believed-in-for-too-long",
+        CLIENT,
+        "self.client_id = client_id\n        self._lease_ends = asked + LEASE_SECONDS",
+        "self.client_id = client_id\n        self._lease_ends = asked + LEASE_SECONDS + 5",
+        f"{LEASING}::test_a_process_takes_no_lease_for_longer_than_a_dead_one_is_waited_for",
+    ),
+    # The messages from where it was set to would never be delivered.
+    Mutant(
+        "jump-past-a-group-that-was-set-back",
+        REWINDS,
+        "filter(pk=cursor.pk, next_offset=cursor.next_offset)",
+        "filter(pk=cursor.pk)",
+        f"{REWOUND}::test_a_group_that_was_set_back_meanwhile_loses_nothing_by_the_jump",
+        "mysql",
+    ),
+    Mutant(
+        "jump-without-a-loss",
+        REWINDS,
+        "row.next_offset >= known.offset:",
+        "row.next_offset > known.offset:",
+        f"{REWOUND}::test_a_log_that_has_come_as_far_as_is_known_does_not_jump",
+    ),
+    # What was done would be handled again.
+    Mutant(
+        "given-back-from-an-old-progress",
+        SETTLE,
+        'unchanged: dict[str, Any] = {"progress": delivery.progress}',
+        "unchanged: dict[str, Any] = {}",
+        f"{SETTLEMENTS}::test_what_was_settled_at_the_same_moment_is_not_given_back",
+    ),
+    Mutant(
+        "given-back-by-two",
+        SETTLE,
+        "delivery.held().filter(last_offset=last).update(",
+        "delivery.held().update(",
+        f"{SETTLEMENTS}::test_what_two_give_back_at_the_same_moment_is_given_back_once",
+    ),
+    Mutant(
+        "swept-though-renewed-meanwhile",
+        EXPIRE,
+        "Delivery.objects.using(delivery.using).expired().filter(",
+        "Delivery.objects.using(delivery.using).held().filter(",
+        f"{LEASING}::test_what_is_renewed_while_the_sweep_comes_to_it_is_left_alone",
+    ),
+    Mutant(
+        "buried-though-claimed-meanwhile",
+        DEAD,
+        "filter(pk=retry.pk, delivery=None, attempt=retry.attempt)",
+        "filter(pk=retry.pk, attempt=retry.attempt)",
+        f"{MAINTENANCE}::test_a_retry_that_somebody_takes_while_the_step_comes_to_it_is_not_buried",
+    ),
+    Mutant(
+        "buried-with-an-old-attempt",
+        DEAD,
+        "filter(pk=retry.pk, delivery=None, attempt=retry.attempt)",
+        "filter(pk=retry.pk, delivery=None)",
+        f"{MAINTENANCE}::test_a_retry_that_somebody_takes_while_the_step_comes_to_it_is_not_buried",
+    ),
+    # The range would stay open beside the cursor that gives out the same offsets.
+    Mutant(
+        "given-back-beside-a-reset",
+        SETTLE,
+        'list(cursors.select_for_update().values_list("pk"))',
+        'list(cursors.values_list("pk"))',
+        f"{RESETS}::test_what_is_given_back_while_a_reset_begins_is_taken_too",
+        "mysql",
+    ),
+    Mutant(
+        "a-part-given-back-beside-a-reset",
+        SETTLE,
+        'list(place.select_for_update().values_list("pk"))',
+        'list(place.values_list("pk"))',
+        f"{RESETS}::test_what_is_given_back_while_a_reset_begins_is_taken_too",
+        "mysql",
+    ),
+    Mutant(
+        "reset-takes-what-is-settled",
+        REVOKE,
+        'rows.filter(pk__in=keys).order_by("pk").select_for_update()',
+        'rows.filter(pk__in=keys).order_by("pk")',
+        f"{RESETS}::test_what_is_settled_while_the_reset_waits_for_it_is_not_taken",
+        "mysql",
+    ),
+    Mutant(
+        "reset-takes-what-has-ended",
+        REVOKE,
+        "[row for row in locked if row.state == State.START]",
+        "list(locked)",
+        f"{RESETS}::test_what_is_settled_while_the_reset_waits_for_it_is_not_taken",
+        "mariadb",
+    ),
+    Mutant(
+        "undo-repeats-what-is-settled",
+        REVOKE,
+        "(rows.select_for_update() if lock else rows).first()",
+        "rows.first()",
+        f"{RESETS}"
+        "::test_what_an_ordered_group_settles_while_the_reset_waits_is_not_repeated_by_its_undo",
+        "mysql",
+    ),
+]

@@ -1,0 +1,41 @@
+"""The Django apps among the peers: EMS, django-tasks-db and django-ox, on MySQL."""
+
+from __future__ import annotations
+
+import os
+
+import django
+from django.core.management import call_command
+from django.db import connection
+
+from tests.lab.peers.apps.common import main, run_worker
+
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.lab.peers.apps.django_settings"
+APP = os.environ["PEER_APP"]
+
+
+def setup() -> None:
+    name = connection.settings_dict["NAME"]
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4")
+    call_command("migrate", verbosity=0)
+
+
+def work(kind: str) -> None:
+    words = {
+        "ems": ["ems_consume", "--group", kind],
+        "tasks_db": ["db_worker", "--no-startup-delay"],
+        "ox": ["ox_worker"],
+    }[APP]
+    run_worker("-m", "django", *words)
+
+
+django.setup()
+if APP == "ems":
+    from streams import send
+
+    main(lambda message: send("peers", message), work, setup)
+else:
+    from tests.lab.peers.apps.tasks_app.tasks import note
+
+    main(note.enqueue, work, setup)

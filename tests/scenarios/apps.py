@@ -1,7 +1,0 @@
-from django.apps import AppConfig
-
-
-class ScenariosConfig(AppConfig):
-    name = "tests.scenarios"
-    label = "scenarios"
-    default_auto_field = "django.db.models.BigAutoField"
