@@ -68,158 +68,80 @@ ANY_REST = "*"
 # In lower case only: not every column that has a namespace compares byte for byte.
 NAMESPACE = re.compile(r"[a-z0-9._-]{0,16}")
 
-DEFAULTS: dict[str, Any] = {
-    # Random, written by migrate. It tells the databases of one Redis apart.
-    "installationId": "",
-    # Which topics are on which database, as sharding.fingerprint() says it; written by migrate.
-    "shardsHash": "",
-    "autoCreateTopic": True,
-    "msgMaxSizeInBytes": 4210688,
-    "consumerBatchSize": 10,
-    "consumerThreads": 5,
-    "processThreads": 8,
-    # 0: a claim is one batch.
-    "consumerClaimSeconds": 0.25,
-    "consumerRetryMaxTimes": 16,
-    "consumeTimeoutSeconds": 60,
-    "dedupWindowSeconds": 600,
-    # Of prepared messages: check n + 1 comes n + 1 steps after check n, as with TrustMessage.
-    "verifyFirstSeconds": 60,
-    "verifyStepSeconds": 60,
-    "verifyMaxTimes": 15,
-    "verifyTimeoutSeconds": 5,
-    "sendMaxTimes": 15,
-    "preparedRetentionDays": 7,
-    # 0 says for ever. The first migrate writes a row with 7: without that row nothing is deleted.
-    "messageRetentionDays": 0,
-    "deliveryRetentionDays": 30,
-    "deadRetentionDays": 0,
-    "figureRetentionDays": 0,
-    "figureMinuteRetentionDays": 31,
-}
+DAY = 24 * HOUR
+YEARS = 36525  # a hundred, in days
+MOST = 2**31 - 1  # what an integer column can have
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Holds the dict ``EMS`` of Django's settings, with its defaults; durations are in seconds."""
+class RunTime:
+    """A run-time setting: its default, which has its type, and the numbers that it may be."""
 
-    ENABLED: bool = True
-    DATABASE: str = "default"
-    SHARDS: Mapping[str, str] = field(default_factory=dict)
-    REDIS: str | None = None
-    NAMESPACE: str = ""
-    RETRY_DELAYS: Sequence[float] = LADDER
-    POLL_SECONDS: float = 1.0
-    DRAIN_SECONDS: float = 30.0
-    STATE_DIR: str | Path = "ems-state"
-    ARCHIVE: str | Path | None = None
-    MIDDLEWARE: Sequence[str] = ()
-    PARTITIONER: str | None = None
-    METRICS_TOKEN: str | None = None
-    TRACING: bool | None = None
-    TRACE_PARENT: str = LINK
-    TWO_PHASE_TOPIC: str | None = None
-    HTTP_THREADS: int = 8
-    HTTP_INSECURE: bool = False
-    HTTP_HOLD_SECONDS_WSGI: float = 2.0
-    HTTP_METRICS_FROM: Sequence[str] = ()
-    STRESS: bool = False
-    SITE_URL: str | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.ENABLED, bool):
-            raise ConfigurationError(_("EMS['ENABLED'] must be True or False."))
-        for name in ("POLL_SECONDS", "DRAIN_SECONDS"):
-            if not _positive(getattr(self, name)):
-                raise ConfigurationError(_("EMS[%r] must be a number of seconds > 0.") % name)
-        namespace: Any = self.NAMESPACE
-        if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
-            raise ConfigurationError(
-                _("EMS['NAMESPACE'] must be a text of at most 16 of the characters a-z 0-9 . _ -")
-            )
-        delays: Any = self.RETRY_DELAYS
-        if not isinstance(delays, Sequence) or not delays or not all(map(_positive, delays)):
-            raise ConfigurationError(
-                _("EMS['RETRY_DELAYS'] must be a list of one or more numbers of seconds > 0.")
-            )
-        middleware: Any = self.MIDDLEWARE
-        if not isinstance(middleware, list | tuple) or not all(map(_is_path, middleware)):
-            raise ConfigurationError(_("EMS['MIDDLEWARE'] must be a list of dotted paths."))
-        if self.PARTITIONER is not None and not _is_path(self.PARTITIONER):
-            raise ConfigurationError(_("EMS['PARTITIONER'] must be a dotted path, or None."))
-        token: Any = self.METRICS_TOKEN
-        if token is not None and (not isinstance(token, str) or not token.strip()):
-            raise ConfigurationError(_("EMS['METRICS_TOKEN'] must be a text, or None."))
-        if self.TRACING not in (None, True, False):
-            raise ConfigurationError(_("EMS['TRACING'] must be True, False or None."))
-        if self.TRACING and not _is_installed("opentelemetry.trace"):
-            raise ConfigurationError(
-                _("EMS['TRACING'] needs opentelemetry-api: install the extra “otel”.")
-            )
-        if self.TRACE_PARENT not in (LINK, PARENT):
-            raise ConfigurationError(_("EMS['TRACE_PARENT'] must be “link” or “parent”."))
-        threads: Any = self.HTTP_THREADS
-        if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 256:
-            raise ConfigurationError(_("EMS['HTTP_THREADS'] must be a number from 1 to 256."))
-        hold: Any = self.HTTP_HOLD_SECONDS_WSGI
-        if not (hold == 0 or _positive(hold)) or hold > MAX_HOLD:
-            raise ConfigurationError(
-                _("EMS['HTTP_HOLD_SECONDS_WSGI'] must be a number of seconds from 0 to %d.")
-                % MAX_HOLD
-            )
-        if not isinstance(self.HTTP_INSECURE, bool):
-            raise ConfigurationError(_("EMS['HTTP_INSECURE'] must be True or False."))
-        networks: Any = self.HTTP_METRICS_FROM
-        if not isinstance(networks, list | tuple) or not all(map(_is_network, networks)):
-            raise ConfigurationError(
-                _("EMS['HTTP_METRICS_FROM'] must be a list of addresses or networks.")
-            )
-        if not isinstance(self.STRESS, bool):
-            raise ConfigurationError(_("EMS['STRESS'] must be True or False."))
-        if self.SITE_URL is not None and not _is_site(self.SITE_URL):
-            raise ConfigurationError(
-                _("EMS['SITE_URL'] must be an address such as “https://ops.example.com”, or None.")
-            )
-        topic: Any = self.TWO_PHASE_TOPIC
-        if topic is not None and (not isinstance(topic, str) or not topic.strip()):
-            raise ConfigurationError(_("EMS['TWO_PHASE_TOPIC'] must be a topic, or None."))
-        state_dir: Any = self.STATE_DIR
-        if not isinstance(state_dir, str | Path) or not str(state_dir):
-            raise ConfigurationError(_("EMS['STATE_DIR'] must be the path of a folder."))
-        if self.DATABASE not in django_settings.DATABASES:
-            raise ConfigurationError(_("EMS['DATABASE'] %r is not in DATABASES.") % self.DATABASE)
-        self._check_shards()
-        if self.REDIS is not None and self.REDIS not in django_settings.CACHES:
-            raise ConfigurationError(_("EMS['REDIS'] %r is not in CACHES.") % self.REDIS)
-
-    def _check_shards(self) -> None:
-        shards: Any = self.SHARDS
-        if not isinstance(shards, Mapping):
-            raise ConfigurationError(_("EMS['SHARDS'] must be a dict of topics and aliases."))
-        for topic, alias in shards.items():
-            # A name without a rest, or a prefix that ends with a dot: "logs.*".
-            name = topic.removesuffix(f".{ANY_REST}") if isinstance(topic, str) else ""
-            if not name.strip() or ANY_REST in name:
-                raise ConfigurationError(
-                    _("EMS['SHARDS'] has %r: say a topic, or a prefix such as “logs.*”.") % (topic,)
-                )
-            if alias not in django_settings.DATABASES:
-                raise ConfigurationError(
-                    _("EMS['SHARDS'] has %r, which is not in DATABASES.") % (alias,)
-                )
+    default: Any
+    at_least: int = 1
+    at_most: int = MOST
 
 
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that it is in
-        return False
+RUN_TIME = {
+    # Random, written by migrate. It tells the databases of one Redis apart.
+    "installationId": RunTime(""),
+    # Which topics are on which database, as sharding.fingerprint() says it; written by migrate.
+    "shardsHash": RunTime(""),
+    "autoCreateTopic": RunTime(True),
+    "msgMaxSizeInBytes": RunTime(4210688, at_most=2**30),  # as max_allowed_packet
+    "consumerBatchSize": RunTime(10, at_most=MAX_BATCH),
+    "consumerThreads": RunTime(5, at_most=1000),
+    "processThreads": RunTime(8, at_most=1000),
+    # 0: a claim is one batch.
+    "consumerClaimSeconds": RunTime(0.25, at_least=0, at_most=10),
+    "consumerRetryMaxTimes": RunTime(16, at_least=0),
+    "consumeTimeoutSeconds": RunTime(60),
+    "dedupWindowSeconds": RunTime(600),
+    # Of prepared messages: check n + 1 comes n + 1 steps after check n, as with TrustMessage.
+    "verifyFirstSeconds": RunTime(60, at_most=DAY),
+    "verifyStepSeconds": RunTime(60, at_most=DAY),
+    "verifyMaxTimes": RunTime(15, at_most=1000),
+    "verifyTimeoutSeconds": RunTime(5, at_most=60),
+    "sendMaxTimes": RunTime(15, at_most=1000),
+    "preparedRetentionDays": RunTime(7, at_most=YEARS),
+    # 0 says for ever. The first migrate writes a row with 7: without that row nothing is deleted.
+    "messageRetentionDays": RunTime(0, at_least=0, at_most=YEARS),
+    "deliveryRetentionDays": RunTime(30, at_least=0, at_most=YEARS),
+    "deadRetentionDays": RunTime(0, at_least=0, at_most=YEARS),
+    "figureRetentionDays": RunTime(0, at_least=0, at_most=YEARS),
+    "figureMinuteRetentionDays": RunTime(31, at_least=0, at_most=YEARS),
+}
+DEFAULTS: dict[str, Any] = {name: one.default for name, one in RUN_TIME.items()}
 
 
-def _positive(value: Any) -> bool:
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_positive(value: Any) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return math.isfinite(value) and value > 0
+
+
+def _is_hold(value: Any) -> bool:
+    return value == 0 or (_is_positive(value) and value <= MAX_HOLD)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_namespace(value: Any) -> bool:
+    return isinstance(value, str) and bool(NAMESPACE.fullmatch(value))
+
+
+def _is_dotted(value: Any) -> bool:
+    return isinstance(value, str) and "." in value
+
+
+def _is_folder(value: Any) -> bool:
+    return isinstance(value, str | Path) and bool(str(value))
 
 
 def _is_network(value: Any) -> bool:
@@ -242,8 +164,90 @@ def _is_site(value: Any) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and is_bare
 
 
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str) and "." in value
+def _all(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list | tuple) and all(map(is_right, value))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
+
+
+def _key(default: Any, is_right: Callable[[Any], bool], words: str) -> Any:
+    """Return a key of ``EMS``, which is right as ``words`` say: "EMS['KEY'] must be WORDS."."""
+    return field(default=default, metadata={"is_right": is_right, "words": words})
+
+
+def _option(is_right: Callable[[Any], bool], words: str) -> Any:
+    return _key(None, lambda value: value is None or is_right(value), f"{words}, or None")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The dict ``EMS`` of Django's settings, with its defaults; durations are in seconds."""
+
+    ENABLED: bool = _key(True, _is_flag, "True or False")
+    DATABASE: str = _key(
+        "default", lambda value: value in django_settings.DATABASES, "an alias in DATABASES"
+    )
+    SHARDS: Mapping[str, str] = field(default_factory=dict)
+    REDIS: str | None = _option(lambda value: value in django_settings.CACHES, "an alias in CACHES")
+    NAMESPACE: str = _key("", _is_namespace, "a text of at most 16 of the characters a-z 0-9 . _ -")
+    RETRY_DELAYS: Sequence[float] = _key(
+        LADDER,
+        lambda value: bool(value) and _all(_is_positive)(value),
+        "a list of one or more numbers of seconds > 0",
+    )
+    POLL_SECONDS: float = _key(1.0, _is_positive, "a number of seconds > 0")
+    DRAIN_SECONDS: float = _key(30.0, _is_positive, "a number of seconds > 0")
+    STATE_DIR: str | Path = _key("ems-state", _is_folder, "the path of a folder")  # noqa: RUF009
+    ARCHIVE: str | Path | None = None
+    MIDDLEWARE: Sequence[str] = _key((), _all(_is_dotted), "a list of dotted paths")
+    PARTITIONER: str | None = _option(_is_dotted, "a dotted path")
+    METRICS_TOKEN: str | None = _option(_is_text, "a text")
+    TRACING: bool | None = _option(_is_flag, "True, False")
+    TRACE_PARENT: str = _key(LINK, lambda value: value in (LINK, PARENT), "“link” or “parent”")
+    TWO_PHASE_TOPIC: str | None = _option(_is_text, "a topic")
+    HTTP_THREADS: int = _key(
+        8, lambda value: type(value) is int and 1 <= value <= 256, "a number from 1 to 256"
+    )
+    HTTP_INSECURE: bool = _key(False, _is_flag, "True or False")
+    HTTP_HOLD_SECONDS_WSGI: float = _key(2.0, _is_hold, f"a number of seconds from 0 to {MAX_HOLD}")
+    HTTP_METRICS_FROM: Sequence[str] = _key(
+        (), _all(_is_network), "a list of addresses or networks"
+    )
+    STRESS: bool = _key(False, _is_flag, "True or False")
+    SITE_URL: str | None = _option(_is_site, "an address such as “https://ops.example.com”")
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            is_right = one.metadata.get("is_right")
+            if is_right and not is_right(value := getattr(self, one.name)):
+                shown = "" if one.name == "METRICS_TOKEN" else f", not {value!r}"
+                raise ConfigurationError(
+                    f"EMS[{one.name!r}] must be {one.metadata['words']}{shown}."
+                )
+        if self.TRACING and not _is_installed("opentelemetry.trace"):
+            raise ConfigurationError(
+                "EMS['TRACING'] needs opentelemetry-api: install the extra “otel”."
+            )
+        self._check_shards()
+
+    def _check_shards(self) -> None:
+        shards: Any = self.SHARDS
+        if not isinstance(shards, Mapping):
+            raise ConfigurationError("EMS['SHARDS'] must be a dict of topics and aliases.")
+        for topic, alias in shards.items():
+            # A name without a rest, or a prefix that ends with a dot: "logs.*".
+            name = topic.removesuffix(f".{ANY_REST}") if isinstance(topic, str) else ""
+            if not name.strip() or ANY_REST in name:
+                raise ConfigurationError(
+                    f"EMS['SHARDS'] has {topic!r}: say a topic, or a prefix such as “logs.*”."
+                )
+            if alias not in django_settings.DATABASES:
+                raise ConfigurationError(f"EMS['SHARDS'] has {alias!r}, which is not in DATABASES.")
 
 
 def load(path: str, setting: str) -> Callable[..., Any]:

@@ -9,38 +9,8 @@ from django.db import models
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from streams.conf import DEFAULTS, MAX_BATCH, NAMESPACE
+from streams.conf import NAMESPACE, RUN_TIME
 from streams.models.fields import UtcDateTimeField, UtcNow
-
-# The largest values, of settings that have one, in the unit of the setting.
-AT_MOST = {
-    "consumerBatchSize": MAX_BATCH,
-    "consumerThreads": 1000,
-    "consumerClaimSeconds": 10,
-    "processThreads": 1000,
-    "msgMaxSizeInBytes": 2**30,  # max_allowed_packet has no higher value
-    "messageRetentionDays": 36525,
-    "deliveryRetentionDays": 36525,
-    "deadRetentionDays": 36525,
-    "figureRetentionDays": 36525,
-    "preparedRetentionDays": 36525,
-    "verifyFirstSeconds": 86400,
-    "verifyStepSeconds": 86400,
-    "verifyMaxTimes": 1000,
-    "verifyTimeoutSeconds": 60,
-    "sendMaxTimes": 1000,
-    "figureMinuteRetentionDays": 36525,
-}
-MOST = 2**31 - 1  # of the settings without another limit
-MAY_BE_ZERO = {
-    "consumerClaimSeconds",
-    "consumerRetryMaxTimes",
-    "messageRetentionDays",
-    "deliveryRetentionDays",
-    "deadRetentionDays",
-    "figureRetentionDays",
-    "figureMinuteRetentionDays",
-}
 
 
 class SystemConfigQuerySet(models.QuerySet["SystemConfig"]):
@@ -52,25 +22,26 @@ class SystemConfigQuerySet(models.QuerySet["SystemConfig"]):
 
 def problem(name: str, value: Any) -> str:
     """Return what is wrong with ``value`` for the setting ``name``, or an empty string."""
-    if name not in DEFAULTS:
+    setting = RUN_TIME.get(name)
+    if setting is None:
         return gettext("There is no setting of this name.")
-    expected = type(DEFAULTS[name])
+    expected = type(setting.default)
     if expected is str and type(value) is str:
         return "" if NAMESPACE.fullmatch(value) else gettext("At most 16 of a-z 0-9 . _ -")
     if type(value) is not expected and not (expected is float and type(value) is int):
         return gettext("This setting takes a value of type %s.") % expected.__name__
     if expected is bool:
         return ""
-    if not value >= (0 if name in MAY_BE_ZERO else 1):  # also NaN
-        return gettext("This number is too small: at least %d.") % (name not in MAY_BE_ZERO)
-    if value > AT_MOST.get(name, MOST):
-        return gettext("This number is too large: at most %d.") % AT_MOST.get(name, MOST)
+    if not value >= setting.at_least:  # also NaN
+        return gettext("This number is too small: at least %d.") % setting.at_least
+    if value > setting.at_most:
+        return gettext("This number is too large: at most %d.") % setting.at_most
     return ""
 
 
 def names() -> list[tuple[str, str]]:
     """Return the settings as choices. It is a function, so that a new one needs no migration."""
-    return [(name, name) for name in DEFAULTS]
+    return [(name, name) for name in RUN_TIME]
 
 
 class SystemConfig(models.Model):

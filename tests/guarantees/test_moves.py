@@ -542,6 +542,7 @@ def test_waiting_retries_are_taken_along_and_handled_once():
     assert audits() == []
 
 
+@pytest.mark.timeout(600)  # audits grow with the topics of the sweep
 @strides(53, 3)
 def test_a_move_with_retries_may_be_killed_between_any_two_statements(stride):
     for point in count(1, stride):
@@ -577,6 +578,7 @@ def move_until_killed(name, point, **options):
     move(name, **options)
 
 
+@pytest.mark.timeout(600)
 @strides(31, 2)
 def test_a_move_may_be_killed_between_any_two_statements_and_repeated(stride):
     for point in count(1, stride):

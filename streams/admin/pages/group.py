@@ -22,7 +22,7 @@ from streams.admin.parts.listing import StreamsChangeList
 from streams.admin.verbs import rehearse
 from streams.admin.verbs.page import page
 from streams.admin.verbs.replay import replay
-from streams.conf import database
+from streams.conf import MOST, database
 from streams.consume.blocked import blockades
 from streams.errors import GroupActive, InvalidRetryPolicy
 from streams.log.lag import lags
@@ -37,7 +37,6 @@ from streams.models import (
     RetryMessage,
     State,
 )
-from streams.models.config import MOST
 from streams.operate.acts.unblock import UNBLOCKING
 from streams.operate.changes import CHANGEABLE, valid_retry_policy
 from streams.operate.group_deletion import belongings, delete_group
