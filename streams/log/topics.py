@@ -24,7 +24,7 @@ from streams.database.transactions import (
     supports_other_connections,
 )
 from streams.errors import UnknownTopic
-from streams.names import MAX_NAME, valid_new_name
+from streams.rules.names import MAX_NAME, validated_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
             _("There is no topic %r, and autoCreateTopic is off: create it in the admin.") % name
         )
 
-    valid_new_name(name, "topic", MAX_NAME)
+    validated_name(name, "topic", conf.longest_name(MAX_NAME))
 
     def work() -> TopicInfo:
         try:

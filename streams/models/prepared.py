@@ -17,7 +17,7 @@ from streams.models.fields import (
 )
 from streams.models.message import BodyType
 from streams.models.namespaces import own
-from streams.names import MAX_BIZ, MAX_CHECKER, MAX_KEY, MAX_NAME, MAX_PRODUCER, MAX_TAG
+from streams.rules.names import MAX_BIZ, MAX_CHECKER, MAX_KEY, MAX_NAME, MAX_PRODUCER, MAX_TAG
 
 # In bytes of JSON, and in characters.
 MAX_CONTEXT = 2000

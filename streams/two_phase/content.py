@@ -18,9 +18,9 @@ from streams.database.sql.dialect import fetch
 from streams.database.sql.prepared import FIND_ENDPOINT
 from streams.errors import InvalidMessage, MessageTooLarge, UnknownChecker
 from streams.models.prepared import MAX_CONTEXT
-from streams.names import MAX_BIZ, MAX_KEY, not_dots, text_of_key, valid_new_name, validated_name
 from streams.produce.access import all_writable
 from streams.produce.outgoing import checked_row
+from streams.rules.names import MAX_BIZ, not_dots, text_of_key, validated_key, validated_name
 from streams.sharding import home_of
 from streams.two_phase.registry import find, is_registered
 
@@ -99,9 +99,9 @@ def checked_content(
 
 def checked_names(biz: Any, biz_key: Any) -> tuple[str, str]:
     """Return the business and its key as texts; raises InvalidName."""
-    name = valid_new_name(text_of_key(biz), "business", longest_name(MAX_BIZ))
+    name = validated_name(text_of_key(biz), "business", longest_name(MAX_BIZ))
     what = "key of the business"
-    return name, not_dots(validated_name(text_of_key(biz_key), what, MAX_KEY), what)
+    return name, not_dots(validated_key(biz_key, what), what)
 
 
 def _checked_context(context: Any) -> Any:

@@ -37,7 +37,7 @@ from streams.log.topics import resolve
 from streams.logs import event
 from streams.models import PreparedRow, PreparedState
 from streams.models.prepared import COMMITTED, UNDECIDED, of_key
-from streams.names import MAX_PRODUCER
+from streams.rules.names import MAX_PRODUCER
 from streams.two_phase.dispute import dispute
 from streams.two_phase.placing import place
 from streams.two_phase.record import CHECK, OPERATOR, about

@@ -805,7 +805,7 @@ BLOCKED = [
 MORE = [
     Mutant(
         "key-hash-of-this-process",
-        "streams/produce/partitioning.py",
+        "streams/rules/partition.py",
         "zlib.crc32(key.encode()) % count",
         "hash(key) % count",
         "tests/streams/test_partitions.py::test_the_hash_never_changes",
@@ -1092,11 +1092,11 @@ SEAMS = [
     ),
     # "topic/0@17" would then be a topic, or a place in one.
     Mutant(
-        "any-new-name",
+        "any-name",
         "streams/log/topics.py",
-        '    valid_new_name(name, "topic", MAX_NAME)\n',
+        '    validated_name(name, "topic", conf.longest_name(MAX_NAME))\n',
         "",
-        "tests/streams/test_names.py::test_a_new_topic_with_other_characters_is_refused",
+        "tests/streams/test_names.py::test_a_topic_with_other_characters_is_refused",
     ),
     # What handlers elsewhere mean by "return False".
     Mutant(
@@ -1118,7 +1118,7 @@ SEAMS = [
     ),
     Mutant(
         "any-partition-taken",
-        "streams/produce/partitioning.py",
+        "streams/rules/partition.py",
         " or not 0 <= number < count:\n",
         ":\n",
         "tests/streams/test_partitioner.py"

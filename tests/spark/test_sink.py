@@ -21,8 +21,8 @@ from streams.log.sequencer import sequence
 from streams.models import DedupKey, Message, SystemConfig, Topic
 from streams.models.fields import UtcNow
 from streams.operate.topics import grow
-from streams.produce.partitioning import partition_of
 from streams.retain.purge import Purge
+from streams.rules.partition import partition_of
 from streams.testing import advance, drain
 from tests.processes import Spawn
 
@@ -398,7 +398,7 @@ def test_one_bad_row_in_any_task_is_a_typed_error_and_nothing_is_sent(
     frame = spark.range(0, 100, 1, 4).selectExpr(
         "cast(id as string) as body", "if(id = 99, 'no tag!', '') as tag"
     )
-    with pytest.raises(Exception, match=r"BadRow: row 24 of task 3: a tag has letters"):
+    with pytest.raises(Exception, match=r"BadRow: row 24 of task 3: A tag has letters"):
         write(frame, config, topic="orders")
     assert not Message.objects.exists()
     assert not StagedMessage.objects.exists()

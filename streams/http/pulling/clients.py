@@ -18,7 +18,7 @@ from streams.database.sql import pull as sql
 from streams.database.sql.dialect import execute, fetch, later, numbers
 from streams.http.pulling.groups import PulledGroup, deleted
 from streams.models import Consumer, UtcNow
-from streams.names import valid_new_name
+from streams.rules.names import validated_name
 
 # The most characters of the name that a client gives itself.
 MAX_CLIENT = 127
@@ -46,7 +46,7 @@ def client_id(prefix: str, client: str) -> str:
 
     Raises InvalidName.
     """
-    return f"http@{prefix}@{valid_new_name(client, 'client', MAX_CLIENT)}"
+    return f"http@{prefix}@{validated_name(client, 'client', MAX_CLIENT)}"
 
 
 def keep_while_holding(client: str, group: PulledGroup, hold: float) -> None:

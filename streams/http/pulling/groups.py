@@ -14,7 +14,7 @@ from typing import Any
 from django.db import Error
 from django.utils.translation import gettext as _
 
-from streams.conf import FRESH_SECONDS
+from streams.conf import FRESH_SECONDS, longest_name
 from streams.consume.claim import Claimer
 from streams.consume.limits import Limits, limits
 from streams.consume.registry import Registration, find
@@ -26,7 +26,7 @@ from streams.errors import GroupMismatch, StartNeeded, UnknownGroup
 from streams.log.holdings import holdings
 from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Mode, Partition
-from streams.names import MAX_NAME, validated_name
+from streams.rules.names import MAX_NAME, validated_name
 
 # Seconds for which a request waits for a database that is away, while it looks for its group.
 PATIENCE = 3.0
@@ -196,7 +196,7 @@ def ensure_group(
     A group that is there stays as it is. Raises GroupMismatch if it is of another kind,
     StartNeeded, InvalidName and LogDamaged.
     """
-    validated_name(name, "group", MAX_NAME)
+    validated_name(name, "group", longest_name(MAX_NAME))
     registration = registration_of(topic, name, ordered=ordered)
     there = retrying(_find, using, topic, name, using)
     try:
