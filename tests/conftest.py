@@ -94,7 +94,7 @@ def _steps_are_asked() -> None:
     """Let each test ask the database whether a step is due, as a new process does."""
     from streams.steps import turns
 
-    turns.forget()
+    turns._ask_at.clear()
 
 
 @pytest.fixture(scope="session")

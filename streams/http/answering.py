@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from django.db import Error, connections
@@ -40,7 +40,7 @@ class Answering:
             return None
 
 
-def _connect(alias: str) -> tuple[()]:
+def _connect(alias: str) -> Iterable[str]:
     with connections[alias].cursor() as cursor:
         cursor.execute("SELECT 1")
     return ()

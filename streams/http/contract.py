@@ -10,7 +10,6 @@ from typing import Any
 
 from streams.http.problems import CONTENT_TYPE, codes
 from streams.http.pulling.clients import MAX_CLIENT
-from streams.produce.dedup import MAX_DEDUP_KEY
 from streams.rules.names import MAX_BIZ, MAX_CHECKER, MAX_KEY, MAX_NAME, MAX_TAG
 
 # In characters, by the name of a parameter or of a field of a request.
@@ -22,7 +21,7 @@ LONGEST = {
     "client": MAX_CLIENT,
     "key": MAX_KEY,
     "tag": MAX_TAG,
-    **dict.fromkeys(("dedup_key", "Idempotency-Key"), MAX_DEDUP_KEY),
+    **dict.fromkeys(("dedup_key", "Idempotency-Key"), MAX_KEY),
 }
 # What is given to something new: no sign of ASCII but these. Of other characters EMS says more.
 NEW = {"name", "biz", "client", "tag"}

@@ -20,6 +20,7 @@ from django.db import connections
 
 from streams.conf import settings
 from streams.database.emptied import in_test_process
+from streams.database.remembered import Remembered
 from streams.database.retrying import retrying
 from streams.errors import StateUnusable
 from streams.log import ends
@@ -239,7 +240,7 @@ def _logs(using: str) -> dict[int, tuple[Log, str]]:
 
 
 # By alias.
-_kept: dict[str, KeptEnds] = {}
+_kept: Remembered[str, KeptEnds] = Remembered(survives_forks=True)
 
 
 def of(using: str) -> KeptEnds:
@@ -248,8 +249,3 @@ def of(using: str) -> KeptEnds:
     if found is None:
         found = _kept[using] = KeptEnds(using)
     return found
-
-
-def forget() -> None:
-    """Forget what was read and written."""
-    _kept.clear()

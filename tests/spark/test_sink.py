@@ -472,7 +472,7 @@ def test_a_version_is_of_one_topic(config: Config) -> None:
 
 def test_a_message_that_is_too_large_is_a_bad_row(stage: Stage) -> None:
     SystemConfig.objects.create(name="msgMaxSizeInBytes", value=10)
-    with pytest.raises(BadRow, match="row 1 of task 0: body and headers have 11 bytes"):
+    with pytest.raises(BadRow, match="row 1 of task 0: Body and headers have 11 bytes"):
         stage("0123456789", "0123456789x")
 
 

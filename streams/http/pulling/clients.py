@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from django.db.models.functions import Greatest
 
 from streams.conf import LEASE_SECONDS
 from streams.database.clock import instant
+from streams.database.remembered import Remembered
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
 from streams.database.sql.dialect import execute, fetch, later, numbers
@@ -30,15 +30,7 @@ AT_LEAST, AT_MOST = 5.0, 10.0
 REMEMBERED = 10_000
 
 # By alias, client and group: until when, on the monotonic clock, the lease holds at least.
-_known: dict[tuple[str, str, int], float] = {}
-
-
-def forget() -> None:
-    """Forget which leases this process has renewed."""
-    _known.clear()
-
-
-os.register_at_fork(after_in_child=forget)
+_known: Remembered[tuple[str, str, int], float] = Remembered()
 
 
 def client_id(prefix: str, client: str) -> str:
