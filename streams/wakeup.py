@@ -18,7 +18,7 @@ from typing import Any
 from django.db import Error, connections
 
 from streams.conf import settings
-from streams.database.remembered import Remembered
+from streams.database.remembered import Forgettable
 from streams.logs import event
 from streams.runtime_settings import system
 from streams.telemetry import count
@@ -35,7 +35,7 @@ EVERY: frozenset[str] = frozenset()
 
 
 # By alias: the channel, which a process reads once.
-_channels: Remembered[str, str] = Remembered()
+_channels: Forgettable[str, str] = Forgettable()
 
 
 def channel(using: str) -> str:

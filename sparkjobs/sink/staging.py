@@ -24,7 +24,7 @@ from sparkjobs.errors import BadRow
 from sparkjobs.instants import EPOCH, stored
 from sparkjobs.placement import Placement
 from sparkjobs.sink.options import SinkOptions
-from sparkjobs.sink.topics import Topic, setting, writable
+from sparkjobs.sink.topics import TargetTopic, setting, writable
 from streams.rules import body as bodies
 from streams.rules.dedup import hash_of
 from streams.rules.errors import StreamsError
@@ -63,7 +63,7 @@ class Staged(WriterCommitMessage):
     mark: str
     rows: int = 0
     query: str = ""
-    topics: list[Topic] = field(default_factory=list)
+    topics: list[TargetTopic] = field(default_factory=list)
 
 
 def stage(
@@ -96,7 +96,7 @@ class Checker:
         self.mark = mark
         self.task = task
         self.max_size = setting(connection, "msgMaxSizeInBytes")
-        self.topics: dict[str, tuple[Topic, Callable[..., int]]] = {}
+        self.topics: dict[str, tuple[TargetTopic, Callable[..., int]]] = {}
         # Each task begins at another partition.
         self.turn = itertools.count(task)
         self.number = itertools.count()
@@ -140,7 +140,7 @@ class Checker:
         )
         return values, parameters, len(body) + len(headers or "")
 
-    def _topic(self, name: str) -> tuple[Topic, Callable[..., int]]:
+    def _topic(self, name: str) -> tuple[TargetTopic, Callable[..., int]]:
         if name not in self.topics:
             topic = writable(self.connection, name)
             placement = Placement(name, len(topic.partitions), self.config.partitioner)

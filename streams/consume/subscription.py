@@ -18,7 +18,7 @@ from streams.log.rewinds import jump_if_rewound
 from streams.log.sequencer import (
     DAMAGES,
     UNSETTLED_SECONDS,
-    Cancelled,
+    PassCancelled,
     Rewound,
     Unsettled,
     sequence,
@@ -66,7 +66,7 @@ def subscribe(
                     jump_if_rewound(partition_id, using)
             except Unsettled:
                 time.sleep(UNSETTLED_SECONDS)
-            except Cancelled:
+            except PassCancelled:
                 continue
 
     group = retrying(work, using)

@@ -11,10 +11,10 @@ from streams.database.transactions import in_test_case
 K = TypeVar("K")
 V = TypeVar("V")
 
-_all: list[Remembered[Any, Any]] = []
+_all: list[Forgettable[Any, Any]] = []
 
 
-class Remembered(dict[K, V]):
+class Forgettable(dict[K, V]):
     """What is forgotten when a test empties the tables or changes the settings.
 
     A forked process begins without it, unless it ``survives_forks``.
@@ -26,7 +26,7 @@ class Remembered(dict[K, V]):
         _all.append(self)
 
 
-class Fresh(Remembered[K, tuple[float, V]]):
+class Fresh(Forgettable[K, tuple[float, V]]):
     """What is read again after some seconds."""
 
     def fresh(self, key: K) -> V | None:

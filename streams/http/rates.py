@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from streams.database.remembered import Remembered
+from streams.database.remembered import Forgettable
 from streams.http.problems import Problem
 
 # Tokens that are remembered.
@@ -29,7 +29,7 @@ class Bucket:
         return self.left
 
 
-_tokens: Remembered[int, Bucket] = Remembered()
+_tokens: Forgettable[int, Bucket] = Forgettable()
 
 
 def refuse_fast(token: int, rate: int | None) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from streams.database.remembered import Remembered
+from streams.database.remembered import Forgettable
 from streams.database.transactions import in_transaction
 
 
@@ -23,7 +23,7 @@ class End(NamedTuple):
 
 _lock = threading.Lock()
 # Of each alias: partition id → the highest end that was seen.
-_seen: Remembered[str, dict[int, End]] = Remembered(survives_forks=True)
+_seen: Forgettable[str, dict[int, End]] = Forgettable(survives_forks=True)
 
 
 def seen(using: str) -> dict[int, End]:

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from streams.database.each import Reply, ask_each
 from streams.logs import event
 from streams.metrics.catalogue import COUNTER, DATABASE
-from streams.metrics.reading import Reading, Sample
+from streams.metrics.reading import MetricReading, Sample
 from streams.sharding import aliases
 
 logger = logging.getLogger("streams.metrics")
@@ -58,7 +58,7 @@ def _without_samples(metric: Metric) -> Metric:
 
 def _read(using: str) -> list[Metric]:
     connections[using].set_autocommit(True)  # the project may have it off
-    return _in_families(using, Reading(using).samples())
+    return _in_families(using, MetricReading(using).samples())
 
 
 def _read_or_down(reply: Reply[Metric]) -> Iterable[Metric]:

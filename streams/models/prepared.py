@@ -63,7 +63,7 @@ class PreparedQuerySet(models.QuerySet["PreparedRow"]):
         return self.filter(topic=topic, state__in=states)
 
 
-class OfNamespace(models.Manager["PreparedRow"]):
+class PreparedOfNamespace(models.Manager["PreparedRow"]):
     """Gives the rows of this namespace. ``_base_manager`` gives all."""
 
     def get_queryset(self) -> models.QuerySet[PreparedRow]:
@@ -119,7 +119,7 @@ class PreparedRow(models.Model):
     # Of what is locked: the time of the database's clock at the statement that has locked it.
     locked_at: datetime
 
-    objects = OfNamespace.from_queryset(PreparedQuerySet)()
+    objects = PreparedOfNamespace.from_queryset(PreparedQuerySet)()
 
     class Meta:
         db_table = "ems_prepared"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
-from streams.database.remembered import Remembered
+from streams.database.remembered import Forgettable
 from streams.database.retrying import retrying
 from streams.models import Step
 
 # By alias and step: before this time, of the monotonic clock, the step is not asked for.
-_ask_at: Remembered[tuple[str, str], float] = Remembered()
+_ask_at: Forgettable[tuple[str, str], float] = Forgettable()
 
 
 def is_turn(name: str, every: timedelta, using: str) -> bool:

@@ -40,7 +40,7 @@ LATEST_CHECK = timedelta(hours=24)
 
 
 @dataclass(frozen=True)
-class Content:
+class PreparedContent:
     """Holds the checked columns of a prepared message, and when its first check is due."""
 
     biz: str
@@ -59,7 +59,7 @@ def checked_content(
     check_after: Any = None,
     using: str,
     added: Collection[str] = (),
-) -> Content:
+) -> PreparedContent:
     """Check everything, also that the topic takes messages; a missing topic is created.
 
     ``delay``, ``deliver_at`` and the dedup key of ``message`` are not used. The headers of a trace,
@@ -94,7 +94,7 @@ def checked_content(
         "checker": checker,
         "context": extra,
     }
-    return Content(biz, biz_key, columns, first_check)
+    return PreparedContent(biz, biz_key, columns, first_check)
 
 
 def checked_names(biz: Any, biz_key: Any) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from streams.database import remembered
-from streams.database.remembered import Fresh, Remembered
+from streams.database.remembered import Forgettable, Fresh
 
 SECONDS = 60.0
 
@@ -37,7 +37,7 @@ def test_in_a_test_case_nothing_is_remembered() -> None:
 
 @pytest.mark.any_database
 def test_a_forked_process_forgets_all_but_what_survives_forks() -> None:
-    known, survives = Remembered[str, int](), Remembered[str, int](survives_forks=True)
+    known, survives = Forgettable[str, int](), Forgettable[str, int](survives_forks=True)
     known["a"] = survives["a"] = 1
     pid = os.fork()
     if not pid:

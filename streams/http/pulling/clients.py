@@ -12,7 +12,7 @@ from django.db.models.functions import Greatest
 
 from streams.conf import LEASE_SECONDS
 from streams.database.clock import instant
-from streams.database.remembered import Remembered
+from streams.database.remembered import Forgettable
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
 from streams.database.sql.dialect import execute, fetch, later, numbers
@@ -30,7 +30,7 @@ AT_LEAST, AT_MOST = 5.0, 10.0
 REMEMBERED = 10_000
 
 # By alias, client and group: until when, on the monotonic clock, the lease holds at least.
-_known: Remembered[tuple[str, str, int], float] = Remembered()
+_known: Forgettable[tuple[str, str, int], float] = Forgettable()
 
 
 def client_id(prefix: str, client: str) -> str:

@@ -18,7 +18,7 @@ from streams.consume.claim import Claimer
 from streams.consume.limits import Limits, limits
 from streams.consume.registry import Registration, find
 from streams.consume.subscription import start_missing, subscribe
-from streams.database.remembered import Fresh, Remembered
+from streams.database.remembered import Forgettable, Fresh
 from streams.database.retrying import retrying
 from streams.database.transactions import in_test_case
 from streams.errors import GroupMismatch, StartNeeded, UnknownGroup
@@ -80,13 +80,13 @@ class PulledGroup:
 
 Known = tuple[ConsumerGroup, Partition]
 
-_known: Remembered[tuple[str, str, str], PulledGroup] = Remembered()
+_known: Forgettable[tuple[str, str, str], PulledGroup] = Forgettable()
 _by_id: Fresh[tuple[str, int], tuple[ConsumerGroup, dict[int, Partition]]] = Fresh()
 # By alias: a database that is away, or hangs, must not stop what is read of the others. In a fork
 # nobody would release a lock that is held.
-_reading: Remembered[str, threading.Lock] = Remembered()
+_reading: Forgettable[str, threading.Lock] = Forgettable()
 # By alias: when, on the monotonic clock, a group could not be read, and why.
-_failed: Remembered[str, tuple[float, Error]] = Remembered()
+_failed: Forgettable[str, tuple[float, Error]] = Forgettable()
 
 
 def pulled(topic: str, name: str, using: str) -> PulledGroup:
