@@ -101,7 +101,7 @@ def test_a_database_that_hangs_holds_no_scrape_and_gets_one_reading_at_a_time(
             assert answers.wait(30)
             yield "ems_up", (), 1
 
-    monkeypatch.setattr(collector, "Reading", Hangs)
+    monkeypatch.setattr(collector, "MetricReading", Hangs)
     monkeypatch.setattr(collector, "WAIT_SECONDS", 0.05)
     one = EmsCollector()
     down = {"ems_up": [({"database": "default"}, 0)]}
