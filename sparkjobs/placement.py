@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
 from sparkjobs.errors import BadOption
+from streams.rules.partition import checked_choice, partition_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Placement:
         """Return a function of key, headers (JSON) and a number, for messages without a key.
 
         Raises BadOption if the project's own cannot be imported here: another one would break the
-        order by key.
+        order by key. The function raises InvalidMessage for a choice that is no partition.
         """
         if not self.path or self.count == 1:
             return self._by_key
@@ -40,12 +40,9 @@ class Placement:
 
         def chosen(key: str | None, headers: str | None, turn: int) -> int:
             number = found(self.topic, key, json.loads(headers) if headers else {}, self.count)
-            if type(number) is not int or not 0 <= number < self.count:
-                raise BadOption(f"{self.path} gave {number!r}, no number below {self.count}")
-            return number
+            return checked_choice(number, self.path, self.count)
 
         return chosen
 
     def _by_key(self, key: str | None, headers: str | None, turn: int) -> int:
-        # As streams/produce/partitioning.py does.
-        return (turn if key is None else zlib.crc32(key.encode())) % self.count
+        return turn % self.count if key is None else partition_of(key, self.count)

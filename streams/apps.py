@@ -28,25 +28,20 @@ class StreamsConfig(AppConfig):
     def ready(self) -> None:
         from streams import (
             checks,  # noqa: F401 - registers the system checks
-            runtime_settings,
             telemetry,
             tracing,
-            wakeup,
         )
-        from streams.database import emptied
-        from streams.log import rewinds, routes, topics
+        from streams.database import emptied, remembered
+        from streams.log import routes
         from streams.metrics import start_if_shared
         from streams.observe.announcement import announce_retention
 
-        # A flush deletes the rows that are in these caches.
-        caches = (runtime_settings.forget, topics.forget, wakeup.forget, rewinds.forget)
-        for forget in caches:
-            post_migrate.connect(forget, sender=self)
-            # Another namespace, in a test that changes the settings.
-            setting_changed.connect(forget)
+        # A flush deletes the rows that were read.
+        post_migrate.connect(remembered.forget, sender=self)
+        # Another namespace, in a test that changes the settings.
+        setting_changed.connect(remembered.forget)
         post_migrate.connect(announce_retention, sender=self)
         post_migrate.connect(routes.write_first_routes, sender=self)
-        emptied.forget_with(*caches)
         connection_created.connect(emptied.watch)
         start_if_shared()
         telemetry.look_for(tracing.look)

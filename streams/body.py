@@ -11,9 +11,11 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 
 from streams.errors import NotSerializable
-from streams.unserializable import DEEPEST, complaint, is_too_deep
-
-JSON, TEXT, BYTES = "json", "text", "bytes"
+from streams.rules.body import BYTES as BYTES
+from streams.rules.body import DEEPEST, is_too_deep
+from streams.rules.body import JSON as JSON
+from streams.rules.body import TEXT as TEXT
+from streams.unserializable import complaint
 
 PREVIEW_BYTES = 1000
 

@@ -12,12 +12,14 @@ from typing import Any
 from django.core import exceptions
 from django.utils.translation import gettext as _
 
+from streams.rules import errors as rules
+from streams.rules.errors import InvalidMessage as InvalidMessage
+from streams.rules.errors import InvalidName as InvalidName
+from streams.rules.errors import MessageTooLarge as MessageTooLarge
+from streams.rules.errors import NotSerializable as NotSerializable
+from streams.rules.errors import StreamsError as StreamsError
 
-class StreamsError(Exception):
-    """EMS could not do this."""
-
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or _(" ".join((self.__doc__ or "").split())))
+rules.translate = _
 
 
 class ConfigurationError(StreamsError):
@@ -80,24 +82,8 @@ class TopicDenied(StreamsError):
     """The topic does not accept this kind of access at present."""
 
 
-class InvalidName(StreamsError, ValueError):
-    """A name is empty, too long, or has characters that it may not have."""
-
-
-class InvalidMessage(StreamsError, ValueError):
-    """A part of the message has the wrong type or value."""
-
-
 class UnknownPartition(InvalidMessage):
     """The topic has no partition of this number."""
-
-
-class NotSerializable(InvalidMessage):
-    """The body cannot be written as JSON."""
-
-
-class MessageTooLarge(InvalidMessage):
-    """The body is larger than msgMaxSizeInBytes."""
 
 
 class NaiveDatetime(InvalidMessage):

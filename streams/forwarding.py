@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from streams import body as bodies
 from streams.api import ReceivedMessage
-from streams.outgoing import SIGNATURE, Request, send, signature
+from streams.outgoing import SIGNATURE, OutgoingRequest, send, signature
 
 TYPES = {
     bodies.JSON: "application/json",
@@ -39,7 +39,7 @@ def webhook(
             headers["Ems-Key"] = message.key.encode("unicode_escape").decode()
         if secret:
             headers[SIGNATURE] = signature(secret, int(time.time()), message.raw_body)
-        request = Request(url, message.raw_body, headers)
+        request = OutgoingRequest(url, message.raw_body, headers)
         send(request, allow_private=allow_private, seconds=seconds)
 
     return forward

@@ -43,7 +43,7 @@ class SendingFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Request:
+class OutgoingRequest:
     """Holds an HTTP request; the one of a notification is sent by POST."""
 
     url: str
@@ -58,7 +58,7 @@ def signature(secret: str, at: int, body: bytes) -> str:
     return f"t={at},v1={digest}"
 
 
-def send(request: Request, *, allow_private: bool, seconds: float) -> bytes:
+def send(request: OutgoingRequest, *, allow_private: bool, seconds: float) -> bytes:
     """Send the request and return the answer, at most MOST bytes; raises SendingFailed.
 
     ``seconds`` is the limit of the connecting, and then of all the rest.

@@ -74,7 +74,7 @@ class Load:
 
 
 @dataclass
-class Result:
+class StressResult:
     """Holds what one run has counted and measured. Times are in seconds, but for ``ms``."""
 
     accepted: int = 0  # sends that returned
@@ -156,9 +156,9 @@ class Stress:
         self._say = say
         self._children: list[Any] = []
 
-    def run(self) -> Result:
+    def run(self) -> StressResult:
         """Send, consume and count; raises ConsumerEnded."""
-        result = Result()
+        result = StressResult()
         connections.close_all()  # a connection must not be shared with a child
         locks = self._locks()
         used = _processor_seconds()
@@ -269,7 +269,7 @@ class Stress:
         ids = list(self._partitions().values_list("pk", flat=True))
         return Message.objects.using(self._using).inbox().filter(partition__in=ids).count()
 
-    def _count(self, result: Result) -> None:
+    def _count(self, result: StressResult) -> None:
         total = self._partitions().aggregate(n=Sum(F("next_offset") - F("first_offset")))["n"]
         result.sequenced = int(total or 0)
         result.committed = result.sequenced + self._inbox()
@@ -286,7 +286,7 @@ class Stress:
         return server.status(LOCK_WAITS) or 0, server.status(LOCK_MILLISECONDS) or 0
 
 
-def _compare(result: Result, seen: dict[str, Counter[tuple[int, int]]]) -> None:
+def _compare(result: StressResult, seen: dict[str, Counter[tuple[int, int]]]) -> None:
     for group, calls in seen.items():
         result.consumed[group] = len(calls)
         result.missing[group] = result.sequenced - len(calls)

@@ -45,10 +45,10 @@ from streams.models import (
     RetryMessage,
     Start,
 )
-from streams.names import text_of_key
 from streams.process.broadcast.handling import BroadcastHandling
 from streams.process.broadcast.position import Position, Positions
 from streams.process.broadcast.reader import Reader
+from streams.rules.names import text_of_key
 from streams.sharding import alias_of, aliases
 from streams.two_phase.checking import CheckResult, check_due
 

@@ -11,19 +11,9 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-# The most levels of lists and dicts in a body: what other programs read has limits, too.
-DEEPEST = 64
+from streams.rules.body import DEEPEST
 
 Writable = Callable[[Any], bool]
-
-
-def is_too_deep(body: Any) -> bool:
-    """Tell whether ``body``, which can be written as JSON, has more than DEEPEST levels."""
-    level: list[Any] = [[body]]
-    for _level in range(DEEPEST + 1):
-        parts = [one.values() if isinstance(one, dict) else one for one in level]
-        level = [one for part in parts for one in part if isinstance(one, dict | list | tuple)]
-    return bool(level)
 
 
 def complaint(body: Any, writable: Writable) -> str | None:

@@ -18,6 +18,7 @@ from typing import Any
 from django.db import Error, connections
 
 from streams.conf import settings
+from streams.database.remembered import Forgettable
 from streams.logs import event
 from streams.runtime_settings import system
 from streams.telemetry import count
@@ -34,7 +35,7 @@ EVERY: frozenset[str] = frozenset()
 
 
 # By alias: the channel, which a process reads once.
-_channels: dict[str, str] = {}
+_channels: Forgettable[str, str] = Forgettable()
 
 
 def channel(using: str) -> str:
@@ -47,11 +48,6 @@ def channel(using: str) -> str:
         known = f"{database}:{system('installationId', using)}:{settings().NAMESPACE}"
         _channels[using] = f"ems:wake:{known}"
     return _channels[using]
-
-
-def forget(**kwargs: Any) -> None:
-    """Drop the known channels."""
-    _channels.clear()
 
 
 def _redis() -> Any:

@@ -47,12 +47,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
-    """Wait for the threads of pages that have waited for them no more: they use the database."""
-    if looking := sys.modules.get("streams.admin.parts.look"):
-        for key, asked in list(looking._asked.items()):
-            asked.thread.join(30)
-            if not asked.thread.is_alive():
-                del looking._asked[key]  # no test sees what another one was told
+    """Wait for the threads for which nobody has waited: they use the database."""
+    if each := sys.modules.get("streams.database.each"):
+        for key, question in list(each._questions.items()):
+            question.thread.join(30)
+            if not question.thread.is_alive():
+                del each._questions[key]  # no test sees what another one was told
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -94,7 +94,7 @@ def _steps_are_asked() -> None:
     """Let each test ask the database whether a step is due, as a new process does."""
     from streams.steps import turns
 
-    turns.forget()
+    turns._ask_at.clear()
 
 
 @pytest.fixture(scope="session")

@@ -57,16 +57,12 @@ def _with_rows(alias: str, tables: list[str]) -> list[str]:
 
 def teardown(case: TransactionTestCase) -> None:
     """Replace ``TransactionTestCase._fixture_teardown``."""
-    from streams import runtime_settings, wakeup
-    from streams.log import rewinds, topics
+    from streams.database import remembered
 
     for alias in case._databases_names(include_mirrors=False):  # type: ignore[attr-defined]
         empty(alias)
-    # These caches have rows that are deleted now. After Django's flush post_migrate empties them.
-    runtime_settings.forget()
-    topics.forget()
-    wakeup.forget()
-    rewinds.forget()
+    # What was read of rows that are deleted now. After Django's flush post_migrate does it.
+    remembered.forget()
     # Files that say how far the logs had come: another test need not find them.
     for file in (FOLDER / "state").glob("*.ends"):
         file.unlink(missing_ok=True)

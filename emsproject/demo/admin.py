@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from emsproject.demo.models import Flight, Handled
 
 
-class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only in stubs
+class ReadOnlyModel(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only in stubs
     show_full_result_count = False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -20,12 +20,12 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only in s
 
 
 @admin.register(Flight)
-class FlightAdmin(ReadOnly):
+class FlightAdmin(ReadOnlyModel):
     list_display = ("code", "date", "scheduled", "departed", "delay", "origin", "dest")
     search_fields = ("=number", "=carrier", "=dest")
 
 
 @admin.register(Handled)
-class HandledAdmin(ReadOnly):
+class HandledAdmin(ReadOnlyModel):
     list_display = ("group", "partition", "offset", "attempt", "note")
     search_fields = ("=group", "=flight", "=attempt")

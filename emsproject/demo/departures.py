@@ -18,12 +18,12 @@ TOPIC = "flights"
 TIMETABLE = settings.BASE_DIR / "fixtures" / "flights.csv.gz"
 
 
-class Cancelled(Exception):
+class DepartureCancelled(Exception):
     """Says that the flight never left."""
 
 
 def depart(flight: Flight) -> None:
-    """Save the flight and send the event, in one transaction; raises Cancelled, and does neither.
+    """Save the flight and send the event, in one transaction; raises DepartureCancelled.
 
     A real program would check this first. Here it is checked last, so that the demo shows that a
     message whose transaction is rolled back is never delivered.
@@ -32,7 +32,7 @@ def depart(flight: Flight) -> None:
         flight.save()
         send(TOPIC, flight.event(), key=flight.code)
         if flight.departed is None:
-            raise Cancelled
+            raise DepartureCancelled
 
 
 def timetable(limit: int | None = None) -> Iterator[Flight]:

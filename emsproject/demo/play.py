@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from emsproject.demo.audit import Audit, audit
-from emsproject.demo.departures import TOPIC, Cancelled, depart
+from emsproject.demo.departures import TOPIC, DepartureCancelled, depart
 from emsproject.demo.interruption import Interruption
 from emsproject.demo.models import Flight
 from emsproject.demo.processes import Child, running
@@ -73,7 +73,7 @@ class Play:
             try:
                 depart(flight)
                 self._tally.sent += 1
-            except Cancelled:
+            except DepartureCancelled:
                 self._tally.rolled_back += 1
             if time.monotonic() >= look_at:
                 self._look(screen)

@@ -49,7 +49,7 @@ class Bars:
             self._progress.update(self._bars[group], completed=tally.finished(group))
 
 
-class Lines:
+class ScreenLines:
     """Prints one line every LINE_SECONDS, to a file or a pipe."""
 
     def __init__(self, console: Console) -> None:
@@ -70,7 +70,7 @@ class Lines:
 @contextmanager
 def display(console: Console, tally: Tally, total: int) -> Iterator[Display]:
     if not console.is_terminal:
-        yield Lines(console)
+        yield ScreenLines(console)
         return
     columns = (TextColumn("  {task.description:8}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:

@@ -13,7 +13,7 @@ from django.contrib.auth import get_user_model
 from django.urls import reverse
 from rich.console import Console
 
-from emsproject.demo.departures import Cancelled, depart, timetable
+from emsproject.demo.departures import DepartureCancelled, depart, timetable
 from emsproject.demo.interruption import Interruption
 from emsproject.demo.models import Flight
 from emsproject.demo.processes import running
@@ -61,7 +61,7 @@ def serve(folder: Path, console: Console, interruption: Interruption) -> None:
             while time.monotonic() < due:
                 look()
             due = time.monotonic() + DEPARTURE_SECONDS
-            with suppress(Cancelled):
+            with suppress(DepartureCancelled):
                 depart(flight)
 
 

@@ -6,20 +6,16 @@ while ``EMS["DATABASE"]`` is away, too.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from threading import Thread
 from typing import Any
-
-from django.db import Error, connections
 
 from monitoring.models import AlarmChannel, AlarmRule
 from streams.conf import working_on
+from streams.database.each import ask_each
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.sharding import home_of
-
-# In seconds: the sweep waits for it, which runs in the same thread.
-WAITED = 1.0
 
 # What is copied; how the last notification went is of each database.
 OF_CHANNEL = ("name", "kind", "enabled", "recipients", "url", "secret", "allow_private")
@@ -40,43 +36,27 @@ class Home:
     told: dict[str, set[str]]
 
 
-# By the database that they copy to: a thread that hangs is not waited for again.
-_reading: dict[str, Thread] = {}
-
-
 def copy_from_home(using: str) -> None:
     """Let ``using`` have the same rules and channels; those of before hold if there is no answer.
 
-    Does nothing for ``EMS["DATABASE"]``, and for a database that is none of ``EMS["SHARDS"]``.
+    Does nothing for ``EMS["DATABASE"]``, and for a database that is none of ``EMS["SHARDS"]``. The
+    sweep waits for it, which runs in the same thread.
     """
     home = home_of(using)
     if using == home:
         return
-    running = _reading.get(using)
-    if running is not None and running.is_alive():
-        return
-    found: list[Home] = []
-    _reading[using] = thread = Thread(target=_read, args=(home, found), daemon=True)
-    thread.start()
-    thread.join(WAITED)
-    for one in found[:1]:
-        retrying(_write, using, one, using)
+    for reply in ask_each("alarm rules", [home], _read):
+        for one in reply.said:
+            retrying(_write, using, one, using)
 
 
-def _read(home: str, found: list[Home]) -> None:
-    try:
-        rules = list(AlarmRule.objects.using(home).prefetch_related("channels"))
-        found.append(
-            Home(
-                list(AlarmChannel.objects.using(home).values(*OF_CHANNEL)),
-                [{name: getattr(rule, name) for name in OF_RULE} for rule in rules],
-                {rule.name: {channel.name for channel in rule.channels.all()} for rule in rules},
-            )
-        )
-    except Error:
-        pass  # it is away
-    finally:
-        connections.close_all()
+def _read(home: str) -> Iterator[Home]:
+    rules = list(AlarmRule.objects.using(home).prefetch_related("channels"))
+    yield Home(
+        list(AlarmChannel.objects.using(home).values(*OF_CHANNEL)),
+        [{name: getattr(rule, name) for name in OF_RULE} for rule in rules],
+        {rule.name: {channel.name for channel in rule.channels.all()} for rule in rules},
+    )
 
 
 def _write(home: Home, using: str) -> None:

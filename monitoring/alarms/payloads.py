@@ -13,11 +13,13 @@ from urllib.parse import urlencode
 
 from monitoring.alarms.texts import lines, title
 from monitoring.models import Alarm, AlarmChannel, AlarmNotification, ChannelKind
-from streams.outgoing import SIGNATURE, Request, signature
+from streams.outgoing import SIGNATURE, OutgoingRequest, signature
 from streams.sharding import is_sharded
 
 
-def post(channel: AlarmChannel, notification: AlarmNotification, now: float, page: str) -> Request:
+def post(
+    channel: AlarmChannel, notification: AlarmNotification, now: float, page: str
+) -> OutgoingRequest:
     """Return the request that tells the channel, with the address of the alarm's ``page``.
 
     ``now`` is in seconds since 1970.
@@ -29,7 +31,7 @@ def post(channel: AlarmChannel, notification: AlarmNotification, now: float, pag
     else:
         made = _CHATS[ChannelKind(channel.kind)](channel, said, int(now))
     headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "ems-alarms"}
-    return Request(made.url, made.body, headers | made.headers)
+    return OutgoingRequest(made.url, made.body, headers | made.headers)
 
 
 def refusal(kind: str, answer: bytes) -> str:
@@ -47,7 +49,7 @@ def refusal(kind: str, answer: bytes) -> str:
 
 def _webhook(
     channel: AlarmChannel, notification: AlarmNotification, said: list[str], now: int, page: str
-) -> Request:
+) -> OutgoingRequest:
     alarm = notification.alarm
     body = _json(
         {
@@ -60,7 +62,7 @@ def _webhook(
         }
     )
     signed = {SIGNATURE: signature(channel.secret, now, body)} if channel.secret else {}
-    return Request(channel.url, body, signed)
+    return OutgoingRequest(channel.url, body, signed)
 
 
 def _facts(alarm: Alarm) -> dict[str, Any]:
@@ -80,16 +82,16 @@ def _instant(value: datetime | None) -> str | None:
     return value.isoformat() if value else None
 
 
-def _slack(channel: AlarmChannel, said: list[str], now: int) -> Request:
+def _slack(channel: AlarmChannel, said: list[str], now: int) -> OutgoingRequest:
     head, *rest = (_slack_text(line) for line in said)
-    return Request(channel.url, _json({"text": "\n".join([f"*{head}*", *rest])}))
+    return OutgoingRequest(channel.url, _json({"text": "\n".join([f"*{head}*", *rest])}))
 
 
 def _slack_text(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _teams(channel: AlarmChannel, said: list[str], now: int) -> Request:
+def _teams(channel: AlarmChannel, said: list[str], now: int) -> OutgoingRequest:
     head, *rest = said
     blocks = [{"type": "TextBlock", "text": head, "weight": "Bolder", "wrap": True}]
     blocks += [{"type": "TextBlock", "text": line, "wrap": True} for line in rest]
@@ -101,27 +103,27 @@ def _teams(channel: AlarmChannel, said: list[str], now: int) -> Request:
     }
     kind = "application/vnd.microsoft.card.adaptive"
     attachments = [{"contentType": kind, "content": card}]
-    return Request(channel.url, _json({"type": "message", "attachments": attachments}))
+    return OutgoingRequest(channel.url, _json({"type": "message", "attachments": attachments}))
 
 
-def _dingtalk(channel: AlarmChannel, said: list[str], now: int) -> Request:
+def _dingtalk(channel: AlarmChannel, said: list[str], now: int) -> OutgoingRequest:
     text = {"content": "\n".join(said)}
     url = channel.url
     if channel.secret:
         at = now * 1000
         sign = _sign(channel.secret.encode(), f"{at}\n{channel.secret}".encode())
         url += ("&" if "?" in url else "?") + urlencode({"timestamp": at, "sign": sign})
-    return Request(url, _json({"msgtype": "text", "text": text}))
+    return OutgoingRequest(url, _json({"msgtype": "text", "text": text}))
 
 
-def _feishu(channel: AlarmChannel, said: list[str], now: int) -> Request:
+def _feishu(channel: AlarmChannel, said: list[str], now: int) -> OutgoingRequest:
     text = {"text": "\n".join(said)}
     body: dict[str, Any] = {"msg_type": "text", "content": text}
     if channel.secret:
         # The text is the key, and what it signs is empty.
         sign = _sign(f"{now}\n{channel.secret}".encode(), b"")
         body |= {"timestamp": str(now), "sign": sign}
-    return Request(channel.url, _json(body))
+    return OutgoingRequest(channel.url, _json(body))
 
 
 def _sign(key: bytes, text: bytes) -> str:
@@ -132,7 +134,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-_CHATS: dict[ChannelKind, Callable[[AlarmChannel, list[str], int], Request]] = {
+_CHATS: dict[ChannelKind, Callable[[AlarmChannel, list[str], int], OutgoingRequest]] = {
     ChannelKind.SLACK: _slack,
     ChannelKind.TEAMS: _teams,
     ChannelKind.DINGTALK: _dingtalk,

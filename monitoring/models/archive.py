@@ -14,7 +14,7 @@ from streams.models.fields import (
     UtcNow,
 )
 from streams.models.message import BodyType
-from streams.names import MAX_KEY, MAX_NAME, MAX_TAG
+from streams.rules.names import MAX_KEY, MAX_NAME, MAX_TAG
 
 
 class ArchivedDay(models.Model):

@@ -6,7 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from streams.models.fields import TopicOrGroupField, UtcDateTimeField, UtcNow
-from streams.names import MAX_NAME
+from streams.rules.names import MAX_NAME
 
 
 class LakeFile(models.Model):

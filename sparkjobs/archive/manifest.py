@@ -21,7 +21,7 @@ from sparkjobs.source.schemas import MESSAGES
 
 
 @dataclass(frozen=True)
-class Part:
+class DayPart:
     """Names one day of one partition: offsets ``first`` … ``end`` - 1."""
 
     partition_id: int
@@ -119,7 +119,7 @@ def is_own(config: Config, stored: str) -> bool:
 
 def recorded(
     connection: Connection, config: Config, topic: str, since: date, until: date
-) -> dict[Part, Fingerprint]:
+) -> dict[DayPart, Fingerprint]:
     """Return what the manifest says of a topic, from ``since`` to ``until``, both included."""
     rows = fetch(
         connection,
@@ -129,13 +129,13 @@ def recorded(
         [config.prefix + topic, since.isoformat(), until.isoformat()],
     )
     return {
-        Part(id_, topic, number, _day(day), first, end): Fingerprint(messages, size, hash_)
+        DayPart(id_, topic, number, _day(day), first, end): Fingerprint(messages, size, hash_)
         for id_, _name, number, day, first, end, messages, size, hash_ in rows
     }
 
 
 def record(
-    connection: Connection, config: Config, part: Part, found: Fingerprint, path: str
+    connection: Connection, config: Config, part: DayPart, found: Fingerprint, path: str
 ) -> bool:
     """Record in the manifest that a part is archived, so that it may be purged.
 

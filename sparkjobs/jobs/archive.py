@@ -19,9 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from sparkjobs import storage
 from sparkjobs.archive.manifest import (
+    DayPart,
     Fingerprint,
     Fingerprints,
-    Part,
     fingerprints,
     folder,
     in_archive,
@@ -46,7 +46,7 @@ from sparkjobs.lock import alone
 from sparkjobs.session import session
 from sparkjobs.source.left_out import kept
 from sparkjobs.source.schemas import MESSAGES
-from sparkjobs.source.splits import Log, logs, offset_at
+from sparkjobs.source.splits import SourceLog, logs, offset_at
 
 # How long after midnight a day is closed. A pass of the sequencer may have read the clock before it
 # got its lock, and could still write times of yesterday before that.
@@ -89,7 +89,7 @@ def archive(spark: SparkSession, config: Config, until: date | None = None) -> I
         raise NotArchived("; ".join(failed.values()))
 
 
-def closed_parts(connection: Connection, until: date) -> Iterator[Part]:
+def closed_parts(connection: Connection, until: date) -> Iterator[DayPart]:
     """Yield what is to be archived up to ``until``, day by day: offsets rise with time."""
     rows = fetch(
         connection,
@@ -106,14 +106,14 @@ def closed_parts(connection: Connection, until: date) -> Iterator[Part]:
         while first < closed:
             day = _day_at(connection, log, first)
             end = min(closed, offset_at(connection, log, _after(day)))
-            yield Part(log.id, log.topic, log.number, day, first, end)
+            yield DayPart(log.id, log.topic, log.number, day, first, end)
             first = end
 
 
 def _archive_together(
     spark: SparkSession,
     config: Config,
-    parts: list[Part],
+    parts: list[DayPart],
     still_alone: Callable[[], None],
     failed: dict[str, str],
 ) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _archive_together(
             yield _fail(failed, of_topic, error)
 
 
-def _fail(failed: dict[str, str], parts: list[Part], error: Exception) -> str:
+def _fail(failed: dict[str, str], parts: list[DayPart], error: Exception) -> str:
     """Note that a topic cannot be archived; return a line that says so."""
     about, reason = f"{parts[0].topic} {parts[0].day}", f"{type(error).__name__}: {error}"
     failed[parts[0].topic] = reason if about in reason else f"{about}: {reason}"
@@ -153,7 +153,7 @@ def _fail(failed: dict[str, str], parts: list[Part], error: Exception) -> str:
 
 
 def _write_day(
-    spark: SparkSession, config: Config, parts: list[Part]
+    spark: SparkSession, config: Config, parts: list[DayPart]
 ) -> tuple[Fingerprints, Fingerprints]:
     """Write the files of some topics on a day; return what they hold, and what the database has."""
     day = parts[0].day
@@ -178,7 +178,7 @@ def _write_day(
 
 
 def _write(
-    spark: SparkSession, config: Config, parts: list[Part], messages: DataFrame
+    spark: SparkSession, config: Config, parts: list[DayPart], messages: DataFrame
 ) -> tuple[Fingerprints, Fingerprint]:
     """Write the files of these parts; return what they hold, and what was given to write."""
     day = parts[0].day
@@ -189,7 +189,7 @@ def _write(
     return fingerprints(there), seen()
 
 
-def _within(messages: DataFrame, parts: list[Part]) -> DataFrame:
+def _within(messages: DataFrame, parts: list[DayPart]) -> DataFrame:
     """Return the messages of these parts."""
     ids = F.col("partition_id")
     first = F.create_map(*[F.lit(n) for part in parts for n in (part.partition_id, part.first)])
@@ -205,7 +205,7 @@ def _only(topic: str, found: Fingerprints) -> dict[int, Fingerprint]:
     return {id_: mark for (name, id_), mark in found.items() if name == topic}
 
 
-def from_database(spark: SparkSession, config: Config, parts: Iterable[Part]) -> DataFrame:
+def from_database(spark: SparkSession, config: Config, parts: Iterable[DayPart]) -> DataFrame:
     """Return the messages of these parts, read again from the database."""
     bounds = {part.partition_id: [part.first, part.end] for part in parts}
     # What is not in the log is counted, see _record_topic: the rest of the day is archived.
@@ -215,7 +215,7 @@ def from_database(spark: SparkSession, config: Config, parts: Iterable[Part]) ->
 
 def _record_topic(
     config: Config,
-    parts: list[Part],
+    parts: list[DayPart],
     expected: dict[int, Fingerprint],
     there: dict[int, Fingerprint],
     path: str,
@@ -237,12 +237,12 @@ def _record_topic(
     return f"{about}: {messages:,} messages archived{holes}"
 
 
-def _rows(connection: Connection, part: Part) -> int:
+def _rows(connection: Connection, part: DayPart) -> int:
     """Return how many offsets of a part have messages: all but what is left out."""
     return sum(map(len, kept(connection, part.partition_id, range(part.first, part.end))))
 
 
-def _locked(connection: Connection, log: Log) -> Log:
+def _locked(connection: Connection, log: SourceLog) -> SourceLog:
     """Return the log after every pass that began before now: its end is read under the lock."""
     with transaction(connection):
         lock = FOR_UPDATE[vendor_of(connection)]
@@ -251,14 +251,14 @@ def _locked(connection: Connection, log: Log) -> Log:
             f"SELECT `first_offset`, `next_offset` FROM `ems_partition` WHERE `id` = %s {lock}",  # noqa: S608
             [log.id],
         )
-    return Log(log.id, log.topic, log.number, first, end)
+    return SourceLog(log.id, log.topic, log.number, first, end)
 
 
 def _yesterday(connection: Connection) -> date:
     return (now(connection) - CLOSED_AFTER).date() - timedelta(days=1)
 
 
-def _day_at(connection: Connection, log: Log, offset: int) -> date:
+def _day_at(connection: Connection, log: SourceLog, offset: int) -> date:
     """Return the day of the first message at this offset or after it."""
     at = MICROSECONDS[vendor_of(connection)].format("`sequenced_at`")
     ((since_epoch,),) = fetch(
@@ -275,9 +275,9 @@ def _after(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
 
 
-def _place(part: Part) -> tuple[str, int]:
+def _place(part: DayPart) -> tuple[str, int]:
     return part.topic, part.number
 
 
-def _order(part: Part) -> tuple[date, str, int]:
+def _order(part: DayPart) -> tuple[date, str, int]:
     return part.day, *_place(part)

@@ -90,7 +90,7 @@ def roll_up_consumption(
     # looks for those from the end of this one's last window on.
     end = now(connection)
     past = _past(connection)
-    reader = Reader(spark, config, connection, messages or Messages(spark, config))
+    reader = ConsumptionReader(spark, config, connection, messages or Messages(spark, config))
 
     def step() -> Window:
         return _again(reader, past.pop(0)) if past else _next(reader, end)
@@ -120,7 +120,7 @@ def _past(connection: Connection) -> list[Past]:
     return stretches(late, of_letters, LONGEST)
 
 
-def _again(reader: Reader, past: Past) -> Window:
+def _again(reader: ConsumptionReader, past: Past) -> Window:
     """Compute some minutes of the past once more."""
     seen = look(reader.connection, past.since)
     chosen = reader.spark.createDataFrame(sorted(past.minutes), MINUTE)
@@ -155,7 +155,7 @@ def window_end(connection: Connection, since: datetime, end: datetime) -> dateti
     return until
 
 
-def _next(reader: Reader, end: datetime) -> Window:
+def _next(reader: ConsumptionReader, end: datetime) -> Window:
     """Compute the next window, which ends at ``end`` at the latest."""
     connection = reader.connection
     since = next_since(connection)
@@ -193,7 +193,7 @@ def _next(reader: Reader, end: datetime) -> Window:
 
 
 @dataclass(frozen=True)
-class Reader:
+class ConsumptionReader:
     """Reads what the figures of a time need, and no more of the tables."""
 
     spark: SparkSession

@@ -26,7 +26,7 @@ from sparkjobs.instants import EPOCH, MICROSECONDS
 from sparkjobs.session import session
 from sparkjobs.source.left_out import kept
 from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES, only
-from sparkjobs.source.splits import Log, logs
+from sparkjobs.source.splits import SourceLog, logs
 
 OF_DELIVERIES = (
     *("id", "group_id", "partition_id", "first_offset", "last_offset", "progress", "kind"),
@@ -39,7 +39,7 @@ SHOWN = 1000
 
 
 @dataclass(frozen=True)
-class Found:
+class NamedFinding:
     """Holds one finding, with names instead of ids."""
 
     kind: str
@@ -65,7 +65,7 @@ def run(config: Config, options: Namespace) -> int:
     return int(bool(found))
 
 
-def reconcile(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
+def reconcile(spark: SparkSession, config: Config) -> tuple[list[NamedFinding], str]:
     """Return all that is found twice, and a text that says what was checked."""
     found, about = _look(spark, config)
     if found:
@@ -74,7 +74,7 @@ def reconcile(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
     return found, about
 
 
-def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
+def _look(spark: SparkSession, config: Config) -> tuple[list[NamedFinding], str]:
     with connected(config) as connection:
         # Cursors are read first, so that what they have passed is in the log and the deliveries
         # that are read later.
@@ -110,7 +110,7 @@ def _look(spark: SparkSession, config: Config) -> tuple[list[Found], str]:
         frame.unpersist()
     purged = _purged_since(config, partitions)
     named = {
-        Found(
+        NamedFinding(
             row["kind"],
             " on ".join(filter(None, [groups.get(row["group_id"]), where[row["partition_id"]]])),
             row["first_offset"],
@@ -152,13 +152,13 @@ def _cursors(connection: Connection) -> list[tuple[Any, ...]]:
     ]
 
 
-def _purged_since(config: Config, partitions: list[Log]) -> dict[int, int]:
+def _purged_since(config: Config, partitions: list[SourceLog]) -> dict[int, int]:
     """Return the floors of the partitions now: below them, messages may have been purged since."""
     with connected(config) as connection:
         return {log.id: log.first for log in logs(connection)} if partitions else {}
 
 
-def _archive_findings(connection: Connection, config: Config) -> list[Found]:
+def _archive_findings(connection: Connection, config: Config) -> list[NamedFinding]:
     """Find gaps in the archive, which must hold all that a partition says is archived."""
     rows = fetch(
         connection,
@@ -173,10 +173,10 @@ def _archive_findings(connection: Connection, config: Config) -> list[Found]:
         where = f"{topic.removeprefix(config.prefix)}/{number}"
         before = reached.get(partition_id, first)
         if first > before:
-            found.append(Found(HOLE, where, before, first - 1, "not in the archive"))
+            found.append(NamedFinding(HOLE, where, before, first - 1, "not in the archive"))
         expected = sum(map(len, kept(connection, partition_id, range(first, end))))
         if messages != expected:
             detail = f"the archive has {messages:,} of {expected:,}"
-            found.append(Found(HOLE, where, first, end - 1, detail))
+            found.append(NamedFinding(HOLE, where, first, end - 1, detail))
         reached[partition_id] = end
     return found

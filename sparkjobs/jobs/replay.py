@@ -18,7 +18,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from sparkjobs.archive.manifest import Fingerprint, Part, fingerprints, in_archive, recorded
+from sparkjobs.archive.manifest import DayPart, Fingerprint, fingerprints, in_archive, recorded
 from sparkjobs.archive.staging import forget, send, stage
 from sparkjobs.config import Config
 from sparkjobs.database import (
@@ -48,7 +48,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(config: Config, options: Namespace) -> int:
-    plan = Plan.of(config, options.topic, options.since, options.until, options.to, options.name)
+    plan = ReplayPlan.of(
+        config, options.topic, options.since, options.until, options.to, options.name
+    )
     plan.check()  # before Spark starts
     print(plan.carry_out(partial(session, "replay")))
     return 0
@@ -67,11 +69,11 @@ def replay(
 
     It may be killed and run again. Raises Busy, BadOption, ArchiveDiffers.
     """
-    return Plan.of(config, topic, since, until, target, name).carry_out(lambda: spark)
+    return ReplayPlan.of(config, topic, since, until, target, name).carry_out(lambda: spark)
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReplayPlan:
     """Describes one replay. ``entry`` is its name in the ledger, ``mark`` that of its messages."""
 
     config: Config
@@ -90,7 +92,7 @@ class Plan:
         until: date,
         target: str | None,
         name: str | None,
-    ) -> Plan:
+    ) -> ReplayPlan:
         target = target or topic
         text = f"replay {name or f'{topic} {since} {until} to {target}'}"[:190]
         return cls(config, topic, since, until, target, text)
@@ -160,7 +162,7 @@ class Plan:
         with connected(self.config) as connection:
             take(connection, self.entry, BEGUN)
 
-    def _parts(self, connection: Connection) -> dict[Part, Fingerprint]:
+    def _parts(self, connection: Connection) -> dict[DayPart, Fingerprint]:
         return recorded(connection, self.config, self.topic, self.since, self.until)
 
 

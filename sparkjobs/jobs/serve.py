@@ -16,7 +16,7 @@ from sparkjobs.instants import instant, now
 from sparkjobs.jobs import archive, reconcile, rollup
 from sparkjobs.lock import alone
 from sparkjobs.resident.duty import Duty
-from sparkjobs.resident.service import Service
+from sparkjobs.resident.service import ResidentService
 from sparkjobs.resident.spark import Resident
 from sparkjobs.rollup.owed import note_nothing, owed
 from sparkjobs.rollup.runs import Run, last_done
@@ -44,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run_all(configs: Sequence[Config], options: Namespace) -> int:
     resident = Resident()
     due = {config: duties(config, resident) for config in configs}
-    Service(due, resident, partial(print, flush=True)).run()
+    ResidentService(due, resident, partial(print, flush=True)).run()
     return 0
 
 

@@ -28,7 +28,7 @@ from sparkjobs.rollup.tables import TRAFFIC, Row
 from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
 from sparkjobs.source.request import FAIL
-from sparkjobs.source.splits import Log, offset_at
+from sparkjobs.source.splits import SourceLog, offset_at
 
 JOB = "traffic"
 # The most messages of one window, which a run that is killed has to count again.
@@ -42,7 +42,7 @@ Laid = dict[int, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class CountedRange:
     """Holds the offsets ``first`` … ``end`` - 1 of a partition that a window counts.
 
     ``done`` is where the last window has ended. ``first`` may be before it, at the beginning of
@@ -124,7 +124,7 @@ def window(messages: Messages, connection: Connection) -> Window:
     )
 
 
-def plan(connection: Connection) -> tuple[list[Stretch], bool]:
+def plan(connection: Connection) -> tuple[list[CountedRange], bool]:
     """Return what the next window counts of partitions with new messages, and if there is more."""
     most = WINDOW_MESSAGES
     rows = fetch(
@@ -133,7 +133,7 @@ def plan(connection: Connection) -> tuple[list[Stretch], bool]:
         " FROM `ems_partition` p"
         " LEFT JOIN `ems_monitoring_position` d ON d.`partition_id` = p.`id` ORDER BY p.`id`",
     )
-    stretches: list[Stretch] = []
+    stretches: list[CountedRange] = []
     for partition_id, floor, seen, open_offset, ended in rows:
         done = ended or 0
         if seen <= done:
@@ -146,7 +146,7 @@ def plan(connection: Connection) -> tuple[list[Stretch], bool]:
         first = open_offset if again else max(floor, done)
         cut = _end_of_minute(connection, partition_id, max(first, done) + most, end)
         stretches.append(
-            Stretch(
+            CountedRange(
                 partition_id,
                 first,
                 cut,
@@ -176,7 +176,9 @@ def _end_of_minute(connection: Connection, partition_id: int, offset: int, end: 
     last = instant(rows[0][0]) if rows else None
     if last is None:
         return end
-    return offset_at(connection, Log(partition_id, "", 0, offset, end), minute_of(last) + MINUTE)
+    return offset_at(
+        connection, SourceLog(partition_id, "", 0, offset, end), minute_of(last) + MINUTE
+    )
 
 
 def _end(connection: Connection, partition_id: int) -> int:
@@ -187,7 +189,7 @@ def _end(connection: Connection, partition_id: int) -> int:
     return int(rows[0][0])
 
 
-def _count(messages: Messages, stretches: Iterable[Stretch]) -> list[Row]:
+def _count(messages: Messages, stretches: Iterable[CountedRange]) -> list[Row]:
     spans = {stretch.partition_id: [(stretch.first, stretch.end)] for stretch in stretches}
     if not spans:
         return []
@@ -196,7 +198,7 @@ def _count(messages: Messages, stretches: Iterable[Stretch]) -> list[Row]:
     return found
 
 
-def _laid_end_to_end(rows: Iterable[Row], stretches: Iterable[Stretch]) -> Laid:
+def _laid_end_to_end(rows: Iterable[Row], stretches: Iterable[CountedRange]) -> Laid:
     """Return the rows of each partition, each ending where the next begins, also at a hole."""
     laid: Laid = {stretch.partition_id: [] for stretch in stretches}
     for row in sorted(rows, key=lambda row: (row["partition_id"], row["first_offset"])):
@@ -212,7 +214,7 @@ def _laid_end_to_end(rows: Iterable[Row], stretches: Iterable[Stretch]) -> Laid:
 
 
 def _leave_out_counted_keys(
-    connection: Connection, stretches: Iterable[Stretch], rows: Laid
+    connection: Connection, stretches: Iterable[CountedRange], rows: Laid
 ) -> None:
     """Let the keys of the rest of a minute be those that it has more than the part before it.
 
@@ -232,7 +234,7 @@ def _leave_out_counted_keys(
 
 def _move(
     connection: Connection,
-    stretches: Iterable[Stretch],
+    stretches: Iterable[CountedRange],
     rows: Laid,
 ) -> None:
     """Record where the next window begins; raises Overtaken if another run has moved it."""

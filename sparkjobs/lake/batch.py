@@ -20,7 +20,7 @@ from sparkjobs import storage
 from sparkjobs.config import Config
 from sparkjobs.database import connected
 from sparkjobs.errors import ArchiveDiffers, Busy
-from sparkjobs.lake.manifest import LakeFile, Position, add, positions, root
+from sparkjobs.lake.manifest import LakeProgress, ManifestFile, add, positions, root
 
 # How often a batch is written if the archive takes over one of its partitions meanwhile.
 ATTEMPTS = 3
@@ -30,7 +30,7 @@ ATTEMPTS = 3
 class Written:
     """Holds the files of a batch, and of each partition the first offset in them and the end."""
 
-    files: list[LakeFile]
+    files: list[ManifestFile]
     ranges: dict[int, tuple[int, int]]
 
     @property
@@ -56,7 +56,7 @@ def write(frame: DataFrame, config: Config) -> Written:
     raise Busy("another process writes to the lake, too")
 
 
-def fresh(frame: DataFrame, known: Mapping[int, Position]) -> DataFrame:
+def fresh(frame: DataFrame, known: Mapping[int, LakeProgress]) -> DataFrame:
     """Return the messages of these partitions from their positions on."""
     if not known:
         return frame.where(F.lit(False))
@@ -115,7 +115,7 @@ def _look(frame: DataFrame, config: Config, prefix: str, folders: set[tuple[str,
         ranges[row["partition_id"]] = min(first, row["first"]), max(end, row["end"])
     return Written(
         [
-            LakeFile(
+            ManifestFile(
                 topic,
                 date.fromisoformat(day),
                 path := f"{storage.place(day, topic)}/{name}",

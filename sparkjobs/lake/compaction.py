@@ -25,7 +25,7 @@ from sparkjobs.database import Connection, connected, fetch
 from sparkjobs.errors import ArchiveDiffers
 from sparkjobs.instants import now
 from sparkjobs.lake.manifest import (
-    LakeFile,
+    ManifestFile,
     as_day,
     forget,
     has_files,
@@ -115,14 +115,14 @@ def sweep(spark: SparkSession, config: Config) -> int:
 
 def _described(
     spark: SparkSession, config: Config, topic: str, day: date, file: storage.File
-) -> tuple[LakeFile, Fingerprint]:
+) -> tuple[ManifestFile, Fingerprint]:
     """Return a file as the manifest has it, with the fingerprint of what it holds."""
     path = f"{storage.place(day, topic)}/{file.name}"
     mark = total(fingerprints(storage.read(spark, root(config), [path])).values())
     version = storage.SCHEMA_VERSION
-    return LakeFile(topic, day, path, mark.messages, mark.bytes, file.size, version), mark
+    return ManifestFile(topic, day, path, mark.messages, mark.bytes, file.size, version), mark
 
 
-def _delete(spark: SparkSession, config: Config, files: Iterable[LakeFile]) -> None:
+def _delete(spark: SparkSession, config: Config, files: Iterable[ManifestFile]) -> None:
     for file in files:
         storage.delete(spark, f"{root(config)}/{file.path}")

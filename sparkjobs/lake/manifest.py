@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from sparkjobs.archive.manifest import Part, folder
+from sparkjobs.archive.manifest import DayPart, folder
 from sparkjobs.config import Config
 from sparkjobs.database import (
     FOR_UPDATE,
@@ -28,7 +28,7 @@ ROWS = 500
 
 
 @dataclass(frozen=True)
-class Position:
+class LakeProgress:
     """Tells how far a partition is: offsets ``first`` … ``end`` - 1 are or were in the lake.
 
     The lake goes on at ``next``: what is archived is not written to the lake any more.
@@ -45,7 +45,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class LakeFile:
+class ManifestFile:
     """Describes one file of a day of a topic; ``version`` is that of its columns."""
 
     topic: str
@@ -64,7 +64,7 @@ def root(config: Config) -> str:
     return f"{folder(config)}/_lake"
 
 
-def positions(connection: Connection) -> dict[int, Position]:
+def positions(connection: Connection) -> dict[int, LakeProgress]:
     """Return how far the partitions of all topics are that are set to be archived."""
     rows = fetch(
         connection,
@@ -74,15 +74,15 @@ def positions(connection: Connection) -> dict[int, Position]:
         " WHERE t.`archive` = %s",
         [True],
     )
-    return {row[0]: Position(row[0], row[1], row[2], row[3] or 0) for row in rows}
+    return {row[0]: LakeProgress(row[0], row[1], row[2], row[3] or 0) for row in rows}
 
 
 def add(
     connection: Connection,
     config: Config,
-    known: Mapping[int, Position],
+    known: Mapping[int, LakeProgress],
     ranges: Mapping[int, tuple[int, int]],
-    files: Sequence[LakeFile],
+    files: Sequence[ManifestFile],
 ) -> bool:
     """Make files a part of the lake, in one transaction; return False if they may not be.
 
@@ -99,7 +99,7 @@ def add(
 
 
 def replace(
-    connection: Connection, config: Config, old: Sequence[LakeFile], new: Sequence[LakeFile]
+    connection: Connection, config: Config, old: Sequence[ManifestFile], new: Sequence[ManifestFile]
 ) -> bool:
     """Put ``new`` in the place of ``old``, at once; return False if ``old`` is not all there."""
     with transaction(connection):
@@ -129,7 +129,7 @@ def retire_day(connection: Connection, config: Config, topic: str, day: date) ->
     )
 
 
-def of_day(connection: Connection, config: Config, topic: str, day: date) -> list[LakeFile]:
+def of_day(connection: Connection, config: Config, topic: str, day: date) -> list[ManifestFile]:
     """Return the files of one day of a topic, those with the fewest bytes first."""
     rows = fetch(
         connection,
@@ -137,10 +137,10 @@ def of_day(connection: Connection, config: Config, topic: str, day: date) -> lis
         " WHERE `topic` = %s AND `day` = %s AND `retired_at` IS NULL ORDER BY `size`, `id`",
         [config.prefix + topic, day.isoformat()],
     )
-    return [LakeFile(topic, day, *row) for row in rows]
+    return [ManifestFile(topic, day, *row) for row in rows]
 
 
-def covers(connection: Connection, parts: Iterable[Part]) -> bool:
+def covers(connection: Connection, parts: Iterable[DayPart]) -> bool:
     """Tell whether all offsets of these parts have come into the lake."""
     found = positions(connection)
     return all(
@@ -152,7 +152,7 @@ def covers(connection: Connection, parts: Iterable[Part]) -> bool:
     )
 
 
-def retired_before(connection: Connection, instant: datetime) -> list[LakeFile]:
+def retired_before(connection: Connection, instant: datetime) -> list[ManifestFile]:
     """Return the files that left the lake before ``instant``, of all namespaces.
 
     Their topics have the prefixes of their namespaces.
@@ -163,7 +163,7 @@ def retired_before(connection: Connection, instant: datetime) -> list[LakeFile]:
         " FROM `ems_monitoring_lake` WHERE `retired_at` < %s ORDER BY `id`",
         [stored(instant)],
     )
-    return [LakeFile(topic, as_day(day), *rest) for topic, day, *rest in rows]
+    return [ManifestFile(topic, as_day(day), *rest) for topic, day, *rest in rows]
 
 
 def has_files(connection: Connection, stored_topic: str, day: date) -> bool:
@@ -172,7 +172,7 @@ def has_files(connection: Connection, stored_topic: str, day: date) -> bool:
     return bool(fetch(connection, statement, [stored_topic, day.isoformat()]))
 
 
-def forget(connection: Connection, files: Sequence[LakeFile]) -> None:
+def forget(connection: Connection, files: Sequence[ManifestFile]) -> None:
     """Delete the rows of files that are deleted."""
     for start in range(0, len(files), ROWS):
         ids = [file.id for file in files[start : start + ROWS]]
@@ -185,9 +185,9 @@ def as_day(value: date | str) -> date:
     return date.fromisoformat(value) if isinstance(value, str) else value
 
 
-def _locked(connection: Connection, ids: Iterable[int]) -> dict[int, Position]:
+def _locked(connection: Connection, ids: Iterable[int]) -> dict[int, LakeProgress]:
     """Return how far these partitions are; nobody moves them until the transaction ends."""
-    found: dict[int, Position] = {}
+    found: dict[int, LakeProgress] = {}
     chosen = sorted(ids)
     for start in range(0, len(chosen), ROWS):
         part = chosen[start : start + ROWS]
@@ -208,12 +208,12 @@ def _locked(connection: Connection, ids: Iterable[int]) -> dict[int, Position]:
         )
         lakes = {id_: (first, end) for id_, first, end in places_of}
         found |= {
-            id_: Position(id_, archived, *lakes.get(id_, (None, 0))) for id_, archived in rows
+            id_: LakeProgress(id_, archived, *lakes.get(id_, (None, 0))) for id_, archived in rows
         }
     return found
 
 
-def _move(connection: Connection, known: Position, first: int, end: int) -> None:
+def _move(connection: Connection, known: LakeProgress, first: int, end: int) -> None:
     if known.first is None:
         insert(
             connection,
@@ -232,7 +232,7 @@ def _move(connection: Connection, known: Position, first: int, end: int) -> None
     )
 
 
-def _insert(connection: Connection, config: Config, files: Sequence[LakeFile]) -> None:
+def _insert(connection: Connection, config: Config, files: Sequence[ManifestFile]) -> None:
     columns = ("topic", "day", "path", "messages", "bytes", "size", "version", "added_at")
     added = stored(now(connection))
     rows = [

@@ -14,7 +14,7 @@ JOB = "serve"
 LONGEST = timedelta(days=1)
 
 
-class Health:
+class ServiceHealth:
     """Holds the row of this service: running, and ``until`` is when it has looked last."""
 
     def __init__(self, connection: Connection) -> None:

@@ -12,9 +12,9 @@ from sparkjobs.database import Connection, connected
 from sparkjobs.errors import Busy
 from sparkjobs.lock import SERVE, alone
 from sparkjobs.resident.duty import FIRST_PAUSE, Duty
-from sparkjobs.resident.health import Health
+from sparkjobs.resident.health import ServiceHealth
 from sparkjobs.resident.spark import Resident
-from sparkjobs.resident.stopping import DRAIN_SECONDS, Stopping
+from sparkjobs.resident.stopping import DRAIN_SECONDS, StopSignal
 
 # Seconds: how often a standby looks whether it can take over, and the first pause after an error.
 STANDBY_SECONDS, PAUSE_SECONDS = 10.0, 2.0
@@ -29,7 +29,7 @@ STANDBY, ERROR = "standby", "error"
 Say = Callable[[str], None]
 
 
-class Keeper:
+class DutyKeeper:
     """Does at each ``step`` what is due, at ``next_at`` again.
 
     Neither a failed duty nor a lost database ends it. It lets the lock go at ``end``.
@@ -40,7 +40,7 @@ class Keeper:
         config: Config,
         duties: Sequence[Duty],
         resident: Resident,
-        stopping: Stopping,
+        stopping: StopSignal,
         say: Say,
     ) -> None:
         self.config = config
@@ -89,7 +89,7 @@ class Keeper:
         with ExitStack() as stack:
             self._still_alone = stack.enter_context(alone(self.config, SERVE))
             self._connection: Connection = stack.enter_context(connected(self.config))
-            self._health = Health(self._connection)
+            self._health = ServiceHealth(self._connection)
             stack.callback(self._health.ended)
             self._held = stack.pop_all()
         self._pause, self._said = PAUSE_SECONDS, ""

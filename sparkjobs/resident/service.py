@@ -10,12 +10,12 @@ from contextlib import nullcontext
 from sparkjobs.config import Config
 from sparkjobs.databases import speaking_of
 from sparkjobs.resident.duty import Duty
-from sparkjobs.resident.keeper import Keeper, Say
+from sparkjobs.resident.keeper import DutyKeeper, Say
 from sparkjobs.resident.spark import Resident
-from sparkjobs.resident.stopping import Stopping
+from sparkjobs.resident.stopping import StopSignal
 
 
-class Service:
+class ResidentService:
     """Runs until SIGTERM, with one session for all databases.
 
     Each database has a lock and duties of its own: one that is away, or that another process
@@ -27,9 +27,9 @@ class Service:
     ) -> None:
         self._resident = resident
         self._say = say
-        self._stopping = Stopping()
+        self._stopping = StopSignal()
         self._keepers = [
-            Keeper(config, of_config, resident, self._stopping, say)
+            DutyKeeper(config, of_config, resident, self._stopping, say)
             for config, of_config in duties.items()
         ]
 

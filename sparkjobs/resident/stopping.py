@@ -11,7 +11,7 @@ from types import FrameType
 DRAIN_SECONDS = 25
 
 
-class Stopping:
+class StopSignal:
     """Notes SIGTERM. The handler only records; the main thread looks between jobs."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ from sparkjobs.lock import WAIT_SECONDS
 from sparkjobs.sink import dedup
 from sparkjobs.sink.dedup import Slot
 from sparkjobs.sink.staging import TABLE, Staged, forget
-from sparkjobs.sink.topics import Topic, setting, writable
+from sparkjobs.sink.topics import TargetTopic, setting, writable
 
 # Rows of one INSERT. MariaDB lets other producers wait for the end of an INSERT … SELECT.
 MOVED_ROWS = 1000
@@ -230,7 +230,7 @@ def _delete(connection: Connection, ids: Sequence[int]) -> None:
         execute(connection, f"DELETE FROM `{TABLE}` WHERE `id` IN ({some})")  # noqa: S608
 
 
-def _check_unchanged(connection: Connection, topics: Iterable[Topic]) -> None:
+def _check_unchanged(connection: Connection, topics: Iterable[TargetTopic]) -> None:
     """Check after the INSERT that the topics are what the tasks have seen; raises WriteRefused.
 
     The rows wait for the last task, maybe for hours. With the number of partitions, the place of a

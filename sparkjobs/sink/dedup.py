@@ -37,7 +37,7 @@ class Slot(NamedTuple):
     key_hash: bytes
 
 
-class Holder(NamedTuple):
+class LockedSlot(NamedTuple):
     """Describes the locked row of a slot: whether a message of before holds it."""
 
     id: int
@@ -62,9 +62,9 @@ def prepare(connection: Connection, slots: Iterable[Slot]) -> None:
             )
 
 
-def hold(connection: Connection, slots: Sequence[Slot]) -> dict[Slot, Holder]:
+def hold(connection: Connection, slots: Sequence[Slot]) -> dict[Slot, LockedSlot]:
     """Lock the slots until the open transaction ends; raises WriteRefused."""
-    holders: dict[Slot, Holder] = {}
+    holders: dict[Slot, LockedSlot] = {}
     vendor = vendor_of(connection)
     for _try in range(TRIES):
         for topic_id, hashes in _chunks(slot for slot in slots if slot not in holders):
@@ -74,7 +74,7 @@ def hold(connection: Connection, slots: Sequence[Slot]) -> dict[Slot, Holder]:
                 f" WHERE {_of(hashes)} ORDER BY `key_hash` {FOR_UPDATE[vendor]}"
             )
             for key_hash, id_, taken in fetch(connection, statement, [topic_id]):
-                holders[Slot(topic_id, bytes(key_hash))] = Holder(id_, bool(taken))
+                holders[Slot(topic_id, bytes(key_hash))] = LockedSlot(id_, bool(taken))
         if len(holders) == len(slots):
             return holders
         prepare(connection, (slot for slot in slots if slot not in holders))
@@ -82,7 +82,7 @@ def hold(connection: Connection, slots: Sequence[Slot]) -> dict[Slot, Holder]:
 
 
 def take(
-    connection: Connection, taken: Sequence[tuple[Holder, int, int]], window: timedelta
+    connection: Connection, taken: Sequence[tuple[LockedSlot, int, int]], window: timedelta
 ) -> None:
     """Let messages hold their slots for ``window``; each is (holder, message id, partition)."""
     vendor = vendor_of(connection)

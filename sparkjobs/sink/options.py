@@ -9,11 +9,8 @@ from datetime import timedelta
 
 from sparkjobs.config import EVERY, VARIABLE, Config
 from sparkjobs.errors import BadOption
-
-BODY_TYPES = ("json", "text", "bytes")
-
-# As streams/produce/dedup.py has them.
-MAX_DEDUP_WINDOW = timedelta(days=366)
+from streams.rules.body import BODY_TYPES
+from streams.rules.dedup import MAX_WINDOW
 
 # The longest name of an entry of the ledger, less what the sink puts before it.
 MAX_APP_ID = 150
@@ -72,8 +69,8 @@ def _window(text: str | None) -> timedelta | None:
         window = timedelta(seconds=float(text))
     except (ValueError, OverflowError) as error:
         raise BadOption(f"dedupWindow must be a number of seconds, not {text!r}") from error
-    if not timedelta(0) < window <= MAX_DEDUP_WINDOW:
-        raise BadOption(f"dedupWindow must be more than 0 and at most {MAX_DEDUP_WINDOW}")
+    if not timedelta(0) < window <= MAX_WINDOW:
+        raise BadOption(f"dedupWindow must be more than 0 and at most {MAX_WINDOW}")
     return window
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -19,10 +21,15 @@ from pyspark.sql.datasource import WriterCommitMessage
 from sparkjobs.config import Config
 from sparkjobs.database import NOW, Connection, connected, execute, fetch, vendor_of
 from sparkjobs.errors import BadRow
+from sparkjobs.instants import EPOCH, stored
 from sparkjobs.placement import Placement
-from sparkjobs.sink import rules
 from sparkjobs.sink.options import SinkOptions
-from sparkjobs.sink.topics import Topic, setting, writable
+from sparkjobs.sink.topics import TargetTopic, setting, writable
+from streams.rules import body as bodies
+from streams.rules.dedup import hash_of
+from streams.rules.errors import StreamsError
+from streams.rules.message import check_size, headers_as_json
+from streams.rules.names import MAX_TAG, validated_key, validated_name
 
 TABLE = "ems_monitoring_staged"
 COLUMNS = (
@@ -56,7 +63,7 @@ class Staged(WriterCommitMessage):
     mark: str
     rows: int = 0
     query: str = ""
-    topics: list[Topic] = field(default_factory=list)
+    topics: list[TargetTopic] = field(default_factory=list)
 
 
 def stage(
@@ -89,7 +96,7 @@ class Checker:
         self.mark = mark
         self.task = task
         self.max_size = setting(connection, "msgMaxSizeInBytes")
-        self.topics: dict[str, tuple[Topic, Callable[..., int]]] = {}
+        self.topics: dict[str, tuple[TargetTopic, Callable[..., int]]] = {}
         # Each task begins at another partition.
         self.turn = itertools.count(task)
         self.number = itertools.count()
@@ -102,21 +109,20 @@ class Checker:
             number = next(self.number)
             try:
                 yield self._row(dict(zip(names, values, strict=True)))
-            except BadRow as error:
+            except (BadRow, StreamsError) as error:
                 raise BadRow(f"row {number} of task {self.task}: {error}") from error
 
     def _row(self, given: dict[str, Any]) -> Row:
         name = self.options.topic or given.get("topic")
         if name is None:
             raise BadRow("the topic is NULL")
-        key = rules.checked_key(given.get("key"))
-        tag = rules.checked_tag(given.get("tag"))
-        body_type = given.get("body_type") or self.options.body_type
-        body, body_type = rules.checked_body(given["body"], body_type)
-        headers = rules.checked_headers(given.get("headers"))
-        rules.check_size(body, headers, self.max_size)
-        due_at = rules.checked_due(given.get("deliver_at"))
-        dedup = rules.checked_key(given.get("dedup_key"), "dedup key", rules.MAX_DEDUP_KEY)
+        key = _key(given.get("key"), "key")
+        tag = validated_name(given["tag"], "tag", MAX_TAG) if given.get("tag") else ""
+        body, body_type = _body(given["body"], given.get("body_type") or self.options.body_type)
+        headers = _headers(given.get("headers"))
+        check_size(body, headers, self.max_size)
+        due_at = _due(given.get("deliver_at"))
+        dedup = _key(given.get("dedup_key"), "dedup key")
         topic, choose = self._topic(name)
         number = given.get("partition")
         if number is None:
@@ -130,11 +136,11 @@ class Checker:
         values = (
             f"('{self.mark}', {topic.id:d}, {topic.partitions[number]:d}, %s, %s, %s, %s,"
             f" {_hex(body) if hexadecimal else '%s'}, '{body_type}', {len(body):d},"
-            f" {_hex(rules.hash_of(dedup)) if dedup is not None else 'NULL'}, {NOW[self.vendor]})"
+            f" {_hex(hash_of(dedup)) if dedup is not None else 'NULL'}, {NOW[self.vendor]})"
         )
         return values, parameters, len(body) + len(headers or "")
 
-    def _topic(self, name: str) -> tuple[Topic, Callable[..., int]]:
+    def _topic(self, name: str) -> tuple[TargetTopic, Callable[..., int]]:
         if name not in self.topics:
             topic = writable(self.connection, name)
             placement = Placement(name, len(topic.partitions), self.config.partitioner)
@@ -145,6 +151,47 @@ class Checker:
 def _values(column: Any, name: str) -> list[Any]:
     """Return a column as Python values, instants as microseconds."""
     return (column.cast(pa.int64()) if name == "deliver_at" else column).to_pylist()  # type: ignore[no-any-return]
+
+
+def _key(value: str | int | None, what: str) -> str | None:
+    return None if value is None else validated_key(value, what)
+
+
+def _body(value: str | bytes | None, body_type: str | None) -> tuple[bytes, str]:
+    """Return the bytes to store and their type.
+
+    Without ``body_type`` a string is a text and a binary is bytes, as in a send. NULL is the null
+    of JSON.
+    """
+    if value is None:
+        if body_type not in (None, bodies.JSON):
+            raise BadRow(f"the body is NULL, which is not {body_type}")
+        return b"null", bodies.JSON
+    raw = value.encode() if isinstance(value, str) else value
+    if body_type is None:
+        return raw, bodies.TEXT if isinstance(value, str) else bodies.BYTES
+    bodies.check_encoded(raw, body_type)
+    return raw, body_type
+
+
+def _headers(value: str | Sequence[tuple[str, str | None]] | None) -> str | None:
+    """Return headers as they are stored; they are given as a map, or as JSON themselves."""
+    if value is None:
+        return None
+    try:
+        return headers_as_json(json.loads(value) if isinstance(value, str) else dict(value))
+    except json.JSONDecodeError as error:
+        raise BadRow(f"the headers are not JSON: {error}") from error
+
+
+def _due(microseconds: int | None) -> str | None:
+    """Return the time of a message as it is stored, None for one that is past long ago."""
+    if microseconds is None or microseconds <= 0:
+        return None
+    try:
+        return str(stored(EPOCH + timedelta(microseconds=microseconds)))
+    except OverflowError as error:
+        raise BadRow("deliver_at is out of range") from error
 
 
 def _hex(value: bytes) -> str:

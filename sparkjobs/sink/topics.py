@@ -15,7 +15,7 @@ DEFAULTS = {"msgMaxSizeInBytes": 4210688, "dedupWindowSeconds": 600}
 
 
 @dataclass(frozen=True)
-class Topic:
+class TargetTopic:
     """Describes a topic that takes messages, with the ids of its partitions by their numbers."""
 
     id: int
@@ -23,7 +23,7 @@ class Topic:
     partitions: tuple[int, ...]
 
 
-def writable(connection: Connection, name: str) -> Topic:
+def writable(connection: Connection, name: str) -> TargetTopic:
     """Return the topic; raises BadRow if it is not there, or takes no messages."""
     rows = fetch(
         connection,
@@ -36,7 +36,7 @@ def writable(connection: Connection, name: str) -> Topic:
     id_, access, _partition = rows[0]
     if access not in WRITABLE:
         raise BadRow(f"the topic {name!r} is {access}: it takes no messages at present")
-    return Topic(id_, name, tuple(row[2] for row in rows))
+    return TargetTopic(id_, name, tuple(row[2] for row in rows))
 
 
 def setting(connection: Connection, name: str) -> int:

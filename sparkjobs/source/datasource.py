@@ -27,7 +27,7 @@ from sparkjobs.errors import BadOption
 from sparkjobs.sink.options import SinkOptions
 from sparkjobs.sink.writer import EmsStreamWriter, EmsWriter
 from sparkjobs.source.reading import batches
-from sparkjobs.source.request import Request
+from sparkjobs.source.request import SourceRequest
 from sparkjobs.source.splits import Split, ranges
 from sparkjobs.source.tasks import tasks
 
@@ -40,10 +40,10 @@ class EmsSource(DataSource):
         return "ems"
 
     def schema(self) -> StructType:
-        return Request.of(self.options).schema
+        return SourceRequest.of(self.options).schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        request = Request.of(self.options)
+        request = SourceRequest.of(self.options)
         return EmsReader(request, checked(schema, request.source.schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
@@ -51,7 +51,7 @@ class EmsSource(DataSource):
             from sparkjobs.source.stream import EmsStreamReader
         except ImportError as error:  # what it needs came with Spark 4.2
             raise BadOption(f"to read a stream needs pyspark 4.2 or newer: {error}") from error
-        request = Request.of(self.options)
+        request = SourceRequest.of(self.options)
         return EmsStreamReader(request, checked(schema, request.source.schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -64,7 +64,7 @@ class EmsSource(DataSource):
 class EmsReader(DataSourceReader):
     """Plans on the driver and reads on the executors, which get the path of the option file."""
 
-    def __init__(self, request: Request, schema: StructType) -> None:
+    def __init__(self, request: SourceRequest, schema: StructType) -> None:
         self.request = request
         self.config = request.configuration()
         self.columns = schema

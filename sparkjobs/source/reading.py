@@ -18,7 +18,7 @@ from sparkjobs.source.arrow import CONSTANT, Arrays, arrays, of_range, of_ranges
 from sparkjobs.source.connector_x import address
 from sparkjobs.source.primary_key import apart, span
 from sparkjobs.source.replica import wait
-from sparkjobs.source.request import Request
+from sparkjobs.source.request import SourceRequest
 from sparkjobs.source.schemas import LOADED, only
 from sparkjobs.source.shortage import check
 from sparkjobs.source.splits import Range, Split
@@ -27,7 +27,7 @@ Where = list[tuple[str, Any]]  # a condition, its value
 
 
 def batches(
-    config: Config, request: Request, columns: StructType, split: Split
+    config: Config, request: SourceRequest, columns: StructType, split: Split
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task, each once, in no order.
 
@@ -52,7 +52,7 @@ class Task:
     """Reads with one connection, one statement after the other."""
 
     def __init__(
-        self, connection: Connection, config: Config, request: Request, columns: StructType
+        self, connection: Connection, config: Config, request: SourceRequest, columns: StructType
     ) -> None:
         self.connection = connection
         self.config = config

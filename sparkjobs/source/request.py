@@ -16,7 +16,7 @@ from sparkjobs.config import VARIABLE, Config
 from sparkjobs.errors import BadOption
 from sparkjobs.source.schemas import only
 from sparkjobs.source.selection import Selection
-from sparkjobs.source.tables import Table, table
+from sparkjobs.source.tables import SourceTable, table
 
 FAIL, SKIP = "fail", "skip"
 
@@ -25,7 +25,7 @@ SPLIT_ROWS = 50_000
 
 
 @dataclass(frozen=True)
-class Request:
+class SourceRequest:
     """Holds the options, read and checked; docs/guides/spark.md documents each."""
 
     config: str = ""
@@ -45,7 +45,7 @@ class Request:
     connections: int | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Request:
+    def of(cls, options: Mapping[str, str]) -> SourceRequest:
         """Return the request of these options; raises BadOption."""
         # Spark may give the names in lower case.
         given = {name.lower(): value for name, value in options.items()}
@@ -93,7 +93,7 @@ class Request:
         return max(1, min(self.split_rows, rows // self.selection.min_partitions))
 
     @property
-    def source(self) -> Table:
+    def source(self) -> SourceTable:
         return table(self.table)
 
     @property

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sparkjobs.database import Connection, fetch
 from sparkjobs.errors import Missing, Purged
 from sparkjobs.source.left_out import left_out
-from sparkjobs.source.request import SKIP, Request
+from sparkjobs.source.request import SKIP, SourceRequest
 from sparkjobs.source.splits import Range
 
 # Offsets that are looked for in one statement, so that a check of a long range needs no memory.
@@ -47,7 +47,7 @@ class Holes:
         return f"{what} not in the log: {first}{then}"
 
 
-def check(connection: Connection, request: Request, part: Range, found: int) -> None:
+def check(connection: Connection, request: SourceRequest, part: Range, found: int) -> None:
     """Raise Purged or Missing for a range of which only ``found`` rows were read.
 
     What was purged, and what is not in the log, is no error if the request skips that. It is always

@@ -11,11 +11,11 @@ from pyspark.sql.datasource import InputPartition
 from sparkjobs.database import FOR_SHARE, Connection, fetch, transaction, vendor_of
 from sparkjobs.errors import BadOption, Purged
 from sparkjobs.instants import MICROSECONDS, microseconds, now
-from sparkjobs.source.request import SKIP, Request
+from sparkjobs.source.request import SKIP, SourceRequest
 
 
 @dataclass(frozen=True)
-class Log:
+class SourceLog:
     """Describes one partition now, with the offsets ``first`` … ``end`` - 1."""
 
     id: int
@@ -50,7 +50,7 @@ class Split(InputPartition):
     ranges: tuple[Range, ...]
 
 
-def logs(connection: Connection, topic: str | None = None) -> list[Log]:
+def logs(connection: Connection, topic: str | None = None) -> list[SourceLog]:
     """Return the partitions of a topic, or of all; raises BadOption if there is no such topic."""
     rows = fetch(
         connection,
@@ -61,10 +61,10 @@ def logs(connection: Connection, topic: str | None = None) -> list[Log]:
     )
     if topic is not None and not rows:
         raise BadOption(f"there is no topic {topic!r}")
-    return [Log(*row) for row in rows]
+    return [SourceLog(*row) for row in rows]
 
 
-def selected(connection: Connection, request: Request) -> list[Log]:
+def selected(connection: Connection, request: SourceRequest) -> list[SourceLog]:
     """Return the partitions of the topics that the request names; raises BadOption.
 
     A pattern may match no topic yet.
@@ -76,7 +76,7 @@ def selected(connection: Connection, request: Request) -> list[Log]:
     return wanted
 
 
-def ranges(connection: Connection, request: Request) -> list[Range]:
+def ranges(connection: Connection, request: SourceRequest) -> list[Range]:
     """Return the ranges that the request asks for, as they are now; raises BadOption, Purged."""
     if not request.is_log:
         return _ids(connection, request)
@@ -111,7 +111,7 @@ def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(found)
 
 
-def _ids(connection: Connection, request: Request) -> list[Range]:
+def _ids(connection: Connection, request: SourceRequest) -> list[Range]:
     name = request.source.name
     ((low, high),) = fetch(connection, f"SELECT MIN(`id`), MAX(`id`) FROM `{name}`")  # noqa: S608
     if low is None:
@@ -121,7 +121,7 @@ def _ids(connection: Connection, request: Request) -> list[Range]:
     return [Range(first, max(first, end))]
 
 
-def _settled(connection: Connection, log: Log) -> Log:
+def _settled(connection: Connection, log: SourceLog) -> SourceLog:
     """Return the log with all messages that were sequenced until now, also those not committed yet.
 
     A short lock keeps the sequencer out, so what it writes later has a later time.
@@ -132,7 +132,7 @@ def _settled(connection: Connection, log: Log) -> Log:
     return replace(log, end=rows[0][0]) if rows else log
 
 
-def _offsets(connection: Connection, request: Request, log: Log) -> Iterator[Range]:
+def _offsets(connection: Connection, request: SourceRequest, log: SourceLog) -> Iterator[Range]:
     asked = request.bounds.get(log.id, ())
     for first, end in asked:
         if end > log.end:
@@ -158,7 +158,7 @@ def _offsets(connection: Connection, request: Request, log: Log) -> Iterator[Ran
             yield Range(first, end, log.id, log.topic, log.number)
 
 
-def offset_at(connection: Connection, log: Log, instant: datetime) -> int:
+def offset_at(connection: Connection, log: SourceLog, instant: datetime) -> int:
     """Return the first offset that was sequenced at ``instant`` or later, or the end of the log.
 
     It is found by bisection, since time never falls as offsets rise: some twenty rows are read by

@@ -20,8 +20,8 @@ from sparkjobs.errors import BadOption, Purged
 from sparkjobs.instants import now
 from sparkjobs.source.limits import shared, within_bytes
 from sparkjobs.source.reading import batches
-from sparkjobs.source.request import SKIP, Request
-from sparkjobs.source.splits import Log, Range, Split, offset_at, selected
+from sparkjobs.source.request import SKIP, SourceRequest
+from sparkjobs.source.splits import Range, SourceLog, Split, offset_at, selected
 from sparkjobs.source.tasks import tasks
 
 # How far the stream is: the id of each partition, as a text → the next offset to read.
@@ -31,7 +31,7 @@ Offsets = dict[str, int]
 class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads with a new connection in each call: one left in a transaction would see no new rows."""
 
-    def __init__(self, request: Request, schema: StructType) -> None:
+    def __init__(self, request: SourceRequest, schema: StructType) -> None:
         if not request.is_log:
             raise BadOption("only messages can be read as a stream")
         if request.bounds or request.start is not None or request.end is not None:
@@ -41,7 +41,7 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.request = request
         self.config = request.configuration()
         self.columns = schema
-        self.target: dict[str, Log] | None = None  # of a run of availableNow
+        self.target: dict[str, SourceLog] | None = None  # of a run of availableNow
         self.reached: Offsets = {}  # up to where the newest batch goes
         self.initial: Offsets | None = None  # where Spark has been told to begin
         self.began = False  # a batch was planned
@@ -57,7 +57,7 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.initial = {str(log.id): self._start(connection, log) for log in found}
         return self.initial
 
-    def _start(self, connection: Connection, log: Log) -> int:
+    def _start(self, connection: Connection, log: SourceLog) -> int:
         start = self.request.selection.start(log.topic, log.number, log.first, log.end)
         if self.request.since:
             start = max(start, offset_at(connection, log, self.request.since))
@@ -151,7 +151,7 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: Split) -> Iterator[Any]:
         return batches(self.config, self.request, self.columns, partition)
 
-    def _logs(self) -> dict[str, Log]:
+    def _logs(self) -> dict[str, SourceLog]:
         with connected(self.config) as connection:
             return {str(log.id): log for log in selected(connection, self.request)}
 
@@ -171,7 +171,7 @@ def behind(reached: Offsets, ends: Offsets) -> dict[str, Any]:
     }
 
 
-def _check_all_there(start: Offsets, found: Mapping[str, Log]) -> None:
+def _check_all_there(start: Offsets, found: Mapping[str, SourceLog]) -> None:
     """Raise Purged if a partition of the checkpoint is not there: its messages may be unread."""
     if gone := sorted(set(start) - set(found), key=int):
         raise _gone(gone)
@@ -185,7 +185,7 @@ def _gone(ids: Sequence[str]) -> Purged:
     )
 
 
-def _check_not_restored(start: Offsets, found: Mapping[str, Log]) -> None:
+def _check_not_restored(start: Offsets, found: Mapping[str, SourceLog]) -> None:
     """Raise Purged if a log ends before the place where the stream is in it."""
     for id_, log in found.items():
         if log.end < start.get(id_, 0):

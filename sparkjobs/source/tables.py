@@ -29,7 +29,7 @@ SQLITE_HINT = {"PRIMARY": " NOT INDEXED"}
 
 
 @dataclass(frozen=True)
-class Table:
+class SourceTable:
     """Describes one table: its rows have the alias r, and are split by ``key`` with ``index``.
 
     ``finished`` is the column that the options since and until compare.
@@ -63,14 +63,14 @@ class Table:
 
 
 TABLES = {
-    "messages": Table("ems_msg", LOADED, "offset", "ems_msg_log", "sequenced_at"),
-    "deliveries": Table("ems_topic_group_log", DELIVERIES, "id", "PRIMARY", "finished_at"),
-    "retries": Table("ems_retry_msg", RETRIES, "id", "PRIMARY", "due_at"),
-    "dead": Table("ems_dead_msg", DEAD, "id", "PRIMARY", "died_at"),
+    "messages": SourceTable("ems_msg", LOADED, "offset", "ems_msg_log", "sequenced_at"),
+    "deliveries": SourceTable("ems_topic_group_log", DELIVERIES, "id", "PRIMARY", "finished_at"),
+    "retries": SourceTable("ems_retry_msg", RETRIES, "id", "PRIMARY", "due_at"),
+    "dead": SourceTable("ems_dead_msg", DEAD, "id", "PRIMARY", "died_at"),
 }
 
 
-def table(name: str) -> Table:
+def table(name: str) -> SourceTable:
     """Return the table that the option ``table`` names; raises BadOption."""
     if name not in TABLES:
         raise BadOption(f"table must be one of {', '.join(TABLES)}, not {name!r}")

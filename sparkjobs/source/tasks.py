@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 
 from sparkjobs.database import Connection, fetch
 from sparkjobs.source.primary_key import along, looked_up, samples
-from sparkjobs.source.request import Request
+from sparkjobs.source.request import SourceRequest
 from sparkjobs.source.splits import Range, Split, cut, joined
 
 # Bytes of the bodies of one task. With bodies of 1 KB, SPLIT_ROWS is less.
@@ -18,7 +18,7 @@ SAMPLES, SAMPLES_OF_RANGE = 2000, 16
 
 
 def tasks(
-    connection: Connection, request: Request, columns: StructType, ranges: Sequence[Range]
+    connection: Connection, request: SourceRequest, columns: StructType, ranges: Sequence[Range]
 ) -> list[Split]:
     """Return what each task reads of these ranges; ``columns`` says whether bodies are read."""
     if not request.is_log:
@@ -53,7 +53,9 @@ def pack(ranges: Sequence[Range], rows: int, sizes: dict[int, int] | None = None
     return [Split(joined(parts)) for parts in splits]
 
 
-def _by_rows(connection: Connection, request: Request, whole: Range, most: int) -> Iterator[Range]:
+def _by_rows(
+    connection: Connection, request: SourceRequest, whole: Range, most: int
+) -> Iterator[Range]:
     """Cut a range of ids into pieces of ``most`` rows; there may be few rows with ids far apart.
 
     The server walks along the primary key, and sends one id for each piece.
@@ -85,7 +87,7 @@ def _sizes(connection: Connection, ranges: Sequence[Range]) -> dict[int, int]:
     return {partition_id: sum(found) // len(found) for partition_id, found in sizes.items()}
 
 
-def _size_of_rows(connection: Connection, request: Request, ranges: Sequence[Range]) -> int:
+def _size_of_rows(connection: Connection, request: SourceRequest, ranges: Sequence[Range]) -> int:
     """Return the mean size of a body of a table that is read by its ids, by samples."""
     sizes: list[int] = []
     for part in ranges:

@@ -25,8 +25,9 @@ from django.utils.translation import ngettext
 from streams.admin.alarm import Link, May, Said, trouble
 from streams.admin.parts.databases import page_url, rights_of
 from streams.admin.parts.figures import BAD, WARNING, grouped
-from streams.admin.parts.look import Answer, look
+from streams.admin.parts.look import look
 from streams.conf import database
+from streams.database.each import ReplyState
 from streams.database.retrying import tables_missing
 from streams.log.counting import count_each
 from streams.models import ConsumerGroup, DeadMessage, Message, Topic
@@ -95,13 +96,13 @@ def _box(request: HttpRequest) -> Box:
     for seen in look(("box", rights), names, lambda alias: _said(alias, may), KEPT):
         covered = {one.about for one in seen.said if one.covers}
         told = [one for one in seen.said if one.covers or one.about not in covered]
-        if seen.answer is not Answer.WHOLE and told:
+        if seen.state is not ReplyState.WHOLE and told:
             text = _("The database %s has not answered everything within a second.") % seen.alias
             told.append(Said(text, state=_("slow"), level=WARNING))
-        elif seen.answer is Answer.ASKED:
+        elif seen.state is ReplyState.ASKED:
             text = _("The database %s is still being asked.") % seen.alias
             told.append(Said(text, state=_("slow"), level=WARNING))
-        elif seen.answer is Answer.AWAY:
+        elif seen.state is ReplyState.AWAY:
             text = _("The database %s has not answered within a second.") % seen.alias
             told.append(Said(text, state=_("away")))
         alias = seen.alias if is_sharded() else ""

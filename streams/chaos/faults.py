@@ -229,7 +229,7 @@ class Reordered(Case):
 
 
 @dataclass
-class Split(Case):
+class SplitCase(Case):
     kind = "split"
 
     def _begin(self) -> None:
@@ -244,6 +244,6 @@ KINDS: dict[str, type[Case]] = {
     kind.kind: kind
     for kind in (
         *(DiesBefore, DiesAfter, LosesReply, Freezes, ClockForward, ClockBack),
-        *(Twice, Reordered, Split),
+        *(Twice, Reordered, SplitCase),
     )
 }

@@ -16,7 +16,7 @@ from streams.chaos.faults import (
     Freezes,
     LosesReply,
     Reordered,
-    Split,
+    SplitCase,
     Twice,
 )
 from streams.chaos.statements import Statement
@@ -33,7 +33,7 @@ NOBODY_ELSE = (
 
 
 @dataclass
-class Plan:
+class ProofPlan:
     """Holds the cases of a proof: ``left_out`` of them are too many, and others are impossible.
 
     ``impossible`` says in sentences what this database cannot show.
@@ -55,7 +55,7 @@ class Plan:
         max_cases: int,
         seed: int,
         by_signal: bool,
-    ) -> Plan:
+    ) -> ProofPlan:
         """Plan for the statements that a run without a fault has ``seen``.
 
         ``never_repeated``: the messages of one of the groups are tried once.
@@ -108,7 +108,7 @@ def _of_all(
     batch = max(one.batch or 0 for one in registrations)
     for size in SIZES:
         if size < min(batch, messages):
-            yield Split(size)
+            yield SplitCase(size)
 
 
 def _impossible(case: Case, seen: Sequence[Statement]) -> str | None:

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 
 from streams.chaos.consumers import Consumers
 from streams.chaos.faults import KINDS, Case
-from streams.chaos.plan import Plan
+from streams.chaos.plan import ProofPlan
 from streams.chaos.report import ONLY, Broken, InvariantBroken, Report
 from streams.chaos.rows import World
 from streams.chaos.statements import Statement, Statements, in_memory
@@ -79,7 +79,7 @@ class Chaos:
             if broken:
                 report.cases, report.broken = [broken.case], [broken]
                 raise InvariantBroken(report) from broken.error
-            plan = Plan.make(
+            plan = ProofPlan.make(
                 *(seen, chosen, proof.messages, faults),
                 never_repeated=proof.never_repeated,
                 max_cases=max_cases,
@@ -196,7 +196,7 @@ def _refuse_what_cannot_die(aliases: Sequence[str], *, processes: bool) -> None:
             )
 
 
-def _wanted(plan: Plan, group: str) -> Sequence[Case]:
+def _wanted(plan: ProofPlan, group: str) -> Sequence[Case]:
     """Return the cases to run; raises ValueError if there is none, as that would prove nothing."""
     if not plan.cases:
         reasons = "".join(f"; impossible here: {text}" for text in plan.impossible)

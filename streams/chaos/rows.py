@@ -9,7 +9,7 @@ from django.apps import apps
 from django.core import mail
 from django.db import connections, models, router, transaction
 
-from streams.database import emptied
+from streams.database import remembered
 
 Rows = list[tuple[Any, ...]]
 
@@ -41,7 +41,7 @@ class World:
             with connections[alias].constraint_checks_disabled(), transaction.atomic(using=alias):
                 for table, rows in of_alias:
                     table.write(rows)
-        emptied.forget()
+        remembered.forget()
         if hasattr(mail, "outbox"):
             mail.outbox[:] = self._mail
         if self._reset:

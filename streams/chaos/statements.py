@@ -69,7 +69,7 @@ class Statement:
         return text if len(text) <= 90 else f"{text[:89]}…"
 
 
-class Fault(Protocol):
+class StatementFault(Protocol):
     """Acts at the statements of a run: see faults.py."""
 
     def before(self, statement: Statement) -> None: ...
@@ -95,7 +95,7 @@ class Statements:
     settlement. Once ``dead``, each further statement fails, whatever the handler catches.
     """
 
-    fault: Fault = field(default_factory=NoFault)
+    fault: StatementFault = field(default_factory=NoFault)
     seen: list[Statement] = field(default_factory=list)
     offsets: Sequence[int] = ()  # of the running call, or of the last one
     dead: bool = False

@@ -17,7 +17,7 @@ from streams.conf import MAX_BATCH, longest_name
 from streams.consume.handler import check, is_async, name_of
 from streams.consume.outcome.backoff import RetryPolicy, retry_policy
 from streams.errors import InvalidConsumer
-from streams.names import MAX_NAME, MAX_TAG, validated_name
+from streams.rules.names import MAX_NAME, MAX_TAG, validated_name
 from streams.sharding import alias_of, aliases
 
 Failures = Mapping[ReceivedMessage, BaseException]

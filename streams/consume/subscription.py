@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from django.utils.translation import gettext as _
 
-from streams.conf import longest_name
 from streams.consume.registry import Registration
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
@@ -19,7 +18,7 @@ from streams.log.rewinds import jump_if_rewound
 from streams.log.sequencer import (
     DAMAGES,
     UNSETTLED_SECONDS,
-    Cancelled,
+    PassCancelled,
     Rewound,
     Unsettled,
     sequence,
@@ -27,7 +26,6 @@ from streams.log.sequencer import (
 )
 from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start, Topic
-from streams.names import MAX_NAME, valid_new_name
 
 # "earliest", "latest" or an aware datetime.
 Begin = str | datetime
@@ -68,7 +66,7 @@ def subscribe(
                     jump_if_rewound(partition_id, using)
             except Unsettled:
                 time.sleep(UNSETTLED_SECONDS)
-            except Cancelled:
+            except PassCancelled:
                 continue
 
     group = retrying(work, using)
@@ -140,7 +138,6 @@ def _create(
     using: str,
     overrides: Mapping[str, int | None],
 ) -> ConsumerGroup:
-    valid_new_name(registration.group, "group", longest_name(MAX_NAME))
     with own_transaction(using):
         # The topic's lock keeps partitions from being added, and the group from being created by
         # another process. The partitions' locks keep offsets from being given out or purged. So the

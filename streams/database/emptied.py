@@ -13,27 +13,11 @@ from typing import Any
 from django.core import mail
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from streams.database.remembered import forget
+
 CACHED = ("ems_topic", "ems_partition", "ems_system_config")
 # The whole name: a purge deletes from ems_topic_group_log.
 NAMED = re.compile(rf"\b({'|'.join(CACHED)})\b")
-
-_forget: list[Callable[[], None]] = []
-
-
-def forget_with(*caches: Callable[[], None]) -> None:
-    """Call ``caches`` when a test has deleted rows of the tables CACHED."""
-    _forget[:] = caches
-
-
-def forget() -> None:
-    """Drop what this process has cached of the tables CACHED."""
-    for cache in _forget:
-        cache()
-
-
-def forget_also(cache: Callable[[], None]) -> None:
-    """Call ``cache``, too: that of a module which is imported only where it is used."""
-    _forget.append(cache)
 
 
 def in_test_process() -> bool:

@@ -46,11 +46,6 @@ def seconds_on(name: str, using: str) -> float:
     return time.monotonic() - since if found == name else 0.0
 
 
-def forget() -> None:
-    """Forget how long this process has been on its servers."""
-    _on.clear()
-
-
 def _name(variables: dict[str, str]) -> str:
     group = variables.get("group_replication_group_name")
     if variables.get("wsrep_on") == "ON":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +17,7 @@ from ninja.security.base import AuthBase
 from ninja.utils import contribute_operation_callback
 
 from streams import conf
+from streams.database.remembered import Fresh
 from streams.http import rates
 from streams.http.problems import Problem
 from streams.http.threads import on_a_thread, refuse_if_busy
@@ -68,13 +68,8 @@ class ApiRequest(HttpRequest):
     auth: Caller
 
 
-# Of each prefix: until when it is believed, the hash of the secret, and who it is.
-_known: dict[str, tuple[float, bytes, Caller]] = {}
-
-
-def forget() -> None:
-    """Forget all tokens that were looked up."""
-    _known.clear()
+# Of each prefix: the hash of the secret, and who it is.
+_known: Fresh[str, tuple[bytes, Caller]] = Fresh()
 
 
 class Bearer(AuthBase):
@@ -174,15 +169,14 @@ async def _caller(text: str) -> Caller:
 
 async def _looked_up(prefix: str, hash_: bytes) -> Caller | None:
     """Return who has this token; the table is asked if nobody has asked it for FRESH_SECONDS."""
-    known = _known.get(prefix)
-    if not known or time.monotonic() >= known[0]:
-        found = await on_a_thread(_find, prefix)
-        known = (time.monotonic() + conf.FRESH_SECONDS, *found) if found else None
-        if known:
-            _known[prefix] = known
-        else:
-            _known.pop(prefix, None)
-    return known[2] if known and hmac.compare_digest(known[1], hash_) else None
+    known = _known.fresh(prefix)
+    if known is None:
+        _known.pop(prefix, None)
+        known = await on_a_thread(_find, prefix)
+        if known is None:
+            return None
+        _known.keep(prefix, known, conf.FRESH_SECONDS, conf.database())
+    return known[1] if hmac.compare_digest(known[0], hash_) else None
 
 
 def _find(prefix: str) -> tuple[bytes, Caller] | None:

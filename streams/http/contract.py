@@ -1,6 +1,6 @@
 """Says in the OpenAPI file what views do not: names, errors, and which fields are always there.
 
-Clients are generated from it. What is checked, and how, is said in streams/names.py.
+Clients are generated from it. What is checked, and how, is said in streams/rules/names.py.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import Any
 
 from streams.http.problems import CONTENT_TYPE, codes
 from streams.http.pulling.clients import MAX_CLIENT
-from streams.names import MAX_BIZ, MAX_CHECKER, MAX_KEY, MAX_NAME, MAX_TAG
-from streams.produce.dedup import MAX_DEDUP_KEY
+from streams.rules.names import MAX_BIZ, MAX_CHECKER, MAX_KEY, MAX_NAME, MAX_TAG
 
 # In characters, by the name of a parameter or of a field of a request.
 LONGEST = {
@@ -22,7 +21,7 @@ LONGEST = {
     "client": MAX_CLIENT,
     "key": MAX_KEY,
     "tag": MAX_TAG,
-    **dict.fromkeys(("dedup_key", "Idempotency-Key"), MAX_DEDUP_KEY),
+    **dict.fromkeys(("dedup_key", "Idempotency-Key"), MAX_KEY),
 }
 # What is given to something new: no sign of ASCII but these. Of other characters EMS says more.
 NEW = {"name", "biz", "client", "tag"}

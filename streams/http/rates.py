@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
+from streams.database.remembered import Forgettable
 from streams.http.problems import Problem
 
 # Tokens that are remembered.
@@ -28,12 +29,7 @@ class Bucket:
         return self.left
 
 
-_tokens: dict[int, Bucket] = {}
-
-
-def forget() -> None:
-    """Forget what was counted."""
-    _tokens.clear()
+_tokens: Forgettable[int, Bucket] = Forgettable()
 
 
 def refuse_fast(token: int, rate: int | None) -> None:

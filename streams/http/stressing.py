@@ -17,7 +17,7 @@ from streams.errors import TopicExists, describe
 from streams.http.problems import Problem
 from streams.models import Step, StressRun, Topic, UtcNow
 from streams.models.stress_run import KEPT
-from streams.names import MAX_NAME, valid_new_name
+from streams.rules.names import MAX_NAME, validated_name
 from streams.stress import Load
 
 # The row that is locked, so that of two requests at once one begins.
@@ -28,9 +28,9 @@ def begin(load: Load, who: str, using: str) -> StressRun:
     """Note a new run; raises Problem (409) while one is under way, and InvalidName."""
     if not Path(sys.executable).name.startswith("python"):
         raise Problem(503, "no_python", "This server does not know its Python: use ems_stress.")
-    valid_new_name(load.topic, "topic", MAX_NAME)
+    validated_name(load.topic, "topic", MAX_NAME)
     if load.group:
-        valid_new_name(load.group, "group", MAX_NAME)
+        validated_name(load.group, "group", MAX_NAME)
     if Topic.objects.using(using).filter(name=load.topic).exists():
         raise TopicExists(_("There is a topic %s already.") % load.topic)
     return retrying(_begin, using, load, who, using)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from streams.database.remembered import Forgettable
 from streams.database.transactions import in_transaction
 
 
@@ -22,7 +23,7 @@ class End(NamedTuple):
 
 _lock = threading.Lock()
 # Of each alias: partition id → the highest end that was seen.
-_seen: dict[str, dict[int, End]] = {}
+_seen: Forgettable[str, dict[int, End]] = Forgettable(survives_forks=True)
 
 
 def seen(using: str) -> dict[int, End]:
@@ -61,8 +62,3 @@ def _raised(ends: Mapping[int, End], known: dict[int, End]) -> Iterator[tuple[in
             known[partition_id] = new
             if old is not None and new.epoch > old.epoch:
                 yield partition_id, old
-
-
-def forget() -> None:
-    """Forget everything."""
-    _seen.clear()

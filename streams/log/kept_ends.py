@@ -20,6 +20,7 @@ from django.db import connections
 
 from streams.conf import settings
 from streams.database.emptied import in_test_process
+from streams.database.remembered import Forgettable
 from streams.database.retrying import retrying
 from streams.errors import StateUnusable
 from streams.log import ends
@@ -49,7 +50,7 @@ PATIENCE_SECONDS = 1.0
 ABSENT_AT_MOST = 1000
 
 
-class Log(NamedTuple):
+class LogId(NamedTuple):
     """Identifies a log. That of a topic which was deleted and created again is another one."""
 
     topic_id: int
@@ -57,7 +58,7 @@ class Log(NamedTuple):
     partition: int
 
 
-class Kept(NamedTuple):
+class KeptEnd(NamedTuple):
     """Holds the highest end of a log; its name is for the people who read the file."""
 
     offset: int
@@ -148,7 +149,7 @@ class KeptEnds:
             self._say_unusable(error)
 
     def _merge(
-        self, path: Path, seen: Mapping[int, End], logs: Mapping[int, tuple[Log, str]]
+        self, path: Path, seen: Mapping[int, End], logs: Mapping[int, tuple[LogId, str]]
     ) -> None:
         try:
             before = self._load(path)
@@ -165,14 +166,14 @@ class KeptEnds:
         for id_, (log, name) in logs.items():
             known = [before[log]] if log in before else []
             if id_ in seen:
-                known.append(Kept(*seen[id_], name))
+                known.append(KeptEnd(*seen[id_], name))
             if known:
                 merged[log] = max(known)
         rows = [{**log._asdict(), **kept._asdict()} for log, kept in merged.items()]
         content = {"version": VERSION, "database": self._database, "logs": rows}
         replace(path, json.dumps({**content, "sha256": _digest(rows)}))
 
-    def _load(self, path: Path) -> dict[Log, Kept]:
+    def _load(self, path: Path) -> dict[LogId, KeptEnd]:
         """Return what the file says; raises StateUnusable, Unreadable."""
         with usable(path):
             try:
@@ -188,13 +189,15 @@ class KeptEnds:
             if content["sha256"] != _digest(content["logs"]):
                 raise Unreadable("its checksum differs")
             return {
-                Log(*(row[key] for key in Log._fields)): Kept(*(row[key] for key in Kept._fields))
+                LogId(*(row[key] for key in LogId._fields)): KeptEnd(
+                    *(row[key] for key in KeptEnd._fields)
+                )
                 for row in content["logs"]
             }
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise Unreadable(f"{type(error).__name__}: {error}") from error
 
-    def _read_at_first(self) -> dict[Log, Kept]:
+    def _read_at_first(self) -> dict[LogId, KeptEnd]:
         try:
             return self._load(self.path) if self.path else {}
         except Unreadable as error:
@@ -228,18 +231,18 @@ def _digest(rows: Any) -> str:
     return sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _logs(using: str) -> dict[int, tuple[Log, str]]:
+def _logs(using: str) -> dict[int, tuple[LogId, str]]:
     """Return all logs of the database, with their names, by the id of their partition."""
     columns = ("pk", "topic_id", "topic__created_at", "number", "topic__name")
     rows = Partition.objects.using(using).values_list(*columns)
     return {
-        id_: (Log(topic_id, created_at.isoformat(), number), f"{name}/{number}")
+        id_: (LogId(topic_id, created_at.isoformat(), number), f"{name}/{number}")
         for id_, topic_id, created_at, number, name in rows
     }
 
 
 # By alias.
-_kept: dict[str, KeptEnds] = {}
+_kept: Forgettable[str, KeptEnds] = Forgettable(survives_forks=True)
 
 
 def of(using: str) -> KeptEnds:
@@ -248,8 +251,3 @@ def of(using: str) -> KeptEnds:
     if found is None:
         found = _kept[using] = KeptEnds(using)
     return found
-
-
-def forget() -> None:
-    """Forget what was read and written."""
-    _kept.clear()

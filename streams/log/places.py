@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from streams.errors import InvalidPlace
@@ -54,12 +53,9 @@ class LogPlace:
 
     def partition(self, using: str) -> Partition | None:
         """Return the partition that is named, if there is one."""
-        number = self.log.rpartition("/")[2]
-        named = Q(topic__name=self.log, number=0)  # also a topic that has a slash in its name
-        if self.topic != self.log:
-            named |= Q(topic__name=self.topic, number=whole(number))
-        rows = Partition.objects.using(using).select_related("topic").filter(named)
-        return rows.filter(own("topic__name")).order_by("pk").first()
+        number = 0 if self.topic == self.log else whole(self.log.rpartition("/")[2])
+        rows = Partition.objects.using(using).select_related("topic")
+        return rows.filter(own("topic__name"), topic__name=self.topic, number=number).first()
 
     def __str__(self) -> str:
         last = "" if self.is_one else f"-{self.last}"

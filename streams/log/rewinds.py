@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from django.db import Error, OperationalError, connections
 from django.db.models import Max
 
+from streams.database.remembered import Forgettable
 from streams.database.retrying import held_by_others, retrying
 from streams.database.server import server
 from streams.database.transactions import (
@@ -56,17 +57,9 @@ class Hole:
 
 
 # Alias and partition id → epoch, and the holes up to it, as they rise.
-_holes: dict[tuple[str, int], tuple[int, tuple[Hole, ...]]] = {}
+_holes: Forgettable[tuple[str, int], tuple[int, tuple[Hole, ...]]] = Forgettable()
 # Alias and partition id → the end before a jump that this process has yet to tell.
-_untold: dict[tuple[str, int], End] = {}
-
-
-def forget(**kwargs: object) -> None:
-    """Forget what this process has seen of the logs, also at a signal of Django."""
-    ends.forget()
-    kept_ends.forget()
-    _holes.clear()
-    _untold.clear()
+_untold: Forgettable[tuple[str, int], End] = Forgettable(survives_forks=True)
 
 
 def compare(found: Mapping[int, End], before: Mapping[int, End], using: str) -> None:

@@ -54,15 +54,15 @@ _damaged: dict[tuple[str, int], float] = {}
 _told: dict[str, str] = {}
 
 
-class Cancelled(Exception):
+class PassCancelled(Exception):
     """Says that a message left the inbox between the read and the update."""
 
 
-class Rewound(Cancelled):
+class Rewound(PassCancelled):
     """Says that this process knows a higher end of the log: first the log must jump beyond it."""
 
 
-class Unsettled(Cancelled):
+class Unsettled(PassCancelled):
     """Says that a failover was moments ago: other processes may know a higher end of the log."""
 
 
@@ -177,7 +177,7 @@ def _sequence(partition_id: int, using: str, until: float) -> Pass:
         except Rewound:
             if not jump_if_rewound(partition_id, using):
                 break
-        except Cancelled:
+        except PassCancelled:
             continue
     return Pass(busy=True)  # end the transaction, so that others go on, and look again later
 
@@ -199,8 +199,8 @@ def sequence_locked(partition_id: int, using: str, until: float = math.inf) -> P
     """Make a pass over one partition in the open transaction, which is one of EMS's own.
 
     It ends after the chunk that it writes at ``until``, an instant of time.monotonic(). Raises
-    Cancelled: then the transaction must be rolled back, or there would be a hole. It is Rewound or
-    Unsettled if no offset may be given yet.
+    PassCancelled: then the transaction must be rolled back, or there would be a hole. It is Rewound
+    or Unsettled if no offset may be given yet.
     """
     vendor = connections[using].vendor
     here = server(using)
@@ -220,7 +220,7 @@ def sequence_locked(partition_id: int, using: str, until: float = math.inf) -> P
         chunk = ids[done : done + CHUNK]
         statement = sql.assign_offsets(vendor, chunk, next_offset + done)
         if execute(using, statement, [now]) != len(chunk):
-            raise Cancelled
+            raise PassCancelled
         if indexes_keys:
             execute(using, sql.index_keys(vendor, chunk))
         done += len(chunk)

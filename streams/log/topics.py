@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import time
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
 from streams import conf, runtime_settings, signals
 from streams.database.elsewhere import elsewhere
+from streams.database.remembered import Fresh
 from streams.database.retrying import retrying
 from streams.database.transactions import (
     after_commit,
@@ -24,7 +22,7 @@ from streams.database.transactions import (
     supports_other_connections,
 )
 from streams.errors import UnknownTopic
-from streams.names import MAX_NAME, valid_new_name
+from streams.rules.names import MAX_NAME, validated_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +35,8 @@ class TopicInfo:
     partitions: tuple[tuple[int, int], ...]  # (id, number), by number
 
 
-_cache: dict[tuple[str, str], tuple[float, TopicInfo]] = {}
-
-
-def forget(**kwargs: Any) -> None:
-    """Drop all cached topics."""
-    _cache.clear()
-
-
-os.register_at_fork(after_in_child=forget)
+_cache: Fresh[tuple[str, str], TopicInfo] = Fresh()
+forget = _cache.clear
 
 
 def resolve(name: str, using: str, *, create: bool | None = None) -> TopicInfo:
@@ -56,11 +47,11 @@ def resolve(name: str, using: str, *, create: bool | None = None) -> TopicInfo:
     Only committed rows are cached. A topic that the caller's transaction has created may be
     rolled back; with its id in the cache, every later message would be lost.
     """
-    cached = _cache.get((using, name))
-    if cached and time.monotonic() < cached[0]:
-        return cached[1]
+    if cached := _cache.fresh((using, name)):
+        return cached
     if in_transaction(using):
-        return _resolve_in_transaction(name, using, create, cached[1] if cached else None)
+        _until, stale = _cache.get((using, name), (0.0, None))
+        return _resolve_in_transaction(name, using, create, stale)
     return _remember(using, _read(name, using) or _create(name, using, create))
 
 
@@ -104,8 +95,7 @@ def look_again(info: TopicInfo, using: str) -> TopicInfo | None:
 
 
 def _remember(using: str, info: TopicInfo) -> TopicInfo:
-    _cache[using, info.name] = (time.monotonic() + conf.FRESH_SECONDS, info)
-    return info
+    return _cache.keep((using, info.name), info, conf.FRESH_SECONDS, using)
 
 
 def _read(name: str, using: str) -> TopicInfo | None:
@@ -139,7 +129,7 @@ def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
             _("There is no topic %r, and autoCreateTopic is off: create it in the admin.") % name
         )
 
-    valid_new_name(name, "topic", MAX_NAME)
+    validated_name(name, "topic", conf.longest_name(MAX_NAME))
 
     def work() -> TopicInfo:
         try:

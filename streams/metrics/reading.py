@@ -54,7 +54,7 @@ class _Partition:
     end: int
 
 
-class Reading:
+class MetricReading:
     """Reads the tables behind one alias, on the connection of this thread."""
 
     def __init__(self, using: str) -> None:

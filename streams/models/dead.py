@@ -16,7 +16,7 @@ from streams.errors import storable, text_of
 from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
 from streams.models.letter_edit import LetterEdit
 from streams.models.message import BodyType
-from streams.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
+from streams.rules.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
 
 MAX_TEXT = 64 * 1024
 

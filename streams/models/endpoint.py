@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from streams.models.addresses import host_of, is_address
 from streams.models.fields import TopicOrGroupField, UtcDateTimeField
 from streams.models.namespaces import OwnManager
-from streams.names import MAX_CHECKER
+from streams.rules.names import MAX_CHECKER
 
 # After so many failures in a row an endpoint is down, and is paused.
 DOWN_AFTER = 5

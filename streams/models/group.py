@@ -14,7 +14,7 @@ from streams.conf import MAX_BATCH
 from streams.database.transactions import after_commit
 from streams.models.fields import TopicOrGroupField, UtcDateTimeField, UtcNow
 from streams.models.namespaces import OwnManager
-from streams.names import MAX_NAME
+from streams.rules.names import MAX_NAME
 
 
 class Mode(models.TextChoices):

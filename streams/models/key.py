@@ -6,7 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from streams.models.fields import LooseForeignKey, NameField
-from streams.names import MAX_KEY
+from streams.rules.names import MAX_KEY
 
 
 class KeyEntry(models.Model):

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
 from streams.models.message import BodyType
-from streams.names import MAX_KEY, MAX_TAG
+from streams.rules.names import MAX_KEY, MAX_TAG
 
 MAX_WHO = 255
 

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams import body
 from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
-from streams.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
+from streams.rules.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
 
 # The due_at of a message that is due at once. It is the same for all of them, so that the inbox
 # index gives them ordered by id without a sort.

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from streams.models.fields import TopicOrGroupField, UtcDateTimeField, UtcNow
 from streams.models.namespaces import OwnManager
 from streams.models.topic import Access
-from streams.names import MAX_NAME
+from streams.rules.names import MAX_NAME
 
 MAX_ALIAS = 190
 

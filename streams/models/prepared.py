@@ -17,7 +17,7 @@ from streams.models.fields import (
 )
 from streams.models.message import BodyType
 from streams.models.namespaces import own
-from streams.names import MAX_BIZ, MAX_CHECKER, MAX_KEY, MAX_NAME, MAX_PRODUCER, MAX_TAG
+from streams.rules.names import MAX_BIZ, MAX_CHECKER, MAX_KEY, MAX_NAME, MAX_PRODUCER, MAX_TAG
 
 # In bytes of JSON, and in characters.
 MAX_CONTEXT = 2000
@@ -63,7 +63,7 @@ class PreparedQuerySet(models.QuerySet["PreparedRow"]):
         return self.filter(topic=topic, state__in=states)
 
 
-class OfNamespace(models.Manager["PreparedRow"]):
+class PreparedOfNamespace(models.Manager["PreparedRow"]):
     """Gives the rows of this namespace. ``_base_manager`` gives all."""
 
     def get_queryset(self) -> models.QuerySet[PreparedRow]:
@@ -119,7 +119,7 @@ class PreparedRow(models.Model):
     # Of what is locked: the time of the database's clock at the statement that has locked it.
     locked_at: datetime
 
-    objects = OfNamespace.from_queryset(PreparedQuerySet)()
+    objects = PreparedOfNamespace.from_queryset(PreparedQuerySet)()
 
     class Meta:
         db_table = "ems_prepared"

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.models.fields import HashField, NameField, TopicOrGroupField, UtcDateTimeField, UtcNow
 from streams.models.namespaces import OwnManager
-from streams.names import MAX_NAME
+from streams.rules.names import MAX_NAME
 
 # In characters: the part of a token that is no secret, and who has made it.
 PREFIX = 8

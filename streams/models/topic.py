@@ -13,7 +13,7 @@ from streams.conf import database
 from streams.errors import InvalidName
 from streams.models.fields import TopicOrGroupField, UtcDateTimeField, UtcNow
 from streams.models.namespaces import OwnManager
-from streams.names import MAX_NAME, valid_new_name
+from streams.rules.names import MAX_NAME, validated_name
 
 # A century, in seconds. A longer one may lead to dates outside the range of a server's DATETIME.
 MAX_RETENTION = 36525 * 86400
@@ -105,7 +105,7 @@ class Topic(models.Model):
     def clean(self) -> None:
         if self._state.adding and self.name:
             try:
-                valid_new_name(self.name, "topic", MAX_NAME)
+                validated_name(self.name, "topic", MAX_NAME)
             except InvalidName as error:
                 raise ValidationError({"name": str(error)}) from error
         self._refuse_to_open_what_moves()

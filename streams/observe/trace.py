@@ -24,7 +24,7 @@ from streams.models import (
 
 
 @dataclass(frozen=True)
-class Attempt:
+class TracedAttempt:
     """Holds what became of one message in one delivery, which may cover others too."""
 
     delivery: Delivery
@@ -49,7 +49,7 @@ class GroupTrace:
     retry: RetryMessage | None = None
     dead: list[DeadMessage] = field(default_factory=list)
     state: str = ""
-    attempts: list[Attempt] = field(default_factory=list)  # one for each delivery
+    attempts: list[TracedAttempt] = field(default_factory=list)  # one for each delivery
 
 
 def trace(message: Message) -> list[GroupTrace]:
@@ -86,7 +86,7 @@ def _trace(group: ConsumerGroup, message: Message, using: str) -> GroupTrace:
 
 def _attempts(
     message: Message, deliveries: Sequence[Delivery], dead: Sequence[DeadMessage]
-) -> list[Attempt]:
+) -> list[TracedAttempt]:
     offset, since = message.offset or 0, message.sequenced_at
     found = []
     for delivery in deliveries:
@@ -95,7 +95,7 @@ def _attempts(
         outcome, error = _ended(offset, delivery, died=died)
         waited = max(begun - since, timedelta(0)) if since else None
         took = ended - begun if delivery.started_at and ended else None
-        found.append(Attempt(delivery, outcome, error, waited, took))
+        found.append(TracedAttempt(delivery, outcome, error, waited, took))
         since = ended or since
     return found
 

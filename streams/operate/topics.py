@@ -12,7 +12,7 @@ from streams.database.transactions import own_transaction
 from streams.errors import InvalidPartitions, TopicExists, UnknownTopic
 from streams.log.topics import announce_topic, forget
 from streams.models import Access, ConsumerGroup, Cursor, Mode, Partition, Topic
-from streams.names import MAX_NAME, valid_new_name
+from streams.rules.names import MAX_NAME, validated_name
 
 # Limited, since every pass of the sequencer and every claim reads a row of each partition.
 MAX_PARTITIONS = 1000
@@ -34,7 +34,7 @@ def topic_of(name: str, using: str) -> Topic:
 
 def create(name: str, partitions: int, using: str) -> Topic:
     """Create and return a topic; raises InvalidName, InvalidPartitions, TopicExists."""
-    valid_new_name(name, "topic", longest_name(MAX_NAME))
+    validated_name(name, "topic", longest_name(MAX_NAME))
     _check(partitions, 1)
 
     def work() -> Topic:

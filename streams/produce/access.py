@@ -12,7 +12,6 @@ from streams.api import Outgoing
 from streams.database.sql.dialect import delete_by_id, execute
 from streams.errors import SendOutcomeUnknown, TopicDenied, UnknownTopic
 from streams.log.topics import TopicInfo, forget, look_again, resolve
-from streams.names import MAX_NAME, valid_new_name
 from streams.produce.partitioning import wanted
 
 WRITABLE = frozenset({"read-write", "write-only"})
@@ -42,9 +41,6 @@ def all_writable(messages: Iterable[Outgoing], alias: str) -> dict[str, TopicInf
         info = found[message.topic]
         if message.partition is not None:  # check the number, before a topic is created for it
             wanted(info.partitions if info else NEW_TOPIC, message.partition)
-    for topic, info in found.items():
-        if not info:  # before another missing topic is created
-            valid_new_name(topic, "topic", MAX_NAME)
     return {topic: info or writable(topic, alias) for topic, info in found.items()}
 
 

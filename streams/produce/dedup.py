@@ -8,7 +8,6 @@ rollback.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,10 +27,9 @@ from streams.database.transactions import (
     supports_other_connections,
 )
 from streams.errors import InvalidMessage
-from streams.names import text_of_key, validated_name
+from streams.rules.dedup import MAX_WINDOW, hash_of
+from streams.rules.names import validated_key
 
-MAX_DEDUP_KEY = 255
-MAX_WINDOW = timedelta(days=366)
 # How often a key is locked before the send gives up. A purge may delete the row between its commit
 # and our lock; to happen twice is unlikely.
 TRIES = 5
@@ -63,7 +61,7 @@ def window_of(key: Any, window: Any, using: str) -> timedelta | None:
         if window is not None:
             raise InvalidMessage(_("dedup_window is of no use without a dedup_key."))
         return None
-    validated_name(text_of_key(key), "dedup key", MAX_DEDUP_KEY)
+    validated_key(key, "dedup key")
     if window is None:
         return timedelta(seconds=runtime_settings.system("dedupWindowSeconds", using))
     if isinstance(window, int | float) and not isinstance(window, bool):
@@ -81,7 +79,7 @@ def window_of(key: Any, window: Any, using: str) -> timedelta | None:
 
 
 def slot_of(topic_id: int, key: str) -> DedupSlot:
-    return DedupSlot(topic_id, hashlib.sha256(key.encode()).digest())
+    return DedupSlot(topic_id, hash_of(key))
 
 
 def prepare(slots: Iterable[DedupSlot], using: str) -> None:

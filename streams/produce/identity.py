@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from streams.names import MAX_PRODUCER
+from streams.rules.names import MAX_PRODUCER
 
 _identity = threading.local()
 # A forked process is another producer.

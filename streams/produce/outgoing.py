@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -15,12 +14,13 @@ from streams.body import encode
 from streams.conf import longest_name
 from streams.database.sql import send as sql
 from streams.database.sql.dialect import LATER, later
-from streams.errors import MAX_DELAY, InvalidMessage, MessageTooLarge, NaiveDatetime
+from streams.errors import MAX_DELAY, InvalidMessage, NaiveDatetime
 from streams.log.topics import TopicInfo
-from streams.names import MAX_KEY, MAX_NAME, MAX_TAG, text_of_key, valid_new_name, validated_name
 from streams.produce.dedup import DedupSlot, slot_of
 from streams.produce.identity import producer
 from streams.produce.partitioning import choose
+from streams.rules.message import check_size, headers_as_json
+from streams.rules.names import MAX_NAME, MAX_TAG, text_of_key, validated_key, validated_name
 
 
 class Row(NamedTuple):
@@ -75,31 +75,13 @@ def checked_row(
     """
     validated_name(topic, "topic", longest_name(MAX_NAME))
     if key is not None:
-        key = validated_name(text_of_key(key), "key", MAX_KEY)
+        key = validated_key(key)
     if tag != "":
-        valid_new_name(tag, "tag", MAX_TAG)
+        validated_name(tag, "tag", MAX_TAG)
     raw, body_type = encode(body)
-    limit = runtime_settings.system("msgMaxSizeInBytes", alias)
-    headers_json = None if headers is None else _headers(headers)
-    size = len(raw) + len(headers_json or "")
-    if size > limit:
-        raise MessageTooLarge(
-            _("Body and headers have %(size)d bytes; msgMaxSizeInBytes is %(limit)d.")
-            % {"size": size, "limit": limit}
-        )
+    headers_json = None if headers is None else headers_as_json(headers)
+    check_size(raw, headers_json, runtime_settings.system("msgMaxSizeInBytes", alias))
     return Row(key, tag, headers_json, raw, body_type)
-
-
-def _headers(headers: Any) -> str:
-    if not isinstance(headers, Mapping) or not all(
-        isinstance(name, str) and isinstance(value, str) for name, value in headers.items()
-    ):
-        raise InvalidMessage(_("headers must map strings to strings."))
-    try:
-        "".join((*headers, *headers.values())).encode()
-    except UnicodeEncodeError as error:  # MySQL refuses it, and it could not be read back
-        raise InvalidMessage(_("headers must be valid text: %s") % error) from error
-    return json.dumps(dict(headers))
 
 
 def checked_due(delay: Any, deliver_at: Any) -> timedelta | datetime | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,19 +11,11 @@ from django.utils.translation import gettext as _
 
 from streams.conf import load, settings
 from streams.errors import InvalidMessage, UnknownPartition, describe
+from streams.rules.partition import checked_choice, partition_of
 
 # The next partition of this process for messages without a key. It begins at a random number, so
 # that many short processes do not all fill partition 0.
 _turn = itertools.count(random.randrange(1 << 16))  # noqa: S311
-
-
-def partition_of(key: str, count: int) -> int:
-    """Return the number of the partition for ``key``: CRC-32 of its UTF-8 bytes modulo ``count``.
-
-    It is the CRC-32 of IEEE 802.3, as in zlib; in MySQL: ``MOD(CRC32(key), count)``. It never
-    changes, so one key stays in one partition as long as the topic does not grow.
-    """
-    return zlib.crc32(key.encode()) % count
 
 
 def choose(
@@ -74,9 +65,4 @@ def _partitioned(
             _("The partitioner %(path)s failed: %(error)s")
             % {"path": path, "error": describe(error)}
         ) from error
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
-        raise InvalidMessage(
-            _("The partitioner %(path)s gave %(number)r, which is no number from 0 to %(last)d.")
-            % {"path": path, "number": number, "last": count - 1}
-        )
-    return number
+    return checked_choice(number, path, count)

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from streams.models import ConsumerGroup, Message, Partition, Topic, UtcNow
 from streams.retain.abandoned_groups import LONG
 from streams.retain.purge_floor import Hold, has_readers, holds
-from streams.retain.rule import Rule, bounded, rule_of
+from streams.retain.rule import RetentionRule, bounded, rule_of
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class HeldBack:
     hold: Hold
     group: ConsumerGroup | None
     age: timedelta
-    rule: Rule
+    rule: RetentionRule
 
     def __str__(self) -> str:
         return _(

@@ -14,7 +14,7 @@ from streams.database.sql.dialect import fetch
 from streams.log.offsets import offset_at
 from streams.log.rewinds import newest
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Topic, UtcNow
-from streams.retain.rule import Rule, rule_of
+from streams.retain.rule import RetentionRule, rule_of
 
 CURSOR, REPLAY, DELIVERY, RETRY, ARCHIVE = "cursor", "replay", "delivery", "retry", "archive"
 
@@ -122,7 +122,7 @@ def kept_from(partition: Partition, topic: Topic, using: str) -> Kept:
     return Kept(due, unread)
 
 
-def has_readers(topic: Topic, rule: Rule, using: str) -> bool:
+def has_readers(topic: Topic, rule: RetentionRule, using: str) -> bool:
     """Tell whether ``rule`` holds in the topic: a default needs a group, of any mode.
 
     Without one, the messages may be for a consumer that is deployed after their producer.

@@ -21,7 +21,7 @@ UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 
 
 @dataclass(frozen=True)
-class Rule:
+class RetentionRule:
     """Holds what limits the messages of a topic; without any limit they are kept for ever.
 
     A default rule also waits for a reader: it holds in topics that have a group, and as every
@@ -50,7 +50,7 @@ class Rule:
         return _("%s (default)") % text if self.is_default else text
 
 
-def rule_of(topic: Topic, using: str, default: Rule | None = None) -> Rule:
+def rule_of(topic: Topic, using: str, default: RetentionRule | None = None) -> RetentionRule:
     """Return the rule in force for ``topic``, at most FRESH_SECONDS old.
 
     Who asks for many topics gives the ``default_rule()``.
@@ -60,17 +60,17 @@ def rule_of(topic: Topic, using: str, default: Rule | None = None) -> Rule:
         return default or default_rule(using)
     # 0 seconds say "for ever" where messageRetentionDays says otherwise.
     age = timedelta(seconds=topic.retention_seconds) if topic.retention_seconds else None
-    return Rule(age, topic.retention_count, topic.retention_consumed, is_default=False)
+    return RetentionRule(age, topic.retention_count, topic.retention_consumed, is_default=False)
 
 
-def default_rule(using: str) -> Rule:
+def default_rule(using: str) -> RetentionRule:
     return default_of(runtime_settings.system("messageRetentionDays", using))
 
 
-def default_of(days: int) -> Rule:
+def default_of(days: int) -> RetentionRule:
     """Return what messageRetentionDays means; 0 is for ever."""
     age = timedelta(days=days) if days else None
-    return Rule(age, None, consumed=False, is_default=True)
+    return RetentionRule(age, None, consumed=False, is_default=True)
 
 
 def bounded(using: str) -> Q:

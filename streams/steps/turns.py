@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
+from streams.database.remembered import Forgettable
 from streams.database.retrying import retrying
 from streams.models import Step
 
 # By alias and step: before this time, of the monotonic clock, the step is not asked for.
-_ask_at: dict[tuple[str, str], float] = {}
+_ask_at: Forgettable[tuple[str, str], float] = Forgettable()
 
 
 def is_turn(name: str, every: timedelta, using: str) -> bool:
@@ -32,8 +33,3 @@ def may_ask(name: str, using: str) -> bool:
 def rest(name: str, using: str, duration: timedelta) -> None:
     """Do not ask for the step for ``duration``: it is not due before."""
     _ask_at[using, name] = time.monotonic() + duration.total_seconds()
-
-
-def forget() -> None:
-    """Ask the database the next time, as a new process does."""
-    _ask_at.clear()

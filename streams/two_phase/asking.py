@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 from streams.api import Decision, PreparedMessage
 from streams.errors import CheckFailed, Unanswered, Unreachable
 from streams.models import CheckEndpoint, Dialect, PreparedRow
-from streams.outgoing import SIGNATURE, Request, SendingFailed, send, signature
+from streams.outgoing import SIGNATURE, OutgoingRequest, SendingFailed, send, signature
 from streams.runtime_settings import system
 from streams.two_phase.registry import find
 
@@ -77,7 +77,7 @@ def ask_endpoint(
     return read(row, found)
 
 
-def _ems_request(endpoint: CheckEndpoint, row: PreparedRow, now: datetime) -> Request:
+def _ems_request(endpoint: CheckEndpoint, row: PreparedRow, now: datetime) -> OutgoingRequest:
     prepared_at = row.created_at.astimezone(UTC).isoformat(timespec="microseconds")
     question = {
         "biz": row.biz,
@@ -95,7 +95,7 @@ def _ems_request(endpoint: CheckEndpoint, row: PreparedRow, now: datetime) -> Re
     }
     if endpoint.secret:
         headers[SIGNATURE] = signature(endpoint.secret, int(now.timestamp()), body)
-    return Request(endpoint.url, body, headers)
+    return OutgoingRequest(endpoint.url, body, headers)
 
 
 def _ems_answer(row: PreparedRow, found: Any) -> Decision:
@@ -105,11 +105,13 @@ def _ems_answer(row: PreparedRow, found: Any) -> Decision:
     return DECISIONS[decision]
 
 
-def _trustmessage_request(endpoint: CheckEndpoint, row: PreparedRow, now: datetime) -> Request:
+def _trustmessage_request(
+    endpoint: CheckEndpoint, row: PreparedRow, now: datetime
+) -> OutgoingRequest:
     scheme, host, path, query, _fragment = urlsplit(endpoint.url)
     asked = urlencode({"bizID": row.biz, "messageKey": row.biz_key})
     url = urlunsplit((scheme, host, path, f"{query}&{asked}" if query else asked, ""))
-    return Request(url, headers={"User-Agent": "ems-checks"}, method="GET")
+    return OutgoingRequest(url, headers={"User-Agent": "ems-checks"}, method="GET")
 
 
 def _trustmessage_answer(row: PreparedRow, found: Any) -> Decision:

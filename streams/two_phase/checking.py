@@ -36,7 +36,7 @@ from streams.runtime_settings import system
 from streams.sharding import home_of
 from streams.two_phase import asking, pausing
 from streams.two_phase.claim import claim, due_checkers, give_back, give_up_old, to_people
-from streams.two_phase.decide import Busy, Known, commit, roll_back
+from streams.two_phase.decide import KnownRow, RowBusy, commit, roll_back
 from streams.two_phase.forward import forward_due
 from streams.two_phase.record import CHECK, about, told
 from streams.two_phase.registry import find
@@ -59,7 +59,7 @@ DECIDED = (Decision.COMMIT, Decision.ROLLBACK)
 
 
 @dataclass(frozen=True)
-class Answer:
+class CheckAnswer:
     """Holds what a checker has said; without a decision, why not."""
 
     decision: Decision | None
@@ -247,7 +247,7 @@ def _ask_endpoint(
     was_down = endpoint.is_down
     at_most = OF_DOWN if was_down else OF_ENDPOINT
     home = home_of(using)
-    failed: list[tuple[PreparedRow, Answer]] = []
+    failed: list[tuple[PreparedRow, CheckAnswer]] = []
     with _claimed(endpoint.name, at_most, using, biz, result, with_body=False) as rows:
         is_full = len(rows) == at_most
         if (
@@ -258,7 +258,7 @@ def _ask_endpoint(
         seconds = endpoint.timeout_seconds or system("verifyTimeoutSeconds", using)
         now = database_now(using)
         late = time.monotonic() + ASK_SECONDS
-        running: dict[Future[Answer], PreparedRow] = {}
+        running: dict[Future[CheckAnswer], PreparedRow] = {}
         asked = in_a_row = 0
         with ThreadPoolExecutor(THREADS, thread_name_prefix="ems-check") as threads:
             while True:
@@ -292,7 +292,7 @@ def _ask_endpoint(
 
 
 def _write_failure(
-    row: PreparedRow, answer: Answer, result: CheckResult, using: str, *, is_spent: bool
+    row: PreparedRow, answer: CheckAnswer, result: CheckResult, using: str, *, is_spent: bool
 ) -> None:
     """Write that there was no answer; nothing is spent if nobody was asked, or not ``is_spent``."""
     if answer.failure is Unanswered and is_spent:
@@ -306,25 +306,25 @@ def _write_failure(
     _give_back([row], using)
 
 
-def _answer(checker: str, ask: Callable[[], Decision]) -> Answer:
-    def work() -> Answer:
+def _answer(checker: str, ask: Callable[[], Decision]) -> CheckAnswer:
+    def work() -> CheckAnswer:
         try:
-            return Answer(ask())
+            return CheckAnswer(ask())
         except (Unreachable, Unanswered) as error:
-            return Answer(None, describe(error)[:MAX_ERROR], type(error))
+            return CheckAnswer(None, describe(error)[:MAX_ERROR], type(error))
         except Exception as error:  # noqa: BLE001 - the function is the project's own
-            return Answer(None, describe(error)[:MAX_ERROR])
+            return CheckAnswer(None, describe(error)[:MAX_ERROR])
 
     return telemetry.run(telemetry.CHECK, work, checker)
 
 
-def _write(row: PreparedRow, answer: Answer, result: CheckResult, using: str) -> None:
+def _write(row: PreparedRow, answer: CheckAnswer, result: CheckResult, using: str) -> None:
     """Carry out what was answered. A decision that comes late is still true."""
     if answer.decision in DECIDED:
         # Nobody is waited for at the row, so the session needs no other limit for it.
         try:
             _decide(row, answer, result, using, waits=False)
-        except Busy:
+        except RowBusy:
             pass
         except Error as error:  # where its topic is made, or by a deadlock
             if not held_by_others(error, using):
@@ -339,7 +339,7 @@ def _write(row: PreparedRow, answer: Answer, result: CheckResult, using: str) ->
 
 
 def _decide(
-    row: PreparedRow, answer: Answer, result: CheckResult, using: str, *, waits: bool
+    row: PreparedRow, answer: CheckAnswer, result: CheckResult, using: str, *, waits: bool
 ) -> None:
     is_commit = answer.decision is Decision.COMMIT
     decide = commit if is_commit else roll_back
@@ -349,7 +349,7 @@ def _decide(
             by=CHECK + row.checker,
             using=using,
             patience=LOCK_PATIENCE,
-            known=Known(row.pk, row.topic),
+            known=KnownRow(row.pk, row.topic),
             waits=waits,
         )
     except (AlreadyDecided, UnknownPrepared) as error:
@@ -365,7 +365,7 @@ def _decide(
         _note(row, answer, using)
 
 
-def _leave_open(row: PreparedRow, answer: Answer, result: CheckResult, using: str) -> None:
+def _leave_open(row: PreparedRow, answer: CheckAnswer, result: CheckResult, using: str) -> None:
     if answer.decision is None:
         result.failed += 1
         result.errors.append(answer.error)
@@ -381,7 +381,7 @@ def _leave_open(row: PreparedRow, answer: Answer, result: CheckResult, using: st
         _tell_manual(row, result, using)
 
 
-def _note(row: PreparedRow, answer: Answer, using: str) -> None:
+def _note(row: PreparedRow, answer: CheckAnswer, using: str) -> None:
     """Keep the answer, if no later check was made meanwhile."""
     mine = PreparedRow.objects.using(using).filter(pk=row.pk, checks=row.checks)
     values = {"last_answer": str(answer), "last_error": answer.error, "checked_at": UtcNow()}

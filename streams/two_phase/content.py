@@ -18,9 +18,9 @@ from streams.database.sql.dialect import fetch
 from streams.database.sql.prepared import FIND_ENDPOINT
 from streams.errors import InvalidMessage, MessageTooLarge, UnknownChecker
 from streams.models.prepared import MAX_CONTEXT
-from streams.names import MAX_BIZ, MAX_KEY, not_dots, text_of_key, valid_new_name, validated_name
 from streams.produce.access import all_writable
 from streams.produce.outgoing import checked_row
+from streams.rules.names import MAX_BIZ, not_dots, text_of_key, validated_key, validated_name
 from streams.sharding import home_of
 from streams.two_phase.registry import find, is_registered
 
@@ -40,7 +40,7 @@ LATEST_CHECK = timedelta(hours=24)
 
 
 @dataclass(frozen=True)
-class Content:
+class PreparedContent:
     """Holds the checked columns of a prepared message, and when its first check is due."""
 
     biz: str
@@ -59,7 +59,7 @@ def checked_content(
     check_after: Any = None,
     using: str,
     added: Collection[str] = (),
-) -> Content:
+) -> PreparedContent:
     """Check everything, also that the topic takes messages; a missing topic is created.
 
     ``delay``, ``deliver_at`` and the dedup key of ``message`` are not used. The headers of a trace,
@@ -94,14 +94,14 @@ def checked_content(
         "checker": checker,
         "context": extra,
     }
-    return Content(biz, biz_key, columns, first_check)
+    return PreparedContent(biz, biz_key, columns, first_check)
 
 
 def checked_names(biz: Any, biz_key: Any) -> tuple[str, str]:
     """Return the business and its key as texts; raises InvalidName."""
-    name = valid_new_name(text_of_key(biz), "business", longest_name(MAX_BIZ))
+    name = validated_name(text_of_key(biz), "business", longest_name(MAX_BIZ))
     what = "key of the business"
-    return name, not_dots(validated_name(text_of_key(biz_key), what, MAX_KEY), what)
+    return name, not_dots(validated_key(biz_key, what), what)
 
 
 def _checked_context(context: Any) -> Any:

@@ -37,7 +37,7 @@ from streams.log.topics import resolve
 from streams.logs import event
 from streams.models import PreparedRow, PreparedState
 from streams.models.prepared import COMMITTED, UNDECIDED, of_key
-from streams.names import MAX_PRODUCER
+from streams.rules.names import MAX_PRODUCER
 from streams.two_phase.dispute import dispute
 from streams.two_phase.placing import place
 from streams.two_phase.record import CHECK, OPERATOR, about
@@ -53,14 +53,14 @@ PATIENCE_SECONDS = 30.0
 SENDABLE = (*UNDECIDED, PreparedState.COMMITTED)
 
 
-class Known(NamedTuple):
+class KnownRow(NamedTuple):
     """Holds what was read of a row before: it is locked by its id, without a look for it."""
 
     pk: int
     topic: str
 
 
-class Busy(Exception):
+class RowBusy(Exception):
     """Says that another transaction has the row, or that it is gone: nothing is written."""
 
 
@@ -71,15 +71,15 @@ def commit(
     by: str,
     using: str,
     patience: float = PATIENCE_SECONDS,
-    known: Known | None = None,
+    known: KnownRow | None = None,
     waits: bool = True,
 ) -> PreparedRow:
     """Send the message in the open transaction, or at once; return the row as it is then.
 
     ``by`` says who decides, ``patience`` for how many seconds it is tried again. Without effect if
     it is committed already. If its topic takes no message at present, the decision stands and the
-    message is sent later. Raises AlreadyDecided, UnknownPrepared; and Busy without ``waits``, where
-    it would wait for the transaction of somebody else.
+    message is sent later. Raises AlreadyDecided, UnknownPrepared; and RowBusy without ``waits``,
+    where it would wait for the transaction of somebody else.
     """
     return _translating(partial(_commit, biz, biz_key, by, using, known, waits), using, patience)
 
@@ -91,14 +91,14 @@ def roll_back(
     by: str,
     using: str,
     patience: float = PATIENCE_SECONDS,
-    known: Known | None = None,
+    known: KnownRow | None = None,
     waits: bool = True,
 ) -> PreparedRow:
     """Drop the message in the open transaction, or at once; return the row as it is then.
 
     Its body is kept until the row is purged. Without effect if it is rolled back already; but an
     operator ends a dispute so: the check was right. Raises AlreadyDecided, UnknownPrepared; and
-    Busy as commit() does.
+    RowBusy as commit() does.
     """
     return _translating(partial(_roll_back, biz, biz_key, by, using, known, waits), using, patience)
 
@@ -136,7 +136,7 @@ def _translating(work: Any, using: str, patience: float) -> PreparedRow:
 
 
 def _commit(
-    biz: str, biz_key: str, by: str, using: str, known: Known | None, waits: bool
+    biz: str, biz_key: str, by: str, using: str, known: KnownRow | None, waits: bool
 ) -> PreparedRow:
     # In a transaction of the caller a lock by an id that is gone would lock the gap for its time.
     look = known is None or in_transaction(using)
@@ -146,7 +146,7 @@ def _commit(
             if found.state == PreparedState.ROLLED_BACK:
                 dispute(found, by, using)
                 raise refusal(found)
-            known = Known(found.pk, found.topic)
+            known = KnownRow(found.pk, found.topic)
         if not in_transaction(using):
             with suppress(UnknownTopic):
                 resolve(known.topic, using, create=False)  # into the cache, before the lock
@@ -171,7 +171,7 @@ def _commit(
 
 
 def _roll_back(
-    biz: str, biz_key: str, by: str, using: str, known: Known | None, waits: bool
+    biz: str, biz_key: str, by: str, using: str, known: KnownRow | None, waits: bool
 ) -> PreparedRow:
     look = known is None or in_transaction(using)
     while True:
@@ -186,9 +186,9 @@ def _roll_back(
 
 
 def _check_absence(biz: str, biz_key: str, *, looked: bool, waits: bool) -> None:
-    """Raise Busy or UnknownPrepared, unless the key is to be looked for: it has another id now."""
+    """Raise RowBusy or UnknownPrepared, unless the key is to be looked for under another id."""
     if not waits:
-        raise Busy
+        raise RowBusy
     if looked:
         raise _unknown(biz, biz_key)
 

@@ -77,8 +77,8 @@ class Prepared:
         return handle(row, self.using)
 
     @property
-    def _known(self) -> decide.Known | None:
-        return None if self.row_id is None else decide.Known(self.row_id, self.topic)
+    def _known(self) -> decide.KnownRow | None:
+        return None if self.row_id is None else decide.KnownRow(self.row_id, self.topic)
 
     def __enter__(self) -> Self:
         return self

@@ -24,7 +24,7 @@ logger = logging.getLogger("streams.two_phase")
 PATIENCE = 1.0
 
 
-class Found(NamedTuple):
+class FoundPrepared(NamedTuple):
     """Is one row of the key, on ``alias``."""
 
     alias: str
@@ -42,7 +42,7 @@ def alias_with(biz: str | int | UUID, biz_key: str | int | UUID, using: str | No
     if using is not None or not is_sharded():
         return conf.database(using)
     biz, biz_key = checked_names(biz, biz_key)
-    found: list[Found] = []
+    found: list[FoundPrepared] = []
     away: dict[str, Error] = {}
     for alias in aliases():
         try:
@@ -71,14 +71,14 @@ def alias_with(biz: str | int | UUID, biz_key: str | int | UUID, using: str | No
     return chosen
 
 
-def _look(biz: str, biz_key: str, alias: str) -> list[Found]:
+def _look(biz: str, biz_key: str, alias: str) -> list[FoundPrepared]:
     rows = PreparedRow.objects.using(alias).filter(of_key(biz, biz_key))
     columns = rows.values_list("topic", "state", "digest")
     row = retrying(columns.first, alias, patience=PATIENCE)
-    return [] if row is None else [Found(alias, row[0], row[1], bytes(row[2]))]
+    return [] if row is None else [FoundPrepared(alias, row[0], row[1], bytes(row[2]))]
 
 
-def _one_of(found: list[Found], biz: str, biz_key: str) -> str:
+def _one_of(found: list[FoundPrepared], biz: str, biz_key: str) -> str:
     """Return the alias of the one that is meant; raises PreparedConflict.
 
     One that is not finished comes before those that are. A topic that was moved has left its

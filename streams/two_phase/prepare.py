@@ -33,7 +33,7 @@ from streams.produce.asynchronous import refuse_async
 from streams.produce.identity import producer_name
 from streams.produce.send import Sending
 from streams.sharding import alias_of
-from streams.two_phase.content import Content, checked_content, checked_names, same_context
+from streams.two_phase.content import PreparedContent, checked_content, checked_names, same_context
 from streams.two_phase.decide import PATIENCE_SECONDS, refusal
 from streams.two_phase.handle import STATES, Prepared, handle
 from streams.two_phase.lookup import alias_with
@@ -132,7 +132,7 @@ def look_up(
     return handle(row, alias)
 
 
-def keep(content: Content, producer: str, using: str) -> Prepared:
+def keep(content: PreparedContent, producer: str, using: str) -> Prepared:
     """Write the row, committed when this returns; raises PreparedConflict."""
     if not in_transaction(using):
         return retrying(_keep_at_once, using, content, producer, using)
@@ -145,7 +145,7 @@ def keep(content: Content, producer: str, using: str) -> Prepared:
     return elsewhere(using, lambda: retrying(keep_joined, using, content, producer, using))
 
 
-def _keep_at_once(content: Content, producer: str, using: str) -> Prepared:
+def _keep_at_once(content: PreparedContent, producer: str, using: str) -> Prepared:
     """Write the row by one statement, where no transaction is open."""
     try:
         return _created(insert(content, producer, using), content, using)
@@ -153,7 +153,7 @@ def _keep_at_once(content: Content, producer: str, using: str) -> Prepared:
         return keep_joined(content, producer, using)
 
 
-def keep_joined(content: Content, producer: str, using: str) -> Prepared:
+def keep_joined(content: PreparedContent, producer: str, using: str) -> Prepared:
     """Write the row as a part of the open transaction, if there is one; raises PreparedConflict."""
     tries = 0
     while True:
@@ -177,7 +177,7 @@ def keep_joined(content: Content, producer: str, using: str) -> Prepared:
         return _created(pk, content, using)
 
 
-def _created(pk: int, content: Content, using: str) -> Prepared:
+def _created(pk: int, content: PreparedContent, using: str) -> Prepared:
     return Prepared(
         biz=content.biz,
         biz_key=content.biz_key,
@@ -190,7 +190,7 @@ def _created(pk: int, content: Content, using: str) -> Prepared:
     )
 
 
-def _again(found: PreparedRow, content: Content, using: str) -> Prepared:
+def _again(found: PreparedRow, content: PreparedContent, using: str) -> Prepared:
     """Return what is there; raises PreparedConflict if it is another message, AlreadyDecided if
     it was rolled back: who goes on would work for a message that is never sent.
     """
@@ -208,7 +208,7 @@ def _again(found: PreparedRow, content: Content, using: str) -> Prepared:
     return handle(found, using)
 
 
-def _same_key(content: Content, using: str, *, lock: bool = False) -> PreparedRow | None:
+def _same_key(content: PreparedContent, using: str, *, lock: bool = False) -> PreparedRow | None:
     rows = PreparedRow.objects.using(using).filter(of_key(content.biz, content.biz_key))
     if not lock:
         return rows.defer("body").first()

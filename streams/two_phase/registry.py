@@ -11,7 +11,7 @@ from streams.api import Decision, PreparedMessage
 from streams.consume.handler import check, is_async, name_of
 from streams.consume.registry import autodiscover
 from streams.errors import InvalidConsumer
-from streams.names import MAX_CHECKER, valid_new_name
+from streams.rules.names import MAX_CHECKER, validated_name
 
 Checkback = TypeVar("Checkback", bound=Callable[[PreparedMessage], Decision])
 
@@ -30,7 +30,7 @@ def checkback(name: str) -> Callable[[Checkback], Checkback]:
     Raises InvalidConsumer for what is no plain function of one argument, and for a second function
     of the same name; InvalidName.
     """
-    valid_new_name(name, "checker", MAX_CHECKER)
+    validated_name(name, "checker", MAX_CHECKER)
 
     def register(function: Checkback) -> Checkback:
         check(function, None)

@@ -20,7 +20,7 @@ from streams.database.sql.send import HEX_BYTES
 from streams.models import PreparedRow
 from streams.models.fields import to_db
 from streams.produce.insert import kept_cursor
-from streams.two_phase.content import Content
+from streams.two_phase.content import PreparedContent
 
 # What the statement of a lock reads, after the clock: in the order of the model, without the key.
 _FIELDS = (
@@ -38,7 +38,7 @@ class Changed(Exception):
         self.row = row
 
 
-def insert(content: Content, producer: str, using: str) -> int:
+def insert(content: PreparedContent, producer: str, using: str) -> int:
     """Insert a prepared message; return its id. Raises IntegrityError if its key is there."""
     connection = connections[using]
     columns, prefix = content.columns, name_prefix()

@@ -27,7 +27,7 @@ from streams.admin import index
 from streams.admin.alarm import Said
 from streams.admin.base import StreamsAdmin
 from streams.admin.pages.topic import TopicAdmin
-from streams.admin.parts import look as looking
+from streams.database import each
 from streams.models import ConsumerGroup, DeadMessage, Step, Topic, UtcNow
 from tests.admin.conftest import As
 from tests.admin.world import World, run_steps
@@ -231,7 +231,7 @@ def test_a_database_that_is_still_asked_is_not_said_to_be_away(
     monkeypatch.setattr(index, "trouble", trouble)
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(looking, "WAITED", 0.05)
+            patch.setattr(each, "WAITED", 0.05)
             for _ in range(2):
                 said = lines(root.get(INDEX).text)
                 assert said == ["slow The database default is still being asked."]
@@ -420,7 +420,7 @@ def test_the_lists_of_the_admin_wait_for_no_database(
 ) -> None:
     ems_settings(DATABASE="other")
     connections["other"].close()
-    monkeypatch.setattr(looking, "WAITED", 0.2)
+    monkeypatch.setattr(each, "WAITED", 0.2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(connections["other"].settings_dict, "NAME", "/nowhere/none")
         assert root.get(reverse("admin:auth_user_changelist")).status_code == 200

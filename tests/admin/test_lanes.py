@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from streams.admin.parts.lanes import NARROWEST, WIDTH, Lanes
 from streams.models import ConsumerGroup, Delivery, Message, RetryMessage, State
-from streams.observe.trace import Attempt, GroupTrace
+from streams.observe.trace import GroupTrace, TracedAttempt
 from tests.monitoring.test_pages import Elements
 
 START = datetime(2026, 11, 22, 10, tzinfo=UTC)
@@ -21,7 +21,9 @@ def after(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def attempt(number: int, claimed: float, begun: float, ended: float, error: str = "") -> Attempt:
+def attempt(
+    number: int, claimed: float, begun: float, ended: float, error: str = ""
+) -> TracedAttempt:
     delivery = Delivery(
         attempt=number,
         claimed_at=after(claimed),
@@ -33,10 +35,10 @@ def attempt(number: int, claimed: float, begun: float, ended: float, error: str 
         state=State.RETRY if error else State.DONE,
     )
     took = timedelta(seconds=ended - begun)
-    return Attempt(delivery, "failed" if error else "done", error, None, took)
+    return TracedAttempt(delivery, "failed" if error else "done", error, None, took)
 
 
-def lanes(*attempts: Attempt, due: float | None = None) -> Lanes:
+def lanes(*attempts: TracedAttempt, due: float | None = None) -> Lanes:
     message = Message(created_at=START, sequenced_at=after(10), producer="host@1@main")
     retry = None if due is None else RetryMessage(attempt=3, due_at=after(due))
     group = ConsumerGroup(name="mail")

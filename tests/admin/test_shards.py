@@ -22,9 +22,10 @@ from django.utils import timezone
 
 from streams.admin.alarm import Said
 from streams.admin.parts import journal
-from streams.admin.parts import look as looking
 from streams.admin.parts.links import Links, naming
-from streams.admin.parts.look import Answer, Seen, look
+from streams.admin.parts.look import look
+from streams.database import each
+from streams.database.each import Reply, ReplyState
 from streams.models import (
     CheckEndpoint,
     ConsumerGroup,
@@ -385,7 +386,7 @@ def test_a_database_that_is_away_takes_only_its_own_pages_with_it(sharded, root,
 
 
 def test_no_page_waits_for_a_database_that_hangs(monkeypatch):
-    monkeypatch.setattr(looking, "WAITED", 0.2)
+    monkeypatch.setattr(each, "WAITED", 0.2)
     hang = Event()
     asked = []
 
@@ -398,9 +399,9 @@ def test_no_page_waits_for_a_database_that_hangs(monkeypatch):
     try:
         for _ in range(2):
             assert look("how", ["well", "hangs", "burns"], ask) == [
-                Seen("well", (Said(),)),
-                Seen("hangs", answer=Answer.ASKED),
-                Seen("burns", (Said("It burns."),)),
+                Reply("well", (Said(),)),
+                Reply("hangs", state=ReplyState.ASKED),
+                Reply("burns", (Said("It burns."),)),
             ]
         assert asked.count("hangs") == 1  # it is not asked again while it has not answered
     finally:
@@ -408,10 +409,10 @@ def test_no_page_waits_for_a_database_that_hangs(monkeypatch):
 
 
 def test_pages_that_come_one_after_the_other_ask_one_that_hangs_no_more(monkeypatch):
-    monkeypatch.setattr(looking, "WAITED", 0.02)
+    monkeypatch.setattr(each, "WAITED", 0.02)
     # One call when a page comes, and one before it waits: so a page each 0.016 s.
     clock = SimpleNamespace(monotonic=partial(next, count(step=0.008)))
-    monkeypatch.setattr(looking, "time", clock)
+    monkeypatch.setattr(each, "time", clock)
     hang = Event()
     asked = []
 
@@ -422,7 +423,7 @@ def test_pages_that_come_one_after_the_other_ask_one_that_hangs_no_more(monkeypa
 
     try:
         for _ in range(20):
-            assert look("how", ["slow"], ask) == [Seen("slow", answer=Answer.ASKED)]
+            assert look("how", ["slow"], ask) == [Reply("slow", state=ReplyState.ASKED)]
         assert len(asked) == 1
     finally:
         hang.set()
@@ -437,12 +438,12 @@ def test_a_long_question_makes_a_database_slow_for_no_other_question(monkeypatch
 
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(looking, "WAITED", 0.02)
+            patch.setattr(each, "WAITED", 0.02)
             for _ in range(2):  # who comes second is told what is said so far
                 assert look("long", ["one"], long) == [
-                    Seen("one", (Said("It burns."),), Answer.ASKED)
+                    Reply("one", (Said("It burns."),), ReplyState.ASKED)
                 ]
-        assert look("short", ["one"], lambda alias: [Said()]) == [Seen("one", (Said(),))]
+        assert look("short", ["one"], lambda alias: [Said()]) == [Reply("one", (Said(),))]
     finally:
         hang.set()
 
@@ -457,18 +458,18 @@ def test_a_database_that_was_away_is_away_until_it_answers(monkeypatch):
         hang.wait(30)
         return []
 
-    assert look("how", ["one"], refuse) == [Seen("one", answer=Answer.AWAY)]
+    assert look("how", ["one"], refuse) == [Reply("one", state=ReplyState.AWAY)]
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(looking, "WAITED", 0.02)
-            assert look("how", ["one"], wait) == [Seen("one", answer=Answer.AWAY)]
+            patch.setattr(each, "WAITED", 0.02)
+            assert look("how", ["one"], wait) == [Reply("one", state=ReplyState.AWAY)]
     finally:
         hang.set()
-    assert look("how", ["one"], wait) == [Seen("one")]
+    assert look("how", ["one"], wait) == [Reply("one")]
 
 
 def test_no_question_outlives_the_test_that_has_asked_it(monkeypatch):
-    monkeypatch.setattr(looking, "WAITED", 0.02)
+    monkeypatch.setattr(each, "WAITED", 0.02)
     hang = Event()
 
     def ask(alias: str) -> list[Said]:
@@ -478,9 +479,9 @@ def test_no_question_outlives_the_test_that_has_asked_it(monkeypatch):
     kinds = ("one", "two")
     for kind in kinds:
         look(kind, ["default", "other"], ask)
-    threads = [asked.thread for asked in looking._asked.values()]
+    threads = [asked.thread for asked in each._questions.values()]
     assert len(threads) == 4
     Timer(0.1, hang.set).start()
     pytest_runtest_teardown()
     assert not any(thread.is_alive() for thread in threads)
-    assert not looking._asked
+    assert not each._questions

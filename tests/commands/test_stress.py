@@ -17,7 +17,7 @@ from streams.log.lag import Lag, lags
 from streams.log.sequencer import sequence
 from streams.models import ConsumerGroup, Delivery, Message, Topic
 from streams.operate.topics import create
-from streams.stress import Load, Result, Stress
+from streams.stress import Load, Stress, StressResult
 from tests.consuming import registered
 from tests.processes import Child, Spawn, wait_for
 
@@ -145,11 +145,11 @@ def test_what_it_refuses(words: tuple[str, ...], reason: str) -> None:
 @pytest.mark.parametrize(
     "result",
     [
-        Result(accepted=2, committed=1, sequenced=1),
-        Result(accepted=2, committed=2, sequenced=1),
-        Result(accepted=2, committed=2, sequenced=2, missing={"a": 0, "b": 1}),
+        StressResult(accepted=2, committed=1, sequenced=1),
+        StressResult(accepted=2, committed=2, sequenced=1),
+        StressResult(accepted=2, committed=2, sequenced=2, missing={"a": 0, "b": 1}),
     ],
 )
-def test_a_lost_message_is_not_sound(result: Result) -> None:
+def test_a_lost_message_is_not_sound(result: StressResult) -> None:
     assert not result.sound
-    assert Result(accepted=2, committed=2, sequenced=2, missing={"a": 0}).sound
+    assert StressResult(accepted=2, committed=2, sequenced=2, missing={"a": 0}).sound

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from sparkjobs.sink import columns, options
-from sparkjobs.source.request import Request
+from sparkjobs.source.request import SourceRequest
 from sparkjobs.source.schemas import LOADED
 from sparkjobs.source.selection import NAMES
 from tests.docs.documents import DOCS, table
@@ -34,7 +34,7 @@ def test_every_column_of_the_sink_is_documented_with_its_types() -> None:
 
 
 def test_every_option_of_the_source_is_documented() -> None:
-    own = {field.name for field in fields(Request)} - {"selection"}
+    own = {field.name for field in fields(SourceRequest)} - {"selection"}
     assert names("Options of the source") == own | set(NAMES)
 
 

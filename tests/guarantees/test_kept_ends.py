@@ -21,8 +21,9 @@ from django.db import connection
 
 from streams import Outgoing, consumer, send, send_many
 from streams.chaos.forks import in_fork
+from streams.database import remembered
 from streams.database.emptied import in_test_process
-from streams.log import ends, kept_ends, rewinds
+from streams.log import ends, kept_ends
 from streams.log.ends import End
 from streams.log.rewinds import MARGIN
 from streams.log.sequencer import sequence
@@ -64,7 +65,7 @@ def sent(*bodies: Any) -> None:
 def stop() -> None:
     """End the process in good order, and begin another one."""
     kept_ends.of("default").keep()
-    rewinds.forget()
+    remembered.forget()
 
 
 def lose(ending: Callable[[], None] = stop) -> None:
@@ -74,7 +75,7 @@ def lose(ending: Callable[[], None] = stop) -> None:
     sent(*range(KEPT, LOST))
     ending()
     backup.promote()
-    rewinds.forget()
+    remembered.forget()
 
 
 def offsets() -> list[int | None]:
@@ -128,9 +129,9 @@ def test_the_task_that_sequences_keeps_it_and_finds_it():
     send_many([Outgoing("orders", n) for n in range(KEPT)])
     backup = Replica()
     assert sequence_all("default") == KEPT
-    rewinds.forget()
+    remembered.forget()
     backup.promote()
-    rewinds.forget()
+    remembered.forget()
     assert sequence_all("default") == KEPT
     assert offsets() == [*range(KEPT + MARGIN, KEPT + MARGIN + KEPT)]
 
@@ -141,9 +142,9 @@ def test_what_was_seen_after_the_last_write_is_within_the_margin():
     sent(10, 11)
     kept_ends.of("default").keep()
     sent(12, 13, 14)
-    rewinds.forget()  # kill -9
+    remembered.forget()  # kill -9
     backup.promote()
-    rewinds.forget()
+    remembered.forget()
     sent("new")
     assert offsets()[-1] == KEPT + 2 + MARGIN > LOST
 
@@ -155,7 +156,7 @@ def test_a_second_restore_loses_the_jump_and_is_noticed(caplog):
     for _ in range(2):
         stop()
         backup.promote()
-        rewinds.forget()
+        remembered.forget()
         sent("new")
     assert offsets()[-1] == GOES_ON + 1 + MARGIN
     assert Rewind.objects.get().epoch == 2
@@ -172,7 +173,7 @@ def test_a_partition_that_was_lost_and_is_made_again_goes_on_beyond_its_end():
     sequence("default")
     stop()
     backup.promote()
-    rewinds.forget()
+    remembered.forget()
     sequence("default")
     stop()
     grow(topic, 2, "default")
@@ -226,7 +227,7 @@ def test_a_topic_that_was_deleted_and_created_again_begins_at_0():
     old = Topic.objects.get()
     for model in (Message, Partition, Topic):
         model.objects.all().delete()
-    rewinds.forget()
+    remembered.forget()
     Topic(pk=old.pk, name="orders").save(force_insert=True)  # as after a flush, the same id
     sent("new")
     assert offsets() == [0]
@@ -236,7 +237,7 @@ def test_a_topic_that_was_deleted_and_created_again_begins_at_0():
 def test_another_database_with_the_same_alias_has_a_file_of_its_own(monkeypatch):
     mine = file()
     monkeypatch.setitem(connection.settings_dict, "NAME", "another")
-    rewinds.forget()
+    remembered.forget()
     assert file() != mine
 
 
@@ -245,7 +246,7 @@ def test_tests_of_a_project_neither_find_nor_leave_how_far_the_logs_had_come(mon
     lose()
     path, before = file(), file().read_bytes()
     monkeypatch.setattr(kept_ends, "in_test_process", in_test_process)
-    rewinds.forget()
+    remembered.forget()
     assert sequence_all("default") == 0
     sent("new")
     kept_ends.of("default").keep()
@@ -287,7 +288,7 @@ def test_a_damaged_or_foreign_file_changes_nothing_and_is_said_once(damage, capl
     bad = DAMAGES[damage](good)
     assert bad != good
     path.write_bytes(bad)
-    rewinds.forget()
+    remembered.forget()
     caplog.clear()
     sent("new")
     kept_ends.of("default").keep()
@@ -303,7 +304,7 @@ def test_a_file_of_a_newer_version_changes_nothing_and_is_left_as_it_is(caplog):
     lose()
     newer = edited(lambda content: content.update(version=2))(file().read_bytes())
     file().write_bytes(newer)
-    rewinds.forget()
+    remembered.forget()
     sent("new")
     for _ in range(2):
         kept_ends.of("default").keep()
@@ -378,9 +379,9 @@ def test_a_kill_at_any_moment_of_a_write_leaves_the_old_file_or_the_new_one():
 
     for point in count(1):
         status = in_fork(partial(write, point))
-        rewinds.forget()
+        remembered.forget()
         backup.promote()
-        rewinds.forget()
+        remembered.forget()
         sent("new")
         offset = offsets()[-1]
         assert offset in (LOST - 1 + MARGIN, GOES_ON), f"killed before call {point}"
@@ -388,7 +389,7 @@ def test_a_kill_at_any_moment_of_a_write_leaves_the_old_file_or_the_new_one():
             break
         # As it was before: the file of the next round knows what this one has known.
         backup.promote()
-        rewinds.forget()
+        remembered.forget()
         ends.remember({Partition.objects.get().pk: End(LOST, 0)}, "default")
     assert point > 5
     assert offset == GOES_ON
@@ -414,7 +415,7 @@ def test_of_two_that_write_at_once_none_overwrites_what_the_other_knows():
                 os._exit(1)
         children.append(pid)
     assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0]
-    rewinds.forget()
+    remembered.forget()
     kept_ends.of("default").recall(places)
     assert ends.seen("default") == dict.fromkeys(places, End(50, 0))
 
@@ -453,7 +454,7 @@ def test_deleted_topics_do_not_let_the_file_grow_without_end(monkeypatch):
         kept_ends.of("default").keep()
         for model in (Message, Partition, Topic):
             model.objects.all().delete()
-        rewinds.forget()
+        remembered.forget()
     sent("last")
     kept_ends.of("default").keep()
     names = [row["name"] for row in json.loads(file().read_text())["logs"]]
@@ -532,7 +533,7 @@ def test_a_message_costs_no_statement_more():
         sequence("default", [Partition.objects.get().pk])
     with_file = len(recorder.seen)
     file().unlink()
-    rewinds.forget()
+    remembered.forget()
     recorder.seen.clear()
     with statements(recorder):
         sequence("default", [Partition.objects.get().pk])
@@ -571,7 +572,7 @@ def test_a_process_that_ends_in_good_order_keeps_all_that_it_has_seen(spawn: Spa
 def kept_and_lost(spawn: Spawn) -> tuple[Child, Backup]:
     """Return a consumer that has handled ten messages, and a dump that has five of them."""
     sent(*(f"kept-{n}" for n in range(5)))
-    rewinds.forget()
+    remembered.forget()
     backup = Backup()
     child = spawn(CONSUME)
     send_many([Outgoing("orders", f"lost-{n}") for n in range(5)])

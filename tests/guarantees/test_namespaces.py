@@ -162,7 +162,7 @@ def test_two_servers_with_databases_of_one_name_have_two_channels() -> None:
     for id_ in ("0123", "4567"):
         SystemConfig.objects.update_or_create(name="installationId", defaults={"value": id_})
         runtime_settings.forget()
-        wakeup.forget()
+        wakeup._channels.clear()
         channels.append(wakeup.channel("default"))
     assert len(set(channels)) == 2
     assert ":0123:" in channels[0]
@@ -350,7 +350,7 @@ def test_a_redrive_is_seen_stopped_and_carried_out_in_its_own_namespace_only(
     assert step_redrives_if_due("default") == 0
     both("green")
     assert "mail on orders" in commanded("ems_dead", "redrives")
-    turns.forget()  # as another process
+    turns._ask_at.clear()  # as another process
     assert step_redrives_if_due("default") == 1
     Redrive.objects.update(state=RedriveState.DONE, finished_at=UtcNow(-timedelta(days=31)))
     both("blue")  # whoever deletes old rows deletes those of all

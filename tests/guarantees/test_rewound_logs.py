@@ -19,7 +19,7 @@ from django.db import OperationalError, connection, connections, transaction
 
 from streams import Outgoing, consumer, send, send_many
 from streams.chaos.forks import in_fork
-from streams.database import server
+from streams.database import remembered, server
 from streams.http.pulling.log import read_log
 from streams.http.pulling.poller import Poller as PullPoller
 from streams.log import ends, rewinds, sequencer
@@ -128,10 +128,10 @@ def test_the_poller_notices_it_without_a_message(process, caplog):
 def test_what_a_worker_has_claimed_is_remembered(process):
     """Another process has given the offsets, and the poller has not looked since."""
     lose(process)
-    rewinds.forget()
+    remembered.forget()
     replica = Replica()
     sent(*range(KEPT, LOST))
-    rewinds.forget()
+    remembered.forget()
     process.claim(batch=100)
     replica.promote()
     sent("new")
@@ -329,7 +329,7 @@ def test_a_kill_at_any_statement_of_the_jump_repeats_nothing(process, seen, work
 
     for point in count(1, stride):
         replica.promote()
-        rewinds.forget()
+        remembered.forget()
         ends.remember(known, "default")
         send("orders", f"new {point}")
         status = in_fork(partial(notice, point))
@@ -404,11 +404,11 @@ def test_a_claim_passes_no_messages_after_another_jump_of_the_same_epoch(seen, p
     assert holes
     # The next failover loses the jump. Another process, which knew less, jumps less far.
     replica.promote()
-    rewinds.forget()
+    remembered.forget()
     ends.remember({partition().pk: End(LOST - 3, 0)}, "default")
     sent("b1", "b2", "b3")
     assert partition().epoch == 1
-    rewinds.forget()
+    remembered.forget()
     ends.remember(ours, "default")
     rewinds._holes.update(holes)
     Cursor.objects.update(next_offset=KEPT)
@@ -426,7 +426,7 @@ def test_a_claim_stays_when_the_connection_is_lost_while_the_jump_is_told(proces
     before = ends.seen("default")
     sent("new")  # another process jumps
     caplog.clear()
-    rewinds.forget()
+    remembered.forget()
     ends.remember(before, "default")
     lost = [True]
 
@@ -504,7 +504,7 @@ def promoted(process, monkeypatch):
 
 def test_after_a_failover_offsets_are_given_when_those_who_know_more_have_looked(promoted, caplog):
     known = ends.seen("default")
-    rewinds.forget()  # a process that has not seen what is lost
+    remembered.forget()  # a process that has not seen what is lost
     send("orders", "new")
     for _ in range(3):
         assert sequence("default") == Pass(busy=True, unsettled=True)
@@ -513,7 +513,7 @@ def test_after_a_failover_offsets_are_given_when_those_who_know_more_have_looked
     # Another one looks.
     ends.remember(known, "default")
     rewinds.jump_if_rewound(partition().pk, "default")
-    rewinds.forget()
+    remembered.forget()
     promoted[0] = sequencer.settle_seconds()
     assert sequence("default").sequenced == 1
     assert offsets()[-1] == GOES_ON
@@ -521,7 +521,7 @@ def test_after_a_failover_offsets_are_given_when_those_who_know_more_have_looked
 
 
 def test_after_a_failover_that_lost_nothing_offsets_are_dense(promoted):
-    rewinds.forget()
+    remembered.forget()
     send("orders", "new")
     promoted[0] = sequencer.settle_seconds()
     assert sequence("default").sequenced == 1
@@ -535,7 +535,7 @@ def test_a_partition_has_the_name_of_the_server_that_gave_its_offsets(monkeypatc
     name = server.server("default")
     assert partition().server == name != ""
     Partition.objects.update(server="another one")
-    server.forget()  # as a process that comes here now
+    server._on.clear()  # as a process that comes here now
     connection.close()
     send("orders", "new")
     assert sequence("default") == Pass(busy=True, unsettled=True)
@@ -559,7 +559,7 @@ def test_a_cluster_that_loses_nothing_has_one_name(variables, name):
 
 
 def test_where_no_offset_was_given_before_nobody_waits(promoted):
-    rewinds.forget()
+    remembered.forget()
     Partition.objects.update(server="")
     send("orders", "new")
     assert sequence("default").sequenced == 1
@@ -567,7 +567,7 @@ def test_where_no_offset_was_given_before_nobody_waits(promoted):
 
 def test_a_group_that_begins_at_the_latest_waits_for_that(promoted, clean_registry):
     promoted[0] = sequencer.settle_seconds() - 0.1
-    rewinds.forget()
+    remembered.forget()
     send("orders", "old")
     found: list[Any] = []
     consumer("orders", group="late", start="latest")(found.append)
@@ -580,7 +580,7 @@ def test_a_group_that_begins_at_the_latest_waits_for_that(promoted, clean_regist
 
 def test_a_short_task_waits_until_it_may_sequence(promoted, monkeypatch):
     """A process of one task would otherwise end before, each time."""
-    rewinds.forget()
+    remembered.forget()
     send("orders", "new")
     timer = threading.Timer(0.2, lambda: promoted.__setitem__(0, 60.0))
     timer.start()
@@ -589,7 +589,7 @@ def test_a_short_task_waits_until_it_may_sequence(promoted, monkeypatch):
 
 
 def test_while_offsets_wait_after_a_failover_the_poller_looks_seldom(promoted, process):
-    rewinds.forget()
+    remembered.forget()
     send("orders", "new")
     assert process.poller.step() == UNSETTLED_SECONDS
     assert PullPoller("default").step() == UNSETTLED_SECONDS
@@ -598,7 +598,7 @@ def test_while_offsets_wait_after_a_failover_the_poller_looks_seldom(promoted, p
 @pytest.mark.mysql
 def test_a_look_at_the_logs_tells_on_which_server_a_process_is(process):
     sent("old")
-    server.forget()
+    server._on.clear()
     connection.close()
     process.poller.step()
     assert server.seconds_on(server.server("default"), "default") > 0.0

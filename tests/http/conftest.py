@@ -17,8 +17,9 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.test import Client
 
+from streams.database import remembered
 from streams.http import access, rates, threads
-from streams.http.pulling import clients, groups, poller, waiting
+from streams.http.pulling import poller, waiting
 from streams.models import ApiToken
 from streams.operate.tokens import issue, right_of
 from tests.http.servers import Web
@@ -45,8 +46,8 @@ def _where_it_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 @pytest.fixture(autouse=True)
 def _nothing_is_known() -> Iterator[None]:
     """Let each test begin as a new process does, and close the connections of its threads."""
-    access.forget()
-    rates.forget()
+    access._known.clear()
+    rates._tokens.clear()
     yield
     for name in ("_pool", "_probe"):
         _close(getattr(threads, name))
@@ -161,8 +162,7 @@ def web(
 @pytest.fixture(autouse=True)
 def _nobody_pulls() -> Iterator[None]:
     """End the thread that looks for what pulls wait for."""
-    groups.forget()
-    clients.forget()
+    remembered.forget()
     waiting._waiting.clear()
     yield
     poller.stop()

@@ -15,6 +15,7 @@ from django.db import OperationalError
 from streams import send
 from streams.consume.outcome import notices
 from streams.consume.outcome.settle import settle
+from streams.database import remembered
 from streams.errors import LeaseLost
 from streams.http.pulling import clients, groups, outcomes
 from streams.http.pulling.receipts import named
@@ -256,7 +257,7 @@ def test_a_shorter_call_does_not_shorten_the_lease(api: Api) -> None:
     fill(2)
     pulled(api, timeout=300, batch=1)
     before = Consumer.objects.get().lease_until
-    clients.forget()  # the next call comes to another process
+    clients._known.clear()  # the next call comes to another process
     pulled(api, timeout=5, batch=1)
     assert pulled(api) == []
     assert Consumer.objects.get().lease_until >= before
@@ -287,7 +288,7 @@ def test_a_message_with_which_two_clients_died_is_the_only_one_of_its_client(api
     for _death in range(2):
         assert pulled(api, timeout=60)
         Consumer.objects.update(lease_until=UtcNow(timedelta(seconds=-1)))
-        clients.forget()
+        clients._known.clear()
         sweep("default")
         RetryMessage.objects.update(due_at=UtcNow())
     assert RetryMessage.objects.get().alone
@@ -321,7 +322,7 @@ def test_retries_and_new_messages_take_turns(api: Api, monkeypatch: pytest.Monke
     busy = [{"offset": n, "outcome": "retry", "delay": 0} for n in range(4)]
     ack(api, delivery["receipt"], *busy)
     fill(4)
-    groups.forget()  # who has just looked for retries does not look again at once
+    remembered.forget()  # who has just looked for retries does not look again at once
     kinds = [pulled(api, batch=2)[0]["kind"] for _ in range(4)]
     assert kinds == ["retry", "new", "retry", "new"]
 
@@ -446,7 +447,7 @@ def test_in_an_ordered_group_what_failed_before_is_handed_out_by_itself(
 def test_a_broadcast_group_cannot_be_pulled(api: Api) -> None:
     made(api)
     ConsumerGroup.objects.update(mode="broadcast")
-    groups.forget()
+    remembered.forget()
     answer = api.post(f"{GROUP}/pull", {"client": "one"})
     assert (answer.status_code, answer.json()["code"]) == (409, "group_mismatch")
     assert api.put(GROUP, {}).status_code == 409
@@ -562,7 +563,7 @@ def test_a_body_that_is_not_there_yet_is_read_once_more(api: Api) -> None:
     assert ack(api, delivery["receipt"], 1, 2).json()["open"] == 0
     assert sorted(RetryMessage.objects.values_list("offset", "attempt")) == [(0, 1), (3, 1)]
     RetryMessage.objects.update(due_at=UtcNow())
-    groups.forget()
+    remembered.forget()
     assert pulled(api) == pulled(api) == []
     assert not RetryMessage.objects.exists()  # now they count as missing
     assert sum(Delivery.objects.values_list("missing", flat=True)) == 2

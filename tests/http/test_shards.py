@@ -13,7 +13,7 @@ from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from streams import Decision, Reject, consumer, send
-from streams.http.answering import _looks
+from streams.database import each
 from streams.http.pulling import groups, poller
 from streams.http.pulling.waiting import waiting
 from streams.log.sequencer import sequence
@@ -237,8 +237,8 @@ def lose(both: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool
     monkeypatch.setattr(BaseDatabaseWrapper, "connect", refuse)
     yield begin
     ends.set()
-    for look in _looks.values():
-        look.join(30)
+    for question in each._questions.values():
+        question.thread.join(30)
 
 
 @pytest.mark.parametrize("hanging", [False, True])
@@ -262,7 +262,7 @@ def test_lists_have_what_the_others_have_and_name_the_database_that_is_away(
     assert [one["topic"] for one in overview["topics"]] == ["orders"]
     assert overview["away"] == ["other"]
     assert time.monotonic() - began < 20
-    assert sum(thread.name == "ems-http-look-other" for thread in threading.enumerate()) == hanging
+    assert sum(thread.name == "ems-ask-other" for thread in threading.enumerate()) == hanging
 
 
 def test_topics_and_groups_are_changed_where_they_are(api: Api) -> None:

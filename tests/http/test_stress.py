@@ -15,7 +15,7 @@ from streams.http.problems import Problem
 from streams.models import StressRun, Topic, UtcNow
 from streams.operate.topic_deletion import TopicDeletion
 from streams.operate.topics import create
-from streams.stress import Load, Result, carry_out
+from streams.stress import Load, StressResult, carry_out
 from tests.http.conftest import Api, MakeToken
 from tests.processes import wait_for
 from tests.sessions import Threads
@@ -92,7 +92,7 @@ def test_one_run_at_a_time(load: Api, make_token: MakeToken, started: list[int])
 def test_a_run_tells_what_it_has_counted_and_leaves_nothing(
     load: Api, started: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = Result(
+    result = StressResult(
         accepted=9,
         committed=10,
         distinct_ids=10,

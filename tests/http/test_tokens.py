@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 from pytest_django import Settings
 
+from streams.database import remembered
 from streams.http import access, rates
 from streams.models import ApiRight, ApiToken
 from streams.models.token import matches
@@ -33,7 +34,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The clock of the caches and the rates: ``clock.now += 5``."""
     clock = SimpleNamespace(now=1000.0)
     clock.monotonic = lambda: clock.now
-    for module in (access, rates):
+    for module in (remembered, rates):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -309,7 +310,7 @@ def test_the_command_issues_lists_and_revokes_tokens(
     assert token.split("_", 2)[2] not in listed + caplog.text
     assert [(one["name"], one["rights"]) for one in json.loads(listed)] == [("shop", "send:orders")]
     call_command("ems_tokens", "revoke", row.prefix)
-    access.forget()
+    access._known.clear()
     assert status(api, token) == 401
     capsys.readouterr()
     call_command("ems_tokens", "list", "--json")

@@ -83,7 +83,7 @@ def test_a_web_server_may_be_killed_between_any_two_statements(ordered: bool, st
         assert status in (0, -9)
         for _round in range(6):
             advance(LONG_AFTER)
-            clients.forget()
+            clients._known.clear()
             sweep("default")
             pull_all(topic, "second", ordered=ordered)
         of_topic = {"group__topic__name": topic}

@@ -10,6 +10,7 @@ from django.db import transaction
 from prometheus_client import CollectorRegistry, generate_latest
 
 from streams import send
+from streams.database import each
 from streams.metrics import EmsCollector, collector
 from tests.metrics.scraped import collected, samples, value
 
@@ -66,9 +67,6 @@ def test_scrapers_in_five_seconds_share_one_reading(monkeypatch: pytest.MonkeyPa
     send("orders", 1)
     assert value(collected(one), "ems_inbox_messages", topic="orders") is None
     monkeypatch.setattr(collector, "CACHE_SECONDS", 0)
-    (of_alias,) = one._aliases
-    assert of_alias._reading is not None
-    of_alias._reading._old_at = 0
     assert value(collected(one), "ems_inbox_messages", topic="orders") == 1
 
 
@@ -103,18 +101,18 @@ def test_a_database_that_hangs_holds_no_scrape_and_gets_one_reading_at_a_time(
             assert answers.wait(30)
             yield "ems_up", (), 1
 
-    monkeypatch.setattr(collector, "Reading", Hangs)
+    monkeypatch.setattr(collector, "MetricReading", Hangs)
     monkeypatch.setattr(collector, "WAIT_SECONDS", 0.05)
     one = EmsCollector()
     down = {"ems_up": [({"database": "default"}, 0)]}
     assert [collected(one), collected(one)] == [down, down]
     assert begun.acquire(timeout=10)
     assert not begun.acquire(blocking=False), "a second reading has begun"
-    (of_alias,) = one._aliases
-    monkeypatch.setattr(of_alias._reading, "_old_at", 0)  # it has hung for a minute
+    hangs = each._questions[one, "default"]
+    hangs.began -= each.FORGOTTEN
     assert collected(one) == down
     assert begun.acquire(timeout=10)
     answers.set()
-    assert of_alias._reading is not None
-    assert of_alias._reading._ended.wait(10)
+    for question in hangs, each._questions[one, "default"]:
+        question.thread.join(10)
     assert value(collected(one), "ems_up") == 1

@@ -18,7 +18,7 @@ from streams.database.sql import metrics as sql
 from streams.log.lag import lags
 from streams.log.sequencer import sequence
 from streams.metrics.catalogue import DATABASE
-from streams.metrics.reading import Reading
+from streams.metrics.reading import MetricReading
 from streams.models import Consumer, ConsumerGroup, Message, Topic, UtcNow
 from streams.models.consumer import LEASE
 from streams.operate.topics import grow
@@ -37,7 +37,7 @@ def group(name: str = "mail", topic: str = "orders", **options: object) -> Consu
 
 
 def read() -> dict[tuple[str, tuple[str, ...]], float]:
-    return {(name, labels): value for name, labels, value in Reading("default").samples()}
+    return {(name, labels): value for name, labels, value in MetricReading("default").samples()}
 
 
 def test_an_empty_installation_is_up_and_has_no_groups() -> None:
@@ -207,5 +207,5 @@ def test_a_statement_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sql, "SECONDS", 1)
     columns = ", ".join(f"information_schema.COLUMNS c{n}" for n in range(5))
     with pytest.raises(OperationalError) as caught:
-        Reading("default")._rows(f"SELECT COUNT(*) FROM {columns}")
+        MetricReading("default")._rows(f"SELECT COUNT(*) FROM {columns}")
     assert error_number(caught.value) in INTERRUPTED

@@ -25,7 +25,7 @@ class Dial:
     """Sets what the metric ``lag`` measures, the only one of the rules of a test."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        turns.forget()
+        turns._ask_at.clear()
         self.values: Values | None = {}
         measured = metrics.Measure(lambda using: self.values, metrics.COUNT, 10)
         patch.setattr(metrics, "METRICS", only := {"lag": measured})
@@ -51,7 +51,7 @@ def events() -> list[str]:
 
 def pass_time(seconds: float) -> None:
     """Let the alarms be older: all their instants move back."""
-    turns.forget()
+    turns._ask_at.clear()
     back = timedelta(seconds=seconds)
     of_alarm = ("since", "fired_at", "told_at", "acknowledged_at", "resolved_at")
     fields: dict[Any, tuple[str, ...]] = {

@@ -33,7 +33,7 @@ from monitoring.alarms.delivering import (
 from monitoring.alarms.payloads import post
 from monitoring.models import AlarmChannel, AlarmNotification
 from streams.chaos.forks import in_fork
-from streams.outgoing import Request, SendingFailed, is_public, send, signature
+from streams.outgoing import OutgoingRequest, SendingFailed, is_public, send, signature
 from tests.faults import Guillotine
 from tests.monitoring.alarming import Receiver, alarm, channel, pass_time, receiver
 
@@ -228,7 +228,7 @@ def test_bytes_that_drip_hold_no_thread_for_longer_than_its_seconds(
         started = time.monotonic()
         with pytest.raises(SendingFailed):
             url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}/"
-            send(Request(url, b""), allow_private=True, seconds=0.5)
+            send(OutgoingRequest(url, b""), allow_private=True, seconds=0.5)
         assert time.monotonic() - started < 4
         dripping.join(10)
 
@@ -336,7 +336,7 @@ def names(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
 def test_private_addresses_are_refused(address: str) -> None:
     host = f"[{address}]" if ":" in address else address
     with pytest.raises(SendingFailed, match="private address"):
-        send(Request(f"http://{host}:9/", b""), allow_private=False, seconds=1)
+        send(OutgoingRequest(f"http://{host}:9/", b""), allow_private=False, seconds=1)
 
 
 def test_public_addresses_are_allowed() -> None:
@@ -351,7 +351,7 @@ def test_one_private_address_of_a_name_is_enough_to_refuse(
 ) -> None:
     names(monkeypatch, ["93.184.216.34", "127.0.0.1"])
     with pytest.raises(SendingFailed, match=r"127\.0\.0\.1 is a private address"):
-        send(Request("http://hooks.example/", b""), allow_private=False, seconds=1)
+        send(OutgoingRequest("http://hooks.example/", b""), allow_private=False, seconds=1)
 
 
 def test_a_name_that_changes_its_address_after_the_check_leads_nowhere_else(
@@ -367,7 +367,7 @@ def test_a_name_that_changes_its_address_after_the_check_leads_nowhere_else(
     monkeypatch.setattr("streams.outgoing.socket.create_connection", create_connection)
     asked = names(monkeypatch, ["93.184.216.34"], ["127.0.0.1"])
     with pytest.raises(SendingFailed):
-        send(Request("http://rebinding.example:81/", b""), allow_private=False, seconds=1)
+        send(OutgoingRequest("http://rebinding.example:81/", b""), allow_private=False, seconds=1)
     assert asked == ["rebinding.example"]
     assert connected == [("93.184.216.34", 81)]
 
@@ -378,19 +378,21 @@ def test_a_redirect_is_not_followed() -> None:
         receiver(302, headers={"Location": inside.url}) as server,
         pytest.raises(SendingFailed, match="redirects are not followed"),
     ):
-        send(Request(server.url, b""), allow_private=True, seconds=2)
+        send(OutgoingRequest(server.url, b""), allow_private=True, seconds=2)
     assert inside.got == []
 
 
 def test_an_answer_is_read_up_to_64_kilobytes() -> None:
     with receiver(answer=b"x" * 1_000_000) as server:
-        assert len(send(Request(server.url, b""), allow_private=True, seconds=5)) == 64 * 1024
+        assert (
+            len(send(OutgoingRequest(server.url, b""), allow_private=True, seconds=5)) == 64 * 1024
+        )
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
 def test_any_other_status_is_a_failure(status: int) -> None:
     with receiver(status) as server, pytest.raises(SendingFailed, match=f"HTTP {status}"):
-        send(Request(server.url, b""), allow_private=True, seconds=2)
+        send(OutgoingRequest(server.url, b""), allow_private=True, seconds=2)
 
 
 def test_no_error_has_the_url_of_a_channel() -> None:

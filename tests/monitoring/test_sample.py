@@ -51,7 +51,7 @@ def test_a_minute_has_one_sample_however_often_the_step_runs() -> None:
     orders()
     assert sample("default")
     for _ in range(5):
-        turns.forget()
+        turns._ask_at.clear()
         assert not sample("default")
     assert PartitionSample.objects.count() == GroupSample.objects.count() == 1
 
@@ -64,7 +64,7 @@ def test_the_next_minute_has_a_sample_though_less_than_a_minute_has_passed() -> 
     seconds = now - floor(now, 1)
     Step.objects.filter(name=take.NAME).update(last_run_at=UtcNow(-seconds - timedelta(seconds=1)))
     PartitionSample.objects.all().delete()
-    turns.forget()
+    turns._ask_at.clear()
     assert sample("default")
 
 
@@ -78,7 +78,7 @@ def test_a_minute_whose_sample_failed_leaves_its_periods_to_the_next_one(
         sample("default")
     assert Step.objects.filter(name=take.NAME).exists()  # it was this process's turn
     Step.objects.filter(name=take.NAME).update(last_run_at=UtcNow(-2 * MINUTE))
-    turns.forget()
+    turns._ask_at.clear()
     assert sample("default")
     assert PartitionSample.objects.get().grain == GroupSample.objects.get().grain == 360
 

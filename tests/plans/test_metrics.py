@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from streams.database.sql import metrics as sql
-from streams.metrics.reading import Reading
+from streams.metrics.reading import MetricReading
 from tests.plans.seed import Seed
 from tests.plans.statements import LARGE, Statement, Statements, Step, explained
 
@@ -29,7 +29,7 @@ def statements(seeded: Seed, monkeypatch: pytest.MonkeyPatch) -> Statements:
     # MariaDB explains no statement with a limit of its own.
     monkeypatch.setattr(sql, "limited", plain)
     with explained() as found:
-        samples = {name for name, _labels, _value in Reading("default").samples()}
+        samples = {name for name, _labels, _value in MetricReading("default").samples()}
     assert {"ems_group_oldest_message_seconds", "ems_next_delayed_seconds"} <= samples
     return found
 
@@ -68,7 +68,7 @@ def test_the_limits_bound_what_is_read(seeded: Seed, monkeypatch: pytest.MonkeyP
     def read() -> int:
         with connection.cursor() as cursor:
             cursor.execute("FLUSH STATUS")
-            list(Reading("default").samples())
+            list(MetricReading("default").samples())
             cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%'")
             return sum(int(count) for _name, count in cursor.fetchall())
 

@@ -37,7 +37,7 @@ def test_a_client_that_leaves_reads_open_deliveries_only(seeded: Seed) -> None:
 
 
 def test_a_lease_is_kept_by_its_key(seeded: Seed) -> None:
-    clients.forget()
+    clients._known.clear()
     group = PulledGroup(seeded.group, LIMITS, "default", 0.0)
     with explained() as statements:
         clients.keep_while_holding(LIVE, group, 20)

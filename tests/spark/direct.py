@@ -10,7 +10,7 @@ import pytest
 from sparkjobs.config import Config
 from sparkjobs.database import connected, stream
 from sparkjobs.source import reading
-from sparkjobs.source.request import Request
+from sparkjobs.source.request import SourceRequest
 from sparkjobs.source.schemas import only
 from sparkjobs.source.splits import Range, Split, ranges
 from sparkjobs.source.tasks import tasks
@@ -30,7 +30,7 @@ class Reading:
 
     def __init__(self, config: Config, *columns: str, **options: object) -> None:
         given = {name: str(value) for name, value in options.items()}
-        self.request = Request.of({"config": config.path, **given})
+        self.request = SourceRequest.of({"config": config.path, **given})
         self.columns = only(self.request.source.schema, *columns) if columns else None
         self.config = config
 

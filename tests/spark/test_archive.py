@@ -364,7 +364,7 @@ def test_messages_with_a_key_go_where_live_ones_with_this_key_go(
     for number in (1, 2):
         Partition.objects.create(topic=target, number=number)
     replay(spark, config, to="copy")
-    from streams.produce.partitioning import partition_of
+    from streams.rules.partition import partition_of
 
     rows = Message.objects.filter(partition__topic=target).select_related("partition")
     keyed = [message for message in rows if message.key]

@@ -66,12 +66,12 @@ def test_a_password_is_in_no_plan_and_in_nothing_that_is_sent_to_executors(
     spark: Any, tmp_path: Path
 ) -> None:
     from sparkjobs.source.datasource import EmsReader
-    from sparkjobs.source.request import Request
+    from sparkjobs.source.request import SourceRequest
     from sparkjobs.source.schemas import MESSAGES
 
     path = tmp_path / "ems.cnf"
     path.write_text("[client]\nhost=127.0.0.1\npassword=s3kr1t\n[ems]\nvendor=mysql\n")
-    reader = EmsReader(Request.of({"config": str(path)}), MESSAGES)
+    reader = EmsReader(SourceRequest.of({"config": str(path)}), MESSAGES)
     assert b"s3kr1t" not in pickle.dumps(reader)
     frame = spark.read.format("ems").option("config", str(path)).load()
     assert "s3kr1t" not in frame._jdf.queryExecution().toString()
@@ -127,12 +127,12 @@ def test_a_namespace_that_is_none_is_refused_wherever_it_is_said(
     namespace: str, tmp_path: Path
 ) -> None:
     from sparkjobs.sink.options import SinkOptions
-    from sparkjobs.source.request import Request
+    from sparkjobs.source.request import SourceRequest
 
     path = tmp_path / "ems.cnf"
     options = {"config": str(path), "namespace": namespace}
     path.write_text("[ems]\nvendor=sqlite\npath=x\n")
-    for given in (Request.of(options), SinkOptions.of(options)):
+    for given in (SourceRequest.of(options), SinkOptions.of(options)):
         with pytest.raises(BadConfig, match="namespace must be at most 16 of the characters"):
             given.configuration()
     if namespace.strip() == namespace:

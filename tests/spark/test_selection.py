@@ -36,13 +36,13 @@ def sent(topic: str, messages: int, body: str = "x") -> Partition:
 def planned(config: Config) -> Callable[..., dict[str, list[int]]]:
     """Return the offsets that a batch would read: ``planned(topic="a") == {"a": [0, 1]}``."""
     from sparkjobs.source.datasource import EmsReader
-    from sparkjobs.source.request import Request
+    from sparkjobs.source.request import SourceRequest
     from sparkjobs.source.schemas import MESSAGES
 
     def run(**options: object) -> dict[str, list[int]]:
         given = {"config": config.path, **{name: str(value) for name, value in options.items()}}
         found: dict[str, list[int]] = {}
-        for split in EmsReader(Request.of(given), MESSAGES).partitions():
+        for split in EmsReader(SourceRequest.of(given), MESSAGES).partitions():
             for part in split.ranges:
                 found.setdefault(part.topic, []).extend(range(part.first, part.end))
         return {topic: sorted(offsets) for topic, offsets in found.items() if offsets}
@@ -53,13 +53,13 @@ def planned(config: Config) -> Callable[..., dict[str, list[int]]]:
 @pytest.fixture
 def reader(config: Config) -> Callable[..., Any]:
     """Return the reader of a stream, as Spark would have it."""
-    from sparkjobs.source.request import Request
+    from sparkjobs.source.request import SourceRequest
     from sparkjobs.source.schemas import MESSAGES
     from sparkjobs.source.stream import EmsStreamReader
 
     def make(**options: object) -> Any:
         given = {"config": config.path, **{name: str(value) for name, value in options.items()}}
-        return EmsStreamReader(Request.of(given), MESSAGES)
+        return EmsStreamReader(SourceRequest.of(given), MESSAGES)
 
     return make
 
@@ -253,11 +253,11 @@ def test_a_stream_with_a_limit_in_bytes_comes_to_its_end(
 
 def test_a_read_has_as_many_tasks_as_asked_for(config: Config) -> None:
     from sparkjobs.source.datasource import EmsReader
-    from sparkjobs.source.request import Request
+    from sparkjobs.source.request import SourceRequest
     from sparkjobs.source.schemas import MESSAGES
 
     sent("a", 23)
-    request = Request.of({"config": config.path, "minPartitions": "5"})
+    request = SourceRequest.of({"config": config.path, "minPartitions": "5"})
     assert len(EmsReader(request, MESSAGES).partitions()) >= 5
 
 
@@ -298,7 +298,7 @@ def test_the_progress_says_how_far_behind_the_stream_is(reader) -> None:
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused(options: dict[str, str], wrong: str) -> None:
-    from sparkjobs.source.request import Request
+    from sparkjobs.source.request import SourceRequest
 
     with pytest.raises(BadOption, match=wrong):
-        Request.of(options)
+        SourceRequest.of(options)

@@ -44,7 +44,7 @@ def duties():
         duty.Duty("second", second, lambda connection: True, 0.2, 600),
     ]
 due = {config: duties() for config in configs}
-service.Service(due, Resident(), partial(print, flush=True)).run()
+service.ResidentService(due, Resident(), partial(print, flush=True)).run()
 """
 Serve = Callable[[], "subprocess.Popen[str]"]
 

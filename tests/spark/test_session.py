@@ -21,16 +21,22 @@ from tests.processes import wait_for
 pytestmark = pytest.mark.any_database
 
 
-def test_the_package_can_be_imported_from_the_file_that_executors_get(tmp_path: Path) -> None:
+def test_source_and_sink_can_be_imported_from_the_file_that_executors_get(tmp_path: Path) -> None:
+    """Where no Django is, as on an executor."""
     with ZipFile(packed()) as file:
         names = file.namelist()
-    assert "sparkjobs/source/datasource.py" in names
+    assert {"sparkjobs/source/datasource.py", "streams/rules/names.py"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]
-    code = "import sparkjobs.source.datasource as d; print(d.__file__)"
+    code = (
+        "import sys; sys.modules['django'] = None\n"
+        "import sparkjobs.sink.writer, sparkjobs.archive.staging\n"
+        "import sparkjobs.source.datasource as d, streams.rules.names as r\n"
+        "print(d.__file__, r.__file__)"
+    )
     words = [sys.executable, "-c", code]
     env = {**os.environ, "PYTHONPATH": packed()}
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.stdout.startswith(packed()), done.stderr
+    assert done.stdout.count(packed()) == 2, done.stdout + done.stderr
 
 
 def test_spark_connect_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,8 @@ from streams.log.sequencer import sequence
 from streams.models import DedupKey, Message, SystemConfig, Topic
 from streams.models.fields import UtcNow
 from streams.operate.topics import grow
-from streams.produce.partitioning import partition_of
 from streams.retain.purge import Purge
+from streams.rules.partition import partition_of
 from streams.testing import advance, drain
 from tests.processes import Spawn
 
@@ -398,7 +398,7 @@ def test_one_bad_row_in_any_task_is_a_typed_error_and_nothing_is_sent(
     frame = spark.range(0, 100, 1, 4).selectExpr(
         "cast(id as string) as body", "if(id = 99, 'no tag!', '') as tag"
     )
-    with pytest.raises(Exception, match=r"BadRow: row 24 of task 3: a tag has letters"):
+    with pytest.raises(Exception, match=r"BadRow: row 24 of task 3: A tag has letters"):
         write(frame, config, topic="orders")
     assert not Message.objects.exists()
     assert not StagedMessage.objects.exists()
@@ -472,7 +472,7 @@ def test_a_version_is_of_one_topic(config: Config) -> None:
 
 def test_a_message_that_is_too_large_is_a_bad_row(stage: Stage) -> None:
     SystemConfig.objects.create(name="msgMaxSizeInBytes", value=10)
-    with pytest.raises(BadRow, match="row 1 of task 0: body and headers have 11 bytes"):
+    with pytest.raises(BadRow, match="row 1 of task 0: Body and headers have 11 bytes"):
         stage("0123456789", "0123456789x")
 
 

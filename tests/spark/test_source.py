@@ -109,7 +109,7 @@ def test_bodies_of_a_batch_are_bounded_in_bytes(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sparkjobs.source import arrow, reading
-    from sparkjobs.source.request import Request
+    from sparkjobs.source.request import SourceRequest
     from sparkjobs.source.schemas import MESSAGES
     from sparkjobs.source.splits import Range, Split
 
@@ -117,7 +117,8 @@ def test_bodies_of_a_batch_are_bounded_in_bytes(
     monkeypatch.setattr(arrow, "BATCH_BYTES", 40)
     split = Split((Range(0, 100, partition.pk, "orders", 0),))
     rows = [
-        batch.num_rows for batch in reading.batches(config, Request(config.path), MESSAGES, split)
+        batch.num_rows
+        for batch in reading.batches(config, SourceRequest(config.path), MESSAGES, split)
     ]
     assert sum(rows) == 100
     assert max(rows) <= 32  # one call into the driver, never the ten thousand rows of a batch
@@ -228,7 +229,7 @@ def test_a_topic_is_found_by_its_exact_name(read) -> None:
 
 
 def test_options_are_refused_before_anything_is_read() -> None:
-    from sparkjobs.source.request import Request
+    from sparkjobs.source.request import SourceRequest
 
     with pytest.raises(BadOption, match="bounds are of messages"):
-        Request.of({"table": "retries", "bounds": '{"1": [0, 1]}'})
+        SourceRequest.of({"table": "retries", "bounds": '{"1": [0, 1]}'})

@@ -10,7 +10,7 @@ import pytest
 from sparkjobs.config import Config
 from sparkjobs.errors import BadOption
 from sparkjobs.source import tasks as planning
-from sparkjobs.source.request import Request
+from sparkjobs.source.request import SourceRequest
 from streams import consumer
 from streams.errors import Reject
 from streams.models import ConsumerGroup, DeadMessage, RetryMessage
@@ -90,7 +90,7 @@ def test_a_partition_may_have_several_bounds(config: Config) -> None:
     assert read == [("flights", 9), *(("orders", n) for n in (2, 3, 4, 5, 6, 28, 29))]
     for wrong in ("[[5, 9], [3, 4]]", "[[0, 2], [1, 4]]", "[]", "[[1]]"):
         with pytest.raises(BadOption, match="bounds must be like"):
-            Request.of({"bounds": f'{{"{orders.pk}": {wrong}}}'})
+            SourceRequest.of({"bounds": f'{{"{orders.pk}": {wrong}}}'})
 
 
 def test_no_more_tasks_are_planned_than_connections_are_allowed(config: Config) -> None:

@@ -85,7 +85,7 @@ def test_the_replay_of_the_archive_uses_it(answers):
     assert partition_of("k", '{"tenant": "a"}', 0) == 1
     assert asked == [("orders", "k", {"tenant": "a"}, 3)]
     answers(3)
-    with pytest.raises(BadOption):
+    with pytest.raises(InvalidMessage):
         partition_of("k", None, 0)
 
 

@@ -10,7 +10,7 @@ from django.db import connection
 
 from streams import Outgoing, StreamsError, send, send_many
 from streams.models import Message, Partition, Topic
-from streams.produce.partitioning import partition_of
+from streams.rules.partition import partition_of
 from tests.rows import nothing_written
 
 pytestmark = pytest.mark.django_db

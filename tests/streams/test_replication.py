@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage
 from django.db import DatabaseError, OperationalError, connection
 
 from streams.checks import check_database
-from streams.metrics.reading import Reading
+from streams.metrics.reading import MetricReading
 from streams.observe.diagnoses import OK, WARNING, Diagnosis
 from streams.observe.doctor import examine
 from streams.observe.mysql_server import Server
@@ -38,7 +38,9 @@ def diagnosis() -> Diagnosis:
 
 
 def ok() -> float:
-    (found,) = [value for name, _l, value in Reading("default").samples() if "replication" in name]
+    (found,) = [
+        value for name, _l, value in MetricReading("default").samples() if "replication" in name
+    ]
     return found
 
 

@@ -208,7 +208,7 @@ def test_a_round_of_checks_begins_while_another_database_does_not_answer(
         return []
 
     monkeypatch.setattr(steps, "due", hangs)
-    turns.forget()
+    turns._ask_at.clear()
     hung = threading.Thread(target=steps.check_prepared_if_due, args=("other",))
     hung.start()
     assert asked.wait(PATIENCE_SECONDS)
@@ -221,7 +221,7 @@ def test_a_round_of_checks_begins_while_another_database_does_not_answer(
         go_on.set()
         hung.join()
         healthy.join()
-        turns.forget()
+        turns._ask_at.clear()
 
 
 def test_a_check_of_a_shard_asks_the_endpoint_on_the_first_database() -> None:

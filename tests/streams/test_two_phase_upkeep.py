@@ -14,7 +14,7 @@ from streams import Decision, send
 from streams import prepared as prepared_before
 from streams.database.sql import prepared as sql
 from streams.errors import TopicInUse
-from streams.metrics.reading import Reading
+from streams.metrics.reading import MetricReading
 from streams.models import Access, CheckEndpoint, Message, PreparedRow, PreparedState, Topic, UtcNow
 from streams.observe.audit.finding import AuditPosition
 from streams.observe.audit.walk import audit, walk
@@ -102,7 +102,7 @@ def test_the_metrics_count_by_state() -> None:
     held("A2").commit()
     turned("A1", PreparedState.MANUAL)
     PreparedRow.objects.filter(biz_key="A1").update(created_at=UtcNow(timedelta(seconds=-100)))
-    found = {(name, labels): value for name, labels, value in Reading("default").samples()}
+    found = {(name, labels): value for name, labels, value in MetricReading("default").samples()}
     counts = {state: found["ems_prepared_messages", (state,)] for state in ("PREPARED", "MANUAL")}
     assert counts == {"PREPARED": 1, "MANUAL": 1}
     assert found["ems_prepared_messages", ("UNSENT",)] == 0
@@ -115,7 +115,7 @@ def test_the_counts_end_so_that_a_scrape_costs_the_same(monkeypatch: pytest.Monk
     for number in range(4):
         held(f"A{number}")
     turned("A3", PreparedState.MANUAL)
-    found = {(name, labels): value for name, labels, value in Reading("default").samples()}
+    found = {(name, labels): value for name, labels, value in MetricReading("default").samples()}
     assert found["ems_prepared_messages", ("PREPARED",)] == 2
     assert found["ems_prepared_messages", ("MANUAL",)] == 1
 

@@ -24,7 +24,7 @@ from streams.admin.parts.listing import Reading
 from streams.admin.parts.search import Search
 from streams.conf import database
 from streams.models import IMMEDIATE, Message, Partition, UtcNow
-from streams.observe.trace import Attempt, trace
+from streams.observe.trace import TracedAttempt, trace
 from streams.produce.cancel import cancel
 
 # In messages: each is cancelled in its own transaction, so more would take longer than a web
@@ -212,7 +212,7 @@ class MessageAdmin(BodyAdmin):
         return super().render_change_form(request, context, *args, **kwargs)
 
 
-def attempt_state(attempt: Attempt) -> str:
+def attempt_state(attempt: TracedAttempt) -> str:
     """Return the outcome of an attempt on the colour of its level."""
     return figures.state(attempt.outcome, attempt_level(attempt))
 

@@ -14,17 +14,18 @@ from django.utils.translation import gettext_lazy
 
 from streams.admin.alarm import Said, alarm, glance
 from streams.admin.parts.links import naming
-from streams.admin.parts.look import Answer, Seen, look
+from streams.admin.parts.look import level_of, look
 from streams.admin.switch import Switch, chosen
 from streams.conf import database
+from streams.database.each import Reply, ReplyState
 from streams.sharding import aliases, is_sharded
 
 # Of the other databases that need somebody: what stands beside the switch, which has them all.
 WORST = 3
 
 _SILENT = {
-    Answer.AWAY: gettext_lazy("It does not answer."),
-    Answer.ASKED: gettext_lazy("It is still being asked."),
+    ReplyState.AWAY: gettext_lazy("It does not answer."),
+    ReplyState.ASKED: gettext_lazy("It is still being asked."),
 }
 
 
@@ -40,12 +41,13 @@ class Choice:
     said: Any = ""
 
     @classmethod
-    def of(cls, seen: Seen, url: str) -> Choice:
-        if silent := _SILENT.get(seen.answer):
-            word = _("away") if seen.answer is Answer.AWAY else _("slow")
-            return cls(seen.alias, url, False, word, seen.level, silent)
+    def of(cls, seen: Reply[Said], url: str) -> Choice:
+        level = level_of(seen)
+        if silent := _SILENT.get(seen.state):
+            word = _("away") if seen.state is ReplyState.AWAY else _("slow")
+            return cls(seen.alias, url, False, word, level, silent)
         said = seen.said[0].text
-        return cls(seen.alias, url, False, _("alarm") if said else _("healthy"), seen.level, said)
+        return cls(seen.alias, url, False, _("alarm") if said else _("healthy"), level, said)
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def alarms(request: HttpRequest) -> list[Alarm]:
     may = rights.__contains__
     found = []
     for seen in look(("alarm", rights), aliases(), lambda alias: [alarm(alias, may)]):
-        silent = _SILENT.get(seen.answer)
+        silent = _SILENT.get(seen.state)
         said = Said(str(silent)) if silent else seen.said[0]
         if said.text:
             page = page_url(request, said, seen.alias)

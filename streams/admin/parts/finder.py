@@ -26,7 +26,7 @@ from streams.log.search import (
     search,
 )
 from streams.models import Partition
-from streams.names import MAX_KEY, MAX_TAG
+from streams.rules.names import MAX_KEY, MAX_TAG
 
 FIELDS = ("key", "tag", "since", "until")
 

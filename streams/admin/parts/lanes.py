@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from streams.admin.parts import figures
 from streams.models import Message, State
-from streams.observe.trace import Attempt, GroupTrace
+from streams.observe.trace import GroupTrace, TracedAttempt
 
 WIDTH = 1000
 # Calls of milliseconds among retries of hours must still be seen.
@@ -113,7 +113,7 @@ class _Axis:
         return round(min(1.0, max(0.0, share)) * WIDTH)
 
 
-def attempt_level(attempt: Attempt) -> str:
+def attempt_level(attempt: TracedAttempt) -> str:
     """Return the level of an attempt's outcome."""
     if attempt.error:
         return figures.BAD
@@ -122,7 +122,7 @@ def attempt_level(attempt: Attempt) -> str:
     return figures.GOOD if attempt.is_certain else figures.WARNING
 
 
-def _call(attempt: Attempt) -> str:
+def _call(attempt: TracedAttempt) -> str:
     delivery = attempt.delivery
     told: list[Any] = [
         _("attempt %(number)d: %(outcome)s")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -13,12 +12,13 @@ from django.db.models.functions import Greatest
 
 from streams.conf import LEASE_SECONDS
 from streams.database.clock import instant
+from streams.database.remembered import Forgettable
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
 from streams.database.sql.dialect import execute, fetch, later, numbers
 from streams.http.pulling.groups import PulledGroup, deleted
 from streams.models import Consumer, UtcNow
-from streams.names import valid_new_name
+from streams.rules.names import validated_name
 
 # The most characters of the name that a client gives itself.
 MAX_CLIENT = 127
@@ -30,15 +30,7 @@ AT_LEAST, AT_MOST = 5.0, 10.0
 REMEMBERED = 10_000
 
 # By alias, client and group: until when, on the monotonic clock, the lease holds at least.
-_known: dict[tuple[str, str, int], float] = {}
-
-
-def forget() -> None:
-    """Forget which leases this process has renewed."""
-    _known.clear()
-
-
-os.register_at_fork(after_in_child=forget)
+_known: Forgettable[tuple[str, str, int], float] = Forgettable()
 
 
 def client_id(prefix: str, client: str) -> str:
@@ -46,7 +38,7 @@ def client_id(prefix: str, client: str) -> str:
 
     Raises InvalidName.
     """
-    return f"http@{prefix}@{valid_new_name(client, 'client', MAX_CLIENT)}"
+    return f"http@{prefix}@{validated_name(client, 'client', MAX_CLIENT)}"
 
 
 def keep_while_holding(client: str, group: PulledGroup, hold: float) -> None:

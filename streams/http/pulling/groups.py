@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,19 +13,19 @@ from typing import Any
 from django.db import Error
 from django.utils.translation import gettext as _
 
-from streams.conf import FRESH_SECONDS
+from streams.conf import FRESH_SECONDS, longest_name
 from streams.consume.claim import Claimer
 from streams.consume.limits import Limits, limits
 from streams.consume.registry import Registration, find
 from streams.consume.subscription import start_missing, subscribe
-from streams.database import emptied
+from streams.database.remembered import Forgettable, Fresh
 from streams.database.retrying import retrying
 from streams.database.transactions import in_test_case
 from streams.errors import GroupMismatch, StartNeeded, UnknownGroup
 from streams.log.holdings import holdings
 from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Mode, Partition
-from streams.names import MAX_NAME, validated_name
+from streams.rules.names import MAX_NAME, validated_name
 
 # Seconds for which a request waits for a database that is away, while it looks for its group.
 PATIENCE = 3.0
@@ -81,24 +80,13 @@ class PulledGroup:
 
 Known = tuple[ConsumerGroup, Partition]
 
-_known: dict[tuple[str, str, str], PulledGroup] = {}
-_by_id: dict[tuple[str, int], tuple[float, ConsumerGroup | None, dict[int, Partition]]] = {}
-# By alias: a database that is away, or hangs, must not stop what is read of the others.
-_reading: dict[str, threading.Lock] = {}
+_known: Forgettable[tuple[str, str, str], PulledGroup] = Forgettable()
+_by_id: Fresh[tuple[str, int], tuple[ConsumerGroup, dict[int, Partition]]] = Fresh()
+# By alias: a database that is away, or hangs, must not stop what is read of the others. In a fork
+# nobody would release a lock that is held.
+_reading: Forgettable[str, threading.Lock] = Forgettable()
 # By alias: when, on the monotonic clock, a group could not be read, and why.
-_failed: dict[str, tuple[float, Error]] = {}
-
-
-def forget(**kwargs: Any) -> None:
-    """Drop all known groups."""
-    _reading.clear()  # in a fork nobody would release a lock that is held
-    _known.clear()
-    _by_id.clear()
-    _failed.clear()
-
-
-os.register_at_fork(after_in_child=forget)
-emptied.forget_also(forget)
+_failed: Forgettable[str, tuple[float, Error]] = Forgettable()
 
 
 def pulled(topic: str, name: str, using: str) -> PulledGroup:
@@ -160,26 +148,25 @@ def by_id(group_id: int, partition_id: int, using: str) -> Known | None:
 
     The group may also be of another namespace.
     """
-    until, group, partitions = _by_id.get((using, group_id), (0.0, None, {}))
-    if group is None or time.monotonic() > until or partition_id not in partitions:
-        group, partitions = _read_with_partitions(group_id, using)
-    if group is None or partition_id not in partitions:
+    known = _by_id.fresh((using, group_id))
+    if known is None or partition_id not in known[1]:
+        known = _read_with_partitions(group_id, using)
+    if known is None or partition_id not in known[1]:
         return None
+    group, partitions = known
     return group, partitions[partition_id]
 
 
 def _read_with_partitions(
     group_id: int, using: str
-) -> tuple[ConsumerGroup | None, dict[int, Partition]]:
+) -> tuple[ConsumerGroup, dict[int, Partition]] | None:
     groups = ConsumerGroup.objects.using(using).select_related("topic").filter(pk=group_id)
     group = retrying(groups.first, using)
     if group is None:
-        return None, {}
+        return None
     rows = Partition.objects.using(using).filter(topic=group.topic_id)
     partitions = {row.pk: row for row in retrying(list, using, rows)}
-    if not in_test_case(using):
-        _by_id[using, group_id] = time.monotonic() + FRESH_SECONDS, group, partitions
-    return group, partitions
+    return _by_id.keep((using, group_id), (group, partitions), FRESH_SECONDS, using)
 
 
 def ensure_group(
@@ -196,7 +183,7 @@ def ensure_group(
     A group that is there stays as it is. Raises GroupMismatch if it is of another kind,
     StartNeeded, InvalidName and LogDamaged.
     """
-    validated_name(name, "group", MAX_NAME)
+    validated_name(name, "group", longest_name(MAX_NAME))
     registration = registration_of(topic, name, ordered=ordered)
     there = retrying(_find, using, topic, name, using)
     try:

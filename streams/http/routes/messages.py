@@ -18,7 +18,7 @@ from streams.http.problems import Problem
 from streams.http.threads import on_pool
 from streams.log.search import Criteria, parse_position, position_text, search
 from streams.models import IMMEDIATE, Delivery, Message, Partition
-from streams.observe.trace import Attempt, GroupTrace, trace
+from streams.observe.trace import GroupTrace, TracedAttempt, trace
 from streams.operate.topics import topic_of
 
 router = Router(tags=["Messages"])
@@ -197,7 +197,7 @@ def _of_group(one: GroupTrace) -> GroupWay:
     )
 
 
-def _attempt(attempt: Attempt) -> AttemptShown:
+def _attempt(attempt: TracedAttempt) -> AttemptShown:
     delivery: Delivery = attempt.delivery
     return AttemptShown(
         delivery=delivery.pk,

@@ -24,12 +24,12 @@ from streams.management.reloading import run_reloading
 from streams.metrics import show_consumer
 from streams.metrics.address import CONSUMER, address
 from streams.models.config import problem
-from streams.names import MAX_NAME, validated_name
 from streams.operate.target import Target
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.fleet import Fleet
 from streams.process.processes import CONFIGURATION_STATUS, Processes
 from streams.process.shared.signals import Signals
+from streams.rules.names import MAX_NAME, validated_name
 
 logger = logging.getLogger("streams.supervisor")
 

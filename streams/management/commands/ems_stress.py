@@ -17,8 +17,8 @@ from streams.runtime_settings import system
 from streams.stress import (
     ConsumerEnded,
     Load,
-    Result,
     Stress,
+    StressResult,
     carry_out,
     delete,
     ended_by_signals,
@@ -113,7 +113,7 @@ class Command(StreamsCommand):
     def _show_left(self, left: str) -> None:
         self.progress(_("%s messages left to consume") % left)
 
-    def _show(self, load: Load, result: Result) -> None:
+    def _show(self, load: Load, result: StressResult) -> None:
         self.progress("")
         if self.as_json:
             self.write_json({**asdict(load), **asdict(result), "sound": result.sound})

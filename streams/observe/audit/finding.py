@@ -101,7 +101,7 @@ class AuditPosition:
 
 
 @dataclass(frozen=True)
-class Window:
+class AuditWindow:
     """Holds what one window has shown, and where the next one begins (None: there is none).
 
     ``offset`` is the one up to which a row of the stages log and groups was looked at: all of the

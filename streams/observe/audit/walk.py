@@ -35,7 +35,7 @@ from streams.models import (
 )
 from streams.models.message import MessageQuerySet
 from streams.observe.audit.coverage import Coverage
-from streams.observe.audit.finding import AuditPosition, Finding, Window, joined
+from streams.observe.audit.finding import AuditPosition, AuditWindow, Finding, joined
 from streams.observe.audit.finding import FindingKind as FindingKind
 
 # In offsets or rows. Reading them takes some hundredths of a second, which bounds how long a
@@ -50,7 +50,7 @@ def audit(using: str) -> list[Finding]:
     return list(joined(finding for window in walk(using) for finding in window.findings))
 
 
-def walk(using: str, start: AuditPosition | None = None) -> Iterator[Window]:
+def walk(using: str, start: AuditPosition | None = None) -> Iterator[AuditWindow]:
     """Yield the windows of an audit, from ``start`` to the end."""
     position: AuditPosition | None = start or AuditPosition()
     while position:
@@ -59,17 +59,17 @@ def walk(using: str, start: AuditPosition | None = None) -> Iterator[Window]:
         position = window.then
 
 
-def look(position: AuditPosition, using: str) -> Window:
+def look(position: AuditPosition, using: str) -> AuditWindow:
     """Audit the one window that begins at ``position``."""
     return retrying(_look, using, position, using)
 
 
-def _look(position: AuditPosition, using: str) -> Window:
+def _look(position: AuditPosition, using: str) -> AuditWindow:
     with snapshot(using):
         return _LOOKS[position.stage](position, using)
 
 
-def _inbox(position: AuditPosition, using: str) -> Window:
+def _inbox(position: AuditPosition, using: str) -> AuditWindow:
     """Find messages that no sequencer and no consumer will ever see."""
     known = set(Partition.objects.using(using).values_list("id", flat=True))
     # The servers read one entry of the index for each partition.
@@ -84,10 +84,10 @@ def _inbox(position: AuditPosition, using: str) -> Window:
         timeless = Message.objects.using(using).inbox().filter(partition=one.pk, due_at=None)
         if count := timeless[:WINDOW].count():
             findings.append(Finding("no time", str(one), _("%d messages") % count))
-    return Window(findings, position.next_stage(), _("inbox"))
+    return AuditWindow(findings, position.next_stage(), _("inbox"))
 
 
-def _log(position: AuditPosition, using: str) -> Window:
+def _log(position: AuditPosition, using: str) -> AuditWindow:
     """Check invariant 2: the offsets first_offset … next_offset - 1 exist once, and no others.
 
     They are in the order in which each pass of the sequencer had to give them.
@@ -96,10 +96,10 @@ def _log(position: AuditPosition, using: str) -> Window:
     partitions = own_rows(partitions, using)
     position = _next_row(position, partitions)
     if not position.row:
-        return Window([], position.next_stage())
+        return AuditWindow([], position.next_stage())
     partition = partitions.filter(pk=position.row).first()
     if partition is None:  # deleted meanwhile
-        return Window([], position.next_row())
+        return AuditWindow([], position.next_row())
     start = max(position.offset, partition.first_offset)
     end = min(start + WINDOW, partition.next_offset)
     log = Message.objects.using(using).filter(partition=partition.pk)
@@ -114,13 +114,13 @@ def _log(position: AuditPosition, using: str) -> Window:
             findings.append(Finding("outside the log", str(partition), detail % inside))
     about = f"{partition}: {end} / {partition.next_offset}"
     if end < partition.next_offset:
-        return Window(findings, position.at(end), about, end)
+        return AuditWindow(findings, position.at(end), about, end)
     for outside in (log.filter(offset__lt=0), log.filter(offset__gte=partition.next_offset)):
         if found := list(outside.order_by("offset").values_list("offset", flat=True)[:WINDOW]):
             detail = _("%(count)d messages from offset %(first)d on; the log ends before %(end)d")
             values = {"count": len(found), "first": found[0], "end": partition.next_offset}
             findings.append(Finding("outside the log", str(partition), detail % values))
-    return Window(findings, position.next_row(), about, end)
+    return AuditWindow(findings, position.next_row(), about, end)
 
 
 def _next_row(position: AuditPosition, rows: QuerySet[Any]) -> AuditPosition:
@@ -193,30 +193,30 @@ def _rank(row: Placed) -> tuple[bool, datetime, int]:
     return due_at == IMMEDIATE, due_at, pk
 
 
-def _group(position: AuditPosition, using: str) -> Window:
+def _group(position: AuditPosition, using: str) -> AuditWindow:
     """Check invariants 3 and 4: what a group has passed is covered, and what failed is kept."""
     cursors = Cursor.objects.using(using).select_related("group", "partition__topic")
     cursors = own_rows(cursors, using)
     position = _next_row(position, cursors)
     if not position.row:
-        return Window([], position.next_stage())
+        return AuditWindow([], position.next_stage())
     cursor = cursors.filter(pk=position.row).first()
     if cursor is None:
         # Either the cursor exists without its group or partition, or it was deleted meanwhile.
         orphan = Cursor.objects.using(using).filter(pk=position.row).exists()
         detail = _("its group, partition or topic is not there")
         findings = [Finding("orphan", f"ems_cursor {position.row}", detail)] * orphan
-        return Window(findings, position.next_row())
+        return AuditWindow(findings, position.next_row())
     floor = max(cursor.start_offset, cursor.partition.first_offset, cursor.log_offset)
     start = max(position.offset, floor)
     end = min(start + WINDOW, cursor.next_offset)
     account = Coverage(cursor, position.offset, end, position.covered, using)
     findings = list(account.findings())
     then = position.at(end, account.covered) if end < cursor.next_offset else position.next_row()
-    return Window(findings, then, f"{cursor.group.name}, {cursor.partition}: {end}", end)
+    return AuditWindow(findings, then, f"{cursor.group.name}, {cursor.partition}: {end}", end)
 
 
-def _open(position: AuditPosition, using: str) -> Window:
+def _open(position: AuditPosition, using: str) -> AuditWindow:
     """Find open deliveries that nobody ends, and claims of retries without a retry row.
 
     And two claims of new messages at once in a partition of an ordered group.
@@ -247,10 +247,10 @@ def _open(position: AuditPosition, using: str) -> Window:
             values = {"one": other, "two": d.pk}
             bad.append(("disorder", d.group_id, d.partition_id, d.first_offset, detail % values))
         held[d.group_id, d.partition_id] = d.pk
-    return Window(_named(bad, using), position.next_stage(), _("open deliveries"))
+    return AuditWindow(_named(bad, using), position.next_stage(), _("open deliveries"))
 
 
-def _retries(position: AuditPosition, using: str) -> Window:
+def _retries(position: AuditPosition, using: str) -> AuditWindow:
     """Find retry rows that can never be delivered."""
     holder = Delivery.objects.using(using).open().filter(pk=OuterRef("delivery"))
     body = Message.objects.using(using).filter(
@@ -271,10 +271,10 @@ def _retries(position: AuditPosition, using: str) -> Window:
             bad.append(("stuck retry", group, partition, offset, detail))
         if not has_body:
             bad.append(("retry without body", group, partition, offset, _("its message is gone")))
-    return Window(_named(bad, using), then, _("retries"))
+    return AuditWindow(_named(bad, using), then, _("retries"))
 
 
-def _prepared(position: AuditPosition, using: str) -> Window:
+def _prepared(position: AuditPosition, using: str) -> AuditWindow:
     """Find prepared messages that nobody will ever ask about, and sent ones without a message."""
     rows = PreparedRow.objects.using(using).filter(pk__gte=position.row).order_by("pk")
     columns = ("pk", "biz", "biz_key", "state", "next_at", "message_id")
@@ -289,9 +289,9 @@ def _prepared(position: AuditPosition, using: str) -> Window:
         elif state == PreparedState.SENT and message_id is None:
             findings.append(Finding("unsent", where, _("it is sent, and has no message")))
     if len(found) < WINDOW:
-        return Window(findings, position.next_stage(), _("prepared messages"))
+        return AuditWindow(findings, position.next_stage(), _("prepared messages"))
     then = AuditPosition(position.stage, found[-1][0] + 1)
-    return Window(findings, then, _("prepared messages"))
+    return AuditWindow(findings, then, _("prepared messages"))
 
 
 # Kind, ids of group and partition, offset, detail.
@@ -314,7 +314,7 @@ def _named(bad: list[Bad], using: str) -> list[Finding]:
     ]
 
 
-_LOOKS: dict[str, Callable[[AuditPosition, str], Window]] = {
+_LOOKS: dict[str, Callable[[AuditPosition, str], AuditWindow]] = {
     "inbox": _inbox,
     "log": _log,
     "groups": _group,

@@ -49,7 +49,7 @@ def of(verb: str, topic: str = "orders", group: str = "orders") -> str:
 
 
 def called(api: Api, endpoint: Endpoint, token: str | None) -> Any:
-    access.forget()
+    access._known.clear()
     return api.call(endpoint.method, endpoint.url(), NOTHING, token=token)
 
 

@@ -49,11 +49,11 @@ def figures(options: Options) -> Iterator[Row]:
 
 def refill(plain: Any, partition: int, rows: int) -> None:
     """The same inbox again, down to the ids: so the statements of one pass fit every pass."""
-    from streams.log import rewinds
+    from streams.database import remembered
 
     execute(plain, "TRUNCATE ems_msg")
     execute(plain, f"UPDATE ems_partition SET next_offset = 0 WHERE id = {partition}")
-    rewinds.forget()  # this process would take it for a restored backup, and jump
+    remembered.forget()  # this process would take it for a restored backup, and jump
     values = (
         f"(%d, {partition}, '1970-01-01', '', REPEAT('x', 1024), 'text', 1024, 'bench',"
         " UTC_TIMESTAMP(6))"

@@ -26,15 +26,15 @@ HTTP = [
     Mutant(
         "a-token-known-by-its-prefix",
         ACCESS,
-        "known[2] if known and hmac.compare_digest(known[1], hash_) else None",
-        "known[2] if known else None",
+        "known[1] if hmac.compare_digest(known[0], hash_) else None",
+        "known[1]",
         f"{SECURITY}::test_nobody_is_let_in_without_a_valid_token",
     ),
     Mutant(
         "a-token-believed-for-ever",
-        ACCESS,
-        "not known or time.monotonic() >= known[0]",
-        "not known",
+        "streams/database/remembered.py",
+        "return value if time.monotonic() < until else None",
+        "return value",
         f"{TOKENS}::test_a_revoked_token_is_refused_within_five_seconds",
     ),
     Mutant(

@@ -84,6 +84,20 @@ SEND = [
         "tests/guarantees/test_flushed_tables.py::test_a_topic_of_before_a_flush_is_not_sent_to",
     ),
     Mutant(
+        "remembered-in-a-test-case",
+        "streams/database/remembered.py",
+        "        if not in_test_case(using):\n",
+        "        if True:\n",
+        "tests/streams/test_remembered.py::test_in_a_test_case_nothing_is_remembered",
+    ),
+    Mutant(
+        "remembered-in-a-fork",
+        "streams/database/remembered.py",
+        "os.register_at_fork(after_in_child=_forget_in_fork)\n",
+        "",
+        "tests/streams/test_remembered.py::test_a_forked_process_forgets_all_but_what_survives_forks",
+    ),
+    Mutant(
         "chaos-never-dies-after-a-statement",
         "streams/chaos/plan.py",
         "        if one.in_handler or one.commits:\n",
@@ -107,8 +121,8 @@ SEND = [
     Mutant(
         "a-topic-that-was-created-again-taken-for-the-old-one",
         "streams/log/kept_ends.py",
-        "(Log(topic_id, created_at.isoformat(), number), f",
-        '(Log(topic_id, "", number), f',
+        "(LogId(topic_id, created_at.isoformat(), number), f",
+        '(LogId(topic_id, "", number), f',
         f"{KEPT_ENDS}::test_a_topic_that_was_deleted_and_created_again_begins_at_0",
     ),
     Mutant(
@@ -805,7 +819,7 @@ BLOCKED = [
 MORE = [
     Mutant(
         "key-hash-of-this-process",
-        "streams/produce/partitioning.py",
+        "streams/rules/partition.py",
         "zlib.crc32(key.encode()) % count",
         "hash(key) % count",
         "tests/streams/test_partitions.py::test_the_hash_never_changes",
@@ -1092,11 +1106,11 @@ SEAMS = [
     ),
     # "topic/0@17" would then be a topic, or a place in one.
     Mutant(
-        "any-new-name",
+        "any-name",
         "streams/log/topics.py",
-        '    valid_new_name(name, "topic", MAX_NAME)\n',
+        '    validated_name(name, "topic", conf.longest_name(MAX_NAME))\n',
         "",
-        "tests/streams/test_names.py::test_a_new_topic_with_other_characters_is_refused",
+        "tests/streams/test_names.py::test_a_topic_with_other_characters_is_refused",
     ),
     # What handlers elsewhere mean by "return False".
     Mutant(
@@ -1118,7 +1132,7 @@ SEAMS = [
     ),
     Mutant(
         "any-partition-taken",
-        "streams/produce/partitioning.py",
+        "streams/rules/partition.py",
         " or not 0 <= number < count:\n",
         ":\n",
         "tests/streams/test_partitioner.py"
@@ -1216,16 +1230,15 @@ TELEMETRY = [
     Mutant(
         "metrics-say-that-the-database-answers",
         "streams/metrics/collector.py",
-        "            self._say(error, type(error).__name__)\n"
-        '            return self._in_families([("ems_up", (), 0)])\n',
-        '            return self._in_families([("ems_up", (), 1)])\n',
+        'return _in_families(reply.alias, [("ems_up", (), 0)])\n',
+        'return _in_families(reply.alias, [("ems_up", (), 1)])\n',
         "tests/metrics/test_collector.py::test_without_the_database_only_ems_up_is_told",
     ),
     Mutant(
         "scrape-waits-for-a-database-that-hangs",
-        "streams/metrics/collector.py",
-        "        self._ended.wait(max(0.0, self._began + WAIT_SECONDS - time.monotonic()))\n",
-        "        self._ended.wait()\n",
+        "streams/database/each.py",
+        "one.thread.join(max(0.0, one.began + seconds - time.monotonic()))\n",
+        "one.thread.join()\n",
         "tests/metrics/test_collector.py"
         "::test_a_database_that_hangs_holds_no_scrape_and_gets_one_reading_at_a_time",
     ),

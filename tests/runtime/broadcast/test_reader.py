@@ -10,6 +10,7 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, consumer, send, send_many
+from streams.database import remembered
 from streams.log import rewinds, topics
 from streams.log.ends import End
 from streams.log.offsets import offset_at
@@ -341,7 +342,7 @@ def restored(to: int) -> None:
 
     Every process that sequences has begun after it: one from before would let the log jump.
     """
-    rewinds.forget()
+    remembered.forget()
     Message.objects.filter(offset__gte=to).delete()
     Message.objects.update(sequenced_at=UtcNow(-HOUR))
     Partition.objects.update(next_offset=to, last_sequenced_at=UtcNow(-HOUR))

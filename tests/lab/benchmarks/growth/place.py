@@ -101,7 +101,7 @@ def make(*, messages: int, partitions: int = 1, groups: int = 1) -> Place:
 
 def _empty(plain: Any) -> None:
     """Truncate the tables of EMS: millions of rows are deleted one by one otherwise."""
-    from streams.log import rewinds
+    from streams.database import remembered
 
     tables = execute(
         plain,
@@ -113,7 +113,7 @@ def _empty(plain: Any) -> None:
         execute(plain, f"TRUNCATE `{table}`")
         execute(plain, f"SELECT 1 FROM `{table}` LIMIT 1")  # reads the definition, which counts
     execute(plain, "SET foreign_key_checks = 1")
-    rewinds.forget()  # this process would take the new logs for a restored backup
+    remembered.forget()  # this process would take the new logs for a restored backup
 
 
 def _deliver(plain: Any, pattern: int, half: int) -> None:

@@ -1,4 +1,4 @@
-"""Validates the names of topics, groups, tags and keys: their length and their characters."""
+"""Validates names and keys: their length and their characters."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import unicodedata
 from typing import Any
 from uuid import UUID
 
-from django.utils.translation import gettext as _
-
-from streams.errors import InvalidName
+from streams.rules.errors import InvalidName
+from streams.rules.errors import gettext as _
 
 # In characters: the lengths of the columns that hold these names.
 MAX_NAME, MAX_KEY, MAX_TAG, MAX_PRODUCER = 127, 255, 64, 190
@@ -31,37 +30,39 @@ def text_of_key(key: Any) -> Any:
     return str(key) if isinstance(key, UUID) else key
 
 
-def validated_name(name: Any, what: str, max_length: int) -> str:
-    """Return ``name``; raises InvalidName if it could not be stored and found again unchanged.
+def validated_key(key: Any, what: str = "key", max_length: int = MAX_KEY) -> str:
+    """Return a key as text; raises InvalidName if it could not be stored and found unchanged.
 
-    ``what`` is the kind of name. It is translated here, because decorators call this before the
-    apps are ready.
+    ``what`` is the kind of key. It is translated here, because decorators validate names before
+    the apps are ready.
     """
-    if not isinstance(name, str):
-        raise InvalidName(_("The %s must be a string, not %r.") % (_(what), name))
-    if not name or name != name.strip():
-        raise InvalidName(_("The %s %r is empty or has blanks around it.") % (_(what), name))
-    if len(name) > max_length:
+    text = text_of_key(key)
+    if not isinstance(text, str):
+        raise InvalidName(_("The %s must be a string, not %r.") % (_(what), text))
+    if not text or text != text.strip():
+        raise InvalidName(_("The %s %r is empty or has blanks around it.") % (_(what), text))
+    if len(text) > max_length:
         raise InvalidName(
             _("The %(what)s is longer than %(max)d characters: %(name)r…")
-            % {"what": _(what), "max": max_length, "name": name[:40]}
+            % {"what": _(what), "max": max_length, "name": text[:40]}
         )
-    if not name.isprintable():
-        raise InvalidName(_("The %s %r has characters that cannot be printed.") % (_(what), name))
-    return name
+    if not text.isprintable():
+        raise InvalidName(_("The %s %r has characters that cannot be printed.") % (_(what), text))
+    return text
 
 
-def valid_new_name(name: Any, what: str, max_length: int) -> str:
-    """Return ``name``; raises InvalidName unless it may be given to something new.
+def validated_name(name: Any, what: str, max_length: int) -> str:
+    """Return the name of a topic, group, tag, …; raises InvalidName.
 
     It has Unicode letters, digits and ``. _ - :`` only. So a place in a log, ``topic/0@17``, has
     one meaning, and a name needs no quoting in a shell, a URL or a list.
-    Call it where a name is made: an older topic or group may have any valid name.
     """
-    valid = not_dots(validated_name(name, what, max_length), what)
+    if not isinstance(name, str):  # an int may be a key, and is no name
+        raise InvalidName(_("The %s must be a string, not %r.") % (_(what), name))
+    valid = not_dots(validated_key(name, what, max_length), what)
     if not _PLAIN.fullmatch(valid) and not all(map(_may_be_in_a_name, valid)):
         raise InvalidName(
-            _("A new %s has letters, digits and . _ - : only: %r has others.") % (_(what), name)
+            _("A %s has letters, digits and . _ - : only: %r has others.") % (_(what), name)
         )
     if not unicodedata.is_normalized("NFC", valid):
         raise InvalidName(

@@ -1,0 +1,35 @@
+"""Defines the errors of the rules; streams/errors.py has them, too, with all others of EMS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# Where Django is, streams/errors.py puts its gettext here.
+translate: Callable[[str], str] = str
+
+
+def gettext(text: str) -> str:
+    return translate(text)
+
+
+class StreamsError(Exception):
+    """EMS could not do this."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or translate(" ".join((self.__doc__ or "").split())))
+
+
+class InvalidName(StreamsError, ValueError):
+    """A name is empty, too long, or has characters that it may not have."""
+
+
+class InvalidMessage(StreamsError, ValueError):
+    """A part of the message has the wrong type or value."""
+
+
+class NotSerializable(InvalidMessage):
+    """The body cannot be written as JSON."""
+
+
+class MessageTooLarge(InvalidMessage):
+    """The body is larger than msgMaxSizeInBytes."""
