@@ -19,9 +19,6 @@ from streams.sharding import aliases
 
 # The jobs of sparkjobs/jobs/rollup.py, which run one after the other.
 JOBS = ("traffic", "consumption", "backlog")
-# Its window before that of the hot keys, which is done also if these fail each time.
-BACKLOG = "backlog"
-WITHOUT_KEYS = Q(state=RunState.DONE, resume_at=None, seconds__gt=0)
 # The job of the rows of the resident service.
 SERVE = "serve"
 # What it does at night, for this long at most: it makes no roll-ups meanwhile.
@@ -51,12 +48,7 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
     done = set()
     for job in JOBS:
         of_job = runs.filter(job=job).annotate(now=UtcNow()).order_by("-id")
-        whole = of_job.filter(state=RunState.DONE)
-        if job == BACKLOG:
-            newest = of_job.exclude(WITHOUT_KEYS).exclude(state=RunState.RUNNING).first()
-            if newest and newest.state == RunState.FAILED:
-                whole = whole.exclude(WITHOUT_KEYS)
-        ends = whole.values_list("now", "finished_at").first()
+        ends = of_job.filter(state=RunState.DONE).values_list("now", "finished_at").first()
         if ends is not None:
             done.add(job)
         # One that was never done is as old as its first try.

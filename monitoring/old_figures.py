@@ -13,7 +13,6 @@ from django.db import connections
 from django.db.models import Max, QuerySet
 
 from monitoring.models import (
-    Backlog,
     BacklogLevel,
     Consumption,
     ConsumptionLevel,
@@ -31,13 +30,8 @@ from streams.database.batches import delete_all
 from streams.models import UtcNow
 from streams.runtime_settings import system
 
-LEVELS = {
-    Traffic: TrafficLevel,
-    Consumption: ConsumptionLevel,
-    Latency: LatencyLevel,
-    ErrorClass: ErrorLevel,
-    Backlog: BacklogLevel,
-}
+MINUTES = (Traffic, Consumption, Latency, ErrorClass)
+LEVELS = (TrafficLevel, ConsumptionLevel, LatencyLevel, ErrorLevel, BacklogLevel)
 
 
 def old_figures(using: str) -> Iterator[int]:
@@ -54,14 +48,14 @@ def old_figures(using: str) -> Iterator[int]:
 
 
 def _old_minutes(age: timedelta, using: str) -> Iterator[QuerySet[Any]]:
-    for model in LEVELS:
+    for model in MINUTES:
         rows = model._default_manager.using(using)
         yield rows.filter(minute__lt=UtcNow(-age)).order_by("minute")
 
 
 def _old(age: timedelta, using: str) -> Iterator[QuerySet[Any]]:
     yield from _old_minutes(age, using)
-    for level in LEVELS.values():
+    for level in LEVELS:
         for grain in Grain:
             # Of whole hours and days: they begin earlier than their minutes.
             whole = age + timedelta(minutes=grain)

@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, FloatField, Max, Sum
+from django.db.models import F, FloatField, Max, Min, Sum
 from django.db.models.functions import Cast
 from django.utils.translation import gettext as _
 
 from monitoring.live.histogram import percentile
-from monitoring.models import Backlog, ErrorClass, Latency, Leg, Run, RunState, Traffic
+from monitoring.models import (
+    BacklogLevel,
+    ErrorClass,
+    Grain,
+    Latency,
+    Leg,
+    Run,
+    RunState,
+    Traffic,
+)
 from streams.database.clock import database_now
 from streams.durations import of_seconds
 from streams.models import ConsumerGroup
@@ -43,7 +52,7 @@ def sections(using: str) -> Iterator[Section]:
     now = database_now(using)
     yield topics(using, now)
     yield latencies(using, now)
-    yield backlogs(using)
+    yield backlogs(using, now)
     yield errors(using, now)
 
 
@@ -111,27 +120,20 @@ def slowness(using: str, since: datetime) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: (-whole.get(row[0], 0.0), row[0].pk, order.index(row[1])))
 
 
-def backlogs(using: str) -> Section:
-    """Return the backlog of every group when it was looked at last."""
-    newest = Backlog.objects.using(using).values("group").annotate(id=Max("id")).values("id")
-    found = Backlog.objects.using(using).filter(pk__in=list(newest.values_list("id", flat=True)))
+def backlogs(using: str, now: datetime) -> Section:
+    """Return how far each group was behind in the last day, at most and at least."""
+    hours = BacklogLevel.objects.using(using).filter(grain=Grain.HOUR, start__gt=now - DAY - HOUR)
+    found = hours.values_list("group").annotate(
+        *(Max("behind"), Min("least"), Max("waiting"), Max("dead"), Max("age_seconds"))
+    )
     groups = ConsumerGroup.objects.using(using).select_related("topic").in_bulk()
     rows = [
-        (
-            *_names(groups[row.group_id]),
-            *(row.minute, row.behind, row.open, row.waiting, row.dead),
-            of_seconds(row.age_seconds),
-            None if row.trend is None else round(row.trend, 1),
-            of_seconds(row.clear_seconds),
-        )
-        for row in found.order_by("group")
-        if row.group_id in groups
+        (*_names(groups[id_]), *figures, of_seconds(age))
+        for id_, *figures, age in found.order_by("group")
+        if id_ in groups
     ]
-    columns = (
-        *("group", "topic", "at", "behind", "open", "retries", "dead"),
-        *("age", "a minute", "time to clear"),
-    )
-    return Section("backlog", _("Backlog"), columns, rows)
+    columns = ("group", "topic", "at most", "at least", "retries", "dead", "age")
+    return Section("backlog", _("Messages behind in the last 24 hours"), columns, rows)
 
 
 def errors(using: str, now: datetime) -> Section:

@@ -86,7 +86,12 @@ class ErrorLevelAdmin(LevelAdmin):
 
 @admin.register(BacklogLevel)
 class BacklogLevelAdmin(LevelAdmin):
-    list_display = (*WHEN, GROUP, "behind", "open", "waiting", "dead")
+    list_display = (*WHEN, GROUP, "behind", "least", "waiting", "dead")
     related = ("group",)
     ordering = ("-grain", "-start", "-group_id")
-    fields = (WHEN, GROUP, ("behind", "open", "waiting", "dead"), seconds("age_seconds", _("age")))
+    fields = (
+        (*WHEN, "samples"),
+        GROUP,
+        ("behind", "least", "waiting", "dead"),
+        seconds("age_seconds", _("age")),
+    )

@@ -16,16 +16,28 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.live.histogram import percentiles
 from monitoring.live.pipeline import RECENT, Percentiles
-from monitoring.models import ErrorClass, ErrorLevel, Grain, Latency, LatencyLevel, Leg
+from monitoring.models import (
+    BacklogLevel,
+    ErrorClass,
+    ErrorLevel,
+    Grain,
+    Latency,
+    LatencyLevel,
+    Leg,
+)
 from monitoring.sample.grain import HOURLY, floor
 from monitoring.sample.periods import Periods
-from monitoring.sample.series import Values
+from monitoring.sample.series import GroupSeries, Values
 
 COLUMNS, SHARES = ("p50", "p95", "p99"), (0.5, 0.95, 0.99)
 NOTES = {
     0: _("by Spark; of each period its worst minute"),
     Grain.HOUR: _("by Spark; of each hour, to within 5 %"),
     Grain.DAY: _("by Spark; of each day, to within 5 %"),
+}
+HIGHEST: dict[int, Any] = {
+    Grain.HOUR: _("by Spark; of each hour the highest"),
+    Grain.DAY: _("by Spark; of each day the highest"),
 }
 
 
@@ -66,6 +78,42 @@ def latencies(using: str, periods: Periods, groups: Sequence[int]) -> dict[int, 
             line[place] = _higher(line[place], value)
         _note_recent(of_group, values[len(COLUMNS) :])
     return found
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Holds how far a group was behind, period by period, and what else waited.
+
+    In a chart of days, these are the highest figures of each hour or day that Spark has added up,
+    with the lowest number of messages behind; where it has not, the first sample of the period.
+    """
+
+    note: Any  # of what the figures are, if Spark has added them up
+    behind: Values
+    least: Values
+    age: Values
+    waiting: Values
+    dead: Values
+
+
+def backlog(using: str, periods: Periods, group: int, sampled: GroupSeries | None) -> Backlog:
+    """Return the backlog of a group; ``sampled`` are its samples. At most one statement."""
+    size, grain = len(periods.starts), _grain(periods)
+    samples = sampled or GroupSeries.empty(size)
+    unknown: Values = [None] * size
+    of_samples = samples.behind, unknown, samples.age, samples.waiting, samples.dead
+    lines = [list(values) for values in of_samples]
+    if not grain:
+        return Backlog("", *lines)
+    levels = BacklogLevel.objects.using(using).filter(
+        grain=grain, start__in=_starts(periods, grain), group=group
+    )
+    columns = "behind", "least", "age_seconds", "waiting", "dead"
+    found = {start: values for start, *values in levels.values_list("start", *columns)}
+    for place, start in enumerate(periods.starts):
+        for line, value in zip(lines, found.get(floor(start, grain), ()), strict=False):
+            line[place] = value
+    return Backlog(HIGHEST[grain] if found else "", *lines)
 
 
 def note(periods: Periods) -> Any:

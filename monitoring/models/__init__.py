@@ -6,7 +6,6 @@ from monitoring.models.alarm_channel import AlarmChannel, ChannelKind
 from monitoring.models.alarm_notification import AlarmNotification, Event, NotificationState
 from monitoring.models.alarm_rule import AlarmRule, Operator
 from monitoring.models.archive import ArchivedDay, LedgerEntry, ReplayedMessage, StagedMessage
-from monitoring.models.backlog import Backlog
 from monitoring.models.consumption import Consumption
 from monitoring.models.error_class import ErrorClass
 from monitoring.models.hot_key import HotKey
@@ -36,7 +35,6 @@ __all__ = [
     "ArchivedDay",
     "AuditFinding",
     "AuditPlace",
-    "Backlog",
     "BacklogLevel",
     "ChannelKind",
     "Consumption",

@@ -19,7 +19,7 @@ class Grain(models.IntegerChoices):
 
 
 class Level(models.Model):
-    """Holds what the levels have in common. A row is the sum of what its minutes say."""
+    """Holds what the levels have in common. A row adds up what its minutes say."""
 
     grain = models.PositiveSmallIntegerField(_("grain"), choices=Grain.choices)
     start = UtcDateTimeField(_("from"))
@@ -116,11 +116,15 @@ class ErrorLevel(Level):
 
 
 class BacklogLevel(Level):
-    """Records how far behind a group was at most in an hour or a day."""
+    """Records how far behind a group was in an hour or a day: the highest figures of its samples.
+
+    ``least`` is the lowest figure of those whose highest is ``behind``.
+    """
 
     group = _of_group()
-    behind = models.BigIntegerField(_("behind"), null=True, blank=True)
-    open = models.BigIntegerField(_("open"))
+    samples = models.PositiveIntegerField(_("samples"))
+    behind = models.BigIntegerField(_("behind at most"), null=True, blank=True)
+    least = models.BigIntegerField(_("behind at least"), null=True, blank=True)
     waiting = models.BigIntegerField(_("retries"))
     dead = models.BigIntegerField(_("dead"))
     age_seconds = models.FloatField(_("age"), null=True, blank=True)

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from monitoring.charts.chart import DURATION, Chart, Line
 from monitoring.figures.errors import Errors, errors_by_spark, errors_of_letters
 from monitoring.figures.group import GroupFigures, group_figures
-from monitoring.figures.rollups import Latencies, latencies, note
+from monitoring.figures.rollups import Backlog, Latencies, backlog, latencies, note
 from monitoring.figures.site import Site
 from monitoring.live.clients import clients
 from monitoring.live.inbox import PartitionState
@@ -73,6 +73,7 @@ class GroupPage(Page):
         (figures,) = group_figures(site)
         took = latencies(using, site.periods, [lag.group.pk]).get(lag.group.pk)
         errors, by_spark = self.errors(lag, site.periods, took)
+        behind = backlog(using, site.periods, lag.group.pk, site.readers.get(lag.group.pk))
         blockade = self.blockade(lag.group) if lag.blocked else None
         drawn = {}
         if errors:
@@ -87,7 +88,7 @@ class GroupPage(Page):
             "clients": clients(using, lag.group.pk, now, idle=not lag.open),
             "errors": errors.classes if errors else None,
             "errors_by_spark": by_spark,
-            "charts": {**charts(site, figures), "latency": latency(site, took), **drawn},
+            "charts": {**charts(site, figures, behind), "latency": latency(site, took), **drawn},
         }
 
     def blockade(self, group: ConsumerGroup) -> Blockade | None:
@@ -152,7 +153,7 @@ class GroupPage(Page):
         return sorted(found, key=lambda one: (not one.is_blocked, -one.behind, one.number))
 
 
-def charts(site: Site, figures: GroupFigures) -> dict[str, Chart]:
+def charts(site: Site, figures: GroupFigures, behind: Backlog) -> dict[str, Chart]:
     """Return the charts of a group, all of them over the same times."""
     times = site.periods.starts
     nothing: list[float | None] = [None] * len(times)
@@ -174,14 +175,19 @@ def charts(site: Site, figures: GroupFigures) -> dict[str, Chart]:
             _("Messages behind"),
             "",
             times,
-            [Line(str(_("behind")), series.behind if series else nothing)],
+            [
+                Line(str(_("behind")), behind.behind),
+                *([Line(str(_("at least")), behind.least)] if behind.note else []),
+            ],
+            note=behind.note,
         ),
         "age": Chart(
             "age",
             _("Age of the oldest unfinished message"),
             DURATION,
             times,
-            [Line(str(_("age")), series.age if series else nothing)],
+            [Line(str(_("age")), behind.age)],
+            note=behind.note,
         ),
         "failed": Chart(
             "failed",
@@ -189,9 +195,10 @@ def charts(site: Site, figures: GroupFigures) -> dict[str, Chart]:
             "",
             times,
             [
-                Line(str(_("retries")), series.waiting if series else nothing),
-                Line(str(_("dead letters")), series.dead if series else nothing),
+                Line(str(_("retries")), behind.waiting),
+                Line(str(_("dead letters")), behind.dead),
             ],
+            note=behind.note,
         ),
     }
 

@@ -16,7 +16,6 @@ from sparkjobs.instants import hour_of, stored
 from sparkjobs.rollup.arrow import ArrowRows
 from sparkjobs.rollup.histogram import merged
 from sparkjobs.rollup.tables import (
-    BACKLOG,
     CONSUMPTION,
     ERRORS,
     LATENCY,
@@ -69,7 +68,6 @@ LEVELS = (
         histogram="histogram",
     ),
     Level(ERRORS, ("group_id", "error_class"), add=("failed", "dead")),
-    Level(BACKLOG, ("group_id",), highest=("behind", "open", "waiting", "dead", "age_seconds")),
 )
 OF_TABLE: Mapping[str, Level] = {level.minutes.name: level for level in LEVELS}
 

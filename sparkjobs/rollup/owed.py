@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 
 from sparkjobs.database import Connection, execute, fetch, transaction, vendor_of
 from sparkjobs.instants import hour_of, instant, minute_of, now, stored
+from sparkjobs.rollup import backlog
 from sparkjobs.rollup.claims import LATE, claimed_since
 from sparkjobs.rollup.hours import counted_until, due, hours
 from sparkjobs.rollup.runs import last_done
+from sparkjobs.rollup.tables import BACKLOG, upsert
 
 JOBS = ("traffic", "consumption", "backlog")
 HOUR = timedelta(hours=1)
@@ -27,15 +29,11 @@ _LAST = (
     "(SELECT `until` FROM `ems_monitoring_run` WHERE `job` = '{job}' AND `state` = 'done'"
     " ORDER BY `id` DESC LIMIT 1)"
 )
-# A delivery finishes before its deadline or soon after: see jobs/consumption.py. Indexes:
-# ems_log_open, ems_dead_died, ems_backlog_minute, ems_run_job.
+# What a group has before it is not owed: the samples have it. A delivery finishes before its
+# deadline or soon after: see jobs/consumption.py. Indexes: ems_log_open, ems_dead_died,
+# ems_run_job.
 UNSETTLED = {
     vendor: "SELECT EXISTS (SELECT 1 FROM `ems_topic_group_log` WHERE `state` = 'START')"  # noqa: S608 - our words
-    " OR EXISTS (SELECT 1 FROM `ems_retry_msg`)"
-    " OR EXISTS (SELECT 1 FROM `ems_cursor` c"
-    " JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
-    " JOIN `ems_group` g ON g.`id` = c.`group_id`"
-    " WHERE c.`replay` = 0 AND g.`mode` = 'cluster' AND c.`next_offset` < p.`next_offset`)"
     # What the last runs have seen; without them everything is owed.
     " OR COALESCE(r.`consumption` > r.`backlog`, TRUE)"
     " OR EXISTS (SELECT 1 FROM `ems_topic_group_log` l"
@@ -47,29 +45,18 @@ UNSETTLED = {
     " WHERE o.`finished_at` IS NULL AND l.`state` <> 'START')"
     # A letter may be committed a minute later than it says: LATE.
     f" OR EXISTS (SELECT 1 FROM `ems_dead_msg` d WHERE d.`died_at` >= {minute_of_letters})"
-    # A backlog that was noted and is gone must be noted as gone.
-    " OR EXISTS (SELECT 1 FROM `ems_monitoring_backlog` b"
-    f" WHERE b.`minute` > {minute_before} AND b.`minute` <= r.`backlog`"
-    " AND COALESCE(b.`behind`, 0) + b.`open` + b.`waiting` > 0)"
-    # So must letters that were discarded, also in a quiet time.
-    " OR COALESCE((SELECT SUM(b.`dead`) FROM `ems_monitoring_backlog` b"
-    " WHERE b.`minute` = (SELECT MAX(`minute`) FROM `ems_monitoring_backlog`))"
-    " <> (SELECT COUNT(*) FROM `ems_dead_msg` d JOIN `ems_group` g ON g.`id` = d.`group_id`"
-    " WHERE d.`redriven_at` IS NULL AND g.`mode` = 'cluster'), FALSE)"
     f" FROM (SELECT {_LAST.format(job='consumption')} AS `consumption`,"
     f" {_LAST.format(job='backlog')} AS `backlog`) r"
-    for vendor, hour_before, minute_of_letters, minute_before in (
+    for vendor, hour_before, minute_of_letters in (
         (
             "mysql",
             "r.`consumption` - INTERVAL 1 HOUR",
             "r.`consumption` - INTERVAL 1 MINUTE",
-            "r.`backlog` - INTERVAL 1 MINUTE",
         ),
         (
             "sqlite",
             "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', r.`consumption`, '-1 hour')",
             "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', r.`consumption`, '-1 minute')",
-            "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', r.`backlog`, '-1 minute')",
         ),
     )
 }
@@ -121,10 +108,14 @@ def _keys_are_due(connection: Connection) -> bool:
 def note_nothing(connection: Connection, at: datetime) -> None:
     """Record for each job that a window until ``at`` has nothing in it: a quiet time is one row.
 
-    ``at`` is read before ``owed``, which has returned None: what it has not seen is later.
+    ``at`` is read before ``owed``, which has returned None: what it has not seen is later. The
+    backlog has samples also of a quiet time: they are added up, which needs no Spark.
     """
     moment = stored(at)
     with transaction(connection):
+        for since, until in backlog.stretches(connection, at):
+            upsert(connection, BACKLOG, backlog.hours(connection, since, until))
+            backlog.add_up_days(connection, since, until)
         for job in JOBS:
             # The next window of the consumption begins where one of its own would have let it
             # begin. The others go on from where their own last window has left them.

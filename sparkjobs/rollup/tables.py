@@ -78,10 +78,12 @@ ERRORS = Table(
     ("failed", "dead"),
     grows=True,
 )
+# Old samples are thinned: an hour that is added up from fewer of them than before stays.
 BACKLOG = Table(
-    "ems_monitoring_backlog",
-    ("group_id", "minute"),
-    ("behind", "open", "waiting", "dead", "age_seconds", "trend", "clear_seconds"),
+    "ems_monitoring_backlog_level",
+    ("grain", "start", "group_id"),
+    ("samples", "behind", "least", "waiting", "dead", "age_seconds"),
+    basis="samples",
 )
 HOT_KEYS = Table(
     "ems_monitoring_hot_key",

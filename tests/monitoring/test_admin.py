@@ -22,7 +22,6 @@ from monitoring.models import (
     AlarmRule,
     AuditFinding,
     AuditPlace,
-    Backlog,
     BacklogLevel,
     Consumption,
     ConsumptionLevel,
@@ -116,7 +115,6 @@ def fill(count: int) -> None:
         )
         figures = ("messages", "mean", "p50", "p95", "p99", "worst")
         Latency.objects.create(**of_group, leg="total", **dict.fromkeys(figures, 1))
-        Backlog.objects.create(**of_group, open=0, waiting=0, dead=0, trend=-1.5)
         ErrorClass.objects.create(**of_group, error_class="E", failed=1, dead=0)
         HotKey.objects.create(
             topic=topic, hour=NOON, place=1, key="k<b>", messages=1, bytes=1, share=0.5
@@ -148,7 +146,7 @@ def fill(count: int) -> None:
         )
         LatencyLevel.objects.create(**when, leg="total", messages=1, mean=1, worst=1)
         ErrorLevel.objects.create(**when, error_class="E", failed=1, dead=0)
-        BacklogLevel.objects.create(**when, open=0, waiting=0, dead=0)
+        BacklogLevel.objects.create(**when, samples=60, waiting=0, dead=0)
 
 
 def list_of(model: Any, query: str = "") -> str:
@@ -214,7 +212,7 @@ def test_a_group_that_is_gone_leaves_its_history_readable(browser) -> None:
     fill(2)
     ConsumerGroup.objects.all().delete()
     client = browser("viewer")
-    models: list[Any] = [Consumption, Latency, Backlog, ErrorClass]
+    models: list[Any] = [Consumption, Latency, BacklogLevel, ErrorClass]
     for model in models:
         assert client.get(list_of(model)).status_code == 200
         assert client.get(page_of(model, "change")).status_code == 200
@@ -233,18 +231,8 @@ def test_a_partition_that_is_gone_leaves_its_history_readable(browser, model: An
 def test_what_is_unknown_is_a_dash_and_keys_are_escaped(browser) -> None:
     fill(1)
     client = browser("viewer")
-    text = client.get(list_of(Backlog)).text
-    assert "–" in text
-    assert "-1.5" in text
+    assert "–" in client.get(list_of(BacklogLevel)).text
     assert "k&lt;b&gt;" in client.get(list_of(HotKey)).text
-
-
-def test_a_time_to_clear_beyond_any_duration_is_unknown(browser) -> None:
-    fill(1)
-    Backlog.objects.update(clear_seconds=2.8e18, age_seconds=90.0)
-    text = browser("viewer").get(list_of(Backlog)).text
-    assert 'field-clear_seconds">–<' in text
-    assert 'field-age_seconds">–<' not in text
 
 
 @pytest.mark.parametrize("chosen", ["", "?topic={}"])

@@ -91,23 +91,6 @@ def test_one_job_that_fails_is_a_warning_however_well_the_others_do() -> None:
     assert rollups().hint == "OSError: gone"
 
 
-def test_hot_keys_that_fail_are_a_warning_while_the_backlog_of_each_minute_is_written() -> None:
-    def backlog(minutes_ago: int, **values: Any) -> None:
-        at = ago(minutes_ago)
-        whole = {"state": "done", "started_at": at, "finished_at": at, "seconds": 1} | values
-        Run.objects.create(job="backlog", **whole)
-
-    backlog(20, resume_at=ago(30))
-    backlog(1)
-    assert rollups().level == OK
-    backlog(1, state="failed", error="OSError: gone")
-    assert (rollups().level, rollups().hint) == (WARNING, "OSError: gone")
-    backlog(0)
-    assert rollups().level == WARNING
-    backlog(0, resume_at=ago(1))
-    assert rollups().level == OK
-
-
 def test_a_job_that_was_never_done_is_as_old_as_its_first_try() -> None:
     run("done", 1)
     Run.objects.create(job="consumption", state="failed", started_at=ago(40), error="no")

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 from django.utils import timezone
 
-from monitoring.models import Backlog, ErrorClass, Latency, Run, Traffic
+from monitoring.models import BacklogLevel, ErrorClass, Grain, Latency, Run, Traffic
 from sparkjobs.rollup.histogram import bucket
 from streams.models import ConsumerGroup, Topic
 
@@ -111,31 +111,33 @@ def test_groups_are_ordered_by_how_long_they_take_on_average() -> None:
     ]
 
 
-def test_the_backlog_is_that_of_the_last_look() -> None:
-    for minutes_ago, behind in ((2, 500), (1, 40)):
-        Backlog.objects.create(
+def test_the_backlog_is_that_of_the_hours_of_a_day() -> None:
+    hour = ago(0).replace(minute=0)
+    for hours, most, least in ((25, 9000, 0), (23, 500, 40), (0, 70, 8)):
+        BacklogLevel.objects.create(
             group=group("mail"),
-            minute=ago(minutes_ago),
-            behind=behind,
-            open=1,
+            grain=Grain.HOUR,
+            start=hour - timedelta(hours=hours),
+            samples=60,
+            behind=most,
+            least=least,
             waiting=2,
-            dead=3,
+            dead=hours,
             age_seconds=90.0,
-            trend=-20.0,
-            clear_seconds=None,
         )
     (row,) = report()["backlog"]
-    assert (row["behind"], row["open"], row["retries"], row["dead"]) == (40, 1, 2, 3)
-    assert (row["age"], row["a minute"], row["time to clear"]) == (90.0, -20.0, None)
+    assert (row["at most"], row["at least"], row["retries"], row["dead"]) == (500, 8, 2, 23)
+    assert row["age"] == 90.0
     assert "0:01:30" in text()
-    assert "–" in text()
 
 
-def test_a_time_to_clear_beyond_any_duration_is_unknown() -> None:
-    Backlog.objects.create(
-        group=group("mail"), minute=ago(1), open=1, waiting=0, dead=0, clear_seconds=2.8e18
+def test_a_backlog_of_which_nothing_is_known_is_a_dash() -> None:
+    BacklogLevel.objects.create(
+        group=group("all"), grain=Grain.HOUR, start=ago(0), samples=1, waiting=0, dead=0
     )
-    assert [row["time to clear"] for row in report()["backlog"]] == [None]
+    (row,) = report()["backlog"]
+    assert (row["at most"], row["at least"], row["age"]) == (None, None, None)
+    assert "–" in text()
 
 
 def test_the_most_frequent_errors_of_a_day_come_first() -> None:

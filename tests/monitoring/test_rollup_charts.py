@@ -12,9 +12,17 @@ from django.test.utils import CaptureQueriesContext
 from monitoring.charts import svg
 from monitoring.charts.chart import Chart, Line
 from monitoring.figures import errors
-from monitoring.figures.rollups import failures, latencies
+from monitoring.figures.rollups import backlog, failures, latencies
 from monitoring.live.histogram import ERROR
-from monitoring.models import ErrorClass, ErrorLevel, Grain, Latency, LatencyLevel
+from monitoring.models import (
+    BacklogLevel,
+    ErrorClass,
+    ErrorLevel,
+    Grain,
+    GroupSample,
+    Latency,
+    LatencyLevel,
+)
 from monitoring.sample.grain import floor
 from monitoring.sample.periods import Periods
 from sparkjobs.rollup.histogram import bucket, merged
@@ -113,6 +121,54 @@ def test_latencies_of_long_ranges_are_there_when_their_minutes_are_deleted(
     assert known(lines(of_topic, "latency")["mail"]) == [pytest.approx(95, rel=ERROR)] * places
 
 
+def behind(group: Any, grain: int, start: Any, most: int) -> None:
+    values = {"behind": most, "least": most // 10, "age_seconds": 60.0 * most}
+    waiting = {"waiting": most + 1, "dead": most + 2, "samples": grain}
+    BacklogLevel.objects.create(group=group, grain=grain, start=start, **values, **waiting)
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize(("asked", "places"), [("7d", 1), ("30d", 4), ("90d", 4)])
+def test_the_backlog_of_long_ranges_is_the_highest_of_each_hour_or_day(
+    browser,  # noqa: F811
+    asked: str,
+    places: int,
+) -> None:
+    """A sample of each hour would miss what came and went between two of them."""
+    group = make("orders", "mail")
+    day = floor(database_now("default"), Grain.DAY) - timedelta(days=3)
+    behind(group, Grain.HOUR, day, 500)
+    behind(group, Grain.DAY, day, 500)
+    # One that was added up, too, and one of a time when Spark did not run.
+    for at, count in ((day, 3), (day - timedelta(days=1), 7)):
+        reading = {"open": 0, "waiting": 0, "dead": 0, "consumers": 1, "behind": count}
+        GroupSample.objects.create(group=group, minute=at, taken_at=at, grain=360, **reading)
+    found = figures(browser, "group", group.pk, query=f"&range={asked}")
+    assert {name: known(values) for name, values in lines(found, "behind").items()} == {
+        "behind": [7] + [500] * places,
+        "at least": [50] * places,
+    }
+    assert known(lines(found, "age")["age"]) == [30_000] * places
+    assert known(lines(found, "failed")["dead letters"]) == [0] + [502] * places
+    for name in ("behind", "age", "failed"):
+        assert "by Spark" in found["charts"][name]["note"]
+
+
+@pytest.mark.parametrize("asked", ["1h", "7d"])
+def test_without_spark_the_backlog_is_that_of_the_samples(browser, asked: str) -> None:  # noqa: F811
+    group = make("orders", "mail")
+    at = floor(database_now("default"), 60)
+    reading = {"open": 0, "waiting": 0, "dead": 0, "consumers": 1, "behind": 7}
+    GroupSample.objects.create(group=group, minute=at, taken_at=at, grain=360, **reading)
+    if asked == "1h":
+        behind(group, Grain.HOUR, at, 500)
+    found = figures(browser, "group", group.pk, query=f"&range={asked}")
+    assert {name: known(values) for name, values in lines(found, "behind").items()} == {
+        "behind": [7]
+    }
+    assert not found["charts"]["behind"]["note"]
+
+
 @pytest.mark.every_database
 def test_failures_of_long_ranges_are_those_of_the_hours_and_of_this_hour(browser) -> None:  # noqa: F811
     group = make("orders", "mail")
@@ -147,12 +203,14 @@ def test_charts_of_long_ranges_read_few_rows() -> None:
     )
     for n in range(100):
         hours_of(group, Grain.HOUR, first + n * 60 * MINUTE, 1.0)
+        behind(group, Grain.HOUR, first + n * 60 * MINUTE, 1)
     for range_ in (timedelta(days=7), timedelta(days=90)):
         periods = Periods.until(now, range_)
         before = rows_read()
         latencies("default", periods, [group.pk])
         list(failures("default", periods, group.pk))
-        assert rows_read() - before < 600
+        backlog("default", periods, group.pk, None)
+        assert rows_read() - before < 800
 
 
 def rows_read() -> int:
@@ -214,7 +272,7 @@ def test_with_figures_of_spark_the_pages_keep_to_their_budget(browser, asked) ->
     failed(group, 5, "shop.Declined", 1)
     letters(group, 2)
     for name, pk in (("group", group.pk), ("topic", group.topic_id)):
-        most = BUDGET + MORE.get(name, 0)
+        most = BUDGET + MORE.get(name, 0) + (name == "group" and asked != "1h")
         with CaptureQueriesContext(connection) as captured:
             assert browser.get(page(name, pk) + f"?range={asked}").status_code == 200
         assert sum(not any(part in one["sql"] for part in FRAME) for one in captured) <= most

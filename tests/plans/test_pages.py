@@ -23,6 +23,7 @@ from monitoring.models import (
 )
 from monitoring.sample.grain import GRAINS, floor
 from monitoring.sample.take import newest, take
+from sparkjobs.rollup import backlog
 from streams.database.clock import database_now
 from streams.models import Message
 from tests.lab.benchmarks.rows import copy
@@ -181,6 +182,25 @@ def test_a_page_reads_short_parts_of_large_tables(
     query = f"?range={asked}&q=topic-1/0@17"
     with explained() as statements:
         assert browser.get(url + query).status_code == 200
+    assert_sound(statements)
+
+
+def test_hours_of_a_backlog_are_read_from_their_own_samples(
+    rolled_up: Seed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(opened: Any, statement: str, values: Any = ()) -> list[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, tuple(values))
+            return list(cursor.fetchall())
+
+    monkeypatch.setattr(backlog, "fetch", fetch)
+    hour = floor(database_now("default"), 60) - timedelta(hours=1)
+    with explained() as statements:
+        assert backlog.hours(None, hour, hour + timedelta(hours=1))
+        fetch(None, backlog.FIRST)
+    of_hour = statements.only("COUNT(*)")
+    assert of_hour.indexes == ["ems_monitoring_sample_group.ems_sample_group_minute"]
+    assert of_hour.steps[0].access == "range"
     assert_sound(statements)
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from sparkjobs import instants
-from sparkjobs.rollup import claims, lag, letters, remembered
+from sparkjobs.rollup import claims, letters, remembered
 from tests.plans.seed import Seed
 from tests.plans.statements import explained
 
@@ -22,21 +21,6 @@ def fetch(opened: Any, statement: str, values: Iterable[Any] = ()) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(statement, tuple(values))
         return list(cursor.fetchall())
-
-
-def test_the_lag_is_read_from_the_open_deliveries_and_single_messages(
-    seeded: Seed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lag, "fetch", fetch)
-    monkeypatch.setattr(instants, "fetch", fetch)
-    with explained() as statements:
-        found = lag.lags(None)
-    assert {one.group_id for one in found} >= {group.pk for group in seeded.groups}
-    assert "ems_topic_group_log.ems_log_open" in statements.only("AS `held`").indexes
-    assert "ems_retry_msg.ems_retry_place" in statements.only("r.`offset`").indexes
-    ages = statements.only("`sequenced_at` FROM `ems_msg`")
-    assert ages.indexes == ["ems_msg.ems_msg_log"]
-    assert ages.steps[0].access == "range"
 
 
 def test_the_window_of_the_consumption_is_found_by_index(

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from monitoring.models import Backlog, Traffic
+from monitoring.models import BacklogLevel, Traffic
 from monitoring.options import options_of
+from monitoring.sample.take import take
 from sparkjobs.config import Config
 from sparkjobs.database import connected
 from streams import consumer, send
@@ -82,6 +84,7 @@ def test_a_roll_up_counts_all_namespaces(spark: Any, use: Use) -> None:
         config = use(name)
         drain()
         send("orders", name, key="k")
+        take("default", timezone.now().replace(second=0, microsecond=0), 360)
     sequence("default")
     config = config.everywhere()
     with connected(config) as connection:
@@ -89,7 +92,7 @@ def test_a_roll_up_counts_all_namespaces(spark: Any, use: Use) -> None:
         roll_up_backlog(spark, config, connection, lambda text: None)
     assert Traffic.objects.values("partition").distinct().count() == 2
     groups = set(ConsumerGroup._base_manager.values_list("pk", flat=True))
-    assert set(Backlog.objects.values_list("group", flat=True)) == groups
+    assert set(BacklogLevel.objects.values_list("group", flat=True)) == groups
 
 
 def test_archives_and_replays_of_two_namespaces_do_not_meet(spark: Any, use: Use) -> None:

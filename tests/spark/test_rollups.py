@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from monitoring.models import (
-    Backlog,
+    BacklogLevel,
     Consumption,
     ErrorClass,
     HotKey,
@@ -20,7 +20,9 @@ from monitoring.models import (
     Run,
     Traffic,
 )
-from streams.log.lag import lags
+from monitoring.sample.grain import floor
+from monitoring.sample.take import take
+from streams.database.clock import database_now
 from streams.models import ConsumerGroup, Delivery, Message, Partition, State
 from tests.spark import traffic_of_a_day as day
 
@@ -251,36 +253,25 @@ def test_a_letter_whose_transaction_commits_late_is_counted(roll) -> None:
     assert ErrorClass.objects.get(minute=day.minute_of(died)).dead == 1
 
 
-def test_the_backlog_is_the_lag_of_each_group(roll) -> None:
+def test_the_backlog_of_an_hour_is_that_of_its_samples(roll) -> None:
     day.make(messages=20, topics=("orders", "flights"))
     group, partition = ConsumerGroup.objects.all()[0], Partition.objects.all()[0]
-    group.cursors.update(next_offset=12)
-    group.cursors.create(partition=partition, replay=1, next_offset=0, stop_offset=5)
-    claimed = timezone.now()
-    day.add_delivery(group, partition, (8, 11), claimed, took=None, progress=9)
-    group.retries.create(partition=partition, offset=3, attempt=2, due_at=claimed)
+    minute = floor(database_now("default"), 60)
+    for number, (place, offset) in enumerate(((12, 3), (5, 4))):
+        group.cursors.update(next_offset=place)
+        group.retries.create(partition=partition, offset=offset, attempt=2, due_at=timezone.now())
+        take("default", minute + number * day.MINUTE, 1 if number else 360)
     roll("backlog")
-    rows = {row.group_id: row for row in Backlog.objects.all()}
-    for lag in lags(ConsumerGroup.objects.all(), "default"):
-        row = rows[lag.group.pk]
-        assert (row.behind, row.open, row.waiting, row.dead) == (
-            *(lag.behind, lag.open, lag.waiting, lag.dead),
-        )
-        age = lag.age and lag.age.total_seconds()
-        assert row.age_seconds == (None if age is None else pytest.approx(age, abs=30))
-    assert (rows[group.pk].behind, rows[group.pk].trend) == (8, None)
-    # Seen once a minute, ever less: in two minutes it is done.
-    minute = rows[group.pk].minute
-    for ago, behind in ((2, 32), (1, 22)):
-        Backlog.objects.create(
-            group=group, minute=minute - ago * day.MINUTE, behind=behind, open=0, waiting=0, dead=0
-        )
+    for grain, start in ((60, minute), (24 * 60, floor(minute, 24 * 60))):
+        rows = {row.group_id: row for row in BacklogLevel.objects.filter(grain=grain, start=start)}
+        assert set(rows) == set(ConsumerGroup.objects.values_list("pk", flat=True))
+        row = rows[group.pk]
+        assert (row.samples, row.behind, row.least, row.waiting) == (2, 15, 8, 2)
+        assert row.age_seconds is not None
+        assert row.age_seconds > 2 * 3600
+    before = list(BacklogLevel.objects.order_by("pk").values())
     roll("backlog")
-    row = Backlog.objects.filter(group=group).latest("minute")
-    assert row.trend is not None
-    assert row.trend < -3
-    assert row.clear_seconds is not None
-    assert 0 < row.clear_seconds < 600
+    assert list(BacklogLevel.objects.order_by("pk").values()) == before
 
 
 def test_hot_keys_are_those_of_the_hours_since_the_last_time(roll) -> None:

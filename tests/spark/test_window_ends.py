@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from monitoring.models import Backlog, HotKey, Run, Traffic
+from monitoring.models import BacklogLevel, GroupSample, HotKey, Run, Traffic
 from sparkjobs.errors import ReplicaBehind
 from sparkjobs.instants import minute_of, now
 from sparkjobs.jobs import backlog, consumption
@@ -101,17 +101,20 @@ class Away:
         raise ReplicaBehind("away")
 
 
-def test_a_backlog_is_written_also_while_no_messages_can_be_read(connection: Any) -> None:
-    """It needs the primary only, and cannot be counted later."""
+def sampled(at: datetime, behind: int) -> None:
+    when = {"minute": at, "taken_at": at, "grain": 360}
+    reading = {"behind": behind, "open": 0, "waiting": 0, "dead": 0, "consumers": 0}
+    GroupSample.objects.create(**when, group_id=1, **reading)
+
+
+def test_samples_that_could_not_be_added_up_are_so_later(connection: Any) -> None:
+    """A replica is away, so that the hot keys of the same window cannot be counted."""
     topic = Topic.objects.create(name="orders")
-    group = ConsumerGroup.objects.create(topic=topic, name="mail")
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     none: Any = None
-    backlog.roll_up_backlog(none, none, connection, print, none)
-    whole = Run.objects.get()
-    minute = timezone.now().replace(second=0, microsecond=0) - MINUTE
     Traffic.objects.create(
         partition=topic.partitions.get(),
-        minute=minute,
+        minute=hour - MINUTE,
         first_offset=0,
         end_offset=1,
         messages=1,
@@ -119,13 +122,39 @@ def test_a_backlog_is_written_also_while_no_messages_can_be_read(connection: Any
         keys=1,
         delayed=0,
     )
-    Backlog.objects.all().delete()
+    Run.objects.create(job="backlog", state="done", until=hour - 3 * HOUR)
+    sampled(hour - 2 * HOUR, 7)
     away: Any = Away()
     with pytest.raises(ReplicaBehind):
         backlog.roll_up_backlog(none, none, connection, print, away)
-    assert Backlog.objects.get().group == group
-    of_backlog, of_keys = Run.objects.filter(pk__gt=whole.pk).order_by("pk")
-    # The hot keys are counted by a later run, from where they were.
-    assert (of_backlog.state, of_backlog.resume_at) == ("done", None)
-    assert (of_keys.state, of_keys.error) == ("failed", "ReplicaBehind: away")
+    assert not BacklogLevel.objects.exists()
+    assert Run.objects.latest("pk").error == "ReplicaBehind: away"
+    Traffic.objects.all().delete()  # there are no hot keys to count
+    backlog.roll_up_backlog(none, none, connection, print, away)
+    assert BacklogLevel.objects.get(grain=60).behind == 7
     assert not HotKey.objects.exists()
+
+
+def test_the_backlog_of_weeks_is_several_windows_and_the_hot_keys_are_counted_once(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[datetime] = []
+
+    def look(connection: Any, since: datetime) -> list[Any]:
+        looks.append(since)
+        return []
+
+    monkeypatch.setattr(backlog, "hours", look)
+    now_hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    days = (20, 10, 0)
+    for ago in days:
+        sampled(now_hour - timedelta(days=ago), ago)
+    none: Any = None
+    backlog.roll_up_backlog(none, none, connection, print, none)
+    rows = BacklogLevel.objects.filter(grain=60).order_by("start")
+    assert [row.behind for row in rows] == list(days)
+    assert len(looks) == 1
+    runs = list(Run.objects.order_by("pk"))
+    assert [run.state for run in runs] == ["done"] * 3
+    assert runs[-1].until
+    assert runs[-1].until >= now_hour

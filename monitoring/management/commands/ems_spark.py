@@ -28,7 +28,7 @@ class Command(StreamsCommand):
         "rollup": _("Roll up what beat does every five minutes: traffic, consumption, backlog."),
         "traffic": _("Roll up messages, bytes, keys of each topic and minute."),
         "consumption": _("Roll up what groups have done, how long it took, how it failed."),
-        "backlog": _("Look at the backlog of every group, and at the hot keys."),
+        "backlog": _("Add up the samples of backlogs to hours and days, and count the hot keys."),
         "serve": _("Stay, and do in one session what is due: each minute, and at night."),
         "trace": _("Show the whole way of a message (--message ID) or of a key (--key KEY)."),
         "lake": _("Write the log of the topics that are set to it to the lake; --every N goes on."),

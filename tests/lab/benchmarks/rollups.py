@@ -23,7 +23,7 @@ KEYS = 1000
 BODY = "REPEAT('0123456789abcdef', 64)"
 DAY = timedelta(days=1)
 TABLES = (
-    *("traffic", "consumption", "latency", "error", "backlog", "hot_key"),
+    *("traffic", "consumption", "latency", "error", "hot_key"),
     *("position", "open", "run"),
 )
 # What the traffic is counted from.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.lab.mutants.mutant import Mutant
 
-LAG = "tests/monitoring/test_rollup_lag.py"
+BACKLOG = "tests/monitoring/test_backlog_levels.py"
+LAG = "tests/streams/test_lag_by_hand.py"
 LETTERS = "tests/monitoring/test_rollup_letters.py"
 MESSAGES = "tests/spark/test_messages.py"
 WINDOWS = "tests/monitoring/test_rollup_windows.py"
@@ -12,17 +13,33 @@ WINDOWS = "tests/monitoring/test_rollup_windows.py"
 ROLL_UPS = [
     Mutant(
         "replays-have-an-age",
-        "sparkjobs/rollup/lag.py",
-        "            if kind != REPLAY and offset is not None:",
-        "            if offset is not None:",
-        f"{LAG}::test_a_replay_of_old_messages_has_no_age",
+        "streams/log/lag.py",
+        'if claim["kind"] != Kind.REPLAY and claim["oldest"] is not None:',
+        'if claim["oldest"] is not None:',
+        f"{LAG}::test_the_lag_of_a_random_history_is_what_its_rows_add_up_to",
     ),
     Mutant(
         "purged-retry-hides-the-age",
-        "sparkjobs/rollup/lag.py",
-        """ AND r.`offset` >= p.`first_offset`\"""",
-        '"',
-        f"{LAG}::test_a_redriven_letter_whose_message_was_purged_does_not_hide_the_age_of_others",
+        "streams/log/lag.py",
+        """        offset__gte=OuterRef("partition__first_offset"),
+""",
+        "",
+        f"{LAG}::test_the_lag_of_a_random_history_is_what_its_rows_add_up_to",
+    ),
+    Mutant(
+        "thinned-samples-lower-the-history",
+        "sparkjobs/rollup/tables.py",
+        """    basis="samples",
+""",
+        "",
+        f"{BACKLOG}::test_samples_that_are_thinned_do_not_lower_what_was_added_up",
+    ),
+    Mutant(
+        "late-samples-are-forgotten",
+        "sparkjobs/rollup/backlog.py",
+        "since = hour_of(last - LATE)",
+        "since = hour_of(last)",
+        f"{BACKLOG}::test_the_next_window_begins_where_a_sample_may_have_come_late",
     ),
     Mutant(
         "letter-counted-where-it-was-claimed-first",
