@@ -9,10 +9,8 @@ from streams.log import ends
 from streams.log.rewinds import compare
 from streams.log.sequencer import Pass, sequence
 from streams.process.due import Due, Places, partitions, what_is_due
-from streams.process.pool import Pool
 from streams.process.running_group import RunningGroup
-from streams.process.shared.in_flight import InFlight
-from streams.process.shared.stopping import Stopping
+from streams.process.runtime import Runtime
 from streams.steps.sequence import NOTE_EVERY, note_sequencing
 
 # Seconds between two looks after something was found; doubled after each look that finds nothing,
@@ -32,23 +30,15 @@ class Poller:
     due, at most POLL_SECONDS.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        held: InFlight,
-        lifecycle: Stopping,
-        using: str,
-        *,
-        drain: bool,
-    ) -> None:
-        self._pool = pool
-        self._held = held
-        self._lifecycle = lifecycle
-        self._using = using
-        self._drain = drain
+    def __init__(self, runtime: Runtime) -> None:
+        self._pool = runtime.pool
+        self._activity = runtime.activity
+        self._lifecycle = runtime.lifecycle
+        self._using = runtime.using
+        self._drain = runtime.drain
         self._pause = QUICK_SECONDS
         self._note_at = 0.0
-        self._places = Places([feed.group.pk for feed in pool.feeds], [])
+        self._places = Places([feed.group.pk for feed in runtime.feeds], [])
         self._refreshed = -FRESH_SECONDS
         self._woken = False
 
@@ -58,7 +48,7 @@ class Poller:
 
     def step(self) -> float:
         started = time.monotonic()
-        activity = self._held.activity.now()
+        activity = self._activity.now()
         self._refresh(started)
         before = ends.seen(self._using)  # whatever is read after this is not lower
         outlook = what_is_due(self._places, self._using)
@@ -76,7 +66,7 @@ class Poller:
         else:
             # A drain ends when nothing was found and no worker was busy before, during or after
             # the look, nor during the looks at the other databases of the process.
-            if self._drain and not ready and self._held.activity.is_over(self._using, activity):
+            if self._drain and not ready and self._activity.is_over(self._using, activity):
                 self._lifecycle.stop()
             self._pause = min(self._pause * 2, settings().POLL_SECONDS)
         pause = self._pause

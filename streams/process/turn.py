@@ -10,36 +10,18 @@ from streams.consume.claim import Claimer
 from streams.consume.handling import Handling
 from streams.consume.limits import Limits
 from streams.models import Delivery, RetryMessage
-from streams.process.pool import Pool
 from streams.process.running_group import RunningGroup
-from streams.process.shared.client import Client
-from streams.process.shared.connections import IdleLimit
-from streams.process.shared.in_flight import Held, InFlight, hung
-from streams.process.shared.stopping import Stopping
+from streams.process.runtime import Runtime
+from streams.process.shared.in_flight import Held, hung
 
 
 class Turn:
     """Serves one group in one thread; only that thread calls ``take``, as often as it likes."""
 
-    def __init__(
-        self,
-        feed: RunningGroup,
-        thread: str,
-        *,
-        pool: Pool,
-        client: Client,
-        held: InFlight,
-        lifecycle: Stopping,
-        idle_limit: IdleLimit,
-        using: str,
-    ) -> None:
+    def __init__(self, runtime: Runtime, feed: RunningGroup, thread: str) -> None:
+        self._runtime = runtime
         self._feed = feed
-        self._pool = pool
-        self._client = client
-        self._held = held
-        self._lifecycle = lifecycle
-        self._idle_limit = idle_limit
-        self._claimer = Claimer(feed.group, client.client_id, thread, using)
+        self._claimer = Claimer(feed.group, runtime.client.client_id, thread, runtime.using)
         self._last_was_retry = False
         self._retries_until = 0.0  # of the monotonic clock
         self._new_seconds = 0.0  # how long the last claim took, if it was more than one batch
@@ -62,8 +44,8 @@ class Turn:
         limits = self._feed.limits()
         if limits is None:
             return False
-        self._idle_limit.allow(limits.consume_timeout)
-        if self._lifecycle.stopping:
+        self._runtime.idle_limit.allow(limits.consume_timeout)
+        if self._runtime.lifecycle.stopping:
             return False
         return self._take(limits)
 
@@ -71,7 +53,7 @@ class Turn:
         claimed = self._claim(limits)
         if claimed is None:
             return False
-        self._pool.wake(self._feed)
+        self._runtime.pool.wake(self._feed)
         self._hand_over(*claimed, limits)
         return True
 
@@ -80,7 +62,7 @@ class Turn:
 
         A turn of retries is one of them, or takes as long as the last claim of several batches.
         """
-        self._claimer.client_id = self._client.client_id
+        self._claimer.client_id = self._runtime.client.client_id
         # Whoever dies spends an attempt of each message that it has claimed: where there is no
         # second one, that is one batch.
         self._claimer.pace.seconds = limits.claim_seconds if limits.max_retries else 0.0
@@ -109,7 +91,7 @@ class Turn:
             self._feed.registration,
             limits,
             retry=retry,
-            may_go_on=self._may_go_on,
+            may_go_on=self._runtime.may_go_on,
             beside=gate.alone if alone else gate.together,
         )
         began = time.monotonic()
@@ -128,13 +110,10 @@ class Turn:
     @contextmanager
     def _holding(self, handling: Held) -> Iterator[None]:
         """Let the heartbeat see what this thread holds, and ``hangs`` tell of its calls."""
-        self._held.add(handling)
+        self._runtime.held.add(handling)
         self._handling = handling
         try:
             yield
         finally:
             self._handling = None
-            self._held.discard(handling)
-
-    def _may_go_on(self) -> bool:
-        return self._client.alive and not self._lifecycle.stopping
+            self._runtime.held.discard(handling)

@@ -110,7 +110,7 @@ def test_with_drain_it_stops_when_nothing_is_left(process):
 
 
 def test_with_drain_it_does_not_stop_while_a_worker_is_busy(process):
-    with process.held.busy():
+    with process.activity.busy():
         process.poller.step()
         assert not process.lifecycle.stopping
     process.poller.step()
@@ -125,7 +125,7 @@ def test_with_drain_it_does_not_stop_because_a_worker_was_quicker_than_the_look(
 
     def look_and_be_overtaken(places, using):
         seen = due.what_is_due(places, using)
-        with process.held.busy():
+        with process.activity.busy():
             send("orders", 2)
         return seen
 

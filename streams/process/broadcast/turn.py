@@ -37,7 +37,7 @@ class BroadcastTurn(Turn):
             self._feed.registration,
             limits,
             self._feed.reader,
-            may_go_on=self._may_go_on,
+            may_go_on=self._runtime.may_go_on,
         )
         try:
             with self._holding(handling):

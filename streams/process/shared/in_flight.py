@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Protocol
 
 from streams.consume.registry import Registration
-from streams.process.shared.activity import Activity
 
 
 class Held(Protocol):
@@ -38,19 +36,11 @@ def hung(held: Held) -> bool:
 
 
 class InFlight:
-    """Collects the deliveries that this process holds, so that the heartbeat can renew them.
+    """The deliveries of one database that this process holds, for the heartbeat to renew."""
 
-    There is one for each database; ``activity`` is that of the process.
-    """
-
-    def __init__(self, activity: Activity | None = None) -> None:
-        self.activity = activity or Activity()
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._handlings: set[Held] = set()
-
-    def busy(self) -> AbstractContextManager[None]:
-        """Count a worker as busy inside the block, where it may claim or hold something."""
-        return self.activity.busy()
 
     def add(self, handling: Held) -> None:
         with self._lock:
