@@ -23,13 +23,13 @@ from django.db.models import F
 from streams import body as bodies
 from streams.api import Outgoing
 from streams.conf import make_sure_enabled
-from streams.consume.claim import Claimer
 from streams.consume.event_loop import with_event_loop
-from streams.consume.handling import Handling, Outcome
 from streams.consume.limits import Limits, limits
 from streams.consume.outcome.flood import flood
 from streams.consume.registry import Registration, autodiscover, registrations
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
+from streams.deliver.handling import Handling, Outcome
 from streams.log.sequencer import sequence
 from streams.models import (
     IMMEDIATE,

@@ -13,12 +13,12 @@ from django.db import Error, connections
 
 from streams.chaos.statements import Died, DiedInTask, Statements, in_memory
 from streams.consume import event_loop
-from streams.consume.claim import Claimer
-from streams.consume.handling import Handling
 from streams.consume.limits import limits
 from streams.consume.registry import Registration
 from streams.consume.subscription import subscribe
 from streams.database.retrying import transient
+from streams.deliver.claim import Claimer
+from streams.deliver.handling import Handling
 from streams.errors import LeaseLost
 from streams.log.sequencer import sequence
 from streams.models import (

@@ -23,10 +23,10 @@ from streams.consume.calling import Calls
 from streams.consume.event_loop import with_event_loop
 from streams.consume.limits import limits
 from streams.consume.outcome.failure import Failure
-from streams.consume.reading import chosen, in_calls
 from streams.consume.registry import Registration, autodiscover, find
 from streams.database.retrying import retrying
 from streams.database.transactions import in_test_case, new_connection
+from streams.deliver.reading import chosen, in_calls
 from streams.errors import NotRehearsable, TransactionEnded, describe
 from streams.log.bodies import bounded_in_bytes, message_in_dead_letter, stored_messages
 from streams.log.rewinds import epoch_of, readable

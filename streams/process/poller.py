@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from streams.conf import FRESH_SECONDS, settings
+from streams.deliver.due import Due, Places, partitions, what_is_due
 from streams.log import ends
 from streams.log.rewinds import compare
 from streams.log.sequencer import Pass, sequence
-from streams.process.due import Due, Places, partitions, what_is_due
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Runtime
 from streams.steps.sequence import NOTE_EVERY, note_sequencing

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from streams.consume.claim import Claimer
-from streams.consume.handling import Handling
 from streams.consume.limits import Limits
+from streams.deliver.claim import Claimer
+from streams.deliver.handling import Handling
 from streams.models import Delivery, RetryMessage
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Runtime

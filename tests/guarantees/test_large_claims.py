@@ -15,7 +15,8 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, consumer, send_many
-from streams.consume import calling, handling
+from streams.consume import calling
+from streams.deliver import handling
 from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, RetryMessage, State
 from streams.models.consumer import LEASE

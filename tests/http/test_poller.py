@@ -15,6 +15,7 @@ from django.test import AsyncClient
 
 from streams import send, wakeup
 from streams.chaos.forks import in_fork
+from streams.deliver.due import what_is_due
 from streams.http.pulling import holding, poller
 from streams.http.pulling import waiting as waiting_module
 from streams.http.pulling.groups import PulledGroup, ensure_group, pulled
@@ -24,7 +25,6 @@ from streams.http.pulling.waiting import Waiter, waiting
 from streams.http.routes import pull
 from streams.log.sequencer import sequence
 from streams.models import Message
-from streams.process.due import what_is_due
 from tests.faults import Relay
 from tests.processes import wait_for
 

@@ -149,14 +149,14 @@ SEND = [
     ),
     Mutant(
         "claimed-offsets-are-not-remembered",
-        "streams/consume/claim.py",
+        "streams/deliver/claim.py",
         "            note({place.pk: End(place.next_offset, place.epoch)}, self.using)\n",
         "            pass\n",
         "tests/guarantees/test_rewound_logs.py::test_what_a_worker_has_claimed_is_remembered",
     ),
     Mutant(
         "a-claim-enters-what-is-left-out",
-        "streams/consume/claim.py",
+        "streams/deliver/claim.py",
         "        if epoch and last > start:\n",
         "        if False:\n",
         "tests/guarantees/test_rewound_logs.py"
@@ -408,7 +408,7 @@ CLAIM = [
     ),
     Mutant(
         "cursor-moved-before-its-delivery",
-        "streams/consume/claim.py",
+        "streams/deliver/claim.py",
         "        execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])\n",
         """\
         execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
@@ -467,7 +467,7 @@ SETTLE = [
     ),
     Mutant(
         "atomic-settled-apart",
-        "streams/consume/handling.py",
+        "streams/deliver/handling.py",
         "                    self.settle(after, failures)\n",
         "                    pass\n            self.settle(after, failures)\n",
         f"{LEASING}::test_what_a_slow_atomic_handler_wrote_is_rolled_back",
@@ -545,7 +545,7 @@ LEASES = [
     ),
     Mutant(
         "ended-transaction-acknowledged",
-        "streams/consume/handling.py",
+        "streams/deliver/handling.py",
         "connection.savepoint_commit(savepoint)",
         "pass",
         "tests/guarantees/test_ended_transactions.py"
@@ -731,7 +731,7 @@ LEASES = [
 ORDERED = [
     Mutant(
         "two-at-once-in-a-partition",
-        "streams/consume/claim.py",
+        "streams/deliver/claim.py",
         "        if self.group.ordered:\n            execute(self.using, sql.HOLD_CURSOR",
         "        if False:\n            execute(self.using, sql.HOLD_CURSOR",
         f"{ORDER}::test_while_a_delivery_is_open_nobody_else_claims_from_its_partition",
@@ -841,7 +841,7 @@ MORE = [
     ),
     Mutant(
         "edited-copy-not-read",
-        "streams/consume/reading.py",
+        "streams/deliver/reading.py",
         "        rows = rows or stored_messages(*place, delivery.using, at_most=share)\n",
         "        rows = stored_messages(*place, delivery.using, at_most=share) or rows\n",
         "tests/streams/test_letter_edit.py"
@@ -872,7 +872,7 @@ MORE = [
     ),
     Mutant(
         "other-tags-handed-over",
-        "streams/consume/reading.py",
+        "streams/deliver/reading.py",
         "        else:\n            wanted.append(",
         "        if True:\n            wanted.append(",
         "tests/streams/test_tags.py::test_only_messages_with_a_wanted_tag_are_handed_over",
@@ -903,7 +903,7 @@ PURGE = [
     ),
     Mutant(
         "handled-messages-kept",
-        "streams/consume/reading.py",
+        "streams/deliver/reading.py",
         "        if messages:\n            yield messages\n",
         "        if messages:\n"
         "            vars(registration).setdefault('kept', []).append(messages)\n"
@@ -912,7 +912,7 @@ PURGE = [
     ),
     Mutant(
         "claims-of-broken-batches",
-        "streams/consume/pace.py",
+        "streams/deliver/pace.py",
         "max(batch, most - most % batch)",
         "max(batch, most)",
         "tests/guarantees/test_large_claims.py"
@@ -936,7 +936,7 @@ PURGE = [
     ),
     Mutant(
         "slow-claims-kept",
-        "streams/consume/handling.py",
+        "streams/deliver/handling.py",
         "        if self._gives_way():\n",
         "        if False:\n",
         "tests/guarantees/test_large_claims.py"
@@ -944,7 +944,7 @@ PURGE = [
     ),
     Mutant(
         "all-bodies-of-a-claim-at-once",
-        "streams/consume/reading.py",
+        "streams/deliver/reading.py",
         "share = READ_BYTES // len(delivery.offsets)",
         "share = READ_BYTES",
         "tests/guarantees/test_memory.py::test_a_claim_of_many_batches_is_not_read_at_once",
@@ -1078,14 +1078,14 @@ SEAMS = [
     ),
     Mutant(
         "told-inside-the-transaction",
-        "streams/consume/handling.py",
+        "streams/deliver/handling.py",
         "        if not self._atomic:\n            self._tell_all()\n",
         "        self._tell_all()\n",
         "tests/streams/test_signals.py::test_what_a_batch_says_has_failed_is_told_one_by_one",
     ),
     Mutant(
         "told-though-rolled-back",
-        "streams/consume/handling.py",
+        "streams/deliver/handling.py",
         "            self._told.clear()\n",
         "",
         "tests/streams/test_signals.py::test_what_was_rolled_back_is_not_told",

@@ -10,8 +10,8 @@ import pytest
 from django.db import OperationalError, ProgrammingError, connection
 
 from streams import Outgoing, consumer, send, send_many
-from streams.consume import reading
-from streams.consume.handling import Handling
+from streams.deliver import reading
+from streams.deliver.handling import Handling
 from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, Kind, RetryMessage, State
 from streams.models.retry import Again

@@ -15,13 +15,13 @@ from django.db import Error
 from django.utils.translation import gettext as _
 
 from streams.conf import FRESH_SECONDS
-from streams.consume.claim import Claimer
 from streams.consume.limits import Limits, limits
 from streams.consume.registry import Registration, find
 from streams.consume.subscription import start_missing, subscribe
 from streams.database import emptied
 from streams.database.retrying import retrying
 from streams.database.transactions import in_test_case
+from streams.deliver.claim import Claimer
 from streams.errors import GroupMismatch, StartNeeded, UnknownGroup
 from streams.log.holdings import holdings
 from streams.log.topics import resolve

@@ -18,10 +18,10 @@ from streams.consume.limits import Limits
 from streams.consume.outcome import backoff
 from streams.consume.outcome.failure import AttemptsExhausted, BodyUnread, Failure
 from streams.consume.outcome.settle import keep_below, release
-from streams.consume.reading import Reading
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
 from streams.database.sql.dialect import fetch
+from streams.deliver.reading import Reading
 from streams.errors import LeaseLost
 from streams.http.pulling.clients import deadlines, keep_while_holding
 from streams.http.pulling.groups import REPEATED, THREAD, PulledGroup, Turns, registration_of

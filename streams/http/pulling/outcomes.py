@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from streams.consume.handling import Outcome
 from streams.consume.limits import Limits, limits
 from streams.consume.outcome import notices, settle
 from streams.consume.outcome.failure import BodyUnread, Failure
@@ -18,6 +17,7 @@ from streams.consume.registry import find
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
 from streams.database.sql.dialect import fetch
+from streams.deliver.handling import Outcome
 from streams.errors import InvalidValue, LeaseLost, Reject, Retry
 from streams.http.pulling.clients import keep_lease, leave
 from streams.http.pulling.groups import registration_of

@@ -13,6 +13,7 @@ from django.db import Error, connections, reset_queries
 from streams.conf import FRESH_SECONDS, settings
 from streams.database.retrying import transient
 from streams.database.transactions import in_test_case
+from streams.deliver.due import Due, Places, partitions, what_is_due
 from streams.errors import StreamsError
 from streams.http.pulling.groups import PulledGroup, pulled
 from streams.http.pulling.waiting import waiting
@@ -20,7 +21,6 @@ from streams.log import ends, kept_ends
 from streams.log.rewinds import compare
 from streams.log.sequencer import sequence
 from streams.logs import event
-from streams.process.due import Due, Places, partitions, what_is_due
 from streams.process.poller import (
     QUICK_SECONDS,
     REFRESH_SECONDS,

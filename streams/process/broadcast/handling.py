@@ -10,14 +10,14 @@ from traceback import clear_frames
 
 from streams.api import ReceivedMessage
 from streams.consume.calling import Calls
-from streams.consume.handling import Outcome
 from streams.consume.limits import Limits
 from streams.consume.outcome import notices
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
-from streams.consume.reading import chosen, in_calls
 from streams.consume.registry import Registration
 from streams.database.clock import instant
+from streams.deliver.handling import Outcome
+from streams.deliver.reading import chosen, in_calls
 from streams.log.bodies import StoredMessage, stored_messages
 from streams.log.rewinds import epoch_of
 from streams.process.broadcast.reader import Reader, Stretch

@@ -20,8 +20,6 @@ from streams.consume.outcome import backoff, notices
 from streams.consume.outcome.failure import AttemptsExhausted, BodyUnread, Failure
 from streams.consume.outcome.lines import Lines
 from streams.consume.outcome.settle import Settlement, release, settle
-from streams.consume.pace import LONG_SECONDS
-from streams.consume.reading import Reading
 from streams.consume.registry import Registration
 from streams.database.retrying import (
     NO_SUCH_SAVEPOINT,
@@ -30,6 +28,8 @@ from streams.database.retrying import (
     retrying,
 )
 from streams.database.transactions import latest_rows, own_transaction
+from streams.deliver.pace import LONG_SECONDS
+from streams.deliver.reading import Reading
 from streams.errors import LeaseLost, TransactionEnded
 from streams.logs import event
 from streams.models import Delivery, Kind, RetryMessage
