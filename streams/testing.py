@@ -29,7 +29,9 @@ from streams.consume.outcome.flood import flood
 from streams.consume.registry import Registration, autodiscover, registrations
 from streams.consume.subscription import subscribe
 from streams.deliver.claim import Claimer
-from streams.deliver.handling import Handling, Outcome
+from streams.deliver.closing import Outcome
+from streams.deliver.handling import Handling
+from streams.deliver.turns import Turns
 from streams.log.sequencer import sequence
 from streams.models import (
     IMMEDIATE,
@@ -179,10 +181,9 @@ def _handle_all(registration: Registration, claimer: Claimer, alias: str) -> Ite
     if registration.mode == Mode.BROADCAST:
         yield from _broadcast(claimer.group, registration, current, alias)
         return
-    while retry := claimer.claim_retry(current.consume_timeout):
-        yield Handling(retry[0], registration, current, retry=retry[1]).run()
-    while delivery := claimer.claim(current.batch, current.consume_timeout):
-        yield Handling(delivery, registration, current).run()
+    turns = Turns(claimer)
+    while claimed := turns.claim(current.batch, current.consume_timeout):
+        yield Handling(claimed.delivery, registration, current, retry=claimed.retry).run()
 
 
 def _broadcast(

@@ -13,7 +13,7 @@ from streams.consume.limits import Limits, Overrides, limits, threads
 from streams.consume.registry import Registration
 from streams.consume.subscription import subscribe
 from streams.database.retrying import retrying
-from streams.deliver.handling import Outcome
+from streams.deliver.closing import Outcome
 from streams.models import Consumer, ConsumerGroup, Cursor
 from streams.process.shared.gate import Gate
 from streams.sharding import is_sharded

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from streams.consume.limits import Limits
 from streams.deliver.claim import Claimer
 from streams.deliver.handling import Handling
-from streams.models import Delivery, RetryMessage
+from streams.deliver.turns import Claimed, Turns
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Runtime
 from streams.process.shared.in_flight import Held, hung
@@ -22,9 +22,7 @@ class Turn:
         self._runtime = runtime
         self._feed = feed
         self._claimer = Claimer(feed.group, runtime.client.client_id, thread, runtime.using)
-        self._last_was_retry = False
-        self._retries_until = 0.0  # of the monotonic clock
-        self._new_seconds = 0.0  # how long the last claim took, if it was more than one batch
+        self._turns = Turns(self._claimer)
         self._handling: Held | None = None
 
     @property
@@ -54,36 +52,19 @@ class Turn:
         if claimed is None:
             return False
         self._runtime.pool.wake(self._feed)
-        self._hand_over(*claimed, limits)
+        self._hand_over(claimed, limits)
         return True
 
-    def _claim(self, limits: Limits) -> tuple[Delivery, RetryMessage | None] | None:
-        """Claim due retries or new messages, by turns while there are both.
-
-        A turn of retries is one of them, or takes as long as the last claim of several batches.
-        """
+    def _claim(self, limits: Limits) -> Claimed | None:
         self._claimer.client_id = self._runtime.client.client_id
         # Whoever dies spends an attempt of each message that it has claimed: where there is no
         # second one, that is one batch.
         self._claimer.pace.seconds = limits.claim_seconds if limits.max_retries else 0.0
         self._claimer.pace.workers = limits.workers
-        turn_of_retries = not self._last_was_retry or time.monotonic() < self._retries_until
-        retry_first = turn_of_retries and self._claimer.retries_unknown
-        if retry_first and (retry := self._claim_retry(limits)):
-            return retry
-        if new := self._claimer.claim(limits.batch, limits.consume_timeout):
-            self._last_was_retry = False
-            return new, None
-        return None if retry_first else self._claim_retry(limits)
+        return self._turns.claim(limits.batch, limits.consume_timeout)
 
-    def _claim_retry(self, limits: Limits) -> tuple[Delivery, RetryMessage] | None:
-        retry = self._claimer.claim_retry(limits.consume_timeout)
-        if retry and not self._last_was_retry:
-            self._retries_until = time.monotonic() + self._new_seconds
-        self._last_was_retry = retry is not None
-        return retry
-
-    def _hand_over(self, delivery: Delivery, retry: RetryMessage | None, limits: Limits) -> None:
+    def _hand_over(self, claimed: Claimed, limits: Limits) -> None:
+        delivery, retry = claimed
         gate = self._feed.gate
         alone = delivery.alone or (retry and retry.alone)
         handling = Handling(
@@ -105,7 +86,7 @@ class Turn:
                 handled = outcome.done + outcome.passed
                 took = time.monotonic() - began
                 self._claimer.pace.learn(handled, took)
-                self._new_seconds = took if len(delivery.offsets) > limits.batch else 0.0
+                self._turns.new_seconds = took if len(delivery.offsets) > limits.batch else 0.0
 
     @contextmanager
     def _holding(self, handling: Held) -> Iterator[None]:

@@ -15,7 +15,7 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, consumer, send_many
-from streams.consume import calling
+from streams.deliver import calls as loop
 from streams.deliver import handling
 from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, RetryMessage, State
@@ -96,7 +96,7 @@ def test_after_a_claim_in_which_all_failed_the_next_is_one_batch(batch: int | No
 
     quick = Quick(400, fail, batch=batch)
     assert len(quick.step().offsets) == 100
-    quick.process.turn._last_was_retry = True  # new messages first
+    quick.process.turn._turns.last_was_retry = True  # new messages first
     assert len(quick.step().offsets) == 10
 
 
@@ -113,7 +113,7 @@ def test_batches_are_settled_once_in_a_second_like_single_messages(
     def handle(argument: Any) -> None:
         seen.append(Delivery.objects.get().progress)
         if len(seen) == 3:
-            monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", 0.0)
+            monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
 
     size = batch or 1
     Quick(24 * size, handle, batch=batch).step()
@@ -121,7 +121,7 @@ def test_batches_are_settled_once_in_a_second_like_single_messages(
 
 
 def test_nothing_is_settled_before_its_call_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     calls: list[int] = []
 
     def die(messages: Any) -> None:

@@ -738,8 +738,8 @@ ORDERED = [
     ),
     Mutant(
         "overtaking-what-failed",
-        "streams/consume/calling.py",
-        "if checkpoint or (failures and settler.ordered):",
+        "streams/deliver/calls.py",
+        "if checkpoint or (self._failures and self.ordered):",
         "if checkpoint:",
         f"{ORDER}::test_what_comes_after_a_failed_message_waits_for_it",
     ),
@@ -920,10 +920,9 @@ PURGE = [
     ),
     Mutant(
         "settled-before-its-call",
-        "streams/consume/calling.py",
-        "                    self._settle(position, failures)\n                    failures",
-        "                    self._settle(stretch.last_offset + 1, failures)\n"
-        "                    failures",
+        "streams/deliver/calls.py",
+        "self.ordered):\n            self._settle_until(self._ended)",
+        "self.ordered):\n            self._settle_until(self._stretch.last_offset + 1)",
         "tests/guarantees/test_large_claims.py::test_nothing_is_settled_before_its_call_has_ended",
     ),
     Mutant(
@@ -1086,7 +1085,7 @@ SEAMS = [
     Mutant(
         "told-though-rolled-back",
         "streams/deliver/handling.py",
-        "            self._told.clear()\n",
+        "            self._untold.clear()\n",
         "",
         "tests/streams/test_signals.py::test_what_was_rolled_back_is_not_told",
     ),

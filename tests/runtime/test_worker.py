@@ -372,8 +372,8 @@ def test_a_turn_of_retries_takes_as_long_as_the_last_claim_of_new_messages():
     process.turn._claimer._retries_at = math.inf
     process.worker.step()
     assert len(tried) > 20
-    assert process.turn._new_seconds > 0
-    process.turn._new_seconds = 60.0
+    assert process.turn._turns.new_seconds > 0
+    process.turn._turns.new_seconds = 60.0
     process.turn._claimer._retries_at = 0.0
     del tried[:]
     for _ in range(5):
