@@ -12,7 +12,7 @@ from streams.log.sequencer import sequence
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.heartbeat import Heartbeat
-from streams.process.poller import Poller
+from streams.process.poller import ProcessPoller
 from streams.process.runtime import Launch, Runtime
 from tests.consuming import NONE, SteppedWorker
 
@@ -31,7 +31,7 @@ class BroadcastProcess:
         self.pool, self.client = runtime.pool, runtime.client
         self.client.register()
         self.heartbeat = Heartbeat(runtime)
-        self.poller = Poller(runtime)
+        self.poller = ProcessPoller(runtime)
         self.worker = SteppedWorker(runtime, 0)
 
     @property

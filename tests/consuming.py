@@ -14,7 +14,7 @@ from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, RetryMessage, Start
 from streams.models.consumer import LEASE
 from streams.process.heartbeat import Heartbeat
-from streams.process.poller import Poller
+from streams.process.poller import ProcessPoller
 from streams.process.pool import LOOK_SECONDS
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Launch, Runtime
@@ -88,7 +88,7 @@ class Process:
         self.pool, self.client, self.shortage = runtime.pool, runtime.client, runtime.shortage
         self.client.register()
         self.heartbeat = Heartbeat(runtime)
-        self.poller = Poller(runtime)
+        self.poller = ProcessPoller(runtime)
         self.worker = self.new_worker()
 
     def new_worker(self, number: int = 0) -> SteppedWorker:

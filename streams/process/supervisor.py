@@ -20,7 +20,7 @@ from streams.logs import event
 from streams.process import feeds
 from streams.process.heartbeat import Heartbeat
 from streams.process.keeper import Keeper
-from streams.process.poller import Poller
+from streams.process.poller import ProcessPoller
 from streams.process.progress import Progress
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Launch, Runtime
@@ -97,7 +97,7 @@ class Supervisor:
         self._progress = Progress(self._feeds)
         self._runtime = runtime = Runtime.of(self._feeds, using, launch, self._idle_limit)
         self._client, self._lifecycle = runtime.client, runtime.lifecycle
-        poller = Poller(runtime)
+        poller = ProcessPoller(runtime)
         self._poller = self._keeper("poller", poller.step)
         self._heartbeat = self._keeper("heartbeat", Heartbeat(runtime).step)
         self._keepers = [

@@ -21,7 +21,7 @@ from streams import Outgoing, consumer, send, send_many
 from streams.chaos.forks import in_fork
 from streams.database import server
 from streams.http.pulling.log import read_log
-from streams.http.pulling.poller import Poller as PullPoller
+from streams.http.pulling.poller import PullPoller
 from streams.log import ends, rewinds, sequencer
 from streams.log.ends import End
 from streams.log.holdings import holdings

@@ -879,8 +879,8 @@ MORE = [
     ),
     Mutant(
         "held-past-what-is-due",
-        "streams/process/poller.py",
-        "        if outlook.next_in is not None:\n",
+        "streams/deliver/poller.py",
+        "        if look.due.next_in is not None:\n",
         "        if False:\n",
         "tests/runtime/test_poller.py::test_it_is_held_until_the_next_thing_is_due",
     ),

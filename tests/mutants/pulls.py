@@ -105,8 +105,8 @@ PULLS = [
     Mutant(
         "wakes-only-who-waited-before-the-look",
         POLLER,
-        "        for group in self._waiting.groups():\n",
-        "        for group in self._waiting.groups()[: len(groups)]:\n",
+        "woken=self._wake(",
+        "woken=bool(groups) and self._wake(",
         f"{POLLER_TESTS}::test_who_comes_during_a_look_is_woken_by_it",
     ),
     Mutant(

@@ -11,11 +11,10 @@ from streams import Retry, consumer, send
 from streams.conf import settings
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import release, settle
-from streams.deliver import due
+from streams.deliver import due, poller
+from streams.deliver.poller import QUICK_SECONDS
 from streams.log.sequencer import BUSY_SECONDS
 from streams.models import ConsumerGroup, Message, Partition
-from streams.process import poller
-from streams.process.poller import QUICK_SECONDS
 from streams.testing import advance
 from tests.consuming import Process
 
