@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -56,23 +56,8 @@ from streams.two_phase.checking import CheckResult, check_due
 
 
 @dataclass
-class DrainResult:
-    """Holds what the handlers did: numbers of messages, and what was raised, in order."""
-
-    done: int = 0
-    failed: int = 0  # of these, `dead` have become dead letters
-    dead: int = 0
-    missing: int = 0
-    passed: int = 0  # without a tag that the group wants
-    errors: list[BaseException] = field(default_factory=list)
-
-    def add(self, outcome: Outcome) -> None:
-        self.done += outcome.done
-        self.failed += outcome.failed
-        self.dead += outcome.dead
-        self.missing += outcome.missing
-        self.passed += outcome.passed
-        self.errors += outcome.errors
+class DrainResult(Outcome):
+    """What the handlers did: numbers of messages, and the ``errors`` raised, in order."""
 
 
 def drain(group: str | None = None, *, using: str | None = None) -> DrainResult:

@@ -14,6 +14,7 @@ from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.heartbeat import Heartbeat
 from streams.process.poller import ProcessPoller
 from streams.process.runtime import Launch, Runtime
+from streams.process.shared.connections import IdleLimit
 from tests.consuming import NONE, SteppedWorker
 
 
@@ -26,7 +27,7 @@ class BroadcastProcess:
         (registration,) = registrations(groups=(group,))
         self.using = using
         self.feed = RunningBroadcastGroup(registration, using, NONE, name)
-        runtime = Runtime.of([self.feed], using, Launch(drain=drain))
+        runtime = Runtime.of([self.feed], using, Launch(drain=drain), IdleLimit(using))
         self.lifecycle, self.held = runtime.lifecycle, runtime.held
         self.pool, self.client = runtime.pool, runtime.client
         self.client.register()

@@ -18,6 +18,7 @@ from streams.process.poller import ProcessPoller
 from streams.process.pool import LOOK_SECONDS
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Launch, Runtime
+from streams.process.shared.connections import IdleLimit
 from streams.process.turn import Turn
 from streams.process.worker import Worker
 from streams.steps.sweep import sweep
@@ -82,7 +83,9 @@ class Process:
         # What a test sends first is no history, unless its consumer says so.
         begin = registration.start or Start.EARLIEST
         self.feed = RunningGroup(registration, using, replace(overrides, start=begin))
-        self.runtime = runtime = Runtime.of([self.feed], using, Launch(drain=drain))
+        self.runtime = runtime = Runtime.of(
+            [self.feed], using, Launch(drain=drain), IdleLimit(using)
+        )
         self.lifecycle, self.held = runtime.lifecycle, runtime.held
         self.activity = runtime.activity
         self.pool, self.client, self.shortage = runtime.pool, runtime.client, runtime.shortage
@@ -101,13 +104,13 @@ class Process:
 
     def claim(self, batch: int = 10, timeout: timedelta = MINUTE) -> Delivery:
         """Claim new messages, and do nothing with them."""
-        delivery = self.turn._claimer.claim(batch, timeout)
+        delivery = self.turn._turns.claimer.claim(batch, timeout)
         assert delivery is not None
         return delivery
 
     def claim_retry(self, timeout: timedelta = MINUTE) -> tuple[Delivery, RetryMessage]:
-        self.turn._claimer.client_id = self.client.client_id
-        claimed = self.turn._claimer.claim_retry(timeout)
+        self.turn._turns.claimer.client_id = self.client.client_id
+        claimed = self.turn._turns.claimer.claim_retry(timeout)
         assert claimed is not None
         return claimed
 

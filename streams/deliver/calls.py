@@ -66,6 +66,14 @@ class Calls(ABC):
         return self._caller.time_left()
 
     @abstractmethod
+    def run(self) -> Outcome:
+        """Read the messages, make the calls and settle them; return the outcome."""
+
+    @abstractmethod
+    def renew(self, left: timedelta) -> None:
+        """Extend the lease, if there is one, by ``left``; the heartbeat calls this."""
+
+    @abstractmethod
     def may_begin(self) -> bool:
         """Tell whether the next call may start now."""
 

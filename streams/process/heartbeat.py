@@ -9,9 +9,10 @@ from django.db import OperationalError
 
 from streams.conf import RENEW_SECONDS
 from streams.database.retrying import connection_lost, transient
+from streams.deliver.calls import Calls
 from streams.logs import event
 from streams.process.runtime import Runtime
-from streams.process.shared.in_flight import Held, hung
+from streams.process.shared.in_flight import hung
 
 logger = logging.getLogger("streams.heartbeat")
 
@@ -43,7 +44,7 @@ class Heartbeat:
                 self._runtime.lifecycle.fail(f"a call of {handling.registration.name} hangs")
         return self._pause()
 
-    def _renew(self, handling: Held, left: timedelta) -> None:
+    def _renew(self, handling: Calls, left: timedelta) -> None:
         try:
             handling.renew(left)
         except OperationalError as error:

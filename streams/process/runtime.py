@@ -44,26 +44,13 @@ class Runtime:
 
     @classmethod
     def of(
-        cls,
-        feeds: Sequence[RunningGroup],
-        using: str,
-        launch: Launch,
-        idle_limit: IdleLimit | None = None,
+        cls, feeds: Sequence[RunningGroup], using: str, launch: Launch, idle_limit: IdleLimit
     ) -> Runtime:
-        idle_limit = idle_limit or IdleLimit(using)
         for feed in feeds:
             idle_limit.allow(feed.consume_timeout())
-        return cls(
-            using,
-            launch.drain,
-            launch.lifecycle,
-            launch.activity,
-            Pool(feeds),
-            Client([feed.group.pk for feed in feeds], using),
-            InFlight(),
-            Shortage(using),
-            idle_limit,
-        )
+        once = launch.drain, launch.lifecycle, launch.activity
+        client = Client([feed.group.pk for feed in feeds], using)
+        return cls(using, *once, Pool(feeds), client, InFlight(), Shortage(using), idle_limit)
 
     @property
     def feeds(self) -> Sequence[RunningGroup]:

@@ -49,7 +49,7 @@ class Quick:
         consumer("orders", group="mail", threads=1, **options)(handle)
         self.process = Process("mail")
         fill(messages)
-        self.pace = self.process.turn._claimer.pace
+        self.pace = self.process.turn._turns.claimer.pace
         self.pace.each = 1e-6
 
     def step(self) -> Delivery:
@@ -161,7 +161,7 @@ def test_a_handler_that_turns_slow_gives_the_rest_to_others(
     other = quick.process.new_worker(1)
     assert other.step() == 0.0  # another thread, whose claims are one batch as yet
     assert handled == [0, *range(1, 11)]
-    assert quick.process.turn._claimer.pace.messages(10, 10**6) <= 20
+    assert quick.process.turn._turns.claimer.pace.messages(10, 10**6) <= 20
     assert audit("default") == []
 
 
@@ -287,7 +287,7 @@ def test_far_behind_a_hundred_messages_take_less_than_three_statements() -> None
     consumer("orders", group="mail", threads=1)(lambda message: handled.append(message.offset))
     process = Process("mail")
     fill(MESSAGES)
-    process.turn._claimer.pace.each = 1e-6
+    process.turn._turns.claimer.pace.each = 1e-6
     process.worker.step()
     before, done = statements(), len(handled)
     process.worker.step()

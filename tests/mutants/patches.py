@@ -928,7 +928,7 @@ PURGE = [
     Mutant(
         "pace-of-what-failed",
         "streams/process/turn.py",
-        "handled = outcome.done + outcome.passed",
+        "handled = handling.outcome.done + handling.outcome.passed",
         "handled = len(delivery.offsets)",
         "tests/guarantees/test_large_claims.py"
         "::test_after_a_claim_in_which_all_failed_the_next_is_one_batch",

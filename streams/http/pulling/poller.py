@@ -13,8 +13,7 @@ from django.db import Error, connections, reset_queries
 from streams.conf import settings
 from streams.database.retrying import transient
 from streams.database.transactions import in_test_case
-from streams.deliver.due import Due
-from streams.deliver.poller import Poller
+from streams.deliver.poller import Look, Poller
 from streams.errors import StreamsError
 from streams.http.pulling.groups import PulledGroup, pulled
 from streams.http.pulling.waiting import waiting
@@ -112,7 +111,7 @@ class PullPoller(threading.Thread):
             self._woken = False
         groups = [group.group.pk for group in self._waiting.groups()]
         look = self._poller.look(groups)
-        return self._poller.pause(look, woken=self._wake(look.due, look.done.partitions))
+        return self._poller.pause(look, woken=self._wake(look))
 
     def maintain(self) -> float:
         """Do what is due beside the looks. It is done after them, so that no wake-up waits."""
@@ -127,10 +126,12 @@ class PullPoller(threading.Thread):
         kept_ends.of(self._using).keep_if_due()
         return 0.0
 
-    def _wake(self, outlook: Due, sequenced: frozenset[int]) -> bool:
-        reached = {id_: log.offset for id_, log in outlook.logs.items()}
+    def _wake(self, look: Look) -> bool:
+        reached = {id_: log.offset for id_, log in look.due.logs.items()}
         # What has been sequenced since the look comes after the end that it has read.
-        reached |= {id_: end.offset for id_ in sequenced if (end := ends.end(id_, self._using))}
+        reached |= {
+            id_: end.offset for id_ in look.done.partitions if (end := ends.end(id_, self._using))
+        }
         grown = {id_ for id_, end in reached.items() if end > self._ends.get(id_, -1)}
         self._ends = reached
         topics = {topic_id for topic_id, id_ in self._poller.partitions if id_ in grown}
@@ -138,7 +139,7 @@ class PullPoller(threading.Thread):
         woken = []
         for group in self._waiting.groups():
             news = group.group.topic_id in topics
-            if (news or group.group.pk in outlook.groups) and self._open(group):
+            if (news or group.group.pk in look.due.groups) and self._open(group):
                 woken.append(self._waiting.wake_group(group.group.pk, news=news))
         return any([*woken, self._waiting.wake_readers(reached.items())])
 
