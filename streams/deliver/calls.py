@@ -88,13 +88,13 @@ class Calls(ABC):
     def make(
         self,
         calls: Iterable[list[ReceivedMessage]],
-        make_one: Callable[[Sequence[ReceivedMessage]], None],
+        make_atomically: Callable[[Sequence[ReceivedMessage]], None] | None = None,
     ) -> None:
-        """Make the calls by ``make_one``, and settle; ``calls`` has the messages of each.
+        """Make the calls, and settle the outcomes; ``calls`` has the messages of each.
 
         A call is taken from ``calls`` when its turn comes, so that its messages are let go once
         they are handled. After the last one the whole stretch is settled: for the other offsets
-        there is no call to make.
+        there is no call to make. ``make_atomically`` makes a call and settles it by itself.
         """
         stretch, caller = self._stretch, self._caller
         for messages in calls:
@@ -106,23 +106,26 @@ class Calls(ABC):
                     self._settle_until(self._ended)
                 self.release()
                 return
-            make_one(messages)
+            if make_atomically:
+                make_atomically(messages)
+            else:
+                # Called from here: an error keeps the frame that has made the call, and in any
+                # other one its messages would stay.
+                if failed := caller.failures(messages):
+                    self._failures += failed
+                    self._failed_bytes += sum(len(message.raw_body) for message in messages)
+                self._ended = messages[-1].offset + 1
+                if self._settles_now():
+                    self._settle_until(self._ended)
             if stretch.progress > stretch.last_offset:
                 return
         if stretch.progress <= stretch.last_offset:
             self._settle_until(stretch.last_offset + 1)
 
-    def make_one(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Make a call; settle what has ended by now, if it is time."""
-        failed = self._caller.failures(messages)
-        self._ended = messages[-1].offset + 1
-        if failed:
-            self._failures += failed
-            self._failed_bytes += sum(len(message.raw_body) for message in messages)
+    def _settles_now(self) -> bool:
         checkpoint = time.monotonic() - self._settled > CHECKPOINT_SECONDS
         checkpoint = checkpoint or self._failed_bytes > CHECKPOINT_BYTES
-        if checkpoint or (self._failures and self.ordered):
-            self._settle_until(self._ended)
+        return checkpoint or bool(self._failures and self.ordered)
 
     def _settle_until(self, progress: int) -> None:
         self.settle(progress, self._failures)

@@ -86,8 +86,8 @@ class Handling(Calls):
             self.settle(self.delivery.last_offset + 1, [failure])
             return self.outcome
         with self._call:
-            make_one = self._make_atomically if self.registration.atomic else self.make_one
-            self.make(self._reading.calls(self._size), make_one)
+            atomically = self._make_atomically if self.registration.atomic else None
+            self.make(self._reading.calls(self._size), atomically)
         return self.outcome
 
     def may_begin(self) -> bool:

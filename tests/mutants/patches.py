@@ -739,8 +739,8 @@ ORDERED = [
     Mutant(
         "overtaking-what-failed",
         "streams/deliver/calls.py",
-        "if checkpoint or (self._failures and self.ordered):",
-        "if checkpoint:",
+        "return checkpoint or bool(self._failures and self.ordered)",
+        "return checkpoint",
         f"{ORDER}::test_what_comes_after_a_failed_message_waits_for_it",
     ),
     Mutant(
@@ -921,8 +921,8 @@ PURGE = [
     Mutant(
         "settled-before-its-call",
         "streams/deliver/calls.py",
-        "self.ordered):\n            self._settle_until(self._ended)",
-        "self.ordered):\n            self._settle_until(self._stretch.last_offset + 1)",
+        "if self._settles_now():\n                    self._settle_until(self._ended)",
+        "if self._settles_now():\n                    self._settle_until(stretch.last_offset + 1)",
         "tests/guarantees/test_large_claims.py::test_nothing_is_settled_before_its_call_has_ended",
     ),
     Mutant(

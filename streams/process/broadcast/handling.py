@@ -62,7 +62,7 @@ class BroadcastHandling(Calls):
         partition = stretch.partition
         epoch = epoch_of(partition, stretch.first_offset, self._using)
         calls = in_calls(rows, self._size, self.registration, partition.number, 1, epoch)
-        self.make(calls, self.make_one)
+        self.make(calls)
         if cut and stretch.progress > stretch.last_offset:
             self._reader.note_absent(stretch.partition)
         return self.outcome
