@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -23,13 +23,15 @@ from django.db.models import F
 from streams import body as bodies
 from streams.api import Outgoing
 from streams.conf import make_sure_enabled
-from streams.consume.claim import Claimer
 from streams.consume.event_loop import with_event_loop
-from streams.consume.handling import Handling, Outcome
 from streams.consume.limits import Limits, limits
 from streams.consume.outcome.flood import flood
 from streams.consume.registry import Registration, autodiscover, registrations
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
+from streams.deliver.closing import Outcome
+from streams.deliver.handling import Handling
+from streams.deliver.turns import Turns
 from streams.log.sequencer import sequence
 from streams.models import (
     IMMEDIATE,
@@ -54,23 +56,8 @@ from streams.two_phase.checking import CheckResult, check_due
 
 
 @dataclass
-class DrainResult:
-    """Holds what the handlers did: numbers of messages, and what was raised, in order."""
-
-    done: int = 0
-    failed: int = 0  # of these, `dead` have become dead letters
-    dead: int = 0
-    missing: int = 0
-    passed: int = 0  # without a tag that the group wants
-    errors: list[BaseException] = field(default_factory=list)
-
-    def add(self, outcome: Outcome) -> None:
-        self.done += outcome.done
-        self.failed += outcome.failed
-        self.dead += outcome.dead
-        self.missing += outcome.missing
-        self.passed += outcome.passed
-        self.errors += outcome.errors
+class DrainResult(Outcome):
+    """What the handlers did: numbers of messages, and the ``errors`` raised, in order."""
 
 
 def drain(group: str | None = None, *, using: str | None = None) -> DrainResult:
@@ -179,10 +166,9 @@ def _handle_all(registration: Registration, claimer: Claimer, alias: str) -> Ite
     if registration.mode == Mode.BROADCAST:
         yield from _broadcast(claimer.group, registration, current, alias)
         return
-    while retry := claimer.claim_retry(current.consume_timeout):
-        yield Handling(retry[0], registration, current, retry=retry[1]).run()
-    while delivery := claimer.claim(current.batch, current.consume_timeout):
-        yield Handling(delivery, registration, current).run()
+    turns = Turns(claimer)
+    while claimed := turns.claim(current.batch, current.consume_timeout):
+        yield Handling(claimed.delivery, registration, current, retry=claimed.retry).run()
 
 
 def _broadcast(

@@ -12,13 +12,9 @@ from streams.log.sequencer import sequence
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.heartbeat import Heartbeat
-from streams.process.poller import Poller
-from streams.process.pool import Pool
-from streams.process.shared.client import Client
+from streams.process.poller import ProcessPoller
+from streams.process.runtime import Launch, Runtime
 from streams.process.shared.connections import IdleLimit
-from streams.process.shared.in_flight import InFlight
-from streams.process.shared.shortage import Shortage
-from streams.process.shared.stopping import Stopping
 from tests.consuming import NONE, SteppedWorker
 
 
@@ -30,24 +26,14 @@ class BroadcastProcess:
     ) -> None:
         (registration,) = registrations(groups=(group,))
         self.using = using
-        self.lifecycle = Stopping()
-        self.held = InFlight()
         self.feed = RunningBroadcastGroup(registration, using, NONE, name)
-        self.client = Client([self.feed.group.pk], using)
+        runtime = Runtime.of([self.feed], using, Launch(drain=drain), IdleLimit(using))
+        self.lifecycle, self.held = runtime.lifecycle, runtime.held
+        self.pool, self.client = runtime.pool, runtime.client
         self.client.register()
-        self.heartbeat = Heartbeat(self.client, self.held, self.lifecycle, [self.feed])
-        self.pool = Pool([self.feed])
-        self.poller = Poller(self.pool, self.held, self.lifecycle, using, drain=drain)
-        self.worker = SteppedWorker(
-            self.pool,
-            0,
-            client=self.client,
-            held=self.held,
-            lifecycle=self.lifecycle,
-            idle_limit=IdleLimit(using, [self.feed.consume_timeout()]),
-            shortage=Shortage(using),
-            using=using,
-        )
+        self.heartbeat = Heartbeat(runtime)
+        self.poller = ProcessPoller(runtime)
+        self.worker = SteppedWorker(runtime, 0)
 
     @property
     def woken(self) -> bool:

@@ -14,14 +14,11 @@ from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, RetryMessage, Start
 from streams.models.consumer import LEASE
 from streams.process.heartbeat import Heartbeat
-from streams.process.poller import Poller
-from streams.process.pool import LOOK_SECONDS, Pool
+from streams.process.poller import ProcessPoller
+from streams.process.pool import LOOK_SECONDS
 from streams.process.running_group import RunningGroup
-from streams.process.shared.client import Client
+from streams.process.runtime import Launch, Runtime
 from streams.process.shared.connections import IdleLimit
-from streams.process.shared.in_flight import InFlight
-from streams.process.shared.shortage import Shortage
-from streams.process.shared.stopping import Stopping
 from streams.process.turn import Turn
 from streams.process.worker import Worker
 from streams.steps.sweep import sweep
@@ -83,30 +80,22 @@ class Process:
     ) -> None:
         (registration,) = registrations(groups=(group,))
         self.using = using
-        self.lifecycle = Stopping()
-        self.held = InFlight()
-        self.shortage = Shortage(using)
         # What a test sends first is no history, unless its consumer says so.
         begin = registration.start or Start.EARLIEST
         self.feed = RunningGroup(registration, using, replace(overrides, start=begin))
-        self.client = Client([self.feed.group.pk], using)
+        self.runtime = runtime = Runtime.of(
+            [self.feed], using, Launch(drain=drain), IdleLimit(using)
+        )
+        self.lifecycle, self.held = runtime.lifecycle, runtime.held
+        self.activity = runtime.activity
+        self.pool, self.client, self.shortage = runtime.pool, runtime.client, runtime.shortage
         self.client.register()
-        self.heartbeat = Heartbeat(self.client, self.held, self.lifecycle, [self.feed])
-        self.pool = Pool([self.feed])
-        self.poller = Poller(self.pool, self.held, self.lifecycle, using, drain=drain)
+        self.heartbeat = Heartbeat(runtime)
+        self.poller = ProcessPoller(runtime)
         self.worker = self.new_worker()
 
     def new_worker(self, number: int = 0) -> SteppedWorker:
-        return SteppedWorker(
-            self.pool,
-            number,
-            client=self.client,
-            held=self.held,
-            lifecycle=self.lifecycle,
-            idle_limit=IdleLimit(self.using, [self.feed.consume_timeout()]),
-            shortage=self.shortage,
-            using=self.using,
-        )
+        return SteppedWorker(self.runtime, number)
 
     @property
     def turn(self) -> Turn:
@@ -115,13 +104,13 @@ class Process:
 
     def claim(self, batch: int = 10, timeout: timedelta = MINUTE) -> Delivery:
         """Claim new messages, and do nothing with them."""
-        delivery = self.turn._claimer.claim(batch, timeout)
+        delivery = self.turn._turns.claimer.claim(batch, timeout)
         assert delivery is not None
         return delivery
 
     def claim_retry(self, timeout: timedelta = MINUTE) -> tuple[Delivery, RetryMessage]:
-        self.turn._claimer.client_id = self.client.client_id
-        claimed = self.turn._claimer.claim_retry(timeout)
+        self.turn._turns.claimer.client_id = self.client.client_id
+        claimed = self.turn._turns.claimer.claim_retry(timeout)
         assert claimed is not None
         return claimed
 

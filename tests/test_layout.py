@@ -28,7 +28,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"runtime_settings"},
         {"log", "wakeup"},
         {"produce", "consume", "retain"},
-        {"two_phase"},
+        {"two_phase", "deliver"},
         {"operate", "steps", "observe"},
         {"process", "admin", "schedule", "metrics"},
         {"stress"},

@@ -13,12 +13,13 @@ from django.db import Error, connections
 
 from streams.chaos.statements import Died, DiedInTask, Statements, in_memory
 from streams.consume import event_loop
-from streams.consume.claim import Claimer
-from streams.consume.handling import Handling
 from streams.consume.limits import limits
 from streams.consume.registry import Registration
 from streams.consume.subscription import subscribe
 from streams.database.retrying import transient
+from streams.deliver.claim import Claimer
+from streams.deliver.handling import Handling
+from streams.deliver.turns import Turns
 from streams.errors import LeaseLost
 from streams.log.sequencer import sequence
 from streams.models import (
@@ -206,15 +207,13 @@ class Consumers:
         statements: Statements,
         batch: int | None,
     ) -> Iterator[Handling]:
-        claimer = self._claimer(group)
+        turns = Turns(self._claimer(group))
         current = limits(group, registration, self._using)
         current = replace(current, batch=batch or current.batch)
         seconds = current.consume_timeout.total_seconds()
         noted = replace(registration, handler=_noting(registration, statements, seconds))
-        while retry := claimer.claim_retry(current.consume_timeout):
-            yield Handling(retry[0], noted, current, retry=retry[1])
-        while delivery := claimer.claim(current.batch, current.consume_timeout):
-            yield Handling(delivery, noted, current)
+        while claimed := turns.claim(current.batch, current.consume_timeout):
+            yield Handling(claimed.delivery, noted, current, retry=claimed.retry)
 
 
 def _noting(

@@ -18,8 +18,8 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from streams.chaos.watching import COMMIT, watching
-from streams.consume.handling import Handling
 from streams.database.transactions import in_transaction
+from streams.deliver.handling import Handling
 
 # Of EMS's own savepoints: before or after such a statement is as before the next one.
 OF_SAVEPOINTS = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT")

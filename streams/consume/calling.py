@@ -1,12 +1,11 @@
-"""Calls a handler for the messages of one stretch of the log, and records each outcome."""
+"""Calls a handler for the messages of one stretch of the log, and says what has failed."""
 
 from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any, Protocol
 
 from django.db import connections
@@ -19,73 +18,35 @@ from streams.consume.outcome.lines import Lines
 from streams.consume.registry import Registration
 from streams.telemetry import around
 
-# In seconds. Finished calls are settled at least this often, so a crash repeats the calls of at
-# most this time, and the one that was running.
-CHECKPOINT_SECONDS = 1.0
-# Failed calls are settled when their messages have this many bytes: an error keeps the message, and
-# what the handler has made of it, in memory.
-CHECKPOINT_BYTES = 1024 * 1024
-
 
 class Stretch(Protocol):
-    """Describes a range of offsets of one partition; ``progress`` is the first one not settled."""
+    """A range of offsets of one partition; ``progress`` is the first one not settled."""
 
     progress: int
     last_offset: int
 
 
-class Settler(Protocol):
-    """Records the outcome of the calls.
-
-    A cluster group writes it to the tables, a broadcast group to the disk of its client.
-    """
-
-    @property
-    def ordered(self) -> bool:
-        """Tell whether the messages after a failed one wait for it."""
-
-    def may_begin(self) -> bool:
-        """Tell whether the next call may start now."""
-
-    def settle(self, progress: int, failures: Sequence[Failure]) -> None:
-        """Record the outcome of all offsets below ``progress``."""
-
-    def release(self) -> None:
-        """Give back the messages that no call has been given."""
-
-    def settle_atomically(
-        self, call: Callable[[], list[Failure]], messages: Sequence[ReceivedMessage], after: int
-    ) -> None:
-        """Make the call and record its outcome in one transaction: both happen, or neither.
-
-        ``after`` is the offset after the last of ``messages``.
-        """
-
-
-class Calls:
-    """Makes the handler calls of one thread for one stretch."""
+class Caller:
+    """The handler of a group, as one thread calls it for one stretch; for a rehearsal, for none."""
 
     def __init__(
         self,
         registration: Registration,
-        stretch: Stretch,
-        settler: Settler,
+        stretch: Stretch | None,
         *,
         timeout: timedelta,
         using: str,
         lines: Lines | None = None,
     ) -> None:
         self._registration = registration
-        self._stretch = stretch
-        self._settler = settler
         self._handler = around(wrapped(self._call), registration, stretch, using)
         self._timeout = timeout.total_seconds()
         self._async = registration.asynchronous
         self._using = using
         self._lines = lines
-        self._since: float | None = None
+        # When the time of the running or next call began; None while that waits for its turn.
+        self.since: float | None = None
         self.running = False
-        self._settled = time.monotonic()
 
     def time_left(self) -> timedelta:
         """Return the time until the running call, or the next one, is overdue.
@@ -97,66 +58,20 @@ class Calls:
         return timedelta(seconds=self._left() + event_loop.CLEAN_UP_SECONDS * self._async)
 
     def _left(self) -> float:
-        since = self._since
+        since = self.since
         elapsed = 0.0 if since is None else time.monotonic() - since
         return self._timeout - elapsed
 
-    def run(self, calls: Iterable[list[ReceivedMessage]]) -> None:
-        """Make the handler calls, and settle the outcomes; ``calls`` has the messages of each.
-
-        A call is taken from ``calls`` when its turn comes, so that its messages are let go once
-        they are handled. After the last one the whole stretch is settled: for the other offsets
-        there is no call to make.
-        """
-        stretch, settler = self._stretch, self._settler
-        failures: list[Failure] = []
-        failed_bytes = 0
-        position = stretch.progress
-        for messages in calls:
-            if not self._may_begin():
-                if position > stretch.progress:
-                    self._settle(position, failures)
-                settler.release()
-                return
-            position = messages[-1].offset + 1
-            if self._registration.atomic:
-                settler.settle_atomically(partial(self._called, messages), messages, position)
-            else:
-                if failed := self._failures(messages):
-                    failures += failed
-                    failed_bytes += sum(len(message.raw_body) for message in messages)
-                checkpoint = time.monotonic() - self._settled > CHECKPOINT_SECONDS
-                checkpoint = checkpoint or failed_bytes > CHECKPOINT_BYTES
-                if checkpoint or (failures and settler.ordered):
-                    self._settle(position, failures)
-                    failures, failed_bytes = [], 0
-            if stretch.progress > stretch.last_offset:
-                return
-        if stretch.progress <= stretch.last_offset:
-            self._settle(stretch.last_offset + 1, failures)
-
-    def _settle(self, progress: int, failures: Sequence[Failure]) -> None:
-        self._settler.settle(progress, failures)
-        self._settled = time.monotonic()
-
-    def _may_begin(self) -> bool:
-        self._since = None  # while it waits for its turn, the lease is extended
-        begins = self._settler.may_begin()
-        self._since = time.monotonic()
-        return begins
-
-    # -- one call --
-
-    def _failures(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
+    def failures(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
         """Make a call; return what has failed."""
         try:
-            return self._called(messages)
+            return self.called(messages)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises
             return [Failure(message.offset, error) for message in messages]
 
-    def _called(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
+    def called(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
         """Make a call; return what the handler says has failed, and raise what it raises."""
         if self._registration.batch is None:
             (message,) = messages
@@ -174,13 +89,13 @@ class Calls:
         return [Failure(message.offset, error) for message, error in returned.items()]
 
     def _timed(self, argument: Any) -> Any:
-        self._since = began = time.monotonic()
+        self.since = began = time.monotonic()
         self.running = True
         try:
             returned = self._handler(argument)
         finally:
             self.running = False
-            self._since = time.monotonic()
+            self.since = time.monotonic()
             if self._lines is not None:
                 self._lines.note(argument, time.monotonic() - began)
             left_open = self._left_open()

@@ -138,6 +138,14 @@ class Delivery(models.Model):
     def using(self) -> str:
         return self._state.db or database()
 
+    @property
+    def counts_starts(self) -> bool:
+        """Tell whether the attempt is spent by a start only, which is written before the call.
+
+        Any other delivery has spent one when its client dies: the message may be why (see expire).
+        """
+        return self.kind == Kind.RETRY or self.attempt > 1
+
     def noted(self, errors: Mapping[int, str]) -> str | None:
         """Return ``self.errors`` with these errors added, by their offsets.
 

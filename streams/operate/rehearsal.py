@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from django.conf import settings as django_settings
 from django.utils import timezone, translation
@@ -19,21 +20,20 @@ from django.utils.translation import gettext as _
 from streams import telemetry
 from streams.api import ReceivedMessage
 from streams.conf import settings, working_on
-from streams.consume.calling import Calls
+from streams.consume.calling import Caller
 from streams.consume.event_loop import with_event_loop
 from streams.consume.limits import limits
-from streams.consume.outcome.failure import Failure
-from streams.consume.reading import chosen, in_calls
 from streams.consume.registry import Registration, autodiscover, find
 from streams.database.retrying import retrying
 from streams.database.transactions import in_test_case, new_connection
+from streams.deliver.reading import chosen, in_calls
 from streams.errors import NotRehearsable, TransactionEnded, describe
 from streams.log.bodies import bounded_in_bytes, message_in_dead_letter, stored_messages
 from streams.log.rewinds import epoch_of, readable
 from streams.logs import event
 from streams.models import ConsumerGroup, DeadMessage, Partition
 from streams.operate.replay import Span
-from streams.operate.undone import Undone, databases
+from streams.operate.undone import Undone, UndoneCall, databases
 
 logger = logging.getLogger("streams.handling")
 
@@ -145,10 +145,7 @@ def _as_in_a_consumer() -> Iterator[None]:
 
 
 class _Rehearsing:
-    """Makes the calls of one rehearsal: a Settler that undoes them, and the Stretch of them all."""
-
-    progress = last_offset = 0
-    ordered = False
+    """Makes the calls of one rehearsal, and undoes each."""
 
     def __init__(
         self,
@@ -175,9 +172,14 @@ class _Rehearsing:
         self._found = Rehearsal(registration.name)
 
     def run(self, calls: Iterator[list[ReceivedMessage]]) -> Rehearsal:
-        each = replace(self._registration, atomic=True)  # each call is settled by itself
+        # In a transaction, as that of an atomic handler: a statement that fails breaks it.
+        each = replace(self._registration, atomic=True)
         with _as_in_a_consumer():
-            Calls(each, self, self, timeout=self._timeout, using=self._using).run(calls)
+            caller = Caller(each, None, timeout=self._timeout, using=self._using)
+            for messages in calls:
+                if not self._may_begin():
+                    break
+                self._note(messages, self._undone.call(partial(caller.called, messages)))
         return self._found
 
     def of_spans(self, spans: Sequence[Span]) -> Iterator[list[ReceivedMessage]]:
@@ -224,24 +226,13 @@ class _Rehearsing:
             self._found.stopped = _("No more are rehearsed at once.")
         return self._left
 
-    # -- what the calls use: see Settler --
-
-    def may_begin(self) -> bool:
+    def _may_begin(self) -> bool:
         if time.monotonic() > self._until:
             self._found.stopped = _("It took more than %g seconds.") % self._seconds
         return not self._found.stopped
 
-    def settle(self, progress: int, failures: Sequence[Failure]) -> None:
-        """Record nothing."""
-
-    def release(self) -> None:
-        """Give nothing back."""
-
-    def settle_atomically(
-        self, call: Callable[[], list[Failure]], messages: Sequence[ReceivedMessage], after: int
-    ) -> None:
-        """Make the call, undo it, and note what came of it."""
-        done = self._undone.call(call)
+    def _note(self, messages: Sequence[ReceivedMessage], done: UndoneCall) -> None:
+        """Note what came of a call that is undone."""
         if done.ended:
             self._found.stopped = _(
                 "The handler ended the transaction: what it wrote before that may be committed."

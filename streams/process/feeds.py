@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from django.utils.translation import gettext as _
 
-from streams.consume.limits import Overrides, Share
+from streams.consume.limits import Share
 from streams.consume.registry import Registration
 from streams.errors import ConfigurationError, StreamsError
 from streams.logs import event
 from streams.models import Mode
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.running_group import RunningGroup
+from streams.process.runtime import Launch
 
 logger = logging.getLogger("streams.supervisor")
 
@@ -26,8 +27,7 @@ class NoGroup(Exception):
 def make(
     registrations: Sequence[Registration],
     using: str,
-    overrides: Overrides,
-    client: str,
+    launch: Launch,
     share: Share,
 ) -> list[RunningGroup]:
     """Return the feeds of ``registrations``, without those that cannot run, and say which.
@@ -35,6 +35,7 @@ def make(
     If all fail, NoGroup is raised; if they are all of the process, ConfigurationError, or the error
     of the only one.
     """
+    overrides, client = launch.overrides, launch.client
     if share.of > 1:
         overrides = replace(overrides, threads=None)  # they are shared
     feeds: list[RunningGroup] = []

@@ -21,6 +21,7 @@ from streams.logs import event
 from streams.process.availability import FIRST_PAUSE_SECONDS, say_away, wait_for
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.feeds import NoGroup
+from streams.process.runtime import Launch
 from streams.process.shared.activity import Activity
 from streams.process.shared.database_work import DatabaseWork, Silence
 from streams.process.shared.signals import Signals
@@ -66,12 +67,10 @@ class Fleet:
     ) -> None:
         self._groups = groups
         self._shares = shares(groups)
-        self._overrides = overrides
-        self._drain = drain
-        self._name = client
         self._signals = signals or Signals()
         self._lifecycle = Stopping()
         self._activity = Activity(groups)
+        self._launch = Launch(overrides, drain, client, self._lifecycle, self._activity)
         self._supervisors: list[Supervisor] = []
         # What the threads below have made: a supervisor that is registered, or why there is none.
         self._made: SimpleQueue[Supervisor | BaseException] = SimpleQueue()
@@ -144,16 +143,7 @@ class Fleet:
             # Before anything is written, and once the database answers: one that is away must not
             # keep the others from running.
             make_sure_routes(using)
-            return Supervisor(
-                self._groups[using],
-                using,
-                overrides=self._overrides,
-                drain=self._drain,
-                client=self._name,
-                lifecycle=self._lifecycle,
-                activity=self._activity,
-                share=self._shares[using],
-            )
+            return Supervisor(self._groups[using], using, self._launch, self._shares[using])
 
     def _begin_all(self) -> None:
         for using in self._groups:

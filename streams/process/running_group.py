@@ -9,11 +9,11 @@ from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 
 from streams.conf import FRESH_SECONDS
-from streams.consume.handling import Outcome
 from streams.consume.limits import Limits, Overrides, limits, threads
 from streams.consume.registry import Registration
 from streams.consume.subscription import subscribe
 from streams.database.retrying import retrying
+from streams.deliver.closing import Outcome
 from streams.models import Consumer, ConsumerGroup, Cursor
 from streams.process.shared.gate import Gate
 from streams.sharding import is_sharded

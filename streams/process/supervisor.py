@@ -12,26 +12,20 @@ from threading import Thread
 from django.db import Error, connections
 
 from streams.conf import KEEPER_CONNECTIONS
-from streams.consume.limits import Overrides, Share, pool_size
+from streams.consume.limits import Share, pool_size
 from streams.consume.registry import Registration
 from streams.errors import ConfigurationError
 from streams.log import kept_ends
 from streams.logs import event
 from streams.process import feeds
-from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.heartbeat import Heartbeat
 from streams.process.keeper import Keeper
-from streams.process.poller import Poller
-from streams.process.pool import Pool
+from streams.process.poller import ProcessPoller
 from streams.process.progress import Progress
 from streams.process.running_group import RunningGroup
-from streams.process.shared.activity import Activity
-from streams.process.shared.client import Client
+from streams.process.runtime import Launch, Runtime
 from streams.process.shared.connections import KEEPER_PREFIX, IdleLimit
 from streams.process.shared.database_work import Silence
-from streams.process.shared.in_flight import InFlight
-from streams.process.shared.shortage import Shortage
-from streams.process.shared.stopping import Stopping
 from streams.process.worker import Worker
 from streams.sharding import home_of, is_sharded
 from streams.steps.nightly_purge import purge_if_due
@@ -67,19 +61,14 @@ class Supervisor:
         self,
         registrations: Sequence[Registration],
         using: str,
-        *,
-        overrides: Overrides = Overrides(),  # noqa: B008 - immutable
-        drain: bool = False,
-        client: str = DEFAULT_NAME,
-        lifecycle: Stopping | None = None,
-        activity: Activity | None = None,
+        launch: Launch | None = None,
         share: Share | None = None,
     ) -> None:
         if not registrations:
             raise ConfigurationError("There is no consumer to run.")
-        self._using = using
-        self._lifecycle = lifecycle or Stopping()
+        launch = launch or Launch()
         share = share or Share(0, len(registrations), len(registrations))
+        self._using = using
         self._idle_limit = IdleLimit(using)
         # Before the feeds are made: they create groups, which would never be committed if the
         # project has AUTOCOMMIT off.
@@ -87,8 +76,8 @@ class Supervisor:
         self._feeds: list[RunningGroup] = []
         self._workers: list[Worker] = []
         try:
-            self._feeds = feeds.make(registrations, using, overrides, client, share)
-            self._assemble(using, overrides, drain, activity, share)
+            self._feeds = feeds.make(registrations, using, launch, share)
+            self._assemble(launch, share)
         except BaseException:
             self._undo()
             raise
@@ -98,25 +87,19 @@ class Supervisor:
         self._leaving: Thread | None = None
         self._leave_until = 0.0
 
-    def _assemble(
-        self, using: str, overrides: Overrides, drain: bool, activity: Activity | None, share: Share
-    ) -> None:
-        for feed in self._feeds:
-            self._idle_limit.allow(feed.consume_timeout())
+    def _assemble(self, launch: Launch, share: Share) -> None:
+        using = self._using
         # The thread of the checks needs one, while there is something to check. What says so may be
         # on another database, which need not answer now.
         self._checker_connections = int(home_of(using) != using or may_check(using))
         of_groups = [feed.threads for feed in self._feeds]
-        self._threads = pool_size(of_groups, using, overrides, share)
+        self._threads = pool_size(of_groups, using, launch.overrides, share)
         self._progress = Progress(self._feeds)
-        self._client = Client([feed.group.pk for feed in self._feeds], using)
-        self._held = InFlight(activity)
-        self._shortage = Shortage(using)
-        heartbeat = Heartbeat(self._client, self._held, self._lifecycle, self._feeds)
-        self._pool = Pool(self._feeds)
-        poller = Poller(self._pool, self._held, self._lifecycle, using, drain=drain)
+        self._runtime = runtime = Runtime.of(self._feeds, using, launch, self._idle_limit)
+        self._client, self._lifecycle = runtime.client, runtime.lifecycle
+        poller = ProcessPoller(runtime)
         self._poller = self._keeper("poller", poller.step)
-        self._heartbeat = self._keeper("heartbeat", heartbeat.step)
+        self._heartbeat = self._keeper("heartbeat", Heartbeat(runtime).step)
         self._keepers = [
             self._poller,
             self._heartbeat,
@@ -140,7 +123,9 @@ class Supervisor:
         return self._threads + KEEPER_CONNECTIONS + self._checker_connections
 
     def _keeper(self, name: str, step: Callable[[], float]) -> Keeper:
-        return Keeper(name + self._suffix, step, self._lifecycle, self._shortage, self._using)
+        return Keeper(
+            name + self._suffix, step, self._lifecycle, self._runtime.shortage, self._using
+        )
 
     @property
     def _suffix(self) -> str:
@@ -149,7 +134,7 @@ class Supervisor:
 
     def work(self) -> Iterator[tuple[str, str, int, int]]:
         """Yield the topic and name of each group, its threads, and its deliveries in hand."""
-        in_hand = Counter(id(held.registration) for held in self._held.all())
+        in_hand = Counter(id(held.registration) for held in self._runtime.held.all())
         for feed in self._feeds:
             one = feed.registration
             yield one.topic, one.group, feed.threads, in_hand[id(one)]
@@ -184,19 +169,9 @@ class Supervisor:
         # Before the workers: a stop that comes after this is told to them.
         for feed in self._feeds:
             self._lifecycle.on_stop(feed.gate.end)
-        self._lifecycle.on_stop(self._pool.stop)
+        self._lifecycle.on_stop(self._runtime.pool.stop)
         self._workers = [
-            Worker(
-                self._pool,
-                f"{number}{self._suffix}",
-                client=self._client,
-                held=self._held,
-                lifecycle=self._lifecycle,
-                idle_limit=self._idle_limit,
-                shortage=self._shortage,
-                using=self._using,
-            )
-            for number in range(self._threads)
+            Worker(self._runtime, f"{number}{self._suffix}") for number in range(self._threads)
         ]
         for thread in (*self._keepers, *self._workers):
             thread.start()

@@ -15,14 +15,11 @@ from streams.errors import LeaseLost
 from streams.logs import event
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.broadcast.turn import BroadcastTurn
-from streams.process.pool import LOOK_SECONDS, Pool
+from streams.process.pool import LOOK_SECONDS
 from streams.process.running_group import RunningGroup
-from streams.process.shared.client import Client
-from streams.process.shared.connections import IdleLimit, work_on
+from streams.process.runtime import Runtime
+from streams.process.shared.connections import work_on
 from streams.process.shared.database_work import DatabaseWork
-from streams.process.shared.in_flight import InFlight
-from streams.process.shared.shortage import Shortage
-from streams.process.shared.stopping import Stopping
 from streams.process.turn import Turn
 from streams.telemetry import count
 
@@ -39,30 +36,18 @@ LONGEST_PAUSE_SECONDS = 30.0
 class Worker(threading.Thread):
     """Takes turns in the groups of the pool, and rests while none of them has something."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        number: int | str,
-        *,
-        client: Client,
-        held: InFlight,
-        lifecycle: Stopping,
-        idle_limit: IdleLimit,
-        shortage: Shortage,
-        using: str,
-    ) -> None:
+    def __init__(self, runtime: Runtime, number: int | str) -> None:
         super().__init__(name=f"worker-{number}", daemon=True)
-        self._pool = pool
-        self._client = client
-        self._held = held
-        self._lifecycle = lifecycle
-        self._idle_limit = idle_limit
-        self._shortage = shortage
-        self._using = using
+        self._runtime = runtime
+        self._pool = runtime.pool
+        self._client = runtime.client
+        self._lifecycle = runtime.lifecycle
+        self._shortage = runtime.shortage
+        self._using = runtime.using
         self._turns: dict[RunningGroup, Turn] = {}
         self._turn: Turn | None = None  # the one that is under way
         self._pause = AFTER_ERROR_SECONDS
-        self._database_work = DatabaseWork(using)
+        self._database_work = DatabaseWork(runtime.using)
 
     @property
     def statements(self) -> int | None:
@@ -108,7 +93,7 @@ class Worker(threading.Thread):
         connection gets this one at once.
         """
         self._shortage.over()
-        until = time.monotonic() + self._idle_limit.patience
+        until = time.monotonic() + self._runtime.idle_limit.patience
         while not self._shortage.of_keepers and (left := until - time.monotonic()) > 0:
             if self._pool.wait(min(left, SLICE_SECONDS)):
                 return
@@ -138,16 +123,7 @@ class Worker(threading.Thread):
         """Return what this thread keeps between its turns in the group."""
         if feed not in self._turns:
             kind = BroadcastTurn if isinstance(feed, RunningBroadcastGroup) else Turn
-            self._turns[feed] = kind(
-                feed,
-                self.name,
-                pool=self._pool,
-                client=self._client,
-                held=self._held,
-                lifecycle=self._lifecycle,
-                idle_limit=self._idle_limit,
-                using=self._using,
-            )
+            self._turns[feed] = kind(self._runtime, feed, self.name)
         return self._turns[feed]
 
     def _serve(self, turn: Turn, feed: RunningGroup) -> tuple[bool, float]:
@@ -160,7 +136,7 @@ class Worker(threading.Thread):
             connections[self._using].close()
             return True, AFTER_ERROR_SECONDS
         try:
-            with self._held.busy(), self._database_work.under_way():
+            with self._runtime.activity.busy(), self._database_work.under_way():
                 connections[self._using].ensure_connection()
                 self._shortage.over()
                 self._pause = AFTER_ERROR_SECONDS

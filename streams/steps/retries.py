@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 
-from streams.consume.claim import groups_with_due_retries
 from streams.consume.limits import known_max_retries
 from streams.consume.outcome import backoff, notices
 from streams.consume.outcome.dead_letter import give_up
 from streams.consume.outcome.failure import AttemptsExhausted
 from streams.database.retrying import retrying
+from streams.deliver.claim import groups_with_due_retries
 from streams.models import ConsumerGroup, Partition, RetryMessage, Step
 from streams.models.step import RETRIES
 from streams.steps.time_limit import TimeLimit

@@ -10,8 +10,8 @@ from django.core.management import call_command
 
 from streams import consumer, send
 from streams.consume import registry
-from streams.consume.claim import Claimer
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
 from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,

@@ -8,7 +8,7 @@ import pytest
 from django.db import connections
 
 from streams import Outgoing, runtime_settings, send_many
-from streams.consume.claim import Claimer
+from streams.deliver.claim import Claimer
 from streams.log import topics
 from streams.log.sequencer import sequence
 from streams.models import ConsumerGroup, Cursor, Delivery, Partition, Topic

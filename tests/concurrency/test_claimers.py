@@ -27,7 +27,7 @@ CHILD = """
 import sys, threading
 from datetime import timedelta
 from django.db import connection
-from streams.consume.claim import Claimer
+from streams.deliver.claim import Claimer
 from streams.models import ConsumerGroup, Cursor
 
 group = ConsumerGroup.objects.get()

@@ -11,13 +11,14 @@ from django.db import connection, transaction
 
 from streams import Outgoing, Reject, consumer, send, send_many
 from streams.consume import registry
-from streams.consume.claim import groups_with_due_retries
-from streams.consume.handling import Handling
 from streams.consume.limits import Limits, Overrides
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
-from streams.consume.reading import Reading
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import groups_with_due_retries
+from streams.deliver.due import Places, partitions, what_is_due
+from streams.deliver.handling import Handling
+from streams.deliver.reading import Reading
 from streams.log import topics
 from streams.log.sequencer import sequence
 from streams.models import (
@@ -34,7 +35,6 @@ from streams.models import (
 )
 from streams.models.retry import Again
 from streams.observe.audit.walk import audit
-from streams.process.due import Places, partitions, what_is_due
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.steps.sweep import sweep

@@ -9,8 +9,8 @@ from django.db import transaction
 
 from streams import Outgoing, consumer, send, send_many
 from streams.consume import registry
-from streams.consume.handling import Handling
 from streams.consume.limits import Limits
+from streams.deliver.handling import Handling
 from streams.log.sequencer import sequence
 from streams.models import Delivery, Message, State
 from tests.concurrency.conftest import MINUTE, Stream

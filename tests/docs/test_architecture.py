@@ -10,10 +10,10 @@ import pytest
 from django.apps import apps
 
 from streams import consumer, send
-from streams.consume.claim import Claimer
 from streams.consume.outcome.settle import release
 from streams.consume.registry import find
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
 from streams.log.sequencer import sequence
 from streams.models import RetryMessage, UtcNow
 from streams.steps.sweep import sweep

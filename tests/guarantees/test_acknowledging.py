@@ -11,10 +11,10 @@ import pytest
 from django.db import OperationalError, connection
 
 from streams import Outgoing, Reject, consumer, send, send_many
-from streams.consume import calling
 from streams.consume.outcome.expire import expire
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import release, settle
+from streams.deliver import calls as loop
 from streams.errors import LeaseLost
 from streams.log.lag import lags
 from streams.log.sequencer import sequence
@@ -359,7 +359,7 @@ def test_failures_before_a_release_are_kept():
 
 def test_a_long_delivery_is_settled_on_its_way(monkeypatch):
     """So that a crash repeats seconds of work, not the whole batch."""
-    monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", -1)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1)
     progress = []
 
     @consumer("orders", group="mail")

@@ -256,7 +256,7 @@ def test_a_live_client_is_seen_and_how_far_it_is_is_not(client):
 @pytest.mark.redis
 def test_with_redis_a_message_arrives_long_before_the_next_poll(spawn, tmp_path, ems_settings):
     ems_settings(REDIS="redis", POLL_SECONDS=30)
-    sleepy = "from streams.process import poller\npoller.QUICK_SECONDS = 30\n"
+    sleepy = "from streams.deliver import poller\npoller.QUICK_SECONDS = 30\n"
     child = spawn(sleepy + CONSUMER, tmp_path / "out")
     child.expect(READY)
     channel = wakeup.channel("default")

@@ -98,12 +98,13 @@ def test_no_lease_is_extended_beyond_the_settlement_of_its_call() -> None:
 
     def hang(execute: Callable[[], object]) -> object:
         (handling,) = process.held.all()
-        calls = handling._calls  # type: ignore[attr-defined]
+        caller = handling._caller
+        assert caller.since is not None
         assert handling.time_left() > timedelta(seconds=55)
-        calls._since -= 50  # the settlement has hung for 50 s
+        caller.since -= 50  # the settlement has hung for 50 s
         process.heartbeat.step()
         lefts.append(Delivery.objects.values_list("deadline", flat=True).get())
-        calls._since -= 50
+        caller.since -= 50
         process.heartbeat.step()
         lefts.append(Delivery.objects.values_list("deadline", flat=True).get())
         assert not process.lifecycle.stopping  # no call hangs

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from streams import Outgoing, consumer, send_many
-from streams.consume.handling import Handling
+from streams.deliver.handling import Handling
 from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, UtcNow
 from streams.process.keeper import Keeper

@@ -15,7 +15,8 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, consumer, send_many
-from streams.consume import calling, handling
+from streams.deliver import calls as loop
+from streams.deliver import handling
 from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, RetryMessage, State
 from streams.models.consumer import LEASE
@@ -48,7 +49,7 @@ class Quick:
         consumer("orders", group="mail", threads=1, **options)(handle)
         self.process = Process("mail")
         fill(messages)
-        self.pace = self.process.turn._claimer.pace
+        self.pace = self.process.turn._turns.claimer.pace
         self.pace.each = 1e-6
 
     def step(self) -> Delivery:
@@ -95,7 +96,7 @@ def test_after_a_claim_in_which_all_failed_the_next_is_one_batch(batch: int | No
 
     quick = Quick(400, fail, batch=batch)
     assert len(quick.step().offsets) == 100
-    quick.process.turn._last_was_retry = True  # new messages first
+    quick.process.turn._turns.last_was_retry = True  # new messages first
     assert len(quick.step().offsets) == 10
 
 
@@ -112,7 +113,7 @@ def test_batches_are_settled_once_in_a_second_like_single_messages(
     def handle(argument: Any) -> None:
         seen.append(Delivery.objects.get().progress)
         if len(seen) == 3:
-            monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", 0.0)
+            monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
 
     size = batch or 1
     Quick(24 * size, handle, batch=batch).step()
@@ -120,7 +121,7 @@ def test_batches_are_settled_once_in_a_second_like_single_messages(
 
 
 def test_nothing_is_settled_before_its_call_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     calls: list[int] = []
 
     def die(messages: Any) -> None:
@@ -160,7 +161,7 @@ def test_a_handler_that_turns_slow_gives_the_rest_to_others(
     other = quick.process.new_worker(1)
     assert other.step() == 0.0  # another thread, whose claims are one batch as yet
     assert handled == [0, *range(1, 11)]
-    assert quick.process.turn._claimer.pace.messages(10, 10**6) <= 20
+    assert quick.process.turn._turns.claimer.pace.messages(10, 10**6) <= 20
     assert audit("default") == []
 
 
@@ -286,7 +287,7 @@ def test_far_behind_a_hundred_messages_take_less_than_three_statements() -> None
     consumer("orders", group="mail", threads=1)(lambda message: handled.append(message.offset))
     process = Process("mail")
     fill(MESSAGES)
-    process.turn._claimer.pace.each = 1e-6
+    process.turn._turns.claimer.pace.each = 1e-6
     process.worker.step()
     before, done = statements(), len(handled)
     process.worker.step()

@@ -38,7 +38,7 @@ def test_what_killed_its_process_waits_until_nothing_runs_beside_it(in_thread) -
         send("orders", body)
     sequence("default")
     # The first one is claimed and given back as the sweep does after a crash.
-    delivery = process.turn._claimer.claim(1, process.feed.consume_timeout())
+    delivery = process.turn._turns.claimer.claim(1, process.feed.consume_timeout())
     assert delivery is not None
     settle(delivery, 1, max_retries=16)
     group, partition = process.feed.group.pk, delivery.partition_id

@@ -65,5 +65,5 @@ def test_a_delayed_message_is_not_early_and_a_live_delivery_not_expired() -> Non
     assert Message.objects.inbox().count() == 2
     limits = process.feed.limits()
     assert limits is not None
-    assert process.turn._claim(limits) is not None
+    assert process.turn._turns.claim(limits.batch, limits.consume_timeout) is not None
     assert not Delivery.objects.expired().exists()

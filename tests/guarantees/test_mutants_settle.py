@@ -12,10 +12,10 @@ from datetime import timedelta
 import pytest
 
 from streams import consumer, send
-from streams.consume.claim import Claimer
 from streams.consume.outcome.settle import keep_below, release, settle
 from streams.consume.registry import registrations
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
 from streams.errors import LeaseLost
 from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, State

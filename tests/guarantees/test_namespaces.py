@@ -55,7 +55,8 @@ pytestmark = [
 WORKING = """
 import sys
 from streams import consumer
-from streams.process import poller, pool
+from streams.deliver import poller
+from streams.process import pool
 poller.QUICK_SECONDS = pool.LOOK_SECONDS = float(sys.argv[1])
 
 @consumer("orders", group="mail")

@@ -155,7 +155,7 @@ def test_while_a_delivery_is_open_nobody_else_claims_from_its_partition():
     first, second = Process("mail"), Process("mail")
     sequence("default")
     delivery = first.claim(batch=5)
-    assert second.turn._claimer.claim(5, MINUTE) is None
+    assert second.turn._turns.claimer.claim(5, MINUTE) is None
     settle(delivery, 5, max_retries=3)
     assert second.claim(batch=5).first_offset == 5
 

@@ -494,7 +494,8 @@ def test_a_consumer_whose_connections_are_swallowed_ends_so_that_a_fresh_one_wor
 
 # Without a wake-up it looks every 30 s; without QUICK_SECONDS also from the start.
 SLEEPY = """
-from streams.process import poller, pool
+from streams.deliver import poller
+from streams.process import pool
 poller.QUICK_SECONDS = 30
 pool.LOOK_SECONDS = 30
 """

@@ -10,8 +10,8 @@ from django.db import OperationalError, connection
 from streams import Outgoing, consumer, send, send_many
 from streams.database.retrying import connection_lost, retrying, transient
 from streams.database.transactions import own_transaction
+from streams.deliver.poller import QUICK_SECONDS
 from streams.models import Delivery, Partition
-from streams.process.poller import QUICK_SECONDS
 from streams.process.shared.connections import KEEPER_PREFIX
 from tests.concurrency.locks import wait_until_one_waits
 from tests.consuming import Process

@@ -539,7 +539,9 @@ def test_retries_and_new_messages_take_turns_so_that_neither_starves():
     advance(20 * SECOND)
     process.client.register()
     send_many([Outgoing("orders", n) for n in range(4)])
-    process.turn._claimer._retries_at = 0.0  # the look for retries is a quarter of a second ago
+    process.turn._turns.claimer._retries_at = (
+        0.0  # the look for retries is a quarter of a second ago
+    )
     process.run_until_idle()
     assert order[4:] == ["retry", "new"] * 4
 

@@ -21,7 +21,7 @@ from streams import Outgoing, consumer, send, send_many
 from streams.chaos.forks import in_fork
 from streams.database import remembered, server
 from streams.http.pulling.log import read_log
-from streams.http.pulling.poller import Poller as PullPoller
+from streams.http.pulling.poller import PullPoller
 from streams.log import ends, rewinds, sequencer
 from streams.log.ends import End
 from streams.log.holdings import holdings
@@ -352,7 +352,7 @@ def test_what_is_rolled_back_is_not_remembered(seen, process, caplog):
     for _ in range(2):
         with transaction.atomic():
             sent("taken back")
-            process.turn._claimer.claim(10, LEASE)
+            process.turn._turns.claimer.claim(10, LEASE)
             transaction.set_rollback(True)
     sent("second")
     assert offsets() == [0, 1]
@@ -413,7 +413,7 @@ def test_a_claim_passes_no_messages_after_another_jump_of_the_same_epoch(seen, p
     rewinds._holes.update(holes)
     Cursor.objects.update(next_offset=KEPT)
     del seen[:]
-    process.turn._claimer.claim(1, LEASE)
+    process.turn._turns.claimer.claim(1, LEASE)
     process.run_until_idle()
     handled = {m.body for m in seen}
     claimed = {d.first_offset for d in Delivery.objects.open()}
@@ -436,7 +436,7 @@ def test_a_claim_stays_when_the_connection_is_lost_while_the_jump_is_told(proces
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(away):
-        delivery = process.turn._claimer.claim(10, LEASE)
+        delivery = process.turn._turns.claimer.claim(10, LEASE)
         assert delivery is not None
         assert caplog.records == []
         lost[0] = False

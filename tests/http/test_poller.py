@@ -15,16 +15,17 @@ from django.test import AsyncClient
 
 from streams import send, wakeup
 from streams.chaos.forks import in_fork
+from streams.deliver import poller as looking
+from streams.deliver.due import what_is_due
 from streams.http.pulling import holding, poller
 from streams.http.pulling import waiting as waiting_module
 from streams.http.pulling.groups import PulledGroup, ensure_group, pulled
 from streams.http.pulling.log import read_log
-from streams.http.pulling.poller import Poller
+from streams.http.pulling.poller import PullPoller
 from streams.http.pulling.waiting import Waiter, waiting
 from streams.http.routes import pull
 from streams.log.sequencer import sequence
 from streams.models import Message
-from streams.process.due import what_is_due
 from tests.faults import Relay
 from tests.processes import wait_for
 
@@ -63,11 +64,11 @@ def held(group: PulledGroup, stack: ExitStack) -> Callable[..., Waiter]:
 
 
 @pytest.fixture
-def thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Poller]]:
+def thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], PullPoller]]:
     """Start the thread, which waits as long as ever after each look."""
 
-    def start() -> Poller:
-        monkeypatch.setattr(poller, "QUICK_SECONDS", LONG)
+    def start() -> PullPoller:
+        monkeypatch.setattr(looking, "QUICK_SECONDS", LONG)
         poller.ensure("default")
         return poller._pollers["default"]
 
@@ -94,9 +95,9 @@ def test_who_comes_during_a_look_is_woken_by_it(
         late.append(held())
         return sequence(*args, **options)
 
-    monkeypatch.setattr(poller, "sequence", meanwhile)
+    monkeypatch.setattr(looking, "sequence", meanwhile)
     send("orders", 1)
-    Poller("default").step()
+    PullPoller("default").step()
     assert late[0].woken
 
 
@@ -104,7 +105,7 @@ def test_who_found_nothing_a_moment_ago_is_woken_by_what_is_new(
     held: Callable[..., Waiter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting_module, "REST_SECONDS", LONG)
-    looker, waiter = Poller("default"), held()
+    looker, waiter = PullPoller("default"), held()
     for _ in range(3):
         send("orders", 1)
         looker.step()
@@ -115,7 +116,7 @@ def test_who_found_nothing_a_moment_ago_is_woken_by_what_is_new(
 
 
 def test_what_others_have_sequenced_is_new(held: Callable[..., Waiter]) -> None:
-    looker, waiter = Poller("default"), held()
+    looker, waiter = PullPoller("default"), held()
     looker.step()
     looked_in_vain(waiter)
     send("orders", 1)
@@ -167,7 +168,7 @@ def test_a_message_that_is_committed_during_a_look_is_found_by_another_one_at_on
     group: PulledGroup,
     ems_settings: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
-    thread: Callable[[], Poller],
+    thread: Callable[[], PullPoller],
 ) -> None:
     ems_settings(POLL_SECONDS=LONG)
     looked, go_on = threading.Event(), threading.Event()
@@ -178,7 +179,7 @@ def test_a_message_that_is_committed_during_a_look_is_found_by_another_one_at_on
         go_on.wait(SOON)
         return found
 
-    monkeypatch.setattr(poller, "what_is_due", look)
+    monkeypatch.setattr(looking, "what_is_due", look)
     looker = thread()
     assert looked.wait(SOON)
     send("orders", 1)
@@ -188,7 +189,7 @@ def test_a_message_that_is_committed_during_a_look_is_found_by_another_one_at_on
 
 
 def test_nobody_waits_for_the_sweep(
-    held: Callable[..., Waiter], monkeypatch: pytest.MonkeyPatch, thread: Callable[[], Poller]
+    held: Callable[..., Waiter], monkeypatch: pytest.MonkeyPatch, thread: Callable[[], PullPoller]
 ) -> None:
     waiter, seen = held(), list[bool]()
     monkeypatch.setattr(poller, "sweep_if_due", lambda using: seen.append(waiter.woken))
@@ -218,7 +219,7 @@ def test_what_is_sent_between_two_pulls_concerns_this_process(
 def test_what_is_sent_between_two_pulls_is_in_the_log_before_the_second(
     group: PulledGroup,
     ems_settings: Callable[..., None],
-    thread: Callable[[], Poller],
+    thread: Callable[[], PullPoller],
     looks: list[float],
 ) -> None:
     ems_settings(REDIS="redis", POLL_SECONDS=LONG)
@@ -234,13 +235,13 @@ def test_what_is_sent_between_two_pulls_is_in_the_log_before_the_second(
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return how many seconds each look of this process has said to wait."""
     ended: list[float] = []
-    step = Poller.step
+    step = PullPoller.step
 
-    def counted(self: Poller) -> float:
+    def counted(self: PullPoller) -> float:
         ended.append(step(self))
         return ended[-1]
 
-    monkeypatch.setattr(Poller, "step", counted)
+    monkeypatch.setattr(PullPoller, "step", counted)
     return ended
 
 
@@ -270,7 +271,7 @@ def test_no_thread_of_another_test_is_left() -> None:
 
 @pytest.mark.parametrize(("seconds", "ends"), [(59, False), (61, True)])
 def test_it_ends_a_minute_after_the_last_pull(seconds: float, ends: bool) -> None:
-    looker = Poller("default")
+    looker = PullPoller("default")
     looker.used_at -= seconds
     assert poller._ends(looker) == ends
 
@@ -278,7 +279,7 @@ def test_it_ends_a_minute_after_the_last_pull(seconds: float, ends: bool) -> Non
 @pytest.mark.mysql  # SQLite is in the process, and may hold a lock of its own
 def test_a_fork_has_a_thread_of_its_own(
     held: Callable[..., Waiter],
-    thread: Callable[[], Poller],
+    thread: Callable[[], PullPoller],
     looks: list[float],
     ems_settings: Callable[..., None],
 ) -> None:
@@ -380,7 +381,7 @@ def test_redis_may_stop_and_come_back_while_pulls_are_held(
 
     def only_a_wake_up_begins_a_look() -> None:
         looker = poller._pollers["default"]
-        looker._pause = LONG
+        looker._poller._pause = LONG
         looker.wake()
         wait_for(lambda: looks[-1] >= LONG - 1)
 
@@ -392,7 +393,7 @@ def test_redis_may_stop_and_come_back_while_pulls_are_held(
     relay.start()
     wait_for(is_listened_to)
     ems_settings(REDIS="redis", POLL_SECONDS=LONG)
-    monkeypatch.setattr(poller, "QUICK_SECONDS", LONG)
+    monkeypatch.setattr(looking, "QUICK_SECONDS", LONG)
     assert pull_held(only_a_wake_up_begins_a_look) == [3]
 
 

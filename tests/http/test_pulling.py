@@ -584,7 +584,7 @@ def test_an_ordered_group_waits_for_a_body_that_is_not_there_yet(api: Api) -> No
 def test_an_answer_has_no_more_bytes_than_a_handler_call(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams.consume.reading.CLAIM_BYTES", 100)
+    monkeypatch.setattr("streams.deliver.reading.CLAIM_BYTES", 100)
     made(api)
     for _ in range(3):
         send("orders", "x" * 60)

@@ -250,7 +250,7 @@ def test_a_claim_whose_lease_has_ended_is_no_claim(
     def lost(*args: Any) -> Any:
         raise LeaseLost
 
-    monkeypatch.setattr("streams.consume.claim.Claimer._adopting", lost)
+    monkeypatch.setattr("streams.deliver.claim.Claimer._adopting", lost)
     running.worker.step()
     assert change("ems_claims_total", **group(), kind="new") == 0
 

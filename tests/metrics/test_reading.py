@@ -10,11 +10,11 @@ from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, Reject, Retry, consumer, send, send_many
 from streams.consume import registry
-from streams.consume.claim import Claimer
 from streams.consume.outcome.settle import release
 from streams.consume.subscription import subscribe
 from streams.database.retrying import INTERRUPTED, error_number
 from streams.database.sql import metrics as sql
+from streams.deliver.claim import Claimer
 from streams.log.lag import lags
 from streams.log.sequencer import sequence
 from streams.metrics.catalogue import DATABASE

@@ -10,10 +10,10 @@ import pytest
 
 from streams import Reject, consumer
 from streams.consume import registry
-from streams.consume.claim import Claimer
-from streams.consume.handling import Handling
 from streams.consume.limits import Limits
 from streams.consume.outcome.settle import release
+from streams.deliver.claim import Claimer
+from streams.deliver.handling import Handling
 from streams.models import Delivery, Message
 from tests.plans.seed import LIVE, Seed
 from tests.plans.statements import Statements, explained

@@ -8,9 +8,9 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, send_many
+from streams.deliver.due import Places, partitions, what_is_due
 from streams.log import sequencer
 from streams.models import Partition, Topic
-from streams.process.due import Places, partitions, what_is_due
 
 pytestmark = [pytest.mark.mysql, pytest.mark.django_db(transaction=True)]
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from streams.http.pulling import clients, outcomes
-from streams.http.pulling.groups import PulledGroup
+from streams.http.pulling.groups import PulledGroup, registration_of
 from streams.http.pulling.handing_out import Asked, hand_out
 from streams.http.pulling.receipts import named, receipt_of
 from tests.plans.seed import LIVE, Seed
@@ -17,10 +17,11 @@ from tests.plans.test_consumer import LIMITS
 pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
 
 MINUTE = timedelta(minutes=1)
+REGISTRATION = registration_of("topic", "group")
 
 
 def test_a_pull_and_an_ack_read_keys_and_short_ranges(seeded: Seed) -> None:
-    group = PulledGroup(seeded.group, LIMITS, "default", 0.0)
+    group = PulledGroup(seeded.group, REGISTRATION, LIMITS, "default", 0.0)
     asked = Asked("http@x@one", 10, MINUTE, request_id="request-0001")
     with explained() as statements:
         (handed, *_more) = hand_out(group, LIMITS, asked).handed
@@ -38,7 +39,7 @@ def test_a_client_that_leaves_reads_open_deliveries_only(seeded: Seed) -> None:
 
 def test_a_lease_is_kept_by_its_key(seeded: Seed) -> None:
     clients._known.clear()
-    group = PulledGroup(seeded.group, LIMITS, "default", 0.0)
+    group = PulledGroup(seeded.group, REGISTRATION, LIMITS, "default", 0.0)
     with explained() as statements:
         clients.keep_while_holding(LIVE, group, 20)
     statements.assert_sound()

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from streams.consume import registry
-from streams.consume.claim import groups_with_due_retries
 from streams.consume.limits import Overrides
+from streams.deliver.claim import groups_with_due_retries
+from streams.deliver.due import Places, partitions, what_is_due
 from streams.models import Delivery, Step, UtcNow
-from streams.process.due import Places, partitions, what_is_due
 from streams.process.running_group import RunningGroup
 from streams.process.shared.client import Client
 from streams.steps.sweep import sweep, sweep_if_due

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams.conf import MAX_BATCH
-from streams.consume.pace import PART, Pace
+from streams.deliver.pace import PART, Pace
 
 QUARTER = 0.25
 FAR = 10**6

@@ -11,10 +11,10 @@ from streams import Retry, consumer, send
 from streams.conf import settings
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import release, settle
+from streams.deliver import due, poller
+from streams.deliver.poller import QUICK_SECONDS
 from streams.log.sequencer import BUSY_SECONDS
 from streams.models import ConsumerGroup, Message, Partition
-from streams.process import due, poller
-from streams.process.poller import QUICK_SECONDS
 from streams.testing import advance
 from tests.consuming import Process
 
@@ -110,7 +110,7 @@ def test_with_drain_it_stops_when_nothing_is_left(process):
 
 
 def test_with_drain_it_does_not_stop_while_a_worker_is_busy(process):
-    with process.held.busy():
+    with process.activity.busy():
         process.poller.step()
         assert not process.lifecycle.stopping
     process.poller.step()
@@ -125,7 +125,7 @@ def test_with_drain_it_does_not_stop_because_a_worker_was_quicker_than_the_look(
 
     def look_and_be_overtaken(places, using):
         seen = due.what_is_due(places, using)
-        with process.held.busy():
+        with process.activity.busy():
             send("orders", 2)
         return seen
 

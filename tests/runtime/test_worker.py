@@ -10,8 +10,8 @@ import pytest
 from django.db import OperationalError, ProgrammingError, connection
 
 from streams import Outgoing, consumer, send, send_many
-from streams.consume import reading
-from streams.consume.handling import Handling
+from streams.deliver import reading
+from streams.deliver.handling import Handling
 from streams.log.sequencer import sequence
 from streams.models import Consumer, Delivery, Kind, RetryMessage, State
 from streams.models.retry import Again
@@ -105,7 +105,7 @@ def test_a_database_that_is_away_is_waited_for(process, error, monkeypatch):
     def fail(timeout):
         raise error
 
-    monkeypatch.setattr(process.turn._claimer, "claim_retry", fail)
+    monkeypatch.setattr(process.turn._turns.claimer, "claim_retry", fail)
     assert process.worker.step() == workers.AFTER_ERROR_SECONDS
 
 
@@ -301,10 +301,10 @@ def test_while_a_group_is_behind_its_cursors_are_looked_for_once_in_a_while(proc
     sequence("default")
     claimed: list[Delivery] = []
     assert looks(lambda: claimed.extend(process.claim() for _ in range(4)), CURSOR_LOOK) == 1
-    process.turn._claimer._known_until = 0.0  # a quarter of a second later
+    process.turn._turns.claimer._known_until = 0.0  # a quarter of a second later
     assert looks(lambda: claimed.append(process.claim()), CURSOR_LOOK) == 1
     assert [delivery.first_offset for delivery in claimed] == [0, 10, 20, 30, 40]
-    assert looks(lambda: process.turn._claimer.claim(10, MINUTE), CURSOR_LOOK) == 1
+    assert looks(lambda: process.turn._turns.claimer.claim(10, MINUTE), CURSOR_LOOK) == 1
 
 
 def test_a_cursor_that_has_come_to_its_end_is_looked_for_again(process):
@@ -323,8 +323,8 @@ def test_a_known_cursor_that_is_gone_does_not_hide_the_others(process):
     send_many([Outgoing("orders", n) for n in range(30)])
     sequence("default")
     process.claim()
-    other = process.turn._claimer._known[0]
-    process.turn._claimer._known[:] = [(other[0] + 1000, *other[1:])]
+    other = process.turn._turns.claimer._known[0]
+    process.turn._turns.claimer._known[:] = [(other[0] + 1000, *other[1:])]
     assert process.claim().first_offset == 10
 
 
@@ -333,7 +333,7 @@ def test_retries_are_looked_for_once_in_a_while_and_when_nothing_is_new(process)
     sequence("default")
     process.worker.step()
     assert looks(process.worker.step, RETRY_LOOK) == 0
-    process.turn._claimer._retries_at = 0.0  # a quarter of a second later
+    process.turn._turns.claimer._retries_at = 0.0  # a quarter of a second later
     assert looks(process.worker.step, RETRY_LOOK) == 1
     assert process.worker.step() > 0
     assert looks(process.worker.step, RETRY_LOOK) == 1
@@ -350,7 +350,7 @@ def test_where_there_are_no_retries_a_claim_is_one_batch():
     send_many([Outgoing("orders", n) for n in range(100)])
     sequence("default")
     process.worker.step()
-    process.turn._claimer.pace.each = 1e-6
+    process.turn._turns.claimer.pace.each = 1e-6
     process.worker.step()
     assert [len(row.offsets) for row in Delivery.objects.order_by("pk")] == [10, 10]
 
@@ -368,13 +368,13 @@ def test_a_turn_of_retries_takes_as_long_as_the_last_claim_of_new_messages():
     send_many([Outgoing("orders", n) for n in range(1000)])
     sequence("default")
     process.worker.step()
-    process.turn._claimer.pace.each = 1e-6
-    process.turn._claimer._retries_at = math.inf
+    process.turn._turns.claimer.pace.each = 1e-6
+    process.turn._turns.claimer._retries_at = math.inf
     process.worker.step()
     assert len(tried) > 20
-    assert process.turn._new_seconds > 0
-    process.turn._new_seconds = 60.0
-    process.turn._claimer._retries_at = 0.0
+    assert process.turn._turns.new_seconds > 0
+    process.turn._turns.new_seconds = 60.0
+    process.turn._turns.claimer._retries_at = 0.0
     del tried[:]
     for _ in range(5):
         process.worker.step()

@@ -13,11 +13,11 @@ from django.db import connection, transaction
 
 from streams import Outgoing, Reject, Retry, consumer, send, send_many
 from streams.consume import registry
-from streams.consume.claim import Claimer
-from streams.consume.handling import Handling
 from streams.consume.limits import limits
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
+from streams.deliver.handling import Handling
 from streams.errors import LeaseLost
 from streams.log.sequencer import sequence
 from streams.models import (

@@ -14,11 +14,11 @@ import pytest
 
 from streams import Outgoing, consumer, send_many
 from streams.consume import registry
-from streams.consume.claim import Claimer
-from streams.consume.handling import Handling
 from streams.consume.limits import limits
 from streams.consume.outcome.settle import settle
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
+from streams.deliver.handling import Handling
 from streams.errors import LeaseLost, NothingToUndo, UnknownReplay
 from streams.log.sequencer import sequence
 from streams.models import (

@@ -10,10 +10,10 @@ from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, Reject, consumer, send, send_many
 from streams.consume import registry
-from streams.consume.claim import Claimer
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
 from streams.log.lag import Lag, lags
 from streams.log.sequencer import sequence
 from streams.models import (

@@ -13,9 +13,9 @@ from django.db import connection
 
 from streams import Outgoing, consumer, send, send_many
 from streams.consume import registry
-from streams.consume.claim import Claimer
 from streams.consume.outcome.dead_letter import give_up, redrive
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
 from streams.log import sequencer
 from streams.log.sequencer import sequence
 from streams.models import (

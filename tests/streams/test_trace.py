@@ -12,10 +12,10 @@ from django.db import connection
 
 from streams import Outgoing, ReceivedMessage, Reject, consumer, send, send_many
 from streams.consume import registry
-from streams.consume.claim import Claimer
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
 from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,

@@ -14,13 +14,14 @@ from django.db import Error
 from django.utils.translation import gettext as _
 
 from streams.conf import FRESH_SECONDS, longest_name
-from streams.consume.claim import Claimer
 from streams.consume.limits import Limits, limits
 from streams.consume.registry import Registration, find
 from streams.consume.subscription import start_missing, subscribe
 from streams.database.remembered import Forgettable, Fresh
 from streams.database.retrying import retrying
 from streams.database.transactions import in_test_case
+from streams.deliver.claim import Claimer
+from streams.deliver.turns import Turns
 from streams.errors import GroupMismatch, StartNeeded, UnknownGroup
 from streams.log.holdings import holdings
 from streams.log.topics import resolve
@@ -46,18 +47,11 @@ def registration_of(topic: str, group: str, **changes: Any) -> Registration:
 
 
 @dataclass
-class Turns:
-    """Holds what is to be remembered between two claims: whose turn it is, and what is behind."""
-
-    claimer: Claimer
-    last_was_retry: bool = False
-
-
-@dataclass
 class PulledGroup:
     """Holds a group as a process knows it; ``limits`` is None while nothing may be handed out."""
 
     group: ConsumerGroup
+    registration: Registration
     limits: Limits | None
     using: str
     fresh_until: float
@@ -123,7 +117,8 @@ def pulled(topic: str, name: str, using: str) -> PulledGroup:
         readable = not group.paused and group.topic.readable
         found = limits(group, find(topic, name), using) if readable else None
         same = known is not None and known.group.pk == group.pk
-        made = PulledGroup(group, found, using, time.monotonic() + FRESH_SECONDS)
+        until = time.monotonic() + FRESH_SECONDS
+        made = PulledGroup(group, registration_of(topic, name), found, using, until)
         if known is not None and same:
             made._idle = known._idle
         if not in_test_case(using):

@@ -15,17 +15,16 @@ from django.db import Error, connections
 from streams.api import ReceivedMessage
 from streams.conf import CLAIM_BYTES
 from streams.consume.limits import Limits
-from streams.consume.outcome import backoff
-from streams.consume.outcome.failure import AttemptsExhausted, BodyUnread, Failure
-from streams.consume.outcome.settle import keep_below, release
-from streams.consume.reading import Reading
+from streams.consume.outcome.settle import release
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
 from streams.database.sql.dialect import fetch
+from streams.deliver.opening import hold, open_whole
+from streams.deliver.turns import Claimed, Turns
 from streams.errors import LeaseLost
 from streams.http.pulling.clients import deadlines, keep_while_holding
-from streams.http.pulling.groups import REPEATED, THREAD, PulledGroup, Turns, registration_of
-from streams.http.pulling.outcomes import record
+from streams.http.pulling.groups import REPEATED, THREAD, PulledGroup
+from streams.http.pulling.outcomes import tell
 from streams.logs import event
 from streams.models import Delivery, Kind, RetryMessage
 
@@ -33,8 +32,6 @@ logger = logging.getLogger("streams.http")
 
 # An answer of so many bytes gets no further delivery.
 ENOUGH_BYTES = CLAIM_BYTES // 4
-
-Claimed = tuple[Delivery, RetryMessage | None]
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> Found:
     out: list[Handed] = []
     try:
         with group.turns(asked.client, asked.token) as turns:
-            leaves_more = _claim_all(turns, limits, asked, out)
+            leaves_more = _claim_all(group, turns, limits, asked, out)
         return Found(_with_deadlines(out, group, asked), leaves_more)
     except BaseException as error:
         if not isinstance(error, Error):  # without a database they expire
@@ -113,14 +110,19 @@ def take_back(out: Sequence[Handed]) -> None:
             )
 
 
-def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) -> bool:
+def _claim_all(
+    group: PulledGroup, turns: Turns, limits: Limits, asked: Asked, out: list[Handed]
+) -> bool:
     """Claim until the answer is full or nothing is left; ``out`` has what is handed out.
 
     Returns whether something may be left.
     """
     left, weight = asked.batch, 0
     while left > 0 and weight < ENOUGH_BYTES:
-        claimed = _claim(turns, left, asked.timeout, again=bool(out))
+        claim = turns.claim_new if out else turns.claim
+        claimed = None
+        with suppress(LeaseLost):  # the claim of a retry has expired before its row was read
+            claimed = claim(left, asked.timeout)
         if claimed is None:
             return False
         delivery, retry = claimed
@@ -129,7 +131,7 @@ def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) ->
             take_back([Handed(delivery, [])])
             turns.claimer.turn -= 1  # it comes first the next time
             return True
-        messages = _started(delivery, retry, limits, asked.timeout)
+        messages = _opened(group, claimed, limits, asked.timeout)
         if not messages:
             continue
         out.append(Handed(delivery, messages))
@@ -140,41 +142,17 @@ def _claim_all(turns: Turns, limits: Limits, asked: Asked, out: list[Handed]) ->
     return True
 
 
-def _claim(turns: Turns, batch: int, timeout: timedelta, *, again: bool) -> Claimed | None:
-    """Claim a retry or new messages, by turns while there are both; ``again``: more new ones."""
-    claimer = turns.claimer
-    retry_first = not again and not turns.last_was_retry and claimer.retries_unknown
-    try:
-        if retry_first and (retry := claimer.claim_retry(timeout)):
-            turns.last_was_retry = True
-            return retry
-        if new := claimer.claim(batch, timeout):
-            turns.last_was_retry = False
-            return new, None
-        if again or retry_first:
-            return None
-        retry = claimer.claim_retry(timeout)
-    except LeaseLost:  # the claim has expired before its row was read
-        return None
-    turns.last_was_retry = retry is not None
-    return retry
-
-
-def _started(
-    delivery: Delivery, retry: RetryMessage | None, limits: Limits, timeout: timedelta
+def _opened(
+    group: PulledGroup, claimed: Claimed, limits: Limits, timeout: timedelta
 ) -> Sequence[ReceivedMessage]:
-    """Return the messages of the claimed delivery; none if it is not to be handed out."""
+    """Return the messages of the delivery; none if it is not to be handed out."""
+    delivery, retry = claimed
     try:
-        if backoff.exhausted(delivery.attempt - 1, limits.max_retries):
-            # max_retries was lowered while the message waited.
-            delivery.attempt -= 1
-            spent = AttemptsExhausted(retry.last_error if retry else "")
-            end, failure = delivery.last_offset + 1, Failure(delivery.first_offset, spent)
-            record(delivery, end, [failure], limits)
-            return []
-        messages = readable(delivery, retry, limits)
-        if messages and (delivery.kind == Kind.RETRY or delivery.attempt > 1):
-            delivery.start(timeout)  # the answer may arrive, so its attempt is spent from here on
+        opened = open_whole(delivery, retry, limits, group.registration)
+        if opened.closed:
+            tell(delivery, opened.closed)
+        if opened.messages:
+            hold(delivery, opened.messages, timeout)
     except LeaseLost:
         return []
     except Error:
@@ -182,36 +160,7 @@ def _started(
     except BaseException:
         take_back([Handed(delivery, [])])
         raise
-    return messages
-
-
-def readable(
-    delivery: Delivery, retry: RetryMessage | None, limits: Limits
-) -> Sequence[ReceivedMessage]:
-    """Read the messages of the delivery, which then has exactly these open, one after the other.
-
-    Absent ones before the first are settled; what comes after an absent one, or after CLAIM_BYTES,
-    is given back. So whoever settles a result need not know which messages there were. Raises
-    LeaseLost.
-    """
-    place = registration_of(delivery.group.topic.name, delivery.group.name)
-    reading = Reading(delivery, place, retry)
-    read = next(reading.calls(len(delivery.offsets)), [])
-    messages = [message for message in read if message.offset >= delivery.progress]
-    first = messages[0].offset if messages else delivery.last_offset + 1
-    if absent := range(delivery.progress, first):
-        unread = [Failure(n, BodyUnread()) for n in absent if n in reading.unread]
-        if delivery.group.ordered and unread:  # what comes after it waits for it
-            first = unread[0].offset + 1
-            del unread[1:]
-        gone = sorted(reading.missing.intersection(range(delivery.progress, first)))
-        record(delivery, first, unread, limits, missing=gone)
-        if delivery.progress > delivery.last_offset:
-            return []
-    number = sum(message.offset == first + place for place, message in enumerate(messages))
-    if first + number <= delivery.last_offset:
-        keep_below(delivery, first + number)
-    return messages[:number]
+    return opened.messages
 
 
 def _handed_before(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:
@@ -231,16 +180,9 @@ def _handed_before(group: PulledGroup, limits: Limits, asked: Asked) -> list[Han
         retry = held.first() if delivery.kind == Kind.RETRY else None
         if not retrying(_mark_repeated, group.using, delivery):
             continue
-        with suppress(LeaseLost):
-            # Who claimed it may have died before it had spent the attempt.
-            begun = delivery.started_at is not None
-            messages = (
-                readable(delivery, retry, limits)
-                if begun
-                else _started(delivery, retry, limits, asked.timeout)
-            )
-            if messages:
-                out.append(Handed(delivery, messages))
+        # Who claimed it may have died before it had spent the attempt.
+        if messages := _opened(group, Claimed(delivery, retry), limits, asked.timeout):
+            out.append(Handed(delivery, messages))
     return out
 
 

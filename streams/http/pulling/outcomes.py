@@ -10,14 +10,14 @@ from typing import Literal, NamedTuple
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from streams.consume.handling import Outcome
 from streams.consume.limits import Limits, limits
 from streams.consume.outcome import notices, settle
-from streams.consume.outcome.failure import BodyUnread, Failure
+from streams.consume.outcome.failure import Failure
 from streams.consume.registry import find
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
 from streams.database.sql.dialect import fetch
+from streams.deliver.closing import Closed, close
 from streams.errors import InvalidValue, LeaseLost, Reject, Retry
 from streams.http.pulling.clients import keep_lease, leave
 from streams.http.pulling.groups import registration_of
@@ -83,7 +83,7 @@ def acknowledge(
     if delivery.state != State.START:
         raise LeaseLost
     _check(delivery, results, failures)
-    record(delivery, progress, failures, _limits(delivery), running=running)
+    tell(delivery, close(delivery, progress, failures, _limits(delivery), running=running))
     return _settled(delivery)
 
 
@@ -118,41 +118,17 @@ def _settled(delivery: Delivery) -> Settled:
     return Settled(max(0, delivery.last_offset + 1 - delivery.progress), delivery.progress)
 
 
-def record(
-    delivery: Delivery,
-    progress: int,
-    failures: Sequence[Failure],
-    limits: Limits,
-    *,
-    missing: Sequence[int] = (),
-    running: timedelta = timedelta(0),
-) -> None:
-    """Record the outcome of the offsets below ``progress``, and tell of it. Raises LeaseLost.
+def tell(delivery: Delivery, closed: Closed) -> None:
+    """Tell what became of messages.
 
     What a request with the same results has recorded at the same moment is told of by that one.
     """
-    before = delivery.progress
-    settlement = settle.settle(
-        delivery,
-        progress,
-        failures,
-        max_retries=limits.max_retries,
-        retry=limits.retry,
-        missing=len(missing),
-        running=running,
-    )
-    if settlement.by_another:
+    if closed.settlement.by_another:
         return
     topic, group = delivery.group.topic.name, delivery.group.name
-    notices.settled(delivery, settlement, list(missing), topic, f"{group} ({delivery.client_id})")
-    failed = sum(not isinstance(failure.error, BodyUnread) for failure in failures)
-    outcome = Outcome(
-        done=progress - before - len(missing) - len(failures),
-        failed=failed,
-        dead=sum(one.verdict is not None for one in settlement.judged),
-        missing=len(missing),
-    )
-    handled(registration_of(topic, group), outcome)
+    name = f"{group} ({delivery.client_id})"
+    notices.settled(delivery, closed.settlement, closed.gone, topic, name)
+    handled(registration_of(topic, group), closed.outcome)
 
 
 def extend(delivery: Delivery, seconds: float) -> datetime:

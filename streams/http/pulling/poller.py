@@ -10,22 +10,15 @@ from collections.abc import Callable
 
 from django.db import Error, connections, reset_queries
 
-from streams.conf import FRESH_SECONDS, settings
+from streams.conf import settings
 from streams.database.retrying import transient
 from streams.database.transactions import in_test_case
+from streams.deliver.poller import Look, Poller
 from streams.errors import StreamsError
 from streams.http.pulling.groups import PulledGroup, pulled
 from streams.http.pulling.waiting import waiting
 from streams.log import ends, kept_ends
-from streams.log.rewinds import compare
-from streams.log.sequencer import sequence
 from streams.logs import event
-from streams.process.due import Due, Places, partitions, what_is_due
-from streams.process.poller import (
-    QUICK_SECONDS,
-    REFRESH_SECONDS,
-    SEQUENCE_SECONDS,
-)
 from streams.steps.sequence import NOTE_EVERY, note_sequencing
 from streams.steps.sweep import SWEEP_EVERY, sweep_if_due
 from streams.wakeup import Listener
@@ -38,7 +31,7 @@ LINGER_SECONDS = 60.0
 AFTER_ERROR_SECONDS = 1.0
 
 
-class Poller(threading.Thread):
+class PullPoller(threading.Thread):
     """Sequences, sweeps, and wakes one waiting request of each group that has something to claim.
 
     So a project whose consumers only pull needs neither ems_consume nor Celery's beat for it.
@@ -52,15 +45,14 @@ class Poller(threading.Thread):
         self._woken = False
         self.stopped = False
         self.used_at = time.monotonic()
-        self._partitions: list[tuple[int, int]] = []
-        self._refreshed = -FRESH_SECONDS
+        self._poller = Poller(using)
         self._ends: dict[int, int] = {}  # by partition: the end that the last look has known
-        self._pause = QUICK_SECONDS
         self._note_at = self._sweep_at = 0.0
         self._listener: Listener | None = None
 
     def wake(self) -> None:
         """Let it look now: something was sent, perhaps to a new topic."""
+        self._poller.wake()
         with self._condition:
             self._woken = True
             self._condition.notify()
@@ -115,31 +107,11 @@ class Poller(threading.Thread):
 
     def step(self) -> float:
         """Look once; return how many seconds to wait until the next look."""
-        started = time.monotonic()
-        self._refresh(started)
-        groups = [group.group.pk for group in self._waiting.groups()]
-        before = ends.seen(self._using)  # whatever is read after this is not lower
-        outlook = what_is_due(Places(groups, self._partitions), self._using)
-        compare(outlook.logs, before, self._using)
-        done = sequence(self._using, outlook.inbox, until=started + SEQUENCE_SECONDS)
-        woken = self._wake(outlook, done.partitions)
-        if done.goes_on_in is not None:
-            return done.goes_on_in
-        if done.sequenced or woken:
-            self._pause = QUICK_SECONDS
-        else:
-            self._pause = min(self._pause * 2, settings().POLL_SECONDS)
-        pause = self._pause
-        if outlook.next_in is not None:
-            pause = min(pause, max(outlook.next_in, QUICK_SECONDS))
-        return max(pause, time.monotonic() - started)
-
-    def _refresh(self, now: float) -> None:
         with self._condition:
-            woken, self._woken = self._woken, False
-        if now >= self._refreshed + (REFRESH_SECONDS if woken else FRESH_SECONDS):
-            self._partitions = partitions(self._using)
-            self._refreshed = now
+            self._woken = False
+        groups = [group.group.pk for group in self._waiting.groups()]
+        look = self._poller.look(groups)
+        return self._poller.pause(look, woken=self._wake(look))
 
     def maintain(self) -> float:
         """Do what is due beside the looks. It is done after them, so that no wake-up waits."""
@@ -154,18 +126,20 @@ class Poller(threading.Thread):
         kept_ends.of(self._using).keep_if_due()
         return 0.0
 
-    def _wake(self, outlook: Due, sequenced: frozenset[int]) -> bool:
-        reached = {id_: log.offset for id_, log in outlook.logs.items()}
+    def _wake(self, look: Look) -> bool:
+        reached = {id_: log.offset for id_, log in look.due.logs.items()}
         # What has been sequenced since the look comes after the end that it has read.
-        reached |= {id_: end.offset for id_ in sequenced if (end := ends.end(id_, self._using))}
+        reached |= {
+            id_: end.offset for id_ in look.done.partitions if (end := ends.end(id_, self._using))
+        }
         grown = {id_ for id_, end in reached.items() if end > self._ends.get(id_, -1)}
         self._ends = reached
-        topics = {topic_id for topic_id, id_ in self._partitions if id_ in grown}
+        topics = {topic_id for topic_id, id_ in self._poller.partitions if id_ in grown}
         # Those who wait now: who came during the look may have claimed before the log grew.
         woken = []
         for group in self._waiting.groups():
             news = group.group.topic_id in topics
-            if (news or group.group.pk in outlook.groups) and self._open(group):
+            if (news or group.group.pk in look.due.groups) and self._open(group):
                 woken.append(self._waiting.wake_group(group.group.pk, news=news))
         return any([*woken, self._waiting.wake_readers(reached.items())])
 
@@ -179,7 +153,7 @@ class Poller(threading.Thread):
 
 
 # By alias: each database has a thread, so one that is away holds up no other.
-_pollers: dict[str, Poller] = {}
+_pollers: dict[str, PullPoller] = {}
 _starting = threading.Lock()
 
 
@@ -194,7 +168,7 @@ def ensure(using: str) -> None:
     with _starting:
         poller = _pollers.get(using)
         if poller is None or not poller.is_alive():
-            poller = _pollers[using] = Poller(using)
+            poller = _pollers[using] = PullPoller(using)
             poller.start()
         poller.used_at = time.monotonic()
 
@@ -216,7 +190,7 @@ def stop() -> None:
         poller.join()
 
 
-def _ends(poller: Poller) -> bool:
+def _ends(poller: PullPoller) -> bool:
     """Tell whether nobody has needed the thread for long; a later pull then starts another."""
     with _starting:
         if waiting(poller.using) or time.monotonic() < poller.used_at + LINGER_SECONDS:

@@ -8,16 +8,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from traceback import clear_frames
 
-from streams.api import ReceivedMessage
-from streams.consume.calling import Calls
-from streams.consume.handling import Outcome
 from streams.consume.limits import Limits
 from streams.consume.outcome import notices
 from streams.consume.outcome.failure import Failure
-from streams.consume.outcome.lines import Lines
-from streams.consume.reading import chosen, in_calls
 from streams.consume.registry import Registration
 from streams.database.clock import instant
+from streams.deliver.calls import Calls
+from streams.deliver.closing import Outcome
+from streams.deliver.reading import chosen, in_calls
 from streams.log.bodies import StoredMessage, stored_messages
 from streams.log.rewinds import epoch_of
 from streams.process.broadcast.reader import Reader, Stretch
@@ -29,7 +27,7 @@ logger = logging.getLogger("streams.broadcast")
 TURN_SECONDS = 1.0
 
 
-class BroadcastHandling:
+class BroadcastHandling(Calls):
     """Handles one stretch in the client's one thread, and settles it in the client's file.
 
     There is no lease, and nothing to give back. A message whose handler raises is logged, and
@@ -45,35 +43,14 @@ class BroadcastHandling:
         *,
         may_go_on: Callable[[], bool] = lambda: True,
     ) -> None:
+        super().__init__(registration, stretch, limits, reader.using)
         self.stretch = stretch
-        self.registration = registration
-        self.outcome = Outcome()
-        self.lost = False
         self._reader = reader
         self._may_go_on = may_go_on
         # Of each offset: the id of its message, and its sequenced_at as it was read.
         self._read_as: dict[int, tuple[int, str | datetime | None]] = {}
         self._passed: set[int] = set()
-        self._size = 1 if registration.batch is None else limits.batch
         self._began: float | None = None
-        self._lines = Lines.wanted()
-        self._calls = Calls(
-            registration,
-            stretch,
-            self,
-            timeout=limits.consume_timeout,
-            using=reader.using,
-            lines=self._lines,
-        )
-
-    @property
-    def calling(self) -> bool:
-        """Tell whether the handler runs."""
-        return self._calls.running
-
-    def time_left(self) -> timedelta:
-        """Return the time until the running call is overdue; negative once it is."""
-        return self._calls.time_left()
 
     def renew(self, left: timedelta) -> None:
         """Do nothing: a position on the disk has no lease."""
@@ -83,8 +60,9 @@ class BroadcastHandling:
         stretch = self.stretch
         rows, cut = self._read()
         partition = stretch.partition
-        epoch = epoch_of(partition, stretch.first_offset, self._reader.using)
-        self._calls.run(in_calls(rows, self._size, self.registration, partition.number, 1, epoch))
+        epoch = epoch_of(partition, stretch.first_offset, self._using)
+        calls = in_calls(rows, self._size, self.registration, partition.number, 1, epoch)
+        self.make(calls)
         if cut and stretch.progress > stretch.last_offset:
             self._reader.note_absent(stretch.partition)
         return self.outcome
@@ -93,7 +71,7 @@ class BroadcastHandling:
         """Return the messages before the first absent one, and whether one is absent."""
         stretch = self.stretch
         place = stretch.partition.pk, stretch.first_offset, stretch.last_offset + 1
-        rows = stored_messages(*place, self._reader.using)
+        rows = stored_messages(*place, self._using)
         if not self._reader.sure:  # a connection was lost: the rows may be of another log
             stretch.last_offset = stretch.first_offset - 1
             return [], False
@@ -104,10 +82,6 @@ class BroadcastHandling:
         rows = [row for row in rows if row.offset <= stretch.last_offset]
         rows, self._passed = chosen(rows, self.registration.tags)
         return rows, bool(absent)
-
-    # -- what the calls use: see Settler --
-
-    ordered = False
 
     def may_begin(self) -> bool:
         now = time.monotonic()
@@ -136,12 +110,7 @@ class BroadcastHandling:
         registration, number = self.registration, self.stretch.partition.number
         place = registration.topic, number, failure.offset, registration.group, 1
         tried, name = notices.Attempt(*place), registration.name
-        notices.passed(tried, failure.error, name, self._reader.using)
+        notices.passed(tried, failure.error, name, self._using)
 
     def release(self) -> None:
         self.outcome.released = self.stretch.last_offset + 1 - self.stretch.progress
-
-    def settle_atomically(
-        self, call: Callable[[], list[Failure]], messages: Sequence[ReceivedMessage], after: int
-    ) -> None:
-        raise NotImplementedError  # @consumer refuses atomic: a file is in no transaction

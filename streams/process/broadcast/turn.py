@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from streams.consume.limits import Limits
 from streams.process.broadcast.handling import BroadcastHandling
-from streams.process.broadcast.reader import Stretch
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.turn import Turn
 
@@ -22,7 +21,14 @@ class BroadcastTurn(Turn):
         stretch = self._feed.reader.take(self._size(limits))
         if stretch is None:
             return False
-        self._deliver(stretch, limits)
+        feed, may_go_on = self._feed, self._runtime.may_go_on
+        handling = BroadcastHandling(
+            stretch, feed.registration, limits, feed.reader, may_go_on=may_go_on
+        )
+        self._run(handling)
+        # Messages of a stretch that was released were read for nothing: read less next time.
+        released = handling.outcome.released
+        feed.ahead = 0 if released else min(READ_AHEAD, 2 * self._size(limits))
         return True
 
     def _size(self, limits: Limits) -> int:
@@ -30,19 +36,3 @@ class BroadcastTurn(Turn):
         # only changes the speed.
         ahead = self._feed.ahead if self._feed.registration.batch is None else 0
         return max(limits.batch, ahead)
-
-    def _deliver(self, stretch: Stretch, limits: Limits) -> None:
-        handling = BroadcastHandling(
-            stretch,
-            self._feed.registration,
-            limits,
-            self._feed.reader,
-            may_go_on=self._may_go_on,
-        )
-        try:
-            with self._holding(handling):
-                outcome = handling.run()
-            # Messages of a stretch that was released were read for nothing: read less next time.
-            self._feed.ahead = 0 if outcome.released else min(READ_AHEAD, 2 * self._size(limits))
-        finally:
-            self._feed.add(handling.outcome)

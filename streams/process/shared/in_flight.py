@@ -3,63 +3,34 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Protocol
 
-from streams.consume.registry import Registration
-from streams.process.shared.activity import Activity
-
-
-class Held(Protocol):
-    """Describes the delivery, or stretch of the log, that one worker handles."""
-
-    registration: Registration
-    lost: bool
-
-    @property
-    def calling(self) -> bool:
-        """Tell whether the handler runs, or the next call waits for its turn."""
-
-    def time_left(self) -> timedelta:
-        """Return the time until its running or next call is overdue; negative once it is."""
-
-    def renew(self, left: timedelta) -> None:
-        """Extend its lease, if it has one, by ``left``."""
-
+from streams.deliver.calls import Calls
 
 # A call that is overdue by more than this hangs: the process stops, and does not wait for it.
 HUNG_GRACE = timedelta(seconds=10)
 
 
-def hung(held: Held) -> bool:
+def hung(calls: Calls) -> bool:
     """Tell whether its running call is overdue by more than HUNG_GRACE."""
-    return held.calling and held.time_left() < -HUNG_GRACE
+    return calls.calling and calls.time_left() < -HUNG_GRACE
 
 
 class InFlight:
-    """Collects the deliveries that this process holds, so that the heartbeat can renew them.
+    """The deliveries of one database that this process holds, for the heartbeat to renew."""
 
-    There is one for each database; ``activity`` is that of the process.
-    """
-
-    def __init__(self, activity: Activity | None = None) -> None:
-        self.activity = activity or Activity()
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._handlings: set[Held] = set()
+        self._calls: set[Calls] = set()
 
-    def busy(self) -> AbstractContextManager[None]:
-        """Count a worker as busy inside the block, where it may claim or hold something."""
-        return self.activity.busy()
-
-    def add(self, handling: Held) -> None:
+    def add(self, calls: Calls) -> None:
         with self._lock:
-            self._handlings.add(handling)
+            self._calls.add(calls)
 
-    def discard(self, handling: Held) -> None:
+    def discard(self, calls: Calls) -> None:
         with self._lock:
-            self._handlings.discard(handling)
+            self._calls.discard(calls)
 
-    def all(self) -> list[Held]:
+    def all(self) -> list[Calls]:
         with self._lock:
-            return list(self._handlings)
+            return list(self._calls)

@@ -33,11 +33,11 @@ from streams import (
     send_many,
 )
 from streams.consume import registry
-from streams.consume.claim import Claimer
-from streams.consume.handling import Handling
 from streams.consume.limits import limits
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.subscription import subscribe
+from streams.deliver.claim import Claimer
+from streams.deliver.handling import Handling
 from streams.errors import LeaseLost, NothingToUndo
 from streams.log.sequencer import sequence
 from streams.log.topics import forget

@@ -163,14 +163,14 @@ SEND = [
     ),
     Mutant(
         "claimed-offsets-are-not-remembered",
-        "streams/consume/claim.py",
+        "streams/deliver/claim.py",
         "            note({place.pk: End(place.next_offset, place.epoch)}, self.using)\n",
         "            pass\n",
         "tests/guarantees/test_rewound_logs.py::test_what_a_worker_has_claimed_is_remembered",
     ),
     Mutant(
         "a-claim-enters-what-is-left-out",
-        "streams/consume/claim.py",
+        "streams/deliver/claim.py",
         "        if epoch and last > start:\n",
         "        if False:\n",
         "tests/guarantees/test_rewound_logs.py"
@@ -422,7 +422,7 @@ CLAIM = [
     ),
     Mutant(
         "cursor-moved-before-its-delivery",
-        "streams/consume/claim.py",
+        "streams/deliver/claim.py",
         "        execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])\n",
         """\
         execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
@@ -481,7 +481,7 @@ SETTLE = [
     ),
     Mutant(
         "atomic-settled-apart",
-        "streams/consume/handling.py",
+        "streams/deliver/handling.py",
         "                    self.settle(after, failures)\n",
         "                    pass\n            self.settle(after, failures)\n",
         f"{LEASING}::test_what_a_slow_atomic_handler_wrote_is_rolled_back",
@@ -559,7 +559,7 @@ LEASES = [
     ),
     Mutant(
         "ended-transaction-acknowledged",
-        "streams/consume/handling.py",
+        "streams/deliver/handling.py",
         "connection.savepoint_commit(savepoint)",
         "pass",
         "tests/guarantees/test_ended_transactions.py"
@@ -745,16 +745,16 @@ LEASES = [
 ORDERED = [
     Mutant(
         "two-at-once-in-a-partition",
-        "streams/consume/claim.py",
+        "streams/deliver/claim.py",
         "        if self.group.ordered:\n            execute(self.using, sql.HOLD_CURSOR",
         "        if False:\n            execute(self.using, sql.HOLD_CURSOR",
         f"{ORDER}::test_while_a_delivery_is_open_nobody_else_claims_from_its_partition",
     ),
     Mutant(
         "overtaking-what-failed",
-        "streams/consume/calling.py",
-        "if checkpoint or (failures and settler.ordered):",
-        "if checkpoint:",
+        "streams/deliver/calls.py",
+        "return checkpoint or bool(self._failures and self.ordered)",
+        "return checkpoint",
         f"{ORDER}::test_what_comes_after_a_failed_message_waits_for_it",
     ),
     Mutant(
@@ -855,7 +855,7 @@ MORE = [
     ),
     Mutant(
         "edited-copy-not-read",
-        "streams/consume/reading.py",
+        "streams/deliver/reading.py",
         "        rows = rows or stored_messages(*place, delivery.using, at_most=share)\n",
         "        rows = stored_messages(*place, delivery.using, at_most=share) or rows\n",
         "tests/streams/test_letter_edit.py"
@@ -886,15 +886,15 @@ MORE = [
     ),
     Mutant(
         "other-tags-handed-over",
-        "streams/consume/reading.py",
+        "streams/deliver/reading.py",
         "        else:\n            wanted.append(",
         "        if True:\n            wanted.append(",
         "tests/streams/test_tags.py::test_only_messages_with_a_wanted_tag_are_handed_over",
     ),
     Mutant(
         "held-past-what-is-due",
-        "streams/process/poller.py",
-        "        if outlook.next_in is not None:\n",
+        "streams/deliver/poller.py",
+        "        if look.due.next_in is not None:\n",
         "        if False:\n",
         "tests/runtime/test_poller.py::test_it_is_held_until_the_next_thing_is_due",
     ),
@@ -917,7 +917,7 @@ PURGE = [
     ),
     Mutant(
         "handled-messages-kept",
-        "streams/consume/reading.py",
+        "streams/deliver/reading.py",
         "        if messages:\n            yield messages\n",
         "        if messages:\n"
         "            vars(registration).setdefault('kept', []).append(messages)\n"
@@ -926,7 +926,7 @@ PURGE = [
     ),
     Mutant(
         "claims-of-broken-batches",
-        "streams/consume/pace.py",
+        "streams/deliver/pace.py",
         "max(batch, most - most % batch)",
         "max(batch, most)",
         "tests/guarantees/test_large_claims.py"
@@ -934,23 +934,22 @@ PURGE = [
     ),
     Mutant(
         "settled-before-its-call",
-        "streams/consume/calling.py",
-        "                    self._settle(position, failures)\n                    failures",
-        "                    self._settle(stretch.last_offset + 1, failures)\n"
-        "                    failures",
+        "streams/deliver/calls.py",
+        "if self._settles_now():\n                    self._settle_until(self._ended)",
+        "if self._settles_now():\n                    self._settle_until(stretch.last_offset + 1)",
         "tests/guarantees/test_large_claims.py::test_nothing_is_settled_before_its_call_has_ended",
     ),
     Mutant(
         "pace-of-what-failed",
         "streams/process/turn.py",
-        "handled = outcome.done + outcome.passed",
+        "handled = handling.outcome.done + handling.outcome.passed",
         "handled = len(delivery.offsets)",
         "tests/guarantees/test_large_claims.py"
         "::test_after_a_claim_in_which_all_failed_the_next_is_one_batch",
     ),
     Mutant(
         "slow-claims-kept",
-        "streams/consume/handling.py",
+        "streams/deliver/handling.py",
         "        if self._gives_way():\n",
         "        if False:\n",
         "tests/guarantees/test_large_claims.py"
@@ -958,7 +957,7 @@ PURGE = [
     ),
     Mutant(
         "all-bodies-of-a-claim-at-once",
-        "streams/consume/reading.py",
+        "streams/deliver/reading.py",
         "share = READ_BYTES // len(delivery.offsets)",
         "share = READ_BYTES",
         "tests/guarantees/test_memory.py::test_a_claim_of_many_batches_is_not_read_at_once",
@@ -1092,15 +1091,15 @@ SEAMS = [
     ),
     Mutant(
         "told-inside-the-transaction",
-        "streams/consume/handling.py",
+        "streams/deliver/handling.py",
         "        if not self._atomic:\n            self._tell_all()\n",
         "        self._tell_all()\n",
         "tests/streams/test_signals.py::test_what_a_batch_says_has_failed_is_told_one_by_one",
     ),
     Mutant(
         "told-though-rolled-back",
-        "streams/consume/handling.py",
-        "            self._told.clear()\n",
+        "streams/deliver/handling.py",
+        "            self._untold.clear()\n",
         "",
         "tests/streams/test_signals.py::test_what_was_rolled_back_is_not_told",
     ),

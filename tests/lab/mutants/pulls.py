@@ -6,6 +6,7 @@ from tests.lab.mutants.mutant import Mutant
 
 CLIENTS = "streams/http/pulling/clients.py"
 HANDING = "streams/http/pulling/handing_out.py"
+OPENING = "streams/deliver/opening.py"
 OUTCOMES = "streams/http/pulling/outcomes.py"
 PULLING = "tests/http/test_pulling.py"
 SERVERS = "tests/http/test_web_servers.py"
@@ -66,9 +67,9 @@ PULLS = [
     ),
     Mutant(
         "exhausted-retry-handed-out",
-        HANDING,
-        "        if backoff.exhausted(delivery.attempt - 1, limits.max_retries):\n",
-        "        if False:\n",
+        OPENING,
+        "    if not backoff.exhausted(delivery.attempt - 1, limits.max_retries):\n",
+        "    if True:\n",
         f"{PULLING}::test_what_has_no_attempt_left_is_dead_before_anything_is_handed_out",
     ),
     Mutant(
@@ -80,9 +81,9 @@ PULLS = [
     ),
     Mutant(
         "retry-without-a-start",
-        HANDING,
-        "        if messages and (delivery.kind == Kind.RETRY or delivery.attempt > 1):\n",
-        "        if False:\n",
+        OPENING,
+        "    if delivery.counts_starts and delivery.started_at is None:\n",
+        "    if False:\n",
         f"{PULLING}::test_a_retry_spends_its_attempt_when_it_is_handed_out",
     ),
     Mutant(
@@ -104,8 +105,8 @@ PULLS = [
     Mutant(
         "wakes-only-who-waited-before-the-look",
         POLLER,
-        "        for group in self._waiting.groups():\n",
-        "        for group in self._waiting.groups()[: len(groups)]:\n",
+        "woken=self._wake(",
+        "woken=bool(groups) and self._wake(",
         f"{POLLER_TESTS}::test_who_comes_during_a_look_is_woken_by_it",
     ),
     Mutant(

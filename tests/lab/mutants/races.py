@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.lab.mutants.mutant import Mutant
 
-CLAIM = "streams/consume/claim.py"
+CLAIM = "streams/deliver/claim.py"
 DEAD = "streams/consume/outcome/dead_letter.py"
 EXPIRE = "streams/consume/outcome/expire.py"
 SETTLE = "streams/consume/outcome/settle.py"

@@ -14,9 +14,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, Reject, Retry, consumer, send_many
-from streams.consume import calling
 from streams.consume.limits import Overrides, threads
 from streams.consume.registry import registrations
+from streams.deliver import calls as loop
 from streams.errors import PositionDamaged, StateUnusable
 from streams.log import bodies
 from streams.log.sequencer import sequence
@@ -177,7 +177,7 @@ def test_a_stop_lets_the_running_call_finish_and_keeps_the_position(start):
 
 
 def test_a_slow_stretch_keeps_its_position_on_the_way(start, monkeypatch):
-    monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
     kept = []
     listen(lambda message: kept.append(offsets()[0]))
     client = start()
@@ -187,7 +187,7 @@ def test_a_slow_stretch_keeps_its_position_on_the_way(start, monkeypatch):
 
 
 def test_a_stretch_writes_its_position_no_oftener_than_it_must(start, monkeypatch):
-    monkeypatch.setattr(calling, "CHECKPOINT_SECONDS", 0.3)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.3)
 
     def handle(message):
         began = time.monotonic()

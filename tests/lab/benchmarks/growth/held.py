@@ -42,7 +42,7 @@ def held(place: Place, seconds: float, rounds: int) -> tuple[Counts, Counts, int
 
 def _pass_on(place: Place) -> None:
     from streams import Outgoing, send_many
-    from streams.consume.claim import Claimer
+    from streams.deliver.claim import Claimer
     from streams.log.sequencer import sequence
 
     claimer = Claimer(place.groups[0], CLIENT, "t", "default")
@@ -85,7 +85,7 @@ def _open_transaction(place: Place) -> Iterator[Callable[[], None]]:
 
 def _late_ones_come(place: Place) -> None:
     """See that the late messages get the next offsets, in their order, and reach the group."""
-    from streams.consume.claim import Claimer
+    from streams.deliver.claim import Claimer
     from streams.log.bodies import stored_messages
     from streams.log.sequencer import sequence
     from streams.models import Message, Partition

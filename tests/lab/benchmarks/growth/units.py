@@ -21,10 +21,10 @@ Counts = dict[str, Count]
 def counts(place: Place) -> Counts:
     """Do each unit once, and count; what is read once only has been read before."""
     from streams import send
-    from streams.consume.claim import Claimer
+    from streams.deliver.claim import Claimer
+    from streams.deliver.due import Places, partitions, what_is_due
     from streams.log.lag import lags
     from streams.log.sequencer import sequence
-    from streams.process.due import Places, partitions, what_is_due
     from streams.steps.sweep import sweep
 
     topic, group, partition = place.topic.name, place.groups[0], place.partition
@@ -61,8 +61,8 @@ def counts(place: Place) -> Counts:
 
 def consume(claimer: object) -> Delivery:
     """Claim a batch, read its messages and settle it."""
-    from streams.consume.claim import Claimer
     from streams.consume.outcome.settle import settle
+    from streams.deliver.claim import Claimer
     from streams.log.bodies import stored_messages
 
     assert isinstance(claimer, Claimer)

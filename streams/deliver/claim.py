@@ -11,11 +11,11 @@ from uuid import uuid4
 
 from django.db import connections
 
-from streams.consume.pace import Pace
 from streams.database.retrying import retrying
 from streams.database.sql import claim as sql
 from streams.database.sql.dialect import execute, fetch, insert, later, placeholders
 from streams.database.transactions import own_transaction
+from streams.deliver.pace import Pace
 from streams.errors import LeaseLost
 from streams.log.ends import End
 from streams.log.rewinds import REWOUND, note, readable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -30,8 +31,20 @@ class Claimed(NamedTuple):
     epoch: int
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """The offsets of a delivery that nobody handles."""
+
+    passed: set[int] = field(default_factory=set)  # without a tag that the group wants
+    missing: set[int] = field(default_factory=set)  # gone for good
+    unread: set[int] = field(default_factory=set)  # absent now, to be read once more
+
+
+NOTHING = LeftOut()
+
+
 class Reading:
-    """Reads the messages of a delivery for its handler; has the sets of the other offsets.
+    """The messages of a delivery, as its handler gets them, and what is ``left_out`` of it.
 
     A purged message is missing. Any other absent message is read once more, as a retry, before it
     counts as missing: after a failover the new primary may not have caught up yet.
@@ -40,9 +53,7 @@ class Reading:
     def __init__(
         self, delivery: Delivery, registration: Registration, retry: RetryMessage | None = None
     ) -> None:
-        self.passed: set[int] = set()  # without a tag that the group wants
-        self.missing: set[int] = set()  # gone for good
-        self.unread: set[int] = set()  # absent now, to be read once more
+        self.left_out = LeftOut()
         self._delivery = delivery
         self._registration = registration
         self._retry = retry
@@ -61,7 +72,8 @@ class Reading:
         rows = message_in_dead_letter(letter, delivery.using) if letter else []
         rows = rows or stored_messages(*place, delivery.using, at_most=share)
         rows = self._without_absent(rows, set(delivery.offsets) - {row.offset for row in rows})
-        rows, self.passed = chosen(rows, self._registration.tags)
+        rows, passed = chosen(rows, self._registration.tags)
+        self.left_out.passed.update(passed)
         partition = delivery.partition
         epoch = epoch_of(partition, delivery.first_offset, delivery.using)
         place_of = partition.number, delivery.attempt, epoch
@@ -85,8 +97,8 @@ class Reading:
         """Note what is ``absent``; return those of ``rows`` that are handed over all the same."""
         if absent:
             missing, unread = _judged(absent, self._delivery, self._retry)
-            self.missing |= missing
-            self.unread |= unread
+            self.left_out.missing.update(missing)
+            self.left_out.unread.update(unread)
             if self._delivery.group.ordered and unread:  # what comes after them waits for them
                 return [row for row in rows if row.offset < min(unread)]
         return rows

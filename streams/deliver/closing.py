@@ -1,0 +1,99 @@
+"""Closes a part of a delivery, or all of it: records its outcome, and says what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from streams.consume.limits import Limits
+from streams.consume.outcome.failure import BodyUnread, Failure
+from streams.consume.outcome.settle import Settlement, settle
+from streams.deliver.reading import NOTHING, LeftOut
+from streams.models import Delivery
+
+
+@dataclass
+class Outcome:
+    """Counts the outcomes of messages."""
+
+    done: int = 0
+    failed: int = 0  # of these, `dead` have become dead letters
+    dead: int = 0
+    missing: int = 0
+    passed: int = 0  # without a tag that the group wants
+    released: int = 0
+    errors: list[BaseException] = field(default_factory=list)
+
+    def add(self, other: Outcome) -> None:
+        self.done += other.done
+        self.failed += other.failed
+        self.dead += other.dead
+        self.missing += other.missing
+        self.passed += other.passed
+        self.released += other.released
+        self.errors += other.errors
+
+
+@dataclass(frozen=True)
+class Closed:
+    """What became of the offsets of ``span``: ``gone`` are missing, ``passed`` were not wanted."""
+
+    span: range
+    settlement: Settlement
+    gone: Sequence[int]
+    passed: int
+
+    @property
+    def outcome(self) -> Outcome:
+        judged = self.settlement.judged
+        tried = [one for one in judged if not isinstance(one.failure.error, BodyUnread)]
+        return Outcome(
+            done=len(self.span) - len(judged) - len(self.gone) - self.passed,
+            failed=len(tried),
+            dead=sum(one.verdict is not None for one in tried),
+            missing=len(self.gone),
+            passed=self.passed,
+            errors=[one.failure.error for one in tried],
+        )
+
+    @property
+    def outcomes(self) -> dict[int, str]:
+        """Return what the log says of the offsets that are not done."""
+        named = {one.failure.offset: "retry" for one in self.settlement.judged}
+        return named | {one.failure.offset: "dead" for one in self.settlement.dead}
+
+
+def close(
+    delivery: Delivery,
+    progress: int,
+    failures: Sequence[Failure],
+    limits: Limits,
+    left_out: LeftOut = NOTHING,
+    *,
+    running: timedelta = timedelta(0),
+) -> Closed:
+    """Record the outcome of all offsets below ``progress``; past the last one, the delivery ends.
+
+    ``running`` is how long ago the first call began. In an ordered group the first message that
+    has failed, or was not read, ends the delivery: those after it wait for it. Raises LeaseLost.
+    """
+    span = range(delivery.progress, progress)
+    unread = [Failure(n, BodyUnread()) for n in left_out.unread.intersection(span)]
+    failures = [*failures, *unread]
+    if failures and delivery.group.ordered:
+        failures = [min(failures, key=lambda failure: failure.offset)]
+        span = range(delivery.progress, failures[0].offset + 1)
+    gone = sorted(left_out.missing.intersection(span))
+    passed = len(left_out.passed.intersection(span))
+    settlement = settle(
+        delivery,
+        span.stop,
+        failures,
+        max_retries=limits.max_retries,
+        retry=limits.retry,
+        missing=len(gone),
+        passed=passed,
+        running=running,
+    )
+    return Closed(span, settlement, gone, passed)
