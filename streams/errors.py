@@ -16,6 +16,9 @@ from django.utils.translation import gettext as _
 class StreamsError(Exception):
     """EMS could not do this."""
 
+    # The argument that is wrong, if there are several.
+    field = ""
+
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or _(" ".join((self.__doc__ or "").split())))
 
@@ -274,6 +277,19 @@ class Reject(Exception):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
+
+
+class About:
+    """A block whose errors of a kind are about one argument."""
+
+    def __init__(self, field: str, kind: type[StreamsError] = StreamsError) -> None:
+        self._field, self._kind = field, kind
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, self._kind):
+            error.field = self._field
 
 
 def describe(error: Any) -> str:

@@ -85,7 +85,7 @@ def _one(act: AnyAct, admin: Any, request: HttpRequest, row: Any) -> HttpRespons
     """Return the page that asks for the arguments, the preview, or a redirect when it is done."""
     asked = arguments(act)
     given = {one.name for one in asked} & set(request.POST)
-    has_all = given or not any(one.is_required for one in asked)
+    has_all = given or not (act.has_form or any(one.is_required for one in asked))
     form = _form(asked)(request.POST if given else None)
     try:
         if OFFER in request.POST:
@@ -116,16 +116,17 @@ def _carry_out(act: AnyAct, admin: Any, request: HttpRequest, row: Any) -> HttpR
         )
         return _preview(act, admin, request, row, values, errors={"typed": error})
     consent = Consent(request.user.get_username(), shown, "force" in request.POST)
-    found = act(**values).carry_out(row, database(), consent)
-    return done(admin, request, row, f"{act.label}: {'; '.join(found.texts())}")
+    found = act.of(values).carry_out(row, database(), consent)
+    flag = journal.DELETION if act.deletes else journal.CHANGE
+    return done(admin, request, row, f"{act.label}: {'; '.join(found.texts())}", flag)
 
 
 def _preview(
     act: AnyAct, admin: Any, request: HttpRequest, row: Any, values: dict[str, Any], **more: Any
 ) -> HttpResponse:
-    found = act(**values).preview(row, database())
-    if not found.texts():
-        raise Refused(_("There is nothing to do."))
+    found = act.of(values).preview(row, database())
+    if why := found.too_long or ("" if found.texts() else _("There is nothing to do.")):
+        raise Refused(why)
     signed = offer(request, act.name, row.pk, [values, found.shown, found.typed])
     return _page(act, admin, request, row, found=found, **{OFFER: signed}, **more)
 

@@ -9,7 +9,17 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 
-from streams.models import ApiToken, ConsumerGroup, Cursor, DeadMessage, Delivery, RetryMessage
+from streams.models import (
+    ApiToken,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Partition,
+    Redrive,
+    RetryMessage,
+    Topic,
+)
 from streams.operate.acts import ACTS
 from streams.operate.acts.act import Consent, arguments
 from tests.admin.conftest import As
@@ -20,7 +30,10 @@ from tests.http.conftest import Api, MakeToken
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
-TABLES = (ConsumerGroup, Cursor, Delivery, RetryMessage, DeadMessage)
+TABLES = (
+    *(Topic, Partition, ConsumerGroup, Cursor, Delivery),
+    *(RetryMessage, DeadMessage, Redrive),
+)
 ALL = [act for acts in ACTS.values() for act in acts]
 PREVIEWED = [act for act in ALL if act.previewed]
 
@@ -40,7 +53,7 @@ def page(as_role: As) -> Page:
 @pytest.fixture
 def http(api: Api, make_token: MakeToken) -> Http:
     """The token belongs to a user: what it does is noted in the admin's log."""
-    api.token = make_token("manage", "read")
+    api.token = make_token("manage", "read", "dead")
     user, _made = get_user_model().objects.get_or_create(username="owner")
     ApiToken.objects.update(owner=str(user.pk))
     return Http(api)
@@ -144,7 +157,8 @@ def test_only_its_permission_lets_it_be_done(
     row = stage.make()
     before = now()
     others = {one.permission for one in ALL} - {act.permission}
-    page = Page(as_role("staff", "ems.view_consumergroup", *others))
+    views = f"ems.view_{row._meta.model_name}"
+    page = Page(as_role("staff", views, *others))
     # The list is shown again: there is no such action for this user.
     page._posted(act, row, **stage.arguments)
     api.token = make_token("read", "send", "consume:orders/mail")
@@ -158,7 +172,7 @@ def test_the_log_says_who_has_done_it(act: AnyAct, caplog: pytest.LogCaptureFixt
     stage = STAGES[act]
     row = stage.make()
     caplog.set_level(logging.INFO, "streams.operate")
-    act(**stage.arguments).carry_out(row, "default", Consent("ann"))
+    act.of(stage.arguments).carry_out(row, "default", Consent("ann"))
     (record,) = [one for one in caplog.records if getattr(one, "ems_event", "") == "act.done"]
     assert (vars(record)["ems_act"], vars(record)["ems_by"]) == (act.name, "ann")
     assert "ann" in record.getMessage()

@@ -127,11 +127,12 @@ def test_the_commands_take_an_older_name(older: ConsumerGroup) -> None:
     assert json.loads(command("ems_messages", "list", TOPIC, "--json"))
     command("ems_groups", "pause", GROUP)
     command("ems_groups", "resume", GROUP)
-    command("ems_groups", "replay", GROUP, "--partition", "0", "--from", "0", "--to", "1")
+    part = ("--partition", "0", "--from", "0", "--to", "1")
+    command("ems_groups", "replay", GROUP, *part, "--yes")
     assert TOPIC in command("ems_dead", "list", "--group", GROUP)
-    command("ems_topics", "grow", TOPIC, "--partitions", "2")
+    command("ems_topics", "grow", TOPIC, "--partitions", "2", "--yes")
     assert Topic.objects.get().partitions.count() == 2
-    command("ems_topics", "retire", TOPIC)
+    command("ems_topics", "retire", TOPIC, "--yes")
     command("ems_topics", "delete", TOPIC, "--force")
     assert not Topic.objects.exists()
 
