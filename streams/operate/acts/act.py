@@ -186,6 +186,7 @@ def _argument(one: Field[Any], hint: Any) -> Argument:
 
 def data_type(act: type[Act[Any, Any]]) -> type:
     """Return the dataclass of what the act's effects are for programs."""
-    effects: type = get_type_hints(act.run)["return"]
-    named: Any = get_type_hints(effects.data)["return"]
-    return effects if named is Any else named
+    effects: Any = get_type_hints(act.run)["return"]
+    named = get_type_hints(effects.data)["return"]
+    found: type = effects if named is Any else named
+    return found

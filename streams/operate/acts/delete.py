@@ -56,7 +56,7 @@ class Deleted(Effects):
 
     @property
     def typed(self) -> str:
-        return self.group.name
+        return str(self.group.name)
 
 
 def _counted(model: type[Model], rows: int) -> str:
