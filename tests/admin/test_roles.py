@@ -64,7 +64,7 @@ ACTIONS = (
     "retire",
     "remove",
     "delete_selected",
-    "check_now",
+    "check",
     "commit",
     "rollback",
     "resend",

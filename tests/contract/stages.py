@@ -9,11 +9,17 @@ from typing import Any
 
 from django.db.models import Model
 
-from streams import Outgoing, consumer, send_many
-from streams.models import Consumer, ConsumerGroup, Cursor, Redrive, Topic, UtcNow
+from streams import Decision, Outgoing, consumer, send_many
+from streams.models import Consumer, ConsumerGroup, Cursor, PreparedRow, Redrive, Topic, UtcNow
 from streams.operate.acts.act import Act, Consent
 from streams.operate.acts.delete import DeleteGroup
 from streams.operate.acts.pause import Pause, Resume
+from streams.operate.acts.prepared import (
+    CheckNow,
+    CommitPrepared,
+    ResendPrepared,
+    RollBackPrepared,
+)
 from streams.operate.acts.redrive import ResumeRedrive, StopRedrive
 from streams.operate.acts.replay import CancelReplay, ReplayToGroup
 from streams.operate.acts.reset import ResetGroup, UndoReset
@@ -21,6 +27,7 @@ from streams.operate.acts.topic import GrowTopic, RetireTopic
 from streams.operate.acts.unblock import RetryNow, SkipToDeadLetters
 from streams.operate.redrives import begin
 from streams.testing import drain
+from tests.preparing import answering, held
 
 AnyAct = type[Act[Any, Any]]
 
@@ -128,6 +135,27 @@ def retire(row: Topic) -> None:
     RetireTopic().run(row, "default", Consent("somebody else"))
 
 
+def prepared() -> PreparedRow:
+    """A prepared message that nobody has decided about."""
+    answering(Decision.UNKNOWN)
+    held("A7")
+    return PreparedRow.objects.get()
+
+
+def dropped() -> PreparedRow:
+    answering(Decision.UNKNOWN)
+    held("A7").rollback()
+    return PreparedRow.objects.get()
+
+
+def decide(row: PreparedRow) -> None:
+    RollBackPrepared().run(row, "default", Consent("somebody else"))
+
+
+def resend(row: PreparedRow) -> None:
+    ResendPrepared().run(row, "default", Consent("somebody else"))
+
+
 STAGES: dict[AnyAct, Stage] = {
     Pause: Stage(group),
     Resume: Stage(paused),
@@ -142,4 +170,8 @@ STAGES: dict[AnyAct, Stage] = {
     RetireTopic: Stage(topic, disturb=retire),
     StopRedrive: Stage(redriving),
     ResumeRedrive: Stage(stopped),
+    CheckNow: Stage(prepared),
+    CommitPrepared: Stage(prepared, disturb=decide),
+    RollBackPrepared: Stage(prepared, disturb=decide),
+    ResendPrepared: Stage(dropped, disturb=resend),
 }

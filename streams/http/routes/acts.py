@@ -181,6 +181,6 @@ def _kind(hint: Any) -> Any:
     return _model(hint) if isinstance(hint, type) and is_dataclass(hint) else hint
 
 
-for _noun, _acts in ACTS.items():
-    for _act in _acts:
-        _add(_act, PLACES[_noun])
+for _noun, _place in PLACES.items():
+    for _act in ACTS[_noun]:
+        _add(_act, _place)

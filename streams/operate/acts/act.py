@@ -125,6 +125,11 @@ class Act(Generic[R, E]):
         return True
 
     @classmethod
+    def is_one_of_many(cls, row: R) -> bool:
+        """Tell whether it may be done with several rows at once, of which this is one."""
+        return False
+
+    @classmethod
     def situation(cls, row: R, using: str) -> Table | None:
         """Return what somebody wants to see who fills in the arguments."""
         return None
