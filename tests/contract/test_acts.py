@@ -9,6 +9,8 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 
+from streams.admin.pages.token import PERMISSIONS
+from streams.http.routes.acts import PLACES
 from streams.models import (
     ApiToken,
     ConsumerGroup,
@@ -173,6 +175,12 @@ def test_only_its_permission_lets_it_be_done(
         with pytest.raises(Refused, match="forbidden"):
             Http(api).preview(act, row, stage.arguments)
     assert now() == before
+
+
+@pytest.mark.parametrize("act", OVER_HTTP, ids=lambda act: act.__name__)
+def test_who_gives_a_token_the_right_to_it_may_do_it_himself(act: AnyAct) -> None:
+    right, *_place = PLACES[NOUNS[act]].right
+    assert act.permission.removeprefix("ems.") in PERMISSIONS[right]
 
 
 @each
