@@ -262,6 +262,19 @@ class Reject(Exception):
         super().__init__(reason)
 
 
+class About:
+    """A block whose errors of a kind are about one argument."""
+
+    def __init__(self, field: str, kind: type[StreamsError] = StreamsError) -> None:
+        self._field, self._kind = field, kind
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, self._kind):
+            error.field = self._field
+
+
 def describe(error: Any) -> str:
     """Return the class and the text of ``error`` on one line of at most 1,000 characters."""
     name, text = type(error).__name__, text_of(error)

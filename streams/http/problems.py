@@ -85,7 +85,7 @@ CODES: dict[int, tuple[str, ...]] = {
     405: ("method_not_allowed",),
     409: (
         *("already_committed", "already_rolled_back", "count_mismatch", "preview_expired"),
-        *("redrive_state", "stress_running", "visible"),
+        *("stress_running", "too_long", "visible"),
     ),
     410: ("purged",),
     411: ("length_required",),

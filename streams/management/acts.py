@@ -71,7 +71,7 @@ class ActVerbs(StreamsCommand):
         elif act.previewed:
             values = {one.name: options[one.name] for one in arguments(act)}
             given = {name: value for name, value in values.items() if value is not None}
-            self._one(act(**given), self.row_named(options), **options)
+            self._one(act.of(given), self.row_named(options), **options)
         else:
             self._each(act, self.rows_named(options))
 
@@ -103,8 +103,10 @@ class ActVerbs(StreamsCommand):
         if found.obstacle and not force:
             raise CommandError(_in_the_way(found))
         self.confirm(f"{act.label}: {row}?", yes=yes)
-        consent = Consent(self.who, found.shown, force)
-        self._show(type(act), row, act.carry_out(row, self.using, consent), done=True)
+        consent = Consent(self.who, found.shown, force, self.progress)
+        done = act.carry_out(row, self.using, consent)
+        self.progress("")
+        self._show(type(act), row, done, done=True)
 
     def _show(self, act: AnyAct, row: Any, found: Effects, *, done: bool) -> None:
         if self.as_json:

@@ -94,16 +94,19 @@ class Redrive(models.Model):
 
     def stop(self) -> bool:
         """Redrive no more; False if it has stopped or ended already."""
-        return self._turn(RedriveState.RUNNING, state=RedriveState.STOPPED)
+        return self._turn(RedriveState.RUNNING, RedriveState.STOPPED)
 
     def resume(self) -> bool:
         """Go on with a stopped one; False if it is not stopped."""
-        return self._turn(RedriveState.STOPPED, state=RedriveState.RUNNING, stepped_at=UtcNow())
+        return self._turn(RedriveState.STOPPED, RedriveState.RUNNING, stepped_at=UtcNow())
 
-    def _turn(self, before: RedriveState, **values: object) -> bool:
+    def _turn(self, before: RedriveState, after: RedriveState, **values: object) -> bool:
         using = self._state.db or "default"
         rows = Redrive.objects.using(using).filter(pk=self.pk, state=before)
-        return bool(retrying(lambda: rows.update(**values), using))
+        turned = bool(retrying(lambda: rows.update(state=after, **values), using))
+        if turned:
+            self.state = after
+        return turned
 
 
 def valid_rate(rate: float) -> float:

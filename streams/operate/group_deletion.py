@@ -15,9 +15,11 @@ from streams.errors import GroupActive
 from streams.models import ConsumerGroup, Topic
 
 
-def contents(group: ConsumerGroup) -> dict[str, int]:
-    """Return how many rows of each kind the deletion of the group would delete."""
-    return {str(rows.model._meta.verbose_name_plural): rows.count() for rows in belongings(group)}
+def contents(group: ConsumerGroup, at_most: int) -> dict[type[models.Model], int]:
+    """Return how many rows of each kind its deletion would delete, counted up to ``at_most``."""
+    return {
+        rows.model: rows.order_by().values("pk")[:at_most].count() for rows in belongings(group)
+    }
 
 
 def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows: None) -> None:
@@ -27,7 +29,7 @@ def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows:
     that is stopped can be repeated; until then the group can go on from its cursors. ``say`` is
     called with the number of rows so far. Raises GroupActive while the group has a live consumer.
     """
-    _refuse_while_live(group)
+    refuse_while_live(group)
     using, deleted = str(group._state.db), 0
     ended = group.deliveries.using(group._state.db).filter(group=group.pk).ended()
     dead_letters, retries = _of_group(group, group.dead_letters, group.retries)
@@ -51,13 +53,14 @@ def _end(group: ConsumerGroup) -> None:
         list(Topic.objects.using(group._state.db).select_for_update().filter(pk=group.topic_id))
         cursors, *others = belongings(group)
         cursors.delete()
-        _refuse_while_live(group)
+        refuse_while_live(group)
         for rows in others:
             rows.delete()
         ConsumerGroup.objects.using(group._state.db).filter(pk=group.pk).delete()
 
 
-def _refuse_while_live(group: ConsumerGroup) -> None:
+def refuse_while_live(group: ConsumerGroup) -> None:
+    """Raise GroupActive if the group has a live consumer."""
     if group.clients.using(group._state.db).filter(group=group.pk).live().exists():
         raise GroupActive(_("The group %s has live consumers: stop them first.") % group.name)
 

@@ -6,7 +6,7 @@ group's consumers claim from it as from the group's own cursor, which does not c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db.models import F, Max, QuerySet, Sum
@@ -15,8 +15,15 @@ from django.utils.translation import gettext_lazy
 
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
-from streams.errors import GroupMismatch, OffsetOutOfRange, UnknownPartition, UnknownReplay
-from streams.log.places import LogPlace, message_named
+from streams.errors import (
+    About,
+    GroupMismatch,
+    InvalidTarget,
+    OffsetOutOfRange,
+    UnknownPartition,
+    UnknownReplay,
+)
+from streams.log.places import LogPlace, message_name, message_named
 from streams.log.skips import THREAD, move_cursor
 from streams.models import (
     ConsumerGroup,
@@ -105,6 +112,41 @@ class Replay:
         return str(STATES[self.state])
 
 
+def named_spans(
+    group: ConsumerGroup,
+    start: str | None,
+    end: str | None,
+    message: str | None,
+    using: str,
+    number: int | None = None,
+) -> list[Span]:
+    """Return what people name: from ``start`` to before ``end``, or one ``message``.
+
+    Raises what ``spans`` and ``span_of`` raise, and says which of the texts it is about.
+    """
+    if message and not (start or end):
+        with About("message"):
+            return span_of(group, message_name(message), using)
+    if message or not (start and end):
+        with About("message" if message else "to" if start else "from"):
+            raise InvalidTarget(_("Give from and to, or one message."))
+    with About("from"):
+        first = _absolute(start)
+    with About("to"):
+        last = _absolute(end)
+    with About("from", InvalidTarget), About("partition", UnknownPartition):
+        return spans(group, first, last, using, number=number)
+
+
+def _absolute(text: str) -> Target:
+    target = Target.parse(text)
+    if not target.is_absolute:
+        raise InvalidTarget(
+            _("A part of the log is from an offset or a time to another, not %r.") % text
+        )
+    return target
+
+
 def spans(
     group: ConsumerGroup, start: Target, end: Target, using: str, *, number: int | None = None
 ) -> list[Span]:
@@ -151,14 +193,32 @@ def span_of(group: ConsumerGroup, name: int | LogPlace, using: str) -> list[Span
     return [span]
 
 
-def start(group: ConsumerGroup, wanted: Sequence[Span], using: str) -> int:
-    """Begin a replay of the spans ``wanted``, one in each partition; return its number.
-
-    Replays of the group that have ended are deleted. Raises OffsetOutOfRange if a part has been
-    purged, and GroupMismatch for a broadcast group.
-    """
+def refuse_broadcast(group: ConsumerGroup) -> None:
+    """Raise GroupMismatch for a broadcast group."""
     if group.mode == Mode.BROADCAST:
         raise GroupMismatch(_("%s is a broadcast group: nothing can be replayed to it.") % group)
+
+
+def next_number(group: ConsumerGroup, using: str) -> int:
+    """Return the number that the next replay to the group gets."""
+    cursors = Cursor.objects.using(using).filter(group=group.pk)
+    return (cursors.aggregate(last=Max("replay"))["last"] or 0) + 1
+
+
+def start(
+    group: ConsumerGroup,
+    wanted: Sequence[Span],
+    using: str,
+    *,
+    check: Callable[[int], None] = lambda number: None,
+) -> int:
+    """Begin a replay of the spans ``wanted``, one in each partition; return its number.
+
+    Replays of the group that have ended are deleted. ``check`` may refuse the number, which nobody
+    else can get meanwhile. Raises OffsetOutOfRange if a part has been purged, and GroupMismatch for
+    a broadcast group.
+    """
+    refuse_broadcast(group)
     tried: list[int] = []
 
     def work() -> int:
@@ -172,7 +232,8 @@ def start(group: ConsumerGroup, wanted: Sequence[Span], using: str) -> int:
             cursors = Cursor.objects.using(using).filter(group=group.pk)
             if tried and _is_about(cursors.filter(replay=tried[-1]), wanted):
                 return tried[-1]  # committed: only the reply was lost
-            number: int = (cursors.aggregate(last=Max("replay"))["last"] or 0) + 1
+            number = next_number(group, using)
+            check(number)
             _forget_ended(group, using)
             for span in wanted:
                 _check(Span(now[span.partition.pk], span.first, span.end))
@@ -210,14 +271,16 @@ def cancel(group: ConsumerGroup, number: int, using: str) -> int:
             if tried and not cursors:
                 return tried[-1]  # committed: only the reply was lost
             if not cursors:
-                raise UnknownReplay(
-                    _("%(group)s has no replay %(number)d that is running.")
-                    % {"group": group, "number": number}
-                )
+                raise not_running(group, number)
             tried.append(sum(_cancel(cursor, using) for cursor in cursors))
             return tried[-1]
 
     return retrying(work, using)
+
+
+def not_running(group: ConsumerGroup, number: int) -> UnknownReplay:
+    values = {"group": group, "number": number}
+    return UnknownReplay(_("%(group)s has no replay %(number)d that is running.") % values)
 
 
 def replays(groups: Iterable[ConsumerGroup], using: str) -> list[Replay]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
+
 from django.db import IntegrityError
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from streams.conf import longest_name
 from streams.database.retrying import retrying
@@ -16,12 +18,6 @@ from streams.rules.names import MAX_NAME, validated_name
 
 # Limited, since every pass of the sequencer and every claim reads a row of each partition.
 MAX_PARTITIONS = 1000
-
-# What whoever adds partitions should know before.
-GROWTH = gettext_lazy(
-    "Partitions can only become more, and a key may go to another one than before: the order of its"
-    " messages ends there and begins anew."
-)
 
 
 def topic_of(name: str, using: str) -> Topic:
@@ -51,22 +47,35 @@ def create(name: str, partitions: int, using: str) -> Topic:
         raise TopicExists(_("There is a topic %s already.") % name) from None
 
 
-def grow(topic: Topic, partitions: int, using: str) -> int:
+def growing(topic: Topic, partitions: int, using: str) -> int:
+    """Return how many partitions are missing to so many in all; raises InvalidPartitions."""
+    now = Partition.objects.using(using).filter(topic=topic.pk).count()
+    _check(partitions, now)
+    return partitions - now
+
+
+def grow(
+    topic: Topic, partitions: int, using: str, *, check: Callable[[int], None] = lambda new: None
+) -> int:
     """Let the topic have ``partitions`` partitions; return how many are new.
 
     Producers use the new ones within FRESH_SECONDS. A key may go to another partition then:
-    messages of one key are in order before that and after it, but not across it. Raises
-    InvalidPartitions.
+    messages of one key are in order before that and after it, but not across it. ``check`` may
+    refuse the number of new ones. Raises InvalidPartitions.
     """
+    tried: list[int] = []
 
     def work() -> int:
         with own_transaction(using):
             # A new group takes this lock, too, so that each group gets a cursor of each partition.
             list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))
-            now = Partition.objects.using(using).filter(topic=topic.pk).count()
-            _check(partitions, now)
-            _add(topic, now, partitions, using)
-        return partitions - now
+            new = growing(topic, partitions, using)
+            if tried and not new:
+                return tried[-1]  # committed: only the reply was lost
+            check(new)
+            tried.append(new)
+            _add(topic, partitions - new, partitions, using)
+        return new
 
     new = retrying(work, using)
     forget()
@@ -78,7 +87,13 @@ def retire(topic: Topic, using: str) -> bool:
     open_ = Topic.objects.using(using).filter(
         pk=topic.pk, access__in=(Access.READ_WRITE, Access.WRITE_ONLY)
     )
-    retired = bool(retrying(lambda: open_.update(access=Access.READ_ONLY), using))
+    tries = count()
+
+    def work() -> bool:
+        repeated = next(tries) > 0  # only the reply may have been lost
+        return bool(open_.update(access=Access.READ_ONLY)) or repeated
+
+    retired = retrying(work, using)
     forget()
     return retired
 

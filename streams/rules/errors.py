@@ -15,6 +15,9 @@ def gettext(text: str) -> str:
 class StreamsError(Exception):
     """EMS could not do this."""
 
+    # The argument that is wrong, if there are several.
+    field = ""
+
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or translate(" ".join((self.__doc__ or "").split())))
 

@@ -16,12 +16,13 @@ from streams.two_phase.placing import place
 
 
 def check_now(row: PreparedRow, using: str) -> bool:
-    """Let the next step ask about it, once more if a person was to decide; False if it is decided.
+    """Let the next step ask about it, once more if a person was to decide.
 
-    What nobody answers goes back to a person.
+    What nobody answers goes back to a person. Return False if it is decided, or asked about then
+    anyway.
     """
     rows = PreparedRow.objects.using(using).filter(pk=row.pk)
-    waiting = rows.filter(state=PreparedState.PREPARED)
+    waiting = rows.filter(state=PreparedState.PREPARED).exclude(next_at__lte=UtcNow())
     if retrying(lambda: waiting.update(next_at=UtcNow()), using):
         return True
     last = max(0, system("verifyMaxTimes", using) - 1)

@@ -13,11 +13,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from streams import conf, send
-from streams.admin.pages import group as group_admin
 from streams.admin.verbs import plan as plans
 from streams.consume.outcome.dead_letter import redrive
 from streams.errors import TopicDenied
 from streams.models import ConsumerGroup, Cursor, DeadMessage, Delivery, RetryMessage, State
+from streams.operate.acts import delete as group_deletion
 from streams.testing import drain
 from tests.admin.conftest import action
 from tests.admin.world import snapshot
@@ -239,40 +239,37 @@ def test_pause_and_resume_are_in_force_and_logged(world, as_role):
     ]  # fmt: skip
 
 
-def test_a_group_is_forgotten_after_its_name_was_typed_in(world, as_role):
+def test_a_group_is_deleted_after_its_name_was_typed_in(world, as_role):
     client = as_role("operator")
-    shown = preview(client, "forget", world.billing.pk, url=GROUPS)
+    shown = preview(client, "delete", world.billing.pk, url=GROUPS)
     assert "dead letters" in shown.text
     before = snapshot()
-    fields = action("forget", world.billing.pk)
+    fields = action("delete", world.billing.pk, offer=shown.context["offer"])
     for typed in ("", "mail", "BILLING"):
         assert "not its name" in client.post(GROUPS, {**fields, "typed": typed}).text
     assert snapshot() == before
     response = client.post(GROUPS, {**fields, "typed": "billing"})
-    assert "Forgotten: billing on orders" in messages(client, response)[0]
+    assert "billing on orders: Delete: deleted, with" in messages(client, response)[0]
     for model in (Cursor, Delivery, RetryMessage, DeadMessage):
         assert not model.objects.filter(group=world.billing.pk).exists()
         assert model is DeadMessage or model.objects.filter(group=world.slow.pk).exists()
     entry = LogEntry.objects.get()
     assert (entry.object_repr, entry.object_id) == ("billing on orders", str(world.billing.pk))
     assert "3 dead letters" in entry.change_message
+    assert entry.is_deletion()
 
 
-def test_a_group_with_a_live_consumer_or_too_many_rows_is_not_forgotten(
-    world, as_role, monkeypatch
-):
+def test_a_group_with_a_live_consumer_or_too_many_rows_is_not_deleted(world, as_role, monkeypatch):
     client = as_role("operator")
     before = snapshot()
-    response = client.post(GROUPS, action("forget", world.mail.pk, typed="mail"))
-    assert "live consumers" in messages(client, response)[0]
-    monkeypatch.setattr(group_admin, "FORGET_AT_MOST", 2)
+    assert "live consumers" in client.post(GROUPS, action("delete", world.mail.pk)).text
+    monkeypatch.setattr(group_deletion, "AT_MOST", 2)
     with CaptureQueriesContext(connection) as queries:
-        response = client.post(GROUPS, action("forget", world.billing.pk, typed="billing"))
+        told = client.post(GROUPS, action("delete", world.billing.pk)).text
     assert sum("LIMIT 3" in query["sql"] for query in queries) == 5  # no count goes further
-    (told,) = messages(client, response)
     assert "more than 2 rows" in told
     assert "ems_groups delete" in told
-    response = client.post(GROUPS, action("forget", world.slow.pk, world.billing.pk, typed="slow"))
+    response = client.post(GROUPS, action("delete", world.slow.pk, world.billing.pk))
     assert "choose one" in messages(client, response)[0]
     assert snapshot() == before
 
@@ -295,11 +292,11 @@ def test_the_page_of_a_row_offers_what_makes_sense_for_it(world, as_role):
 
     operator = as_role("operator")
     assert offered(operator, world.letter) == ["rehearse", "redrive", "discard"]
-    assert offered(operator, world.mail) == ["pause", "reset", "replay", "rehearse", "forget"]
+    assert offered(operator, world.mail) == ["pause", "reset", "replay", "delete", "rehearse"]
     redrive(world.letter)
     ConsumerGroup.objects.pause()
     assert offered(operator, world.letter) == []
-    assert offered(operator, world.mail) == ["resume", "reset", "replay", "rehearse", "forget"]
+    assert offered(operator, world.mail) == ["resume", "reset", "replay", "delete", "rehearse"]
     viewer = as_role("viewer", "ems.resume_consumergroup")
     assert offered(viewer, world.mail) == ["resume"]
 

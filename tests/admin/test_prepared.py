@@ -121,7 +121,7 @@ def test_what_was_decided_since_the_preview_is_shown_again(as_role: Any) -> None
 
 def test_the_others_are_checked_now_and_sent_again(as_role: Any) -> None:
     client = as_role("operator")
-    client.post(reverse(LIST), action("check_now", *pks(biz="bank")))
+    client.post(reverse(LIST), action("check", *pks(biz="bank")))
     assert set(PreparedRow.objects.values_list("state", flat=True)) == {"PREPARED"}
     held("C1").rollback()
     asked = client.post(reverse(LIST), action("resend", row("C1").pk))
@@ -141,13 +141,13 @@ def test_a_dispute_is_ended_by_a_rollback_too(as_role: Any) -> None:
     assert not row("C1").is_disputed
 
 
-@pytest.mark.parametrize("verb", ["check_now", "commit", "rollback", "resend"])
+@pytest.mark.parametrize("verb", ["check", "commit", "rollback", "resend"])
 def test_each_verb_needs_its_permission(as_role: Any, verb: str) -> None:
     for permission in ("check", "commit", "rollback"):
         client = as_role("viewer", f"ems.{permission}_prepared")
         form = client.get(reverse(LIST)).context["action_form"]
         names = {name for name, _text in form.fields["action"].choices if name}
-        verbs = {"check": {"check_now"}, "commit": {"commit", "resend"}, "rollback": {"rollback"}}
+        verbs = {"check": {"check"}, "commit": {"commit", "resend"}, "rollback": {"rollback"}}
         assert names == verbs[permission]
 
 

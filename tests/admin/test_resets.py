@@ -12,6 +12,7 @@ from django.urls import reverse
 from streams import send
 from streams.log.sequencer import sequence
 from streams.models import Consumer, Cursor, Message, Partition, RetryMessage
+from streams.operate.replay import replays
 from tests.admin.conftest import action
 from tests.admin.test_actions import messages
 from tests.admin.world import snapshot
@@ -214,57 +215,50 @@ def test_a_broadcast_group_offers_neither(world, as_role):
     for name in ("reset", "replay"):
         assert f'name="action" value="{name}"' not in text
     assert "broadcast group" in page(client, "reset", world.slow, to="0").text
-    shown = page(client, "replay", world.slow, **{"from": "0", "to": "1"})
-    assert "broadcast group" in page(client, "replay", world.slow, offer=offered(shown)).text
+    assert "broadcast group" in page(client, "replay", world.slow, **{"from": "0", "to": "1"}).text
 
 
 # -- replay --
 
 
-def test_a_replay_is_shown_begun_and_logged(world, as_role):
-    client = as_role("operator")
-    before = snapshot()
-    shown = page(client, "replay", world.slow, **{"from": "1", "to": "3"})
-    assert "<li>orders/0@1-2</li>" in shown.text
-    assert "2 messages again" in shown.text
-    assert snapshot() == before
-    response = confirm(client, "replay", world.slow, shown)
-    assert messages(client, response) == ["slow on orders: Replay 1 begun: orders/0@1-2."]
-    cursor = Cursor.objects.get(replay=1)
-    assert (cursor.group_id, cursor.next_offset, cursor.stop_offset) == (world.slow.pk, 1, 3)
-    assert LogEntry.objects.get().change_message == "Replay 1 begun: orders/0@1-2"
-
-
-def test_one_message_is_replayed(world, as_role):
+def test_a_message_is_replayed_and_the_replay_cancelled_with_its_progress_on_the_page(
+    world, as_role
+):
     client = as_role("operator")
     message = Message.objects.get(offset=4)
+    assert "errornote" not in page(client, "replay", world.slow).text  # nothing is asked for yet
     shown = page(client, "replay", world.slow, message=str(message.pk))
-    assert "<li>orders/0@4</li>" in shown.text
-    confirm(client, "replay", world.slow, shown)
-    assert Cursor.objects.get(replay=1).stop_offset == 5
-
-
-def test_progress_is_on_the_pages_and_a_replay_can_be_cancelled(world, as_role):
-    client = as_role("operator")
-    url = reverse("admin:ems_consumergroup_change", args=[world.slow.pk])
-    confirm(
-        client,
-        "replay",
-        world.slow,
-        page(client, "replay", world.slow, **{"from": "1", "to": "3"}),
-    )
-    assert "1: orders/0@1-2, 0 of 2 given out, running" in client.get(url).text
-    assert "Cancel replay 1" in page(client, "replay", world.slow).text
-    response = client.post(GROUPS, action("replay", world.slow.pk, cancel="1"))
-    text = "Replay 1 cancelled: 2 messages were not given out"
+    assert "<li>replay 1: 1 message: orders/0@4</li>" in shown.text
+    response = confirm(client, "replay", world.slow, shown)
+    text = "Replay: replay 1: 1 message: orders/0@4"
     assert messages(client, response) == [f"slow on orders: {text}."]
-    assert LogEntry.objects.latest("pk").change_message == text
-    shown = page(client, "replay", world.slow)
-    assert "cancelled" in shown.text
-    assert "Cancel replay 1" not in shown.text
-    assert "0 of 2 given out, cancelled" in client.get(url).text
-    again = page(client, "replay", world.slow, cancel="1")
-    assert "has no replay 1 that is running" in again.text
+    assert LogEntry.objects.get().change_message == text
+    cursor = Cursor.objects.get(replay=1)
+    assert (cursor.group_id, cursor.next_offset, cursor.stop_offset) == (world.slow.pk, 4, 5)
+    url = reverse("admin:ems_consumergroup_change", args=[world.slow.pk])
+    assert "1: orders/0@4, 0 of 1 given out, running" in client.get(url).text
+    shown = page(client, "cancel-replay", world.slow)
+    assert "<li>replay 1: 1 message is not given out</li>" in shown.text
+    confirm(client, "cancel-replay", world.slow, shown)
+    text = client.get(url).text
+    assert "0 of 1 given out, cancelled" in text
+    assert 'value="cancel-replay"' not in text
+
+
+def test_it_must_be_said_which_of_several_replays_is_cancelled(world, as_role):
+    client = as_role("operator")
+    for _number in range(2):
+        shown = page(client, "replay", world.slow, **{"from": "0", "to": "1"})
+        confirm(client, "replay", world.slow, shown)
+    for fields, text in (
+        ({}, "say which (1, 2)"),
+        ({"number": "0"}, "has no replay 0 that is running"),
+        ({"number": "3"}, "has no replay 3 that is running"),
+    ):
+        assert text in error_below(page(client, "cancel-replay", world.slow, **fields), "number")
+    shown = page(client, "cancel-replay", world.slow, number="1")
+    confirm(client, "cancel-replay", world.slow, shown)
+    assert [one.number for one in replays([world.slow], "default") if one.is_running] == [2]
 
 
 @pytest.mark.parametrize(
@@ -277,8 +271,6 @@ def test_progress_is_on_the_pages_and_a_replay_can_be_cancelled(world, as_role):
         ({"message": "x"}, "names no message"),
         ({"message": "9" * 30}, "There is no message"),
         ({"message": "99999999"}, "There is no message"),
-        ({"cancel": "x"}, "is no number"),
-        ({"cancel": "0"}, "has no replay 0"),
         ({"from": "0", "to": "1", "partition": "4"}, "no such partition"),
     ],
 )
@@ -297,7 +289,7 @@ def test_what_cannot_be_replayed_is_said_on_the_page(world, as_role, fields, tex
         ({"from": "1"}, "to", "Give from and to"),
         ({"to": "1"}, "from", "Give from and to"),
         ({"from": "1", "to": "2", "partition": "9"}, "partition", "no such partition"),
-        ({"from": "1", "to": "2", "partition": "x"}, "partition", "is no number"),
+        ({"from": "1", "to": "2", "partition": "x"}, "partition", "Enter a whole number"),
         ({"message": "abc"}, "message", "names no message"),
         ({"message": "999999"}, "message", ""),
     ],

@@ -70,27 +70,14 @@ def page(client, topic):
     return client.get(reverse("admin:ems_topic_change", args=[topic.pk])).text
 
 
-def test_partitions_are_added_after_their_number_was_given(client, topic):
-    preview = do(client, "grow", topic)
-    assert "has 1 partitions" in preview.text
-    assert topic.partitions.count() == 1
-    assert "That is no number" in do(client, "grow", topic, typed="many").text
-    assert "only grow" in do(client, "grow", topic, typed="0").text
-    assert not LogEntry.objects.exists()
-    assert do(client, "grow", topic, typed="3").status_code == 302
+def test_partitions_are_added_with_a_cursor_of_each_group(client, topic):
+    assert "errornote" not in do(client, "grow", topic).text  # it asks how many
+    assert "only grow" in do(client, "grow", topic, partitions="0").text
+    preview = do(client, "grow", topic, partitions="3")
+    assert "2 new partitions, 3 in all" in preview.text
+    assert do(client, "grow", topic, offer=preview.context["offer"]).status_code == 302
     assert topic.partitions.count() == 3
     assert Cursor.objects.count() == 3
-    assert LogEntry.objects.get().change_message == "Grown by 2 partitions"
-
-
-def test_a_topic_is_retired_after_a_confirmation(client, topic):
-    preview = do(client, "retire", topic)
-    topic.refresh_from_db()
-    assert topic.access == "read-write"
-    assert do(client, "retire", topic, offer=preview.context["offer"]).status_code == 302
-    topic.refresh_from_db()
-    assert topic.access == "read-only"
-    assert LogEntry.objects.get().change_message == "Retired"
 
 
 def test_a_topic_is_deleted_after_its_name_was_typed_and_sends_have_settled(

@@ -317,14 +317,14 @@ def test_a_redrive_at_a_rate_is_begun_listed_stopped_and_gone_on_with(
 ) -> None:
     begun = parsed("ems_dead", "redrive", "--all", "--group", "mail", "--rate", "0.5")
     assert DeadMessage.objects.waiting().count() == 3
-    (row,) = parsed("ems_dead", "redrives")
+    (row,) = parsed("ems_redrives", "list")
     assert (row["id"], row["rate"], row["state"]) == (begun["redrive"], 0.5, "running")
-    (row,) = parsed("ems_dead", "redrives", "--stop", row["id"])
-    assert row["state"] == "stopped"
-    with pytest.raises(CommandError, match="does not run"):
-        run("ems_dead", "redrives", "--stop", row["id"])
-    (row,) = parsed("ems_dead", "redrives", "--resume", row["id"])
-    assert row["state"] == "running"
+    turned = {"id": row["id"], "state": "stopped", "changed": True}
+    assert parsed("ems_redrives", "stop", row["id"]) == [turned]
+    assert parsed("ems_redrives", "stop", row["id"]) == [{**turned, "changed": False}]
+    assert parsed("ems_redrives", "list")[0]["state"] == "stopped"
+    with pytest.raises(CommandError, match="There is no redrive 999"):
+        run("ems_redrives", "stop", 999)
     with pytest.raises(CommandError, match="A rate is from"):
         run("ems_dead", "redrive", "--all", "--rate", "0")
     run("ems_dead", "redrive", letters()[0].pk, "--rate", "9", "--dry-run")

@@ -63,15 +63,12 @@ def test_an_operator_decides(run: Run, verb: str, state: str, keys: list[str]) -
     other = "rollback" if verb == "commit" else "commit"
     with pytest.raises(CommandError, match="already"):
         run("ems_prepared", other, "shop", "A7", "--yes")
-    with pytest.raises(CommandError, match="decided already"):
-        run("ems_prepared", "check", "shop", "A7")
+    assert "nothing to do" in run("ems_prepared", "check", "shop", "A7")
 
 
 def test_a_check_is_made_at_the_next_step(run: Run) -> None:
     held()
     before = row().next_at
-    run("ems_prepared", "check", "shop", "A7", "--dry-run")
-    assert row().next_at == before
     run("ems_prepared", "check", "shop", "A7")
     assert before is not None
     assert row().next_at < before
@@ -91,8 +88,7 @@ def test_what_was_not_sent_is_sent_again(run: Run) -> None:
     PreparedRow.objects.filter(biz_key="A8").update(state=PreparedState.UNSENT, next_at=None)
     Topic.objects.update(access=Access.DENIED)
     forget()
-    with pytest.raises(CommandError, match="TopicDenied"):
-        run("ems_prepared", "resend", "shop", "A8", "--yes")
+    assert "TopicDenied" in run("ems_prepared", "resend", "shop", "A8", "--yes")
     PreparedRow.objects.filter(biz_key="A8").update(state=PreparedState.UNSENT, next_at=None)
     Topic.objects.update(access=Access.READ_WRITE)
     forget()

@@ -24,6 +24,7 @@ RESET = ("ems_groups", "reset", "mail", "--yes")
 UNDO = ("ems_groups", "undo", "mail", "--yes")
 REPLAY = ("ems_groups", "replay", "mail")
 REPLAYS = ("ems_groups", "replays")
+CANCEL = ("ems_groups", "cancel-replay", "mail")
 
 
 @pytest.fixture(autouse=True)
@@ -144,9 +145,10 @@ def test_a_group_on_several_topics_is_named_with_one(run: Run) -> None:
 
 def test_a_part_of_the_log_is_replayed_and_shown(run: Run, parsed: Parsed) -> None:
     words = (*REPLAY, "--from", "2", "--to", "5")
-    assert run(*words, "--dry-run") == "would replay 3 messages to mail: orders/0@2-4\n"
+    text = "replay mail on orders:\n  replay 1: 3 messages: orders/0@2-4\n"
+    assert run(*words, "--dry-run") == f"would {text}"
     assert parsed(*REPLAYS) == []
-    assert run(*words) == "replay 1: 3 messages to mail: orders/0@2-4\n"
+    assert run(*words, "--yes") == f"done: {text}"
     Process("mail").claim(2)
     assert parsed(*REPLAYS, "mail", "--topic", "orders") == [
         {
@@ -161,43 +163,42 @@ def test_a_part_of_the_log_is_replayed_and_shown(run: Run, parsed: Parsed) -> No
             "state": "running",
         }
     ]
-    assert parsed(*words) == {
-        "replay": 2,
+    assert parsed(*words, "--yes") == {
         "group": "mail",
         "topic": "orders",
+        "done": True,
+        "number": 2,
         "messages": 3,
-        "spans": [{"partition": 0, "from": 2, "to": 5}],
+        "parts": [{"partition": 0, "first": 2, "end": 5}],
     }
 
 
 def test_one_message_is_replayed(run: Run) -> None:
     message = Message.objects.get(offset=6)
-    said = run(*REPLAY, "--message", str(message.pk))
-    assert said == "replay 1: 1 message to mail: orders/0@6\n"
-    assert run(*REPLAY, "--message", "orders/0@6", "--dry-run").endswith("mail: orders/0@6\n")
+    said = run(*REPLAY, "--message", str(message.pk), "--yes")
+    assert said.endswith("replay 1: 1 message: orders/0@6\n")
+    assert run(*REPLAY, "--message", "orders/0@6", "--dry-run").endswith("message: orders/0@6\n")
     said = run(*REPLAY, "--from", "orders/0@6", "--to", "orders/0@8", "--dry-run")
-    assert said.endswith("mail: orders/0@6-7\n")
+    assert said.endswith("messages: orders/0@6-7\n")
     with pytest.raises(CommandError, match="not in the log that is meant"):
         run(*REPLAY, "--from", "orders/1@6", "--to", "8")
 
 
 def test_a_replay_is_cancelled(run: Run, parsed: Parsed) -> None:
-    run(*REPLAY, "--from", "2", "--to", "5")
-    with pytest.raises(CommandError, match="Name the group"):
-        run(*REPLAYS, "--cancel", "1")
-    said = run(*REPLAYS, "mail", "--cancel", "1")
-    assert said == "cancelled replay 1 to mail: 3 messages not given out\n"
+    run(*REPLAY, "--from", "2", "--to", "5", "--yes")
+    said = run(*CANCEL, "--yes")
+    assert said.endswith("replay 1: 3 messages are not given out\n")
     assert parsed(*REPLAYS)[0]["state"] == "cancelled"
     with pytest.raises(CommandError, match="mail on orders has no replay 1 that is running"):
-        run(*REPLAYS, "mail", "--cancel", "1")
+        run(*CANCEL, "--number", "1", "--yes")
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "Give --from and --to, or --message"),
-        (("--from", "2"), "Give --from and --to, or --message"),
-        (("--from", "2", "--to", "3", "--message", "1"), "Give --from and --to, or --message"),
+        ((), "Give from and to, or one message"),
+        (("--from", "2"), "Give from and to, or one message"),
+        (("--from", "2", "--to", "3", "--message", "1"), "Give from and to, or one message"),
         (("--from", "earliest", "--to", "3"), "not 'earliest'"),
         (("--from", "2", "--to", "+3"), "not '\\+3'"),
         (("--from", "2", "--to", "11"), "is not all there yet"),

@@ -112,7 +112,7 @@ def test_a_command_that_names_a_topic_works_on_its_database(capsys):
     assert objects(capsys, "ems_messages", "show", "clicks/0@1")["offset"] == 1
     call_command("ems_groups", "pause", "count", "--topic", "clicks")
     assert ConsumerGroup.objects.using("other").get().paused
-    call_command("ems_topics", "retire", "clicks")
+    call_command("ems_topics", "retire", "clicks", "--yes")
     assert Topic.objects.using("other").get().access == "read-only"
     with pytest.raises(CommandError, match="no topic"):
         call_command("ems_messages", "list", "clicks", "--database", "default")

@@ -156,13 +156,12 @@ def test_deleting_a_group_shows_what_it_has_and_leaves_others_alone(
     groups("orders", "flights")
     contents = {"cursors": 1, "retries": 1, "dead letters": 1, "deliveries": 1, "consumers": 0}
     asked = ("ems_groups", "delete", "mail", "--topic", "orders")
-    preview = {"deleted": False, "group": "mail on orders", "contents": contents}
+    preview = {"group": "mail", "topic": "orders", "done": False, "contents": contents}
     assert parsed(*asked, "--dry-run") == preview
-    assert run(*asked, "--dry-run").startswith(
-        "would delete mail on orders: 1 cursor, 1 retry, 1 dead letter"
-    )
+    text = "deleted, with 1 cursor, 1 retry, 1 dead letter, 1 delivery"
+    assert run(*asked, "--dry-run").startswith(f"would delete mail on orders:\n  {text}")
     assert ConsumerGroup.objects.count() == 2
-    assert parsed(*asked) == {**preview, "deleted": True}
+    assert parsed(*asked, "--yes") == {**preview, "done": True}
     for model in (ConsumerGroup, Cursor, RetryMessage, DeadMessage, Delivery):
         assert model.objects.count() == 1  # those of the other
     with pytest.raises(CommandError, match="There is no group mail on orders"):
@@ -172,7 +171,7 @@ def test_deleting_a_group_shows_what_it_has_and_leaves_others_alone(
 def test_a_group_on_several_topics_is_not_deleted_by_its_name_alone(run: Run) -> None:
     groups("orders", "flights")
     with pytest.raises(CommandError, match=r"say which with --topic \(flights, orders\)"):
-        run("ems_groups", "delete", "mail")
+        run("ems_groups", "delete", "mail", "--yes")
     assert ConsumerGroup.objects.count() == 2
 
 
@@ -181,10 +180,10 @@ def test_a_group_with_a_live_consumer_is_not_deleted(run: Run) -> None:
     group = ConsumerGroup.objects.get()
     client = Consumer.objects.create(client_id="me", group=group, lease_until=UtcNow(LEASE))
     with pytest.raises(CommandError, match="stop them first"):
-        run("ems_groups", "delete", "mail")
+        run("ems_groups", "delete", "mail", "--yes")
     assert Cursor.objects.count() == 1
     client.delete()
-    run("ems_groups", "delete", "mail")
+    run("ems_groups", "delete", "mail", "--yes")
     assert not Cursor.objects.exists()
 
 
@@ -201,7 +200,7 @@ def test_a_consumer_that_comes_while_its_group_is_deleted_keeps_it(run: Run) -> 
         delete_group(group, come)
     assert Cursor.objects.get().next_offset == 5  # it reads on
     Consumer.objects.all().delete()
-    run("ems_groups", "delete", "mail")
+    run("ems_groups", "delete", "mail", "--yes")
     assert not ConsumerGroup.objects.exists()
 
 
@@ -224,6 +223,6 @@ def test_a_deletion_that_was_broken_off_can_be_repeated(
     drain("mail")
     assert Cursor.objects.get().next_offset == 7
     Consumer.objects.all().delete()
-    run("ems_groups", "delete", "mail")
+    run("ems_groups", "delete", "mail", "--yes")
     for model in (ConsumerGroup, Cursor, RetryMessage, DeadMessage, Delivery):
         assert not model.objects.exists()

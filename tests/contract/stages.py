@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import Model
 
-from streams import Outgoing, consumer, send_many
-from streams.models import ConsumerGroup, Cursor, UtcNow
+from streams import Decision, Outgoing, consumer, send_many
+from streams.models import Consumer, ConsumerGroup, Cursor, PreparedRow, Redrive, Topic, UtcNow
 from streams.operate.acts.act import Act, Consent
+from streams.operate.acts.delete import DeleteGroup
 from streams.operate.acts.pause import Pause, Resume
+from streams.operate.acts.prepared import (
+    CheckNow,
+    CommitPrepared,
+    ResendPrepared,
+    RollBackPrepared,
+)
+from streams.operate.acts.redrive import ResumeRedrive, StopRedrive
+from streams.operate.acts.replay import CancelReplay, ReplayToGroup
 from streams.operate.acts.reset import ResetGroup, UndoReset
+from streams.operate.acts.topic import GrowTopic, RetireTopic
 from streams.operate.acts.unblock import RetryNow, SkipToDeadLetters
+from streams.operate.redrives import begin
 from streams.testing import drain
+from tests.preparing import answering, held
 
 AnyAct = type[Act[Any, Any]]
 
@@ -27,8 +40,8 @@ class Stage:
     """
 
     make: Callable[[], Model]
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    wrong: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    wrong: Mapping[str, Any] = field(default_factory=dict)
     disturb: Callable[[Any], None] = lambda row: None
 
 
@@ -75,6 +88,74 @@ def fail(row: ConsumerGroup) -> None:
     Cursor.objects.filter(group=row.pk).update(attempt=3, blocked_until=UtcNow())
 
 
+PART = {"from": "2", "to": "5"}
+
+
+def replayed() -> ConsumerGroup:
+    """A group to which a part of the log is being replayed."""
+    row = group()
+    replay(row)
+    return row
+
+
+def replay(row: ConsumerGroup) -> None:
+    ReplayToGroup.of(PART).run(row, "default", Consent("somebody else"))
+
+
+def cancel(row: ConsumerGroup) -> None:
+    CancelReplay().run(row, "default", Consent("somebody else"))
+
+
+def serve(row: ConsumerGroup) -> None:
+    """Let a consumer come in the meantime."""
+    lease = UtcNow(timedelta(minutes=1))
+    Consumer.objects.create(client_id="c", group=row, lease_until=lease)
+
+
+def redriving() -> Redrive:
+    """A redrive at a rate that runs."""
+    return begin([group()], "default", rate=1, who="somebody")
+
+
+def stopped() -> Redrive:
+    row = redriving()
+    row.stop()
+    return row
+
+
+def topic() -> Topic:
+    return group().topic
+
+
+def grow(row: Topic) -> None:
+    GrowTopic(4).run(row, "default", Consent("somebody else"))
+
+
+def retire(row: Topic) -> None:
+    RetireTopic().run(row, "default", Consent("somebody else"))
+
+
+def prepared() -> PreparedRow:
+    """A prepared message that nobody has decided about."""
+    answering(Decision.UNKNOWN)
+    held("A7")
+    return PreparedRow.objects.get()
+
+
+def dropped() -> PreparedRow:
+    answering(Decision.UNKNOWN)
+    held("A7").rollback()
+    return PreparedRow.objects.get()
+
+
+def decide(row: PreparedRow) -> None:
+    RollBackPrepared().run(row, "default", Consent("somebody else"))
+
+
+def resend(row: PreparedRow) -> None:
+    ResendPrepared().run(row, "default", Consent("somebody else"))
+
+
 STAGES: dict[AnyAct, Stage] = {
     Pause: Stage(group),
     Resume: Stage(paused),
@@ -82,4 +163,15 @@ STAGES: dict[AnyAct, Stage] = {
     SkipToDeadLetters: Stage(blocked, wrong={"partition": "x"}, disturb=fail),
     ResetGroup: Stage(group, {"to": "2"}, {"to": "soon"}, again),
     UndoReset: Stage(reset, disturb=again),
+    ReplayToGroup: Stage(group, PART, {"from": "2", "to": "soon"}, replay),
+    CancelReplay: Stage(replayed, wrong={"number": "x"}, disturb=cancel),
+    DeleteGroup: Stage(group, disturb=serve),
+    GrowTopic: Stage(topic, {"partitions": 5}, {"partitions": 0}, grow),
+    RetireTopic: Stage(topic, disturb=retire),
+    StopRedrive: Stage(redriving),
+    ResumeRedrive: Stage(stopped),
+    CheckNow: Stage(prepared),
+    CommitPrepared: Stage(prepared, disturb=decide),
+    RollBackPrepared: Stage(prepared, disturb=decide),
+    ResendPrepared: Stage(dropped, disturb=resend),
 }

@@ -130,9 +130,12 @@ def test_its_consumers_may_be_started_before_anything_is_sent(spawn) -> None:
 WRITING: tuple[tuple[tuple[str, ...], Callable[[], object]], ...] = (
     (("ems_send", "orders", "2"), lambda: Message.objects.filter(body=b"2").exists()),
     (("ems_topics", "create", "new"), lambda: Topic.objects.filter(name="new").exists()),
-    (("ems_topics", "grow", "orders", "--partitions", "2"), lambda: Partition.objects.count() == 2),
     (
-        ("ems_topics", "retire", "orders"),
+        ("ems_topics", "grow", "orders", "--partitions", "2", "--yes"),
+        lambda: Partition.objects.count() == 2,
+    ),
+    (
+        ("ems_topics", "retire", "orders", "--yes"),
         lambda: Topic.objects.get().access == Access.READ_ONLY,
     ),
     (("ems_topics", "delete", "orders", "--force"), lambda: not Topic.objects.exists()),
@@ -142,10 +145,10 @@ WRITING: tuple[tuple[tuple[str, ...], Callable[[], object]], ...] = (
         lambda: Cursor.objects.get().next_offset == 0,
     ),
     (
-        ("ems_groups", "replay", "mail", "--from", "0", "--to", "1"),
+        ("ems_groups", "replay", "mail", "--from", "0", "--to", "1", "--yes"),
         lambda: Cursor.objects.count() == 2,
     ),
-    (("ems_groups", "delete", "mail"), lambda: not ConsumerGroup.objects.exists()),
+    (("ems_groups", "delete", "mail", "--yes"), lambda: not ConsumerGroup.objects.exists()),
     (("ems_messages", "cancel", "LATER"), lambda: not Message.objects.inbox().exists()),
     (("ems_dead", "redrive", "--all"), RetryMessage.objects.exists),
     (("ems_dead", "discard", "--all", "--yes"), lambda: not DeadMessage.objects.exists()),

@@ -341,16 +341,16 @@ def test_a_redrive_is_seen_stopped_and_carried_out_in_its_own_namespace_only(
     green.created_at -= timedelta(seconds=10)
     Redrive.objects.update(stepped_at=green.created_at)
     both("blue")
-    assert "mail on orders" not in commanded("ems_dead", "redrives")
-    with pytest.raises(CommandError, match="does not run"):
-        commanded("ems_dead", "redrives", "--stop", str(green.pk))
+    assert "mail on orders" not in commanded("ems_redrives", "list")
+    with pytest.raises(CommandError, match="There is no redrive"):
+        commanded("ems_redrives", "stop", str(green.pk))
     for page in ("redrive", "deadmessage"):
         text = admin_client.get(reverse(f"admin:ems_{page}_changelist")).content.decode()
         assert "root@" not in text, page
         assert "at 1000 a second" not in text, page
     assert step_redrives_if_due("default") == 0
     both("green")
-    assert "mail on orders" in commanded("ems_dead", "redrives")
+    assert "mail on orders" in commanded("ems_redrives", "list")
     turns._ask_at.clear()  # as another process
     assert step_redrives_if_due("default") == 1
     Redrive.objects.update(state=RedriveState.DONE, finished_at=UtcNow(-timedelta(days=31)))

@@ -58,7 +58,7 @@ def test_forget_sees_the_live_clients_where_they_are(group):
 
 
 def test_contents_are_counted_where_they_are(group):
-    expected = contents(group)
+    expected = contents(group, 100)
     with override_settings(DATABASE_ROUTERS=[Astray()]):
-        assert contents(group) == expected
+        assert contents(group, 100) == expected
     assert sum(expected.values()) == 1 + 1 + 3  # cursor, delivery, retries

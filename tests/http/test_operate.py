@@ -24,7 +24,7 @@ from streams.models import (
     Topic,
 )
 from streams.operate import topic_deletion
-from streams.operate.topics import create
+from streams.operate.topics import create, grow
 from streams.testing import drain
 from tests.http.conftest import Api, MakeToken
 from tests.sessions import Threads
@@ -84,8 +84,9 @@ def test_a_topic_is_created_changed_and_grown(boss: Api, make_token: MakeToken) 
     assert boss.patch("/topics/orders", {"name": "x"}).status_code == 422
     assert code(boss.patch("/topics/orders", {"retention_count": 0})) == (422, "invalid_value")
     assert code(boss.patch("/topics/orders", {"access": None})) == (422, "invalid_value")
-    assert len(boss.post("/topics/orders/grow", {"partitions": 3}).json()["partitions"]) == 3
-    assert code(boss.post("/topics/orders/grow", {"partitions": 2})) == (422, "invalid_partitions")
+    grown = boss.post("/topics/orders/grow", {"partitions": 3}).json()
+    assert (grown["partitions"], grown["new"], grown["done"]) == (3, 1, False)
+    assert code(boss.post("/topics/orders/grow", {"partitions": 1})) == (422, "invalid_partitions")
     assert code(boss.patch("/topics/none", {"access": "denied"})) == (404, "unknown_topic")
     reader = make_token("read", "manage:mails")
     assert boss.post("/topics", {"name": "orders2"}, token=reader).status_code == 403
@@ -104,7 +105,7 @@ def test_what_a_token_changes_is_in_the_log_of_the_user_who_made_it(boss: Api) -
     ]
     assert {one.user.get_username() for one in LogEntry.objects.all()} == {"ada"}
     User.objects.all().delete()
-    boss.post("/topics/orders/grow", {"partitions": 2})
+    boss.patch("/topics/orders", {"access": "denied"})
     assert entries() == []
 
 
@@ -280,26 +281,43 @@ def test_a_reset_is_refused_while_the_group_has_consumers(boss: Api) -> None:
     assert forced.json()["done"] is True
 
 
-def test_a_replay_is_tried_begun_shown_and_cancelled(boss: Api) -> None:
+def test_a_replay_is_begun_listed_and_cancelled(boss: Api) -> None:
     with_group(10)
-    path = "/topics/orders/groups/mail/replays"
-    tried = boss.post(path, {"from": "2", "to": "5", "dry_run": True})
-    assert (tried.status_code, tried.json()["number"], tried.json()["messages"]) == (200, None, 3)
-    begun = boss.post(path, {"from": "2", "to": "5"})
-    assert (begun.status_code, begun.json()["number"]) == (201, 1)
-    (shown,) = boss.get(path).json()["items"]
-    assert shown["parts"] == [
+    path = "/topics/orders/groups/mail"
+    shown = boss.post(f"{path}/replay", {"from": "2", "to": "5"}).json()
+    assert (shown["number"], shown["messages"], shown["done"]) == (1, 3, False)
+    begun = boss.post(f"{path}/replay", {"token": shown["token"]}).json()
+    assert (begun["number"], begun["done"]) == (1, True)
+    (listed,) = boss.get(f"{path}/replays").json()["items"]
+    assert listed["parts"] == [
         {"partition": 0, "first": 2, "end": 5, "given_out": 0, "open": 0, "state": "running"}
     ]
-    assert boss.delete(f"{path}/1").json() == {"number": 1, "left_out": 3}
-    assert code(boss.delete(f"{path}/1")) == (404, "unknown_replay")
-    assert code(boss.post(path, {"message_id": 10**9})) == (409, "offset_out_of_range")
+    shown = boss.post(f"{path}/cancel-replay", {"number": 1}).json()
+    assert (shown["number"], shown["left_out"]) == (1, 3)
+    boss.post(f"{path}/cancel-replay", {"token": shown["token"]})
+    assert code(boss.post(f"{path}/cancel-replay", {"number": 1})) == (404, "unknown_replay")
+    assert code(boss.post(f"{path}/replay", {"message": "999"})) == (409, "offset_out_of_range")
     for wrong in (
         {"from": "2"},
-        {"from": "2", "to": "5", "message_id": 1},
+        {"from": "2", "to": "5", "message": "1"},
         {"from": "-1", "to": "5"},
+        {"message": 1},
     ):
-        assert boss.post(path, wrong).status_code == 422, wrong
+        assert boss.post(f"{path}/replay", wrong).status_code == 422, wrong
+
+
+def test_a_group_is_deleted_unless_it_takes_too_long(
+    boss: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_group(10)
+    path = "/topics/orders/groups/mail/delete"
+    with monkeypatch.context() as patched:
+        patched.setattr("streams.operate.acts.delete.AT_MOST", 0)
+        assert code(boss.post(path)) == (409, "too_long")
+    shown = boss.post(path).json()
+    assert shown["contents"]["cursors"] == 1
+    boss.post(path, {"token": shown["token"]})
+    assert code(boss.post(path)) == (404, "unknown")
 
 
 # -- dead letters --
@@ -359,12 +377,11 @@ def test_dead_letters_are_redriven_at_a_rate(boss: Api, make_token: MakeToken) -
     (shown,) = boss.get("/dead/redrives").json()["items"]
     assert (shown["redrive"], shown["state"], shown["rate"]) == (number, "running", 5.0)
     path = f"/dead/redrives/{number}"
-    assert boss.post(f"{path}/stop").json()["state"] == "stopped"
-    assert code(boss.post(f"{path}/stop")) == (409, "redrive_state")
     other = make_token("dead:mails/*")
-    assert boss.post(f"{path}/resume", token=other).status_code == 404
+    assert boss.post(f"{path}/stop", token=other).status_code == 404
     assert boss.get("/dead/redrives", token=other).json()["items"] == []
-    assert boss.post(f"{path}/resume").json()["state"] == "running"
+    stopped = {"state": "stopped", "changed": True, "done": True}
+    assert boss.post(f"{path}/stop").json() == stopped
 
 
 def test_a_redrive_at_a_rate_leaves_out_what_the_request_leaves_out(boss: Api) -> None:
@@ -494,7 +511,7 @@ def test_a_partition_that_is_new_since_the_preview_ends_it(boss: Api) -> None:
     with_group(3)
     path = "/topics/orders/groups/mail/reset"
     token = boss.post(path, {"to": "earliest"}).json()["token"]
-    boss.post("/topics/orders/grow", {"partitions": 2})
+    grow(Topic.objects.get(), 2, "default")
     assert code(boss.post(path, {"token": token})) == (409, "preview_stale")
     assert Partition.objects.count() == 2
 

@@ -1,30 +1,27 @@
-"""Defines the page of the consumer groups: their lag, and pause, reset, replay and delete."""
+"""Defines the page of the consumer groups: their lag, their overrides, and a rehearsal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import flatten
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from streams.admin.base import StreamsAdmin, StreamsForm, count_upto
-from streams.admin.parts import figures, journal
+from streams.admin.base import StreamsAdmin, StreamsForm
+from streams.admin.parts import figures
 from streams.admin.parts.columns import at, flag, linked, list_url, url
 from streams.admin.parts.filters import FixedFilter, TopicFilter
 from streams.admin.parts.listing import StreamsChangeList
 from streams.admin.verbs import rehearse
-from streams.admin.verbs.page import page
-from streams.admin.verbs.replay import replay
 from streams.conf import MOST, database
 from streams.consume.blocked import blockades
-from streams.errors import GroupActive, InvalidRetryPolicy
+from streams.errors import InvalidRetryPolicy
 from streams.log.lag import lags
 from streams.log.standings import standings
 from streams.models import (
@@ -39,11 +36,7 @@ from streams.models import (
 )
 from streams.operate.acts.unblock import UNBLOCKING
 from streams.operate.changes import CHANGEABLE, valid_retry_policy
-from streams.operate.group_deletion import belongings, delete_group
 from streams.operate.replay import replays
-
-# In rows: to delete more takes longer than a web request should.
-FORGET_AT_MOST = 20_000
 
 # In groups: to sort more by their lag takes longer than a page should.
 SORTED_AT_MOST = 1000
@@ -144,46 +137,20 @@ class ConsumerGroupAdmin(StreamsAdmin):
     form = GroupForm
     readonly_fields = flatten(facts)
     change_form_template = "admin/ems/consumergroup/change_form.html"
-    actions = ("replay", "rehearse", "forget")
-    verbs = {
-        "replay": _("Replay …"),
-        "rehearse": _("Rehearse …"),
-        "forget": _("Forget …"),
-    }
-
-    @admin.action(permissions=["replay"], description=_("Replay …"))
-    def replay(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        return self._one(request, queryset, replay)
+    actions = ("rehearse",)
+    verbs = {"rehearse": _("Rehearse …")}
 
     @admin.action(permissions=["rehearse"], description=_("Rehearse …"))
     def rehearse(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        return self._one(request, queryset, rehearse.of_group)
-
-    @admin.action(permissions=["forget"], description=_("Forget …"))
-    def forget(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         chosen = list(queryset[:2])
         if len(chosen) != 1:
-            text = gettext("A group is forgotten alone: choose one.")
+            text = gettext("That is done with one group at a time: choose one.")
             self.message_user(request, text, messages.WARNING)
             return None
-        (group,) = chosen
-        contents = _contents(group)
-        problem = _obstacle(group, sum(contents.values()))
-        if problem:
-            self.message_user(request, problem, messages.ERROR)
-            return None
-        if request.POST.get("typed") != group.name:
-            return self._preview(request, group, contents, is_wrong="typed" in request.POST)
-        return self._forget(request, group, contents)
-
-    def has_replay_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.replay_consumergroup")
+        return rehearse.of_group(self, request, chosen[0])
 
     def has_rehearse_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.rehearse_consumergroup")
-
-    def has_forget_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.forget_consumergroup")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -195,12 +162,6 @@ class ConsumerGroupAdmin(StreamsAdmin):
         if db_field.name in LIMITS:
             kwargs["max_value"] = LIMITS[db_field.name]
         return super().formfield_for_dbfield(db_field, request, **kwargs)
-
-    def possible_verbs(self, row: ConsumerGroup) -> Mapping[str, Any]:
-        verbs = dict(super().possible_verbs(row))
-        if row.mode == Mode.BROADCAST:  # each of its clients has its own position
-            del verbs["replay"]
-        return verbs
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
@@ -282,58 +243,3 @@ class ConsumerGroupAdmin(StreamsAdmin):
         """Return how far its replays are; ended ones are shown until the next replay or purge."""
         found = ((str(one),) for one in replays([row], database()))
         return format_html_join("", "<div>{}</div>", found) or figures.UNKNOWN
-
-    def _one(self, request: HttpRequest, queryset: QuerySet[Any], verb: Any) -> HttpResponse | None:
-        chosen = list(queryset[:2])
-        if len(chosen) != 1:
-            text = gettext("That is done with one group at a time: choose one.")
-            self.message_user(request, text, messages.WARNING)
-            return None
-        response: HttpResponse = verb(self, request, chosen[0])
-        return response
-
-    def _preview(
-        self, request: HttpRequest, group: Any, contents: dict[str, int], *, is_wrong: bool
-    ) -> HttpResponse:
-        context = {
-            "title": gettext("Forget a group"),
-            "group": group,
-            "contents": contents,
-            "errors": {"typed": gettext("That is not its name. Nothing was done.")}
-            if is_wrong
-            else {},
-        }
-        return page(self, request, "forget", context)
-
-    def _forget(self, request: HttpRequest, group: Any, contents: dict[str, int]) -> HttpResponse:
-        text = ", ".join(f"{count} {name}" for name, count in contents.items())
-        pk = group.pk
-        try:
-            delete_group(group)
-        except GroupActive as error:
-            self.message_user(request, str(error), messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
-        group.pk = pk  # delete() has removed the key, which the journal entry needs
-        journal.note(
-            request, [(group, gettext("Forgotten, with %s") % text)], flag=journal.DELETION
-        )
-        done = gettext("Forgotten: %(group)s, with %(text)s.") % {"group": group, "text": text}
-        self.message_user(request, done, messages.SUCCESS)
-        return HttpResponseRedirect(request.get_full_path())
-
-
-def _contents(group: ConsumerGroup) -> dict[str, int]:
-    """Return how many rows the group's deletion would delete, counted up to FORGET_AT_MOST."""
-    return count_upto(FORGET_AT_MOST, belongings(group))
-
-
-def _obstacle(group: ConsumerGroup, rows: int) -> str:
-    """Return why the group cannot be deleted on this page now, or an empty text."""
-    if group.clients.live().exists():
-        return gettext("The group %s has live consumers: stop them first.") % group
-    if rows > FORGET_AT_MOST:
-        return gettext(
-            "The group %(group)s has more than %(rows)d rows, too many for a web page:"
-            " run “manage.py ems_groups delete”."
-        ) % {"group": group, "rows": FORGET_AT_MOST}
-    return ""

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils.html import format_html
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.bodies import BodyAdmin
-from streams.admin.parts import figures, journal
+from streams.admin.parts import figures
 from streams.admin.parts.columns import at, list_url, short
 from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import CHOICES_AT_MOST, FixedFilter
 from streams.admin.parts.listing import Reading
 from streams.admin.parts.search import Search
-from streams.admin.verbs.prepared import COMMIT, RESEND, ROLL_BACK, UNDECIDED
 from streams.conf import database
 from streams.models import CheckEndpoint, Message, PreparedRow, PreparedState
 from streams.models.prepared import UNFINISHED
 from streams.sharding import home_of
-from streams.two_phase.operator import check_now
 
 LEVELS = {
     PreparedState.PREPARED: figures.GOOD,
@@ -113,55 +111,6 @@ class PreparedAdmin(BodyAdmin):
         ("the_message", at("sent_at", _("sent")), figures.counted("sends", _("tries"))),
         ("body_type", "size"),
     )
-    actions = ("check_now", "commit", "rollback", "resend")
-    verbs = {
-        "check_now": _("Check now"),
-        "commit": _("Commit …"),
-        "rollback": _("Roll back …"),
-        "resend": _("Send …"),
-    }
-
-    @admin.action(permissions=["check"], description=_("Check now"))
-    def check_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        rows = list(queryset.order_by("pk")[: self.list_per_page])
-        done = [row for row in rows if check_now(row, database())]
-        journal.note(request, [(row, gettext("Check now")) for row in done])
-        text = ngettext(
-            "%d message is asked about at the next step.",
-            "%d messages are asked about at the next step.",
-            len(done),
-        )
-        level = messages.SUCCESS if done else messages.WARNING
-        self.message_user(request, text % len(done), level)
-
-    @admin.action(permissions=["commit"], description=_("Commit …"))
-    def commit(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
-        return COMMIT.respond(self, request, queryset)
-
-    @admin.action(permissions=["rollback"], description=_("Roll back …"))
-    def rollback(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
-        return ROLL_BACK.respond(self, request, queryset)
-
-    @admin.action(permissions=["commit"], description=_("Send …"))
-    def resend(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
-        return RESEND.respond(self, request, queryset)
-
-    def has_check_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.check_prepared")
-
-    def has_commit_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.commit_prepared")
-
-    def has_rollback_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.rollback_prepared")
-
-    def possible_verbs(self, row: PreparedRow) -> Mapping[str, Any]:
-        names: tuple[str, ...] = ()
-        if row.state in UNDECIDED:
-            names = ("check_now", "commit", "rollback")
-        elif row.state in RESEND.states and row.message_id is None:
-            names = ("rollback", "resend") if row.is_disputed else ("resend",)
-        return {name: self.verbs[name] for name in names}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("body", "headers", "context")

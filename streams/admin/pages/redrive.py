@@ -1,11 +1,10 @@
-"""Defines the page of the redrives at a rate: how far they are, stop one, go on with one."""
+"""Defines the page of the redrives at a rate: how far they are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
@@ -13,7 +12,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.admin.parts import figures, journal
+from streams.admin.parts import figures
 from streams.admin.parts.columns import at, short
 from streams.models import Redrive, RedriveState
 
@@ -42,30 +41,6 @@ class RedriveAdmin(ReadOnly, LargeAdmin):
         (figures.counted("done", _("redriven")), figures.counted("skipped", _("left out"))),
         ("who", at("created_at", _("begun")), at("finished_at", _("finished"))),
     )
-    actions = ("stop", "resume")
-    verbs = {"stop": _("Stop"), "resume": _("Go on")}
-
-    @admin.action(permissions=["redrive"], description=_("Stop"))
-    def stop(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._each(request, queryset, Redrive.stop, gettext("Stopped"))
-
-    @admin.action(permissions=["redrive"], description=_("Go on"))
-    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._each(request, queryset, Redrive.resume, gettext("Goes on"))
-
-    def _each(self, request: HttpRequest, queryset: QuerySet[Any], verb: Any, outcome: str) -> None:
-        turned = [row for row in queryset.order_by()[: self.list_per_page] if verb(row)]
-        journal.note(request, [(row, outcome) for row in turned])
-        level = messages.SUCCESS if turned else messages.WARNING
-        self.message_user(request, f"{outcome}: {len(turned)}.", level)
-
-    def has_redrive_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.redrive_deadmessage")
-
-    def possible_verbs(self, row: Redrive) -> Mapping[str, Any]:
-        possible = {RedriveState.RUNNING: "stop", RedriveState.STOPPED: "resume"}
-        name = possible.get(RedriveState(row.state))
-        return {name: self.verbs[name]} if name else {}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("ids")

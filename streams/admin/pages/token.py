@@ -32,7 +32,8 @@ PERMISSIONS: dict[str, tuple[str, ...]] = {
     Verb.MANAGE: (
         *("add_topic", "change_topic", "grow_topic", "retire_topic", "delete_topic"),
         *("change_consumergroup", "pause_consumergroup", "resume_consumergroup"),
-        *("reset_consumergroup", "replay_consumergroup", "forget_consumergroup"),
+        *("retry_consumergroup", "skip_consumergroup", "reset_consumergroup"),
+        *("replay_consumergroup", "forget_consumergroup"),
     ),
     Verb.PREPARE: ("produce_topic", "commit_prepared", "rollback_prepared"),
     Verb.CHECK: ("produce_topic",),

@@ -52,13 +52,8 @@ class AccessFilter(FixedFilter):
 class TopicAdmin(StreamsAdmin):
     """Shows the topics. A change of the access is in force in all processes within 5 seconds."""
 
-    actions = ("produce", "grow", "retire", "remove")
-    verbs = {
-        "produce": _("Send a test message …"),
-        "grow": _("Add partitions …"),
-        "retire": _("Retire …"),
-        "remove": _("Delete …"),
-    }
+    actions = ("produce", "remove")
+    verbs = {"produce": _("Send a test message …"), "remove": _("Delete …")}
 
     list_display = (
         "title",
@@ -111,14 +106,6 @@ class TopicAdmin(StreamsAdmin):
     def produce(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         return self._one(request, queryset, produce)
 
-    @admin.action(permissions=["grow"], description=_("Add partitions …"))
-    def grow(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        return self._one(request, queryset, topic.grow)
-
-    @admin.action(permissions=["retire"], description=_("Retire …"))
-    def retire(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        return self._one(request, queryset, topic.retire)
-
     @admin.action(permissions=["remove"], description=_("Delete …"))
     def remove(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         return self._one(request, queryset, topic.remove)
@@ -126,19 +113,14 @@ class TopicAdmin(StreamsAdmin):
     def has_produce_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.produce_topic")
 
-    def has_grow_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.grow_topic")
-
-    def has_retire_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("ems.retire_topic")
-
     def has_remove_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ems.delete_topic")
 
     def possible_verbs(self, row: Topic) -> Mapping[str, Any]:
         takes = row.access in (Access.READ_WRITE, Access.WRITE_ONLY)
-        impossible = {"remove"} if takes else {"retire", "produce"}
-        return {name: text for name, text in self.verbs.items() if name not in impossible}
+        possible = dict(super().possible_verbs(row))
+        del possible["remove" if takes else "produce"]
+        return possible
 
     def _one(self, request: HttpRequest, queryset: QuerySet[Any], verb: Any) -> HttpResponse | None:
         chosen = list(queryset[:2])

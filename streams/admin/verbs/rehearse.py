@@ -13,12 +13,12 @@ from django.utils.translation import gettext as _
 
 from streams.admin.parts.figures import BAD, GOOD, WARNING
 from streams.admin.verbs.page import Refused, page, refusal, typed_number
-from streams.admin.verbs.replay import asked_spans
 from streams.conf import database
 from streams.consume.outcome.dead_letter import newest
 from streams.errors import StreamsError, UnknownPartition
 from streams.models import ConsumerGroup
 from streams.operate.rehearsal import FAILS, PASSES, UNCLEAR, Rehearsal, rehearsable, rehearse
+from streams.operate.replay import Span, named_spans
 from streams.operate.undone import databases
 
 # In messages and seconds: a web request is short. The command takes more.
@@ -32,7 +32,7 @@ def of_group(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResp
     try:
         context["handler"] = rehearsable(group).name
         if any(request.POST.get(name, "").strip() for name in ("from", "to", "message")):
-            context["result"] = _rehearsed(request, group, spans=asked_spans(request, group))
+            context["result"] = _rehearsed(request, group, spans=_spans(request, group))
         elif typed := request.POST.get("newest", "").strip():
             number = typed_number(typed)
             if not number:
@@ -60,6 +60,15 @@ def of_letters(admin: Any, request: HttpRequest, letters: QuerySet[Any]) -> Http
     except StreamsError as error:
         context |= refusal(error, {})
     return _page(admin, request, group, context)
+
+
+def _spans(request: HttpRequest, group: ConsumerGroup) -> list[Span]:
+    names = ("from", "to", "message", "partition")
+    first, end, message, number = (request.POST.get(name, "").strip() for name in names)
+    only = typed_number(number)
+    if number and only is None:
+        raise Refused(_("%r is no number.") % number, "partition")
+    return named_spans(group, first, end, message, database(), only)
 
 
 def _rehearsed(request: HttpRequest, group: ConsumerGroup, **what: Any) -> Rehearsal:

@@ -1,4 +1,4 @@
-"""Grows, retires and deletes topics, each on its own page, and records it."""
+"""Shows the page that deletes a topic, and records it."""
 
 from __future__ import annotations
 
@@ -16,52 +16,10 @@ from streams.admin.verbs.page import Refused, done, page
 from streams.conf import database
 from streams.errors import StreamsError
 from streams.models import Topic
-from streams.operate import topic_deletion, topics
+from streams.operate import topic_deletion
 
 # In rows: to delete more takes longer than a web request should.
 DELETE_AT_MOST = 20_000
-
-
-def grow(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
-    """Ask for the number of partitions, then add them."""
-    now = topic.partitions.using(database()).count()
-    shown = {
-        "title": _("Add partitions"),
-        "text": _("%(topic)s has %(now)d partitions.") % {"topic": topic, "now": now}
-        + f" {topics.GROWTH}",
-        "asked": _("How many in all?"),
-        "button": _("Add partitions"),
-        "typed": request.POST.get("typed", now + 1),
-    }
-    if "typed" not in request.POST:
-        return _page(admin, request, topic, "grow", shown)
-    try:
-        wanted = int(request.POST["typed"])
-    except ValueError:
-        return _page(
-            admin, request, topic, "grow", {**shown, "errors": _of(_("That is no number."))}
-        )
-    try:
-        new = topics.grow(topic, wanted, database())
-    except StreamsError as error:
-        return _page(admin, request, topic, "grow", {**shown, "errors": _of(str(error))})
-    return done(admin, request, topic, _("Grown by %d partitions") % new)
-
-
-def retire(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
-    shown = {
-        "title": _("Retire a topic"),
-        "text": _(
-            "%s will take no more messages: its producers get an error. Its consumers finish"
-            " what is there. To take it back, change the access."
-        )
-        % topic,
-        "button": _("Retire the topic"),
-    }
-    if OFFER not in request.POST:
-        return _page(admin, request, topic, "retire", shown)
-    retired = topics.retire(topic, database())
-    return done(admin, request, topic, _("Retired") if retired else _("It was retired before"))
 
 
 def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
@@ -84,17 +42,15 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
         )
         % topic,
         "asked": _("To go on, type the name of the topic: %s") % topic,
-        "button": _("Delete the topic"),
         "contents": contents,
-        "is_final": True,
     }
     since = _since(request, topic)
     if since is None:
-        return _page(admin, request, topic, "remove", shown)
+        return _page(admin, request, topic, shown)
     left = since + topic_deletion.SETTLED_SECONDS - time.time()
     shown |= {OFFER: request.POST[OFFER], "typed": request.POST.get("typed", "")}
     if request.POST.get("typed") != topic.name:
-        shown["errors"] = _of(_("That is not its name. Nothing was done."))
+        shown["errors"] = {"typed": _("That is not its name. Nothing was done.")}
     elif left > 0:
         shown["error"] = _("Sends may be under way: wait for %d seconds, and try again.") % (
             left + 1
@@ -107,11 +63,7 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
         else:
             text = ", ".join(f"{count} {name}" for name, count in contents.items())
             return done(admin, request, topic, _("Deleted, with %s") % text, journal.DELETION)
-    return _page(admin, request, topic, "remove", shown)
-
-
-def _of(error: str) -> dict[str, str]:
-    return {"typed": error}
+    return _page(admin, request, topic, shown)
 
 
 def _contents(work: topic_deletion.TopicDeletion) -> dict[str, int]:
@@ -136,8 +88,6 @@ def _since(request: HttpRequest, topic: Topic) -> float | None:
     return at
 
 
-def _page(
-    admin: Any, request: HttpRequest, topic: Topic, verb: str, shown: dict[str, Any]
-) -> HttpResponse:
-    now = offer(request, verb, topic.pk, time.time())
-    return page(admin, request, "topic_verb", {"topic": topic, "verb": verb, OFFER: now, **shown})
+def _page(admin: Any, request: HttpRequest, topic: Topic, shown: dict[str, Any]) -> HttpResponse:
+    now = offer(request, "remove", topic.pk, time.time())
+    return page(admin, request, "topic_delete", {"topic": topic, OFFER: now, **shown})

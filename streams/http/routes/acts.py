@@ -15,42 +15,58 @@ from ninja import Router
 from pydantic import create_model, model_validator
 
 from streams.conf import database
-from streams.http.access import ApiRequest, needs
+from streams.http.access import ApiRequest, Caller, needs
 from streams.http.fields import Answer, Instant, Request
 from streams.http.found import group_named
 from streams.http.journal import note, who
 from streams.http.offers import accepted, offer
+from streams.http.problems import Problem
+from streams.http.routes.redrives import redrive_numbered
 from streams.http.threads import on_pool
-from streams.models import ConsumerGroup
+from streams.models import ConsumerGroup, Redrive, Topic
 from streams.operate.acts import ACTS
 from streams.operate.acts.act import Act, Consent, arguments, data_type
+from streams.operate.topics import topic_of
 
 router = Router()
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the rows of a model are in the API; ``find`` takes what the path names."""
+    """Where the rows of a model are in the API, and the right that their acts need.
+
+    ``find`` takes who calls, and what the request names.
+    """
 
     path: str
-    right_on: str
+    right: tuple[str, ...]
     find: Callable[..., Model]
     noun: str
     tag: str
 
     @property
-    def parameters(self) -> list[str]:
-        return [name for name in inspect.signature(self.find).parameters if name != "using"]
+    def parameters(self) -> list[inspect.Parameter]:
+        hints = get_type_hints(self.find, include_extras=True)
+        _caller, *named = inspect.signature(self.find).parameters.values()
+        return [one.replace(annotation=hints[one.name]) for one in named]
+
+
+def _topic(caller: Caller, topic: str) -> Topic:
+    return topic_of(topic, database())
+
+
+def _group(caller: Caller, topic: str, group: str) -> ConsumerGroup:
+    return group_named(topic, group, database())
 
 
 PLACES: dict[type[Model], Place] = {
+    Topic: Place("/topics/{topic}", ("manage", "{topic}"), _topic, "topic", "Topics"),
     ConsumerGroup: Place(
-        "/topics/{topic}/groups/{group}",
-        "{topic}",
-        lambda topic, group, using: group_named(topic, group, using),
-        "group",
-        "Groups",
-    )
+        "/topics/{topic}/groups/{group}", ("manage", "{topic}"), _group, "group", "Groups"
+    ),
+    Redrive: Place(
+        "/dead/redrives/{int:number}", ("dead",), redrive_numbered, "redrive", "Dead letters"
+    ),
 }
 
 
@@ -60,12 +76,14 @@ def _add(act: type[Act[Any, Any]], place: Place) -> None:
 
     def view(request: ApiRequest, /, **given: Any) -> Any:
         asked = given.pop("wanted") or wanted()
-        using = database()
-        row = place.find(**given, using=using)
+        row = place.find(request.auth, **given)
+        using = row._state.db or database()
         about = f"{using}:{row.pk}"
         values, shown = asked.model_dump(include=names, exclude_none=True), None
         if act.previewed and asked.token is None:
-            found = act(**values).preview(row, using)
+            found = act.of(values).preview(row, using)
+            if found.too_long:
+                raise Problem(409, "too_long", found.too_long)
             token = offer(request.auth, act.name, about, [values, found.shown])
             return told(
                 **asdict(found.data()), done=False, obstacle=found.obstacle or None, token=token
@@ -73,26 +91,23 @@ def _add(act: type[Act[Any, Any]], place: Place) -> None:
         if act.previewed:
             values, shown = accepted(request.auth, act.name, about, asked.token)
         consent = Consent(who(request.auth), shown, act.forcible and asked.force)
-        done = act(**values).carry_out(row, using, consent)
+        done = act.of(values).carry_out(row, using, consent)
         if texts := done.texts():
             note(request.auth, row, f"{act.name}: {'; '.join(texts)}")
         return told(**asdict(done.data()), done=True, obstacle=None, token=None)
 
     names = {one.name for one in arguments(act)}
-    kinds = {**dict.fromkeys(place.parameters, str), "wanted": wanted | None}
-    parameters = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            annotation=kind,
-            default=None if name == "wanted" else inspect.Parameter.empty,
-        )
-        for name, kind in {"request": ApiRequest, **kinds}.items()
-    ]
-    view.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    view.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter("request", either, annotation=ApiRequest),
+            *place.parameters,
+            inspect.Parameter("wanted", either, annotation=wanted | None, default=None),
+        ]
+    )
     view.__name__ = f"{act.name}_{place.noun}".replace("-", "_")
     view.__doc__ = _described(act)
-    guarded = needs("manage", place.right_on)(on_pool(view))
+    guarded = needs(*place.right)(on_pool(view))
     router.post(f"{place.path}/{act.name}", response=told, tags=[place.tag])(guarded)
 
 
@@ -166,6 +181,6 @@ def _kind(hint: Any) -> Any:
     return _model(hint) if isinstance(hint, type) and is_dataclass(hint) else hint
 
 
-for _noun, _acts in ACTS.items():
-    for _act in _acts:
-        _add(_act, PLACES[_noun])
+for _noun, _place in PLACES.items():
+    for _act in ACTS[_noun]:
+        _add(_act, _place)

@@ -1,4 +1,4 @@
-"""Shows, stops and resumes the redrives of dead letters at a rate."""
+"""Lists the redrives of dead letters at a rate, and finds one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from ninja import Router
 
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.databases import Database, alias_of_id, page_of_all
-from streams.http.fields import MOST, Answer, Id, Instant, Limit, NoFields, PageOfAll
-from streams.http.journal import note
+from streams.http.fields import MOST, Answer, Id, Instant, Limit, PageOfAll
 from streams.http.letters import place
 from streams.http.problems import Problem
 from streams.http.threads import on_pool
@@ -50,35 +49,12 @@ def list_redrives(
     return page_of_all(after, int, limit, read)
 
 
-@router.post("/dead/redrives/{int:number}/stop", response=RedriveShown)
-@needs("dead")
-@on_pool
-def stop_redrive(
-    request: ApiRequest, number: Id, on: Database = None, nothing: NoFields | None = None
-) -> RedriveShown:
-    """Redrive no more. 409: it does not run."""
-    return _turned(request.auth, number, alias_of_id(on), "stop")
-
-
-@router.post("/dead/redrives/{int:number}/resume", response=RedriveShown)
-@needs("dead")
-@on_pool
-def resume_redrive(
-    request: ApiRequest, number: Id, on: Database = None, nothing: NoFields | None = None
-) -> RedriveShown:
-    """Go on. 409: it is not stopped."""
-    return _turned(request.auth, number, alias_of_id(on), "resume")
-
-
-def _turned(caller: Caller, number: int, using: str, verb: str) -> RedriveShown:
-    rows = Redrive.objects.using(using).filter(pk=number)
-    row = rows.first()
+def redrive_numbered(caller: Caller, number: Id, on: Database = None) -> Redrive:
+    """Return a redrive that the caller may stop; raises Problem (404)."""
+    row = Redrive.objects.using(alias_of_id(on)).filter(pk=number).first()
     if row is None or not _may(caller, row):
         raise Problem(404, "unknown", f"There is no redrive {number}.")
-    if not getattr(row, verb)():
-        raise Problem(409, "redrive_state", f"Redrive {number} is {row.state}.")
-    note(caller, row, verb)
-    return _redrive(rows.get())
+    return row
 
 
 def _may(caller: Caller, row: Redrive) -> bool:

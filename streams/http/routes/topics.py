@@ -86,12 +86,6 @@ class TopicChanges(Request):
     index_keys: bool | None = None
 
 
-class Growth(Request):
-    """Says how many partitions the topic is to have; they only grow."""
-
-    partitions: int
-
-
 @router.get("/topics", response=PageOfAll[TopicInList])
 @needs("read")
 @on_pool
@@ -162,18 +156,6 @@ def change_topic(request: ApiRequest, topic: str, changes: TopicChanges) -> Topi
     row = topic_of(topic, database())
     given = changes.model_dump(exclude_unset=True)
     note_changes(request.auth, row, change(row, given, database(), who(request.auth)))
-    return _state(row)
-
-
-@router.post("/topics/{topic}/grow", response=TopicState)
-@needs("manage", "{topic}")
-@on_pool
-def grow_topic(request: ApiRequest, topic: str, growth: Growth) -> TopicState:
-    """Add partitions. A key may go to another partition afterwards."""
-    row = topic_of(topic, database())
-    new = topics.grow(row, growth.partitions, database())
-    if new:
-        note(request.auth, row, f"grown to {growth.partitions} partitions")
     return _state(row)
 
 

@@ -32,10 +32,9 @@ from streams.management.base import (
     letters_named,
     number,
     portable,
-    positive,
     printable,
 )
-from streams.models import BodyType, ConsumerGroup, DeadMessage, Partition, Redrive
+from streams.models import BodyType, ConsumerGroup, DeadMessage, Partition
 from streams.models.redrive import valid_rate
 from streams.operate.edited_letter import Content, difference, edit_and_redrive
 from streams.operate.redrives import begin
@@ -51,7 +50,6 @@ class Command(StreamsCommand):
         "list": gettext_lazy("the newest dead letters"),
         "show": gettext_lazy("one dead letter with its body and traceback"),
         "redrive": gettext_lazy("give the messages to their groups again"),
-        "redrives": gettext_lazy("what is redriven at a rate; stop it, or go on"),
         "edit": gettext_lazy("change one, and give it to its group again"),
         "discard": gettext_lazy("delete them for good"),
         "export": gettext_lazy("write them as JSON lines"),
@@ -83,12 +81,6 @@ class Command(StreamsCommand):
         self.add_filter_arguments(parser)
         add_limit(parser)
         add_dry_run(parser)
-
-    def add_redrives_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--stop", type=positive, metavar="ID", help=_("stop this one"))
-        parser.add_argument("--resume", type=positive, metavar="ID", help=_("go on with this one"))
-        add_limit(parser, 20)
-        add_watch(parser)
 
     def add_edit_arguments(self, parser: ArgumentParser) -> None:
         self._add_name(parser)
@@ -206,32 +198,8 @@ class Command(StreamsCommand):
             ids=ids,
             limit=limit,
         )
-        text = _("begun: redrive %(row)s; see ems_dead redrives") % {"row": row}
+        text = _("begun: redrive %(row)s; see ems_redrives") % {"row": row}
         self.tell(text, redrive=row.pk, rate=rate)
-
-    def do_redrives(
-        self, *, stop: int | None, resume: int | None, limit: int, **options: Any
-    ) -> None:
-        rows = Redrive.objects.using(self.using).defer("ids")
-        for pk, verb, refusal in (
-            (stop, Redrive.stop, _("Redrive %d does not run.")),
-            (resume, Redrive.resume, _("Redrive %d is not stopped.")),
-        ):
-            if pk is not None:
-                row = rows.filter(pk=pk).first()
-                if row is None or not verb(row):
-                    raise CommandError(refusal % pk)
-        columns = ("id", "about", "state", "rate", "redriven", "left out", "total", "begun", "by")
-        self.show(
-            columns,
-            (
-                (
-                    *(row.pk, row.about, row.state, row.rate, row.done, row.skipped),
-                    *(row.total, row.created_at, row.who),
-                )
-                for row in rows.order_by("-pk")[:limit]
-            ),
-        )
 
     def do_edit(
         self,

@@ -1,4 +1,4 @@
-"""Defines ems_groups, which lists, resets, pauses and deletes consumer groups, and replays."""
+"""Defines ems_groups: the consumer groups, and what is done with them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from streams.log.condition import Condition
 from streams.log.lag import lags
 from streams.log.standings import standings
 from streams.management.acts import ActVerbs
-from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
+from streams.management.base import add_sort, add_watch
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.rehearse import RehearseVerb
 from streams.management.verbs.rows import RowVerbs
 from streams.models import ConsumerGroup
-from streams.operate import group_deletion
 
 COLUMNS = (
     *("group", "topic", "mode", "state", "trouble", "consumers"),
@@ -46,6 +45,7 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
         "retry": gettext_lazy("begin the next attempt at the messages that block an ordered group"),
         "skip": gettext_lazy("make a dead letter of the message that blocks a partition"),
         "replay": gettext_lazy("deliver a part of the log, or one message, again"),
+        "cancel-replay": gettext_lazy("end a replay before it has given out all"),
         "replays": gettext_lazy("how far replays are"),
         "rehearse": gettext_lazy("would these messages pass now? Call the handler, and undo it"),
         "delete": gettext_lazy("delete a group with its position, retries and dead letters"),
@@ -75,10 +75,6 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
 
     def described(self, row: ConsumerGroup) -> dict[str, Any]:
         return {"group": row.name, "topic": row.topic.name}
-
-    def add_delete_arguments(self, parser: ArgumentParser) -> None:
-        self.add_row_arguments(parser)
-        add_dry_run(parser)
 
     def do_list(
         self, *, topic: str | None, state: str | None, sort: str | None, **options: Any
@@ -116,19 +112,6 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
 
     def do_set(self, *, group: str, topic: str | None, **options: Any) -> None:
         self.apply_changes(self.group(group, topic), **options)
-
-    def do_delete(self, *, group: str, topic: str | None, dry_run: bool, **options: Any) -> None:
-        row = self.group(group, topic)
-        name, rows = str(row), group_deletion.contents(row)
-        if not dry_run:
-            group_deletion.delete_group(row, self._show_deleted)
-            self.progress("")
-        text = counted(rows)
-        verb = _("would delete") if dry_run else _("deleted")
-        self.tell(f"{verb} {name}: {text}", deleted=not dry_run, group=name, contents=rows)
-
-    def _show_deleted(self, rows: int) -> None:
-        self.progress(_("%s rows deleted") % number(rows))
 
 
 def _blocked(blockade: Blockade | None) -> tuple[Any, ...]:

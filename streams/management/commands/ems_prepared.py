@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -13,20 +14,19 @@ from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
 from streams.database.clock import database_now
-from streams.management.base import StreamsCommand, add_dry_run, add_limit, add_yes
+from streams.management.acts import ActVerbs
+from streams.management.base import add_limit
 from streams.models import CheckEndpoint, Dialect, PreparedRow, PreparedState
 from streams.models.prepared import of_key
 from streams.sharding import home_of
 from streams.two_phase.asking import ask_about_nothing
-from streams.two_phase.decide import commit, roll_back
-from streams.two_phase.operator import check_now, send_again, send_anyway
-from streams.two_phase.record import OPERATOR
 
 FROM_ENVIRONMENT = "env:"
 STATES = [state.lower() for state in PreparedState.values]
 
 
-class Command(StreamsCommand):
+class Command(ActVerbs):
+    noun = PreparedRow
     help = "Prepared messages: list them, decide about one, and who is asked over HTTP."
     verbs = {
         "list": gettext_lazy("prepared messages, the oldest first"),
@@ -48,19 +48,20 @@ class Command(StreamsCommand):
         parser.add_argument("--checker", help=_("only of this checker"))
         add_limit(parser, 100)
 
-    def add_show_arguments(self, parser: ArgumentParser) -> None:
+    def add_row_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("biz", help=_("the business"))
         parser.add_argument("key", help=_("its key"))
 
-    def add_check_arguments(self, parser: ArgumentParser) -> None:
-        self.add_show_arguments(parser)
-        add_dry_run(parser)
+    add_show_arguments = add_row_arguments
 
-    def add_commit_arguments(self, parser: ArgumentParser) -> None:
-        self.add_check_arguments(parser)
-        add_yes(parser)
+    def row_named(self, options: Mapping[str, Any]) -> PreparedRow:
+        return self._row(options["biz"], options["key"])
 
-    add_rollback_arguments = add_resend_arguments = add_commit_arguments
+    def rows_named(self, options: Mapping[str, Any]) -> list[PreparedRow]:
+        return [self.row_named(options)]
+
+    def described(self, row: PreparedRow) -> dict[str, Any]:
+        return {"biz": row.biz, "biz_key": row.biz_key}
 
     def add_endpoint_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("endpoint", help=_("name of the endpoint"))
@@ -125,51 +126,6 @@ class Command(StreamsCommand):
             values["body"] = bodies.preview(body, row.body_type, len(body), len(body)) or None
         self.show_one(values, bodies.preview(body, row.body_type, len(body)) if body else "")
 
-    def do_check(self, *, biz: str, key: str, dry_run: bool, **options: Any) -> None:
-        row = self._row(biz, key)
-        if not row.is_undecided:
-            raise CommandError(_("%s is decided already.") % row)
-        if not dry_run:
-            check_now(row, self.using)
-        self.tell(_("asked about at the next step: %s") % row, **self._about(row, dry_run))
-
-    def do_commit(self, *, biz: str, key: str, dry_run: bool, yes: bool, **options: Any) -> None:
-        row = self._row(biz, key)
-        if not dry_run:
-            self.confirm(
-                _("Commit %(row)s to %(topic)s?") % {"row": row, "topic": row.topic}, yes=yes
-            )
-            row = commit(row.biz, row.biz_key, by=OPERATOR + self.who, using=self.using)
-        self.tell(_("committed: %s") % row, **self._about(row, dry_run))
-
-    def do_rollback(self, *, biz: str, key: str, dry_run: bool, yes: bool, **options: Any) -> None:
-        row = self._row(biz, key)
-        if not dry_run:
-            self.confirm(_("Roll back %s?") % row, yes=yes)
-            row = roll_back(row.biz, row.biz_key, by=OPERATOR + self.who, using=self.using)
-        self.tell(_("rolled back: %s") % row, **self._about(row, dry_run))
-
-    def do_resend(self, *, biz: str, key: str, dry_run: bool, yes: bool, **options: Any) -> None:
-        row = self._row(biz, key)
-        is_unsent = row.state == PreparedState.UNSENT
-        is_dropped = row.state == PreparedState.ROLLED_BACK and row.message_id is None
-        if not (is_unsent or is_dropped):
-            raise CommandError(_("%s is neither unsent nor rolled back.") % row)
-        if not dry_run:
-            self.confirm(
-                _("Send %(row)s to %(topic)s?") % {"row": row, "topic": row.topic}, yes=yes
-            )
-            if is_unsent:
-                done = send_again(row, self.using)
-            else:
-                done = send_anyway(row, OPERATOR + self.who, self.using)
-            row = self._row(biz, key)
-            if not done:
-                raise CommandError(
-                    _("%(row)s is not sent: %(why)s") % {"row": row, "why": row.last_error}
-                )
-        self.tell(_("sent: %s") % row, **self._about(row, dry_run))
-
     def do_endpoints(self, **options: Any) -> None:
         columns = ("endpoint", "to", "dialect", "enabled", "failures", "paused_until", "error")
         rows = CheckEndpoint.objects.using(home_of(self.using)).order_by("name")
@@ -224,10 +180,6 @@ class Command(StreamsCommand):
         if found is None:
             raise CommandError(_("There is no check endpoint %r.") % name)
         return found
-
-    def _about(self, row: PreparedRow, dry_run: bool) -> dict[str, Any]:
-        about = {"biz": row.biz, "biz_key": row.biz_key, "state": row.state, "dry_run": dry_run}
-        return {**about, "message_id": row.message_id}
 
 
 def _or_none(row: PreparedRow, name: str) -> Any:

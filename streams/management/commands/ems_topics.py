@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import Count, Sum
@@ -13,7 +14,8 @@ from streams.conf import ANY_REST, settings
 from streams.database.clock import database_now
 from streams.database.transactions import committing
 from streams.log.routes import accept_routes, routes_agree
-from streams.management.base import add_dry_run, add_sort, add_watch, add_yes, counted, number
+from streams.management.acts import ActVerbs
+from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.move import MoveVerb
 from streams.models import Message, Partition, Topic
@@ -21,7 +23,7 @@ from streams.observe.producers import producers
 from streams.operate.changes import change
 from streams.operate.key_index import complete
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
-from streams.operate.topics import GROWTH, create, grow, retire, topic_of
+from streams.operate.topics import create, topic_of
 from streams.retain.rule import default_rule, rule_of
 from streams.sharding import aliases
 
@@ -29,7 +31,8 @@ COLUMNS = ("topic", "access", "partitions", "inbox", "sequenced", "kept", "reten
 PRODUCERS = ("host", "process", "threads", "topics", "messages", "last_sent_at")
 
 
-class Command(ChangeVerb, MoveVerb):
+class Command(ActVerbs, ChangeVerb, MoveVerb):
+    noun = Topic
     help = "The topics and their logs: create, change, grow, retire and delete them."
     verbs = {
         "list": gettext_lazy("all topics with their partitions and messages"),
@@ -58,22 +61,23 @@ class Command(ChangeVerb, MoveVerb):
         parser.add_argument("topic", help=_("name of the topic"))
         parser.add_argument("--partitions", type=int, default=1, help=_("how many (1)"))
 
-    def add_grow_arguments(self, parser: ArgumentParser) -> None:
+    def add_row_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help=_("name of the topic"))
-        parser.add_argument("--partitions", type=int, required=True, help=_("how many in all"))
-        add_yes(parser)
+
+    def row_named(self, options: Mapping[str, Any]) -> Topic:
+        return topic_of(options["topic"], self.using)
+
+    def described(self, row: Topic) -> dict[str, Any]:
+        return {"topic": row.name}
 
     def add_set_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("topic", help=_("name of the topic"))
+        self.add_row_arguments(parser)
         self.add_changes(parser, Topic)
 
-    def add_retire_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("topic", help=_("name of the topic"))
-
-    add_index_arguments = add_retire_arguments
+    add_index_arguments = add_row_arguments
 
     def add_delete_arguments(self, parser: ArgumentParser) -> None:
-        self.add_retire_arguments(parser)
+        self.add_row_arguments(parser)
         add_dry_run(parser)
         parser.add_argument(
             "--force",
@@ -130,16 +134,6 @@ class Command(ChangeVerb, MoveVerb):
         create(topic, partitions, self.using)
         self.tell(_("created: %s") % topic, topic=topic, partitions=partitions)
 
-    def do_grow(self, *, topic: str, partitions: int, yes: bool, **options: Any) -> None:
-        row = topic_of(topic, self.using)
-        if self.can_ask:
-            self.confirm(f"{GROWTH} {_('Go on?')}", yes=yes)
-        new = grow(row, partitions, self.using)
-        text = _("new partitions: %d") % new
-        if new and not self.can_ask:
-            text += f". {GROWTH}"
-        self.tell(text, topic=topic, partitions=partitions, new=new)
-
     def do_set(self, *, topic: str, **options: Any) -> None:
         self.apply_changes(topic_of(topic, self.using), **options)
 
@@ -156,11 +150,6 @@ class Command(ChangeVerb, MoveVerb):
         left = (row.keys_from or 0) - row.first_offset
         values = {"partition": row, "left": number(max(0, left))}
         self.progress(_("%(partition)s: about %(left)s messages are left") % values)
-
-    def do_retire(self, *, topic: str, **options: Any) -> None:
-        done = retire(topic_of(topic, self.using), self.using)
-        text = _("retired: %s") if done else _("%s took no messages before")
-        self.tell(text % topic, topic=topic, retired=done)
 
     def do_delete(self, *, topic: str, dry_run: bool, force: bool, **options: Any) -> None:
         removal = TopicDeletion(topic_of(topic, self.using), self.using, force=force)

@@ -12,9 +12,10 @@ from django.utils.translation import gettext as _
 
 from streams.consume.outcome.dead_letter import ids_named, newest
 from streams.log.places import LogPlace
-from streams.management.base import letters_named, number, positive
-from streams.management.verbs.replay import ReplayVerbs
+from streams.management.base import StreamsCommand, letters_named, number, positive
 from streams.models import ConsumerGroup, DeadMessage
+from streams.operate.acts.act import arguments
+from streams.operate.acts.replay import ReplayToGroup
 from streams.operate.rehearsal import (
     FAILS,
     MOST,
@@ -24,16 +25,21 @@ from streams.operate.rehearsal import (
     rehearsable,
     rehearse,
 )
+from streams.operate.replay import named_spans
 from streams.operate.undone import databases
 
 LIMIT = 100
 
 
-class RehearseVerb(ReplayVerbs):
+class RehearseVerb(StreamsCommand):
     """Calls the handler of a group for messages or dead letters, and undoes what it writes."""
 
     def add_rehearse_arguments(self, parser: ArgumentParser) -> None:
-        self.add_span_arguments(parser)
+        parser.add_argument("group", help=_("name of the group"))
+        parser.add_argument("--topic", help=_("its topic, if it is on several"))
+        for one in arguments(ReplayToGroup):
+            how: Any = {"type": one.kind, "metavar": one.metavar, "help": str(one.help)}
+            parser.add_argument(f"--{one.name}", **how)
         text = _("these dead letters: ids, or places such as orders/2@1200")
         parser.add_argument("--dead", type=letters_named, nargs="+", metavar="LETTER", help=text)
         text = _("the newest N dead letters that wait")
@@ -56,11 +62,15 @@ class RehearseVerb(ReplayVerbs):
             raise CommandError(_("At most %d messages are rehearsed at once.") % MOST)
         row = self.group(group, topic)
         registration = rehearsable(row)
-        spanned = any(options[name] is not None for name in ("from", "to", "message", "partition"))
+        part = [options[name] for name in ("from", "to", "message", "partition")]
+        spanned = any(value is not None for value in part)
         if (dead is not None) + (newest is not None) + spanned > 1:
             raise CommandError(_("Give a part of the log, --dead or --newest: one of them."))
         letters = self._letters(row, dead, newest)
-        found = [] if letters is not None else self.spans(row, **options)
+        first, end, message, partition = part
+        found = (
+            named_spans(row, first, end, message, self.using, partition) if letters is None else []
+        )
         # What happens for good is said before it happens.
         self.stderr.write(
             _(

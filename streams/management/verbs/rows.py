@@ -1,4 +1,4 @@
-"""Defines the verbs of ems_groups that list its rows: consumers, deliveries, retries."""
+"""Defines the verbs of ems_groups that list its rows: consumers, deliveries, retries, replays."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from streams.log.calls import Call, calls
 from streams.log.foreign import own_rows
 from streams.management.base import StreamsCommand, add_limit, add_sort, add_watch, number
 from streams.models import Consumer, ConsumerGroup, Delivery, Partition, RetryMessage, State
+from streams.operate.replay import replays
 
 # The most deliveries that a list of one group's reads.
 SEARCHED = 100_000
@@ -44,9 +45,26 @@ class RowVerbs(StreamsCommand):
         add_limit(parser, 20)
         add_watch(parser)
 
+    def add_replays_arguments(self, parser: ArgumentParser) -> None:
+        self._add_group(parser)
+        add_watch(parser)
+
     def _add_group(self, parser: ArgumentParser) -> None:
         parser.add_argument("group", nargs="?", help=_("only of this group"))
         parser.add_argument("--topic", help=_("only on this topic"))
+
+    def do_replays(self, *, group: str | None, topic: str | None, **options: Any) -> None:
+        self.show(
+            ("group", "topic", "replay", "partition", "from", "to", "given_out", "open", "state"),
+            (
+                (
+                    *(one.cursor.group.name, one.cursor.group.topic.name, one.number),
+                    *(one.span.partition.number, one.span.first, one.span.end),
+                    *(one.given_out, one.open, one.state),
+                )
+                for one in replays(self.groups(group, topic), self.using)
+            ),
+        )
 
     def do_consumers(
         self, *, group: str | None, topic: str | None, sort: str | None, **options: Any

@@ -5,12 +5,28 @@ from typing import Any
 
 from django.db.models import Model
 
-from streams.models import ConsumerGroup
+from streams.models import ConsumerGroup, PreparedRow, Redrive, Topic
 from streams.operate.acts.act import Act
+from streams.operate.acts.delete import DeleteGroup
 from streams.operate.acts.pause import Pause, Resume
+from streams.operate.acts.prepared import (
+    CheckNow,
+    CommitPrepared,
+    ResendPrepared,
+    RollBackPrepared,
+)
+from streams.operate.acts.redrive import ResumeRedrive, StopRedrive
+from streams.operate.acts.replay import CancelReplay, ReplayToGroup
 from streams.operate.acts.reset import ResetGroup, UndoReset
+from streams.operate.acts.topic import GrowTopic, RetireTopic
 from streams.operate.acts.unblock import RetryNow, SkipToDeadLetters
 
 ACTS: Mapping[type[Model], tuple[type[Act[Any, Any]], ...]] = {
-    ConsumerGroup: (Pause, Resume, RetryNow, SkipToDeadLetters, ResetGroup, UndoReset),
+    ConsumerGroup: (
+        *(Pause, Resume, RetryNow, SkipToDeadLetters, ResetGroup, UndoReset),
+        *(ReplayToGroup, CancelReplay, DeleteGroup),
+    ),
+    Topic: (GrowTopic, RetireTopic),
+    Redrive: (StopRedrive, ResumeRedrive),
+    PreparedRow: (CheckNow, CommitPrepared, RollBackPrepared, ResendPrepared),
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from types import UnionType
-from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from django.db.models import Model
 from django.utils.translation import gettext as _
@@ -42,8 +42,8 @@ class Effects:
         return None
 
     def data(self) -> Any:
-        """Return it for programs: a dataclass, which the return type names."""
-        raise NotImplementedError
+        """Return it for programs: itself, or another dataclass, which the return type names."""
+        return self
 
     @property
     def shown(self) -> Any:
@@ -53,6 +53,11 @@ class Effects:
         itself changes.
         """
         return None
+
+    @property
+    def too_long(self) -> str:
+        """Return why it takes longer than a web request may; an empty text: it does not."""
+        return ""
 
     @property
     def obstacle(self) -> str:
@@ -74,12 +79,14 @@ class Effects:
 class Consent:
     """What somebody has agreed to: ``shown`` of a preview, or whatever there is (``None``).
 
-    With ``force`` it is done although an obstacle is in the way.
+    With ``force`` it is done although an obstacle is in the way. ``tell`` is called with a text
+    for who looks on while it takes long.
     """
 
     who: str
     shown: Any = None
     force: bool = False
+    tell: Callable[[str], None] = lambda text: None
 
     def __call__(self, found: Effects) -> None:
         """Raise PreviewStale if ``found``, read under the locks, is not what was shown."""
@@ -98,14 +105,29 @@ class Act(Generic[R, E]):
     text: ClassVar[Text]
     previewed: ClassVar[bool] = True
     destroys: ClassVar[bool] = False
+    # The row itself is gone after it.
+    deletes: ClassVar[bool] = False
+    # Its page asks for arguments first, though each of them may be left out.
+    has_form: ClassVar[bool] = False
     forcible: ClassVar[bool] = False
     # The argument that an error is about, by its class.
     at_fault: ClassVar[Mapping[type[Exception], str]] = {}
 
     @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Return the act with these arguments, by the names that faces have for them."""
+        names = {_name(one): one.name for one in fields(cls)}
+        return cls(**{names[name]: value for name, value in given.items()})
+
+    @classmethod
     def is_offered(cls, row: R, using: str) -> bool:
         """Tell whether the page of the row has a button for it."""
         return True
+
+    @classmethod
+    def is_one_of_many(cls, row: R) -> bool:
+        """Tell whether it may be done with several rows at once, of which this is one."""
+        return False
 
     @classmethod
     def situation(cls, row: R, using: str) -> Table | None:
@@ -154,17 +176,22 @@ def arguments(act: type[Act[Any, Any]]) -> list[Argument]:
     return [_argument(one, hints[one.name]) for one in fields(act)]
 
 
+def _name(one: Field[Any]) -> str:
+    return one.name.rstrip("_")  # from_, since from is a word of Python
+
+
 def _argument(one: Field[Any], hint: Any) -> Argument:
     kinds = get_args(hint) if get_origin(hint) is UnionType else (hint,)
     (kind,) = (found for found in kinds if found is not type(None))
     is_required = one.default is MISSING
     default = None if is_required else one.default
     more = one.metadata
-    return Argument(one.name, kind, is_required, default, more["help"], more["metavar"])
+    return Argument(_name(one), kind, is_required, default, more["help"], more["metavar"])
 
 
 def data_type(act: type[Act[Any, Any]]) -> type:
     """Return the dataclass of what the act's effects are for programs."""
-    effects = get_type_hints(act.run)["return"]
-    found: type = get_type_hints(effects.data)["return"]
+    effects: Any = get_type_hints(act.run)["return"]
+    named = get_type_hints(effects.data)["return"]
+    found: type = effects if named is Any else named
     return found

@@ -12,16 +12,8 @@ from streams.operate.acts.act import Act, Consent, Effects
 
 
 @dataclass(frozen=True)
-class TurnedGroup:
+class TurnedGroup(Effects):
     """Says whether the group is paused, and whether it was otherwise before."""
-
-    paused: bool
-    changed: bool
-
-
-@dataclass(frozen=True)
-class Turned(Effects):
-    """Whether a group is paused now, and whether that was otherwise before."""
 
     paused: bool
     changed: bool
@@ -29,19 +21,16 @@ class Turned(Effects):
     def texts(self) -> list[str]:
         return [_("paused") if self.paused else _("resumed")] if self.changed else []
 
-    def data(self) -> TurnedGroup:
-        return TurnedGroup(self.paused, self.changed)
-
 
 @dataclass(frozen=True)
-class _Turn(Act[ConsumerGroup, Turned]):
+class _Turn(Act[ConsumerGroup, TurnedGroup]):
     previewed = False
 
-    def _turn(self, row: ConsumerGroup, using: str, *, paused: bool) -> Turned:
+    def _turn(self, row: ConsumerGroup, using: str, *, paused: bool) -> TurnedGroup:
         rows = ConsumerGroup.objects.using(using).filter(pk=row.pk)
         changed = (rows.pause if paused else rows.resume)()
         row.paused = paused
-        return Turned(paused, bool(changed))
+        return TurnedGroup(paused, bool(changed))
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ class Pause(_Turn):
     def is_offered(cls, row: ConsumerGroup, using: str) -> bool:
         return not row.paused
 
-    def run(self, row: ConsumerGroup, using: str, consent: Consent) -> Turned:
+    def run(self, row: ConsumerGroup, using: str, consent: Consent) -> TurnedGroup:
         return self._turn(row, using, paused=True)
 
 
@@ -74,5 +63,5 @@ class Resume(_Turn):
     def is_offered(cls, row: ConsumerGroup, using: str) -> bool:
         return row.paused
 
-    def run(self, row: ConsumerGroup, using: str, consent: Consent) -> Turned:
+    def run(self, row: ConsumerGroup, using: str, consent: Consent) -> TurnedGroup:
         return self._turn(row, using, paused=False)

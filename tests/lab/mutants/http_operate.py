@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.lab.mutants.mutant import Mutant
 
+LOST_REPLIES = "tests/contract/test_lost_replies.py::test_an_act_whose_reply_is_lost_is_done_once"
 OPERATE = "tests/http/test_operate.py"
 
 HTTP_OPERATE = [
@@ -48,5 +49,36 @@ HTTP_OPERATE = [
         '    caller.needs("check", message.checker)\n',
         "",
         "tests/http/test_prepared.py::test_each_of_the_three_rights_is_needed",
+    ),
+    Mutant(
+        "replay-begun-again-after-its-commit",
+        "streams/operate/replay.py",
+        "            if tried and _is_about",
+        "            if False and _is_about",
+        f"{LOST_REPLIES}[ReplayToGroup]",
+        "mysql",
+    ),
+    Mutant(
+        "replay-of-a-preview-begun-twice",
+        "streams/operate/replay.py",
+        "            check(number)\n",
+        "",
+        "tests/contract/test_acts.py::test_what_was_shown_is_done_once[ReplayToGroup-page]",
+    ),
+    Mutant(
+        "growth-refused-after-its-commit",
+        "streams/operate/topics.py",
+        "            if tried and not new:\n",
+        "            if False:\n",
+        f"{LOST_REPLIES}[GrowTopic]",
+        "mysql",
+    ),
+    Mutant(
+        "retirement-refused-after-it-was-done",
+        "streams/operate/topics.py",
+        "        return bool(open_.update(access=Access.READ_ONLY)) or repeated\n",
+        "        return bool(open_.update(access=Access.READ_ONLY))\n",
+        f"{LOST_REPLIES}[RetireTopic]",
+        "mysql",
     ),
 ]

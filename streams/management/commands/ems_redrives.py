@@ -1,0 +1,57 @@
+"""Defines ems_redrives, which lists the redrives at a rate, stops them and lets them go on."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from streams.management.acts import ActVerbs
+from streams.management.base import add_limit, add_watch, positive
+from streams.models import Redrive
+
+
+class Command(ActVerbs):
+    noun = Redrive
+    help = "The redrives of dead letters at a rate: how far they are; stop them, go on."
+    verbs = {
+        "list": gettext_lazy("the newest redrives, and how far they are"),
+        "stop": gettext_lazy("redrive no more"),
+        "resume": gettext_lazy("go on with one that was stopped"),
+    }
+
+    def add_list_arguments(self, parser: ArgumentParser) -> None:
+        add_limit(parser, 20)
+        add_watch(parser)
+
+    def add_row_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("id", type=positive, help=_("its id"))
+
+    def rows_named(self, options: Mapping[str, Any]) -> list[Redrive]:
+        found = list(self._rows().filter(pk=options["id"]))
+        if not found:
+            raise CommandError(_("There is no redrive %d.") % options["id"])
+        return found
+
+    def described(self, row: Redrive) -> dict[str, Any]:
+        return {"id": row.pk}
+
+    def do_list(self, *, limit: int, **options: Any) -> None:
+        columns = ("id", "about", "state", "rate", "redriven", "left out", "total", "begun", "by")
+        self.show(
+            columns,
+            (
+                (
+                    *(row.pk, row.about, row.state, row.rate, row.done, row.skipped),
+                    *(row.total, row.created_at, row.who),
+                )
+                for row in self._rows().order_by("-pk")[:limit]
+            ),
+        )
+
+    def _rows(self) -> Any:
+        return Redrive.objects.using(self.using).defer("ids")
