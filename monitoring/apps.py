@@ -82,7 +82,7 @@ class MonitoringConfig(AppConfig):
         ]
 
     def ems_overview(self, using: str) -> dict[str, Any]:
-        """Return rates of topics and alarms for the overview of the HTTP API."""
+        """Return how groups stand, rates and alarms for the overview of the HTTP API."""
         from monitoring.figures.api import overview
 
         return overview(using)

@@ -256,7 +256,7 @@ class Stress:
         waiting = self._inbox()
         groups = ConsumerGroup.objects.using(self._using).filter(topic__name=self._topic)
         found = lags(groups.select_related("topic"), self._using)
-        return waiting + sum((one.behind or 0) + one.open + one.waiting for one in found)
+        return waiting + sum(one.unfinished for one in found)
 
     @property
     def _topic(self) -> str:

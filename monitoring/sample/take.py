@@ -36,13 +36,17 @@ def sample(using: str) -> bool:
     rest(NAME, using, MINUTE - (now - minute))
     if not won:
         return False
-    take(using, minute, grain(minute, newest(using)))
+    take(using, minute, grain(minute, newest(using, minute)))
     return True
 
 
-def newest(using: str) -> datetime | None:
-    """Return the newest minute that has a sample: the step may have died before it wrote one."""
-    rows = PartitionSample.objects.using(using)
+def newest(using: str, before: datetime) -> datetime | None:
+    """Return the newest minute before this one that has a sample.
+
+    Not when the step ran last: it may have died before it wrote one. Of this minute another
+    namespace may have a sample already.
+    """
+    rows = PartitionSample.objects.using(using).filter(minute__lt=before)
     found = [rows.filter(grain=one).aggregate(newest=Max("minute"))["newest"] for one in GRAINS]
     return max((minute for minute in found if minute), default=None)
 

@@ -86,6 +86,11 @@ class Lag:
     places: Sequence[CursorPlace] = ()
 
     @property
+    def unfinished(self) -> int:
+        """Return how many messages the group has still to handle, as far as is known."""
+        return (self.behind or 0) + self.open + self.waiting
+
+    @property
     def done(self) -> int | None:
         """Return how many messages of the log the group has finished, or passed on purpose.
 

@@ -21,7 +21,6 @@ from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import fetch
 from streams.log.condition import Trouble
 from streams.log.foreign import other_namespaces, own_rows, unread_here
-from streams.log.lag import lags
 from streams.log.standings import standings
 from streams.models import (
     Consumer,
@@ -203,7 +202,7 @@ SAID = frozenset({Trouble.STUCK, Trouble.SLOW_CALL, Trouble.BEHIND})
 def groups(using: str) -> Iterator[Diagnosis]:
     groups = ConsumerGroup.objects.using(using).select_related("topic").order_by("name")
     dead = 0
-    for standing in sorted(standings(lags(groups, using), using), key=lambda one: one.order):
+    for standing in sorted(standings(groups, using), key=lambda one: one.order):
         lag = standing.lag
         dead += lag.dead
         waiting = (lag.behind or 0) + lag.waiting

@@ -42,6 +42,4 @@ def _unread(topic: Topic, using: str) -> bool:
     """Tell whether a group, or the sequencer, has anything left to do here."""
     inbox = Message.objects.using(using).inbox().filter(partition__topic=topic.pk)
     groups = ConsumerGroup.objects.using(using).select_related("topic").filter(topic=topic.pk)
-    return inbox.exists() or any(
-        lag.behind or lag.open or lag.waiting for lag in lags(groups, using)
-    )
+    return inbox.exists() or any(lag.unfinished for lag in lags(groups, using))

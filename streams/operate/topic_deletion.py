@@ -149,13 +149,13 @@ class TopicDeletion:
         for lag in lags(groups.select_related("topic"), self.using):
             if lag.consumers:
                 yield _("%s has live consumers: stop them first.") % lag.group
-            if unfinished := (lag.behind or 0) + lag.open + lag.waiting:
+            if lag.unfinished:
                 text = ngettext(
                     "%(group)s has not finished %(count)d message.",
                     "%(group)s has not finished %(count)d messages.",
-                    unfinished,
+                    lag.unfinished,
                 )
-                yield text % {"group": lag.group, "count": unfinished}
+                yield text % {"group": lag.group, "count": lag.unfinished}
         if not groups.exists() and (unread := self._kept()):
             text = ngettext(
                 "%d message is there, and no group has read it.",

@@ -12,7 +12,6 @@ from django.urls import reverse
 from monitoring.alarms.groups import blocked as alarm
 from streams import Outgoing, consumer, send_many
 from streams.log.condition import Condition
-from streams.log.lag import lags
 from streams.log.standings import standings
 from streams.models import (
     ConsumerGroup,
@@ -123,7 +122,7 @@ def test_every_page_and_answer_says_the_same_of_what_is_blocked(
     client = as_role("operator", OVERVIEW)
     shown = [client.get(url).text for url in pages(ledger)]
     figures = client.get(f"{pages(ledger)[0]}?format=json").json()
-    (stand,) = standings(lags([ledger], "default"), "default")
+    (stand,) = standings([ledger], "default")
     (one,) = Cursor.objects.all()
     found = {
         "the panels": ["ems-blockade" in text for text in shown],

@@ -83,6 +83,21 @@ def test_a_minute_whose_sample_failed_leaves_its_periods_to_the_next_one(
     assert PartitionSample.objects.get().grain == GroupSample.objects.get().grain == 360
 
 
+def test_namespaces_that_sample_in_one_minute_both_stand_for_its_periods(
+    ems_settings: Any,
+) -> None:
+    """Otherwise the charts of days of one of them would be empty."""
+    for name in ("green", "blue"):
+        ems_settings(NAMESPACE=name)
+        ConsumerGroup.objects.create(topic=Topic.objects.create(name="orders"), name="mail")
+        turns.forget()
+        assert sample("default")
+    for model in (PartitionSample, GroupSample):
+        grains = model._default_manager.order_by("minute").values_list("minute", "grain")
+        assert len(grains) == 2
+        assert {length for minute, length in grains if minute == grains[0][0]} == {360}
+
+
 def test_what_is_done_is_unknown_where_a_count_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not counted as waiting would look as if it were done."""
     monkeypatch.setattr(limits, "COUNT_AT_MOST", 2)

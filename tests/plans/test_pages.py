@@ -215,7 +215,7 @@ def test_a_search_that_compares_reads_the_log_backwards(rolled_up: Seed, browser
 def test_a_sample_reads_short_parts_of_large_tables(rolled_up: Seed) -> None:
     minute = floor(database_now("default"), 1) + timedelta(minutes=1)
     with explained() as statements:
-        newest("default")
+        newest("default", minute)
         take("default", minute, 1)
     assert_sound(statements)
 

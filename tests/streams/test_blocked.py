@@ -14,7 +14,6 @@ from streams.consume.blocked import Blocked, blockades
 from streams.consume.outcome.settle import release
 from streams.errors import AttemptRunning, NotBlocked, PreviewStale
 from streams.log.condition import Trouble
-from streams.log.lag import lags
 from streams.log.standings import standings
 from streams.models import (
     ConsumerGroup,
@@ -130,7 +129,7 @@ def test_a_process_that_dies_blocks_with_that_error(handled: Counter[int]) -> No
 
 
 def test_its_group_needs_somebody_since_the_same_time(handled: Counter[int]) -> None:
-    (stand,) = standings(lags(ConsumerGroup.objects.all(), "default"), "default")
+    (stand,) = standings(ConsumerGroup.objects.all(), "default")
     (need,) = stand.needs
     assert (need.trouble, need.since) == (Trouble.BLOCKED, blocked().since)
 

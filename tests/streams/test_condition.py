@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from streams.log.calls import Call, calls
 from streams.log.condition import Condition, Known, Trouble, standing
-from streams.log.lag import Lag, lags
+from streams.log.lag import Lag
 from streams.log.standings import standings
 from streams.models import Consumer, ConsumerGroup, Cursor, Delivery, Partition, Topic, UtcNow
 
@@ -152,7 +152,7 @@ def test_what_is_usual_is_the_median_of_the_deliveries_before_for_as_many_messag
 def test_a_first_attempt_that_hangs_is_slow_though_it_has_no_start_yet(group) -> None:
     ended(group, 0, 1)
     delivery(group, 10, claimed_at=UtcNow(-23 * MINUTE))
-    (found,) = standings(lags(ConsumerGroup.objects.all(), "default"), "default")
+    (found,) = standings(ConsumerGroup.objects.all(), "default")
     assert (found.condition, found.trouble) == ("running", ["slow call"])
     assert found.known.call
     assert found.known.call.running == pytest.approx(23 * MINUTE, abs=MINUTE)
@@ -164,7 +164,7 @@ def test_what_is_usual_is_not_asked_for_while_no_call_takes_long(group) -> None:
 
     def statements() -> int:
         with CaptureQueriesContext(connection) as captured:
-            standings(lags(ConsumerGroup.objects.select_related("topic"), "default"), "default")
+            standings(ConsumerGroup.objects.select_related("topic"), "default")
         return len(captured)
 
     few = statements()

@@ -92,12 +92,14 @@ def _left(
     for _ in range(random.randrange(5)):
         low, progress, last = span()
         given = {"first_offset": low, "progress": progress, "last_offset": last}
+        state = random.choice([State.START, State.START, State.DONE])
         open_ones.append(
             Delivery.objects.create(
                 group=of,
                 partition=partition,
                 kind=random.choice(Kind.values),
-                state=random.choice([State.START, State.START, State.DONE]),
+                state=state,
+                finished_at=None if state == State.START else ago(),
                 token=random.choice(["t", "t", ""]),
                 claimed_at=ago(),
                 started_at=random.choice([None, ago()]),
@@ -152,11 +154,13 @@ def by_hand(of: ConsumerGroup, now: datetime) -> dict[str, Any]:
     cursors = [one for one in Cursor.objects.filter(group=of) if one.replay == 0]
     if of.mode == Mode.BROADCAST:
         cursors = []
-    behind = [one.partition.next_offset - one.next_offset for one in cursors]
-    behind += [one.last_offset + 1 - one.progress for one in back]
+    unclaimed = [one.partition.next_offset - one.next_offset for one in cursors]
+    behind = unclaimed + [one.last_offset + 1 - one.progress for one in back]
     blocked = [one for one in cursors if of.ordered and is_blocked(one)]
     found: dict[str, Any] = {
         "behind": sum(behind) if behind else None,
+        "unclaimed": sum(unclaimed) if unclaimed else None,
+        "given_back": any(not one.token for one in claims),
         "open": sum(one.last_offset + 1 - one.progress for one in held),
         "waiting": sum(one.delivery_id is None for one in retries),
         "dead": len(letters),

@@ -22,7 +22,6 @@ from streams.admin.verbs import rehearse
 from streams.conf import MOST, database
 from streams.consume.blocked import blockades
 from streams.errors import InvalidRetryPolicy
-from streams.log.lag import lags
 from streams.log.standings import standings
 from streams.models import (
     Consumer,
@@ -75,8 +74,7 @@ class GroupChangeList(StreamsChangeList):
 def with_lag(groups: Any) -> list[Any]:
     """Return the groups, each with its ``lag`` and how it stands."""
     chosen = list(groups)
-    found = standings(lags(chosen, database()), database())
-    for group, standing in zip(chosen, found, strict=True):
+    for group, standing in zip(chosen, standings(chosen, database()), strict=True):
         group.lag, group.standing = standing.lag, standing
     return chosen
 

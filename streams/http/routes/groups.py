@@ -16,8 +16,6 @@ from streams.http.found import group_named
 from streams.http.journal import note_changes, who
 from streams.http.threads import on_pool
 from streams.log.condition import Standing
-from streams.log.counting import count_each
-from streams.log.lag import countable, lags
 from streams.log.standings import standings
 from streams.models import Consumer, ConsumerGroup, Delivery
 from streams.operate.changes import change
@@ -162,9 +160,7 @@ def change_group(request: ApiRequest, topic: str, group: str, changes: GroupChan
 
 def measured(groups: Iterable[ConsumerGroup], using: str) -> list[Standing]:
     """Return how each group stands; its counts end at COUNT_AT_MOST."""
-    chosen = list(groups)
-    counts = count_each(countable(chosen, using), COUNT_AT_MOST, using)
-    return standings(lags(chosen, using, counts), using)
+    return standings(groups, using, COUNT_AT_MOST)
 
 
 def state(group: ConsumerGroup) -> GroupState:

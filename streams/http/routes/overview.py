@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from django.apps import apps
 from django.db.models import Count, F, Sum
 from ninja import Router
 
-from streams.conf import database
 from streams.database.clock import database_now
 from streams.http.access import ApiRequest, needs
 from streams.http.answering import Answering
@@ -19,7 +18,6 @@ from streams.http.fields import Answer, Instant
 from streams.http.routes.groups import GroupInList, measured
 from streams.http.threads import on_pool
 from streams.log.condition import Standing
-from streams.log.lag import Lag
 from streams.models import ConsumerGroup, Topic
 from streams.sharding import aliases
 
@@ -96,9 +94,12 @@ def show_overview(request: ApiRequest) -> Overview:
         groups=[
             GroupRate(
                 **GroupInList.of(one).model_dump(),
-                **_of_group(one.lag, seen[one.lag.group._state.db or database()].rates),
+                published_per_second=one.known.published,
+                consumed_per_second=one.known.consumed,
+                clear_seconds=None if clears is None else clears.total_seconds(),
             )
             for one in groups[:LISTED_AT_MOST]
+            for clears in [one.clearing.time]
         ],
         alarms=[alarm for one in seen.values() for alarm in one.alarms],
         away=databases.away,
@@ -110,33 +111,29 @@ class _Seen:
     """Holds what is on one database."""
 
     at: datetime
-    rates: dict[str, Any]
     topics: list[TopicRate]
     groups: list[Standing]
     alarms: list[AlarmShown]
 
 
 def _seen(using: str) -> _Seen:
-    rates = _rates(using)
+    known = _known(using)
+    groups = known.get("groups")
+    if groups is None:
+        groups = measured(ConsumerGroup.objects.using(using).select_related("topic"), using)
     return _Seen(
         at=database_now(using),
-        rates=rates,
-        topics=_topics(using, rates.get("topics", {})),
-        groups=measured(ConsumerGroup.objects.using(using).select_related("topic"), using),
-        alarms=[AlarmShown(database=using, **one) for one in rates.get("alarms", [])],
+        topics=_topics(using, known.get("topics", {})),
+        groups=groups,
+        alarms=[AlarmShown(database=using, **one) for one in known.get("alarms", [])],
     )
 
 
-def _of_group(lag: Lag, rates: dict[str, Any]) -> dict[str, Any]:
-    place = lag.group.topic.name, lag.group.name
-    return cast("dict[str, Any]", rates.get("groups", {}).get(place, _UNKNOWN))
+def _known(using: str) -> dict[str, Any]:
+    """Return what other apps know: ``ems_overview`` of their AppConfig.
 
-
-_UNKNOWN = {"published_per_second": None, "consumed_per_second": None, "clear_seconds": None}
-
-
-def _rates(using: str) -> dict[str, Any]:
-    """Return what other apps know of rates and alarms: ``ems_overview`` of their AppConfig."""
+    That is how groups stand, with their rates; rates of topics; and alarms.
+    """
     found: dict[str, Any] = {}
     for config in apps.get_app_configs():
         if hasattr(config, "ems_overview"):

@@ -11,7 +11,6 @@ from django.utils.translation import gettext_lazy
 
 from streams.consume.blocked import Blockade, blockades
 from streams.log.condition import Condition
-from streams.log.lag import lags
 from streams.log.standings import standings
 from streams.management.acts import ActVerbs
 from streams.management.base import add_sort, add_watch
@@ -81,7 +80,7 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
     ) -> None:
         groups = self.groups(topic=topic)
         blocked = blockades(groups, self.using, most=1)
-        found = standings(lags(groups, self.using), self.using)
+        found = standings(groups, self.using)
         # The lists of several databases are one table.
         is_whole = blocked or self.as_json or options.get("all_databases")
         more = OF_BLOCKED if is_whole else ()
