@@ -26,7 +26,6 @@ from streams import (
     asend,
     cancel,
     consumer,
-    names,
     runtime_settings,
     send,
     send_many,
@@ -37,6 +36,7 @@ from streams.log.sequencer import sequence
 from streams.models import IMMEDIATE, Access, Message, Topic
 from streams.operate.topics import create
 from streams.produce import access, identity, insert
+from streams.rules.names import MAX_PRODUCER
 from streams.testing import drain, sent
 from tests.hostapp.models import Order
 from tests.rows import nothing_written
@@ -177,7 +177,7 @@ def test_a_thread_name_of_any_length_is_cut():
     thread = threading.Thread(target=run, name="😀" * 500)
     thread.start()
     thread.join()
-    assert len(Message.objects.get().producer) == names.MAX_PRODUCER
+    assert len(Message.objects.get().producer) == MAX_PRODUCER
 
 
 def test_the_topics_that_a_send_may_write_to_are_those_of_the_model():
