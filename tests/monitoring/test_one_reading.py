@@ -18,7 +18,7 @@ from streams.database.clock import database_now
 from streams.http.routes.groups import measured
 from streams.log.condition import Standing
 from streams.log.standings import standings
-from streams.metrics.reading import Reading
+from streams.metrics.reading import MetricReading
 from streams.models import ConsumerGroup, Mode
 from tests.streams.test_lag_by_hand import by_hand, compare, history
 
@@ -98,7 +98,7 @@ METRICS = {
 
 @pytest.mark.every_database
 def test_metrics_and_alarms_have_what_the_rows_add_up_to(expected: dict[Any, Any]) -> None:
-    found = {(name, labels): value for name, labels, value in Reading("default").samples()}
+    found = {(name, labels): value for name, labels, value in MetricReading("default").samples()}
     lag, blocked = alarms.lag("default"), alarms.blocked("default")
     unserved = alarms.no_consumer("default")
     for group, figures in expected.items():
