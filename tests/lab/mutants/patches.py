@@ -924,6 +924,14 @@ PURGE = [
         "            yield messages\n",
         "tests/guarantees/test_memory.py::test_a_message_that_is_handled_is_let_go",
     ),
+    # The error of a call keeps the frames that have made it.
+    Mutant(
+        "failed-messages-kept",
+        "streams/deliver/calls.py",
+        "caller.failures(messages):",
+        "(lambda messages: caller.failures(messages))(messages):",
+        "tests/guarantees/test_memory.py::test_a_message_that_is_handled_is_let_go",
+    ),
     Mutant(
         "claims-of-broken-batches",
         "streams/deliver/pace.py",
