@@ -23,7 +23,7 @@ class TurnedGroup(Effects):
 
 
 @dataclass(frozen=True)
-class _Turn(Act[ConsumerGroup, TurnedGroup]):
+class _TurnGroup(Act[ConsumerGroup, TurnedGroup]):
     previewed = False
 
     def _turn(self, row: ConsumerGroup, using: str, *, paused: bool) -> TurnedGroup:
@@ -34,7 +34,7 @@ class _Turn(Act[ConsumerGroup, TurnedGroup]):
 
 
 @dataclass(frozen=True)
-class Pause(_Turn):
+class Pause(_TurnGroup):
     """A stop of all claims of a group; calls that run are finished."""
 
     name = "pause"
@@ -51,7 +51,7 @@ class Pause(_Turn):
 
 
 @dataclass(frozen=True)
-class Resume(_Turn):
+class Resume(_TurnGroup):
     """The end of a pause."""
 
     name = "resume"

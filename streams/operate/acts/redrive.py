@@ -23,7 +23,7 @@ class TurnedRedrive(Effects):
 
 
 @dataclass(frozen=True)
-class _Turn(Act[Redrive, TurnedRedrive]):
+class _TurnRedrive(Act[Redrive, TurnedRedrive]):
     permission = "ems.redrive_deadmessage"
     previewed = False
     before: ClassVar[RedriveState]
@@ -34,7 +34,7 @@ class _Turn(Act[Redrive, TurnedRedrive]):
 
 
 @dataclass(frozen=True)
-class StopRedrive(_Turn):
+class StopRedrive(_TurnRedrive):
     """The end of a redrive for now."""
 
     name = "stop"
@@ -47,7 +47,7 @@ class StopRedrive(_Turn):
 
 
 @dataclass(frozen=True)
-class ResumeRedrive(_Turn):
+class ResumeRedrive(_TurnRedrive):
     """The end of such a stop."""
 
     name = "resume"
