@@ -7,7 +7,6 @@ from datetime import timedelta
 
 from django.db import Error, connections
 from django.db.models import Q
-from django.utils.translation import gettext as _
 
 from monitoring import java
 from monitoring.alarms import firing
@@ -30,13 +29,13 @@ SILENT = timedelta(minutes=15)
 def examine(using: str) -> Iterator[Diagnosis]:
     """Yield hints, and a warning only if roll-ups were made before and are made no more."""
     if Run._meta.db_table not in connections[using].introspection.table_names():
-        hint = _("Run “manage.py migrate --database %s”.") % using
-        yield Diagnosis(WARNING, "rollups", _("Their tables do not exist."), hint)
+        hint = f"Run “manage.py migrate --database {using}”."
+        yield Diagnosis(WARNING, "rollups", "Their tables do not exist.", hint)
         return
     if lacking := java.missing():
-        yield Diagnosis(OK, "spark", _("This host cannot run Spark jobs. %s") % lacking)
+        yield Diagnosis(OK, "spark", f"This host cannot run Spark jobs. {lacking}")
     else:
-        yield Diagnosis(OK, "spark", _("Spark jobs can run here."))
+        yield Diagnosis(OK, "spark", "Spark jobs can run here.")
     yield from _last_runs(using)
     yield from _service(using)
 
@@ -56,23 +55,23 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
         if times is not None and times[1] is not None:
             ages[job] = times[0] - times[1]
     if not done:
-        yield Diagnosis(OK, "rollups", _("There are none: see docs/guides/spark.md."))
+        yield Diagnosis(OK, "rollups", "There are none: see docs/guides/spark.md.")
         return
     silent = [job for job in ages if ages[job] > SILENT]
     if silent and _works(using, AT_NIGHT & Q(started_at__gt=UtcNow() - NIGHTLY_LIMIT)):
         silent = []
     for job in silent:
         if job in done:
-            values = {"job": job, "minutes": ages[job].total_seconds() // 60}
-            text = _("%(job)s: the last one is %(minutes)d min old.") % values
+            minutes = ages[job].total_seconds() // 60
+            text = f"{job}: the last one is {minutes:.0f} min old."
         else:
-            text = _("%(job)s: none has come to its end.") % {"job": job}
+            text = f"{job}: none has come to its end."
         error = runs.filter(job=job).order_by("-id").values_list("error", flat=True).first()
-        hint = _("ems_spark serve or Celery beat makes them: see the table of runs.")
+        hint = "ems_spark serve or Celery beat makes them: see the table of runs."
         yield Diagnosis(WARNING, "rollups", text, error or hint)
     if not silent:
         oldest = max(ages.values())
-        yield Diagnosis(OK, "rollups", _("ran %d s ago") % oldest.total_seconds())
+        yield Diagnosis(OK, "rollups", f"ran {oldest.total_seconds()} s ago")
 
 
 def _works(using: str, jobs: Q) -> bool:
@@ -99,32 +98,31 @@ def _service(using: str) -> Iterator[Diagnosis]:
         return
     since = now - until
     if since > SILENT and not _works(using, ~Q(job=SERVE)):
-        text = _("ems_spark serve has done nothing for %d min.") % (since.total_seconds() // 60)
-        hint = _("Was it killed? Start it again, or leave the roll-ups to Celery beat.")
+        text = f"ems_spark serve has done nothing for {since.total_seconds() // 60} min."
+        hint = "Was it killed? Start it again, or leave the roll-ups to Celery beat."
         yield Diagnosis(WARNING, "serve", text, hint)
     elif error:
-        hint = _("It goes on with the other jobs: see the table of runs.")
+        hint = "It goes on with the other jobs: see the table of runs."
         yield Diagnosis(WARNING, "serve", error.splitlines()[0], hint)
     else:
-        yield Diagnosis(OK, "serve", _("ems_spark serve is at work."))
+        yield Diagnosis(OK, "serve", "ems_spark serve is at work.")
 
 
 def _remedy(alarm: Alarm) -> str:
     """Return what is to be done: of an acknowledged alarm, who does it already."""
     if alarm.state == AlarmState.ACKNOWLEDGED:
         note = f" ({alarm.note})" if alarm.note else ""
-        text = _("%(who)s takes care of it%(note)s. It ends by itself with its condition.")
+        text = "%(who)s takes care of it%(note)s. It ends by itself with its condition."
         done = text % {"who": alarm.acknowledged_by, "note": note}
         return f"{done} {alarm.runbook}".strip()
-    values = {"id": alarm.pk, "rule": alarm.rule}
-    return alarm.runbook or _("ems_alarms ack %(id)d, or ems_alarms mute %(rule)s.") % values
+    return alarm.runbook or f"ems_alarms ack {alarm.pk}, or ems_alarms mute {alarm.rule}."
 
 
 def alarms(using: str) -> Iterator[Diagnosis]:
     """Yield the alarms that fire: an error for each critical one."""
     if Alarm._meta.db_table not in connections[using].introspection.table_names():
-        hint = _("Run “manage.py migrate --database %s”.") % using
-        yield Diagnosis(WARNING, "alarms", _("Their tables do not exist."), hint)
+        hint = f"Run “manage.py migrate --database {using}”."
+        yield Diagnosis(WARNING, "alarms", "Their tables do not exist.", hint)
         return
     found = firing(using)
     for alarm in found:
@@ -136,8 +134,8 @@ def alarms(using: str) -> Iterator[Diagnosis]:
             yield Diagnosis(WARNING, "alarm", text, hint)
     for channel in AlarmChannel.objects.using(using).filter(enabled=True):
         if channel.is_down:
-            hint = _("ems_alarms test %s") % channel.name
+            hint = f"ems_alarms test {channel.name}"
             text = f"{channel.name}: {channel.last_error}"
             yield Diagnosis(WARNING, "alarm channel", text, hint)
     if not found:
-        yield Diagnosis(OK, "alarms", _("None fires."))
+        yield Diagnosis(OK, "alarms", "None fires.")

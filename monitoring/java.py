@@ -30,8 +30,8 @@ def missing() -> str:
         absent.append(INSTALL)
     version = java_version()
     if version is None or version < JAVA_AT_LEAST:
-        absent.append(_("Java %d or newer (JAVA_HOME, or java on PATH)") % JAVA_AT_LEAST)
-    return _("Spark jobs need: %s") % _(" and ").join(absent) if absent else ""
+        absent.append(f"Java {JAVA_AT_LEAST} or newer (JAVA_HOME, or java on PATH)")
+    return _("Spark jobs need: %s") % " and ".join(absent) if absent else ""
 
 
 def missing_now() -> str:
@@ -49,7 +49,7 @@ def missing_now() -> str:
 
 def lacking_pyspark() -> str:
     """Return what ``missing`` says where only pyspark is missing."""
-    return _("Spark jobs need: %s") % INSTALL
+    return f"Spark jobs need: {INSTALL}"
 
 
 def python() -> str:

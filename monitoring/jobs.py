@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from django.conf import settings
-from django.utils.translation import gettext as _
 
 from monitoring import java
 from monitoring.options import SUFFIX, option_file, option_folder
@@ -71,7 +70,7 @@ def run(
                     os.killpg(process.pid, signal.SIGKILL)
         status = process.returncode
     if status == -signal.SIGALRM and seconds:
-        say(_("%(job)s took longer than %(seconds)d s and was ended.") % locals())
+        say(f"{job} took longer than {seconds} s and was ended.")
     return status
 
 
@@ -134,15 +133,15 @@ def _own(chosen: Sequence[str]) -> Path | None:
     if not path.is_dir():
         if len(chosen) > 1:
             raise ConfigurationError(
-                _("%(variable)s names one file: name a folder with a file for each of %(aliases)s.")
-                % {"variable": VARIABLE, "aliases": ", ".join(chosen)}
+                f"{VARIABLE} names one file: name a folder with a file for each of"
+                f" {', '.join(chosen)}."
             )
         return path if chosen[0] == database() else None
     if not set(chosen) <= set(aliases()):
         return None
     files = [path / f"{alias}{SUFFIX}" for alias in chosen]
     if lacking := [str(file) for file in files if not file.exists()]:
-        raise ConfigurationError(_("There is no option file %s.") % ", ".join(lacking))
+        raise ConfigurationError(f"There is no option file {', '.join(lacking)}.")
     return path if len(files) > 1 else files[0]
 
 

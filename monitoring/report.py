@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db.models import F, FloatField, Max, Min, Sum
 from django.db.models.functions import Cast
-from django.utils.translation import gettext as _
 
 from monitoring.live.histogram import percentile
 from monitoring.models import (
@@ -61,7 +60,7 @@ def topics(using: str, now: datetime) -> Section:
     rows = [row for minutes in MINUTES for row in ranking(using, now, minutes)]
     last = Run.objects.using(using).filter(job="traffic", state=RunState.DONE)
     until = last.aggregate(until=Max("until"))["until"]
-    title = _("Topics, rolled up until %s UTC") % (f"{until:%Y-%m-%d %H:%M:%S}" if until else "–")
+    title = "Topics, rolled up until %s UTC" % (f"{until:%Y-%m-%d %H:%M:%S}" if until else "–")
     columns = ("minutes", "rank", "by bytes", "topic", "messages", "bytes", "delayed")
     return Section("topics", title, columns, rows)
 
@@ -92,7 +91,7 @@ def latencies(using: str, now: datetime) -> Section:
         for group, leg, count, *figures in slowness(using, now - HOUR)
     ]
     columns = ("group", "topic", "way", "messages", "mean", "95 %", "longest")
-    return Section("latencies", _("Latencies of the last hour, in seconds"), columns, rows)
+    return Section("latencies", "Latencies of the last hour, in seconds", columns, rows)
 
 
 def slowness(using: str, since: datetime) -> list[tuple[Any, ...]]:
@@ -133,7 +132,7 @@ def backlogs(using: str, now: datetime) -> Section:
         if id_ in groups
     ]
     columns = ("group", "topic", "at most", "at least", "retries", "dead", "age")
-    return Section("backlog", _("Messages behind in the last 24 hours"), columns, rows)
+    return Section("backlog", "Messages behind in the last 24 hours", columns, rows)
 
 
 def errors(using: str, now: datetime) -> Section:
@@ -146,7 +145,7 @@ def errors(using: str, now: datetime) -> Section:
     rows = [(*_names(groups[id_]), *rest) for id_, *rest in totals if id_ in groups]
     rows.sort(key=lambda row: (-row[3], -row[4], row[:3]))
     columns = ("group", "topic", "error", "failed", "dead", "last")
-    return Section("errors", _("Errors of the last 24 hours"), columns, rows[:MOST])
+    return Section("errors", "Errors of the last 24 hours", columns, rows[:MOST])
 
 
 def _names(group: ConsumerGroup) -> tuple[str, str]:

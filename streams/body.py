@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.utils.translation import gettext as _
 
 from streams.errors import NotSerializable
 from streams.rules.body import BYTES as BYTES
@@ -51,7 +50,7 @@ def encode(value: Any) -> tuple[bytes, str]:
             raise ValueError  # its place is told below
         return text.encode(), JSON
     except (TypeError, ValueError, RecursionError) as error:
-        text = complaint(value, _writable) or _("The body cannot be written as JSON: %s") % error
+        text = complaint(value, _writable) or f"The body cannot be written as JSON: {error}"
         raise NotSerializable(text) from error
 
 

@@ -23,7 +23,6 @@ from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 - Django's name
 from django.db import DatabaseError, connections, router
-from django.utils.translation import gettext as _
 
 from streams.conf import DEFAULTS, Settings, load, settings, working_on
 from streams.consume.middleware import middleware
@@ -64,13 +63,13 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
             load(partitioner, "PARTITIONER")
         middleware()
     except (StreamsError, TypeError) as error:
-        hint = _("EMS is a dict in the settings of the project. Its keys are %s.")
+        hint = "EMS is a dict in the settings of the project. Its keys are %s."
         keys = ", ".join(field.name for field in fields(Settings))
         return [Error(str(error), hint=hint % keys, id="ems.E001")]
     try:
         autodiscover()
     except (StreamsError, TypeError) as error:
-        hint = _(
+        hint = (
             "A handler is a function that takes one message: @consumer('orders', group='mail')"
             " above def handle(message). With batch=10 it takes a list of at most 10 messages."
         )
@@ -88,8 +87,8 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
 def _enabled() -> Iterator[CheckMessage]:
     if not settings().ENABLED:
         yield Warning(
-            _("EMS is off in this process: it neither sends nor consumes."),
-            hint=_("If that is not meant, take EMS['ENABLED'] = False out of the settings."),
+            "EMS is off in this process: it neither sends nor consumes.",
+            hint="If that is not meant, take EMS['ENABLED'] = False out of the settings.",
             id="ems.W023",
         )
 
@@ -140,9 +139,8 @@ def check_http(
         return []
     return [
         Warning(
-            _("DATA_UPLOAD_MAX_MEMORY_SIZE is %(most)d; a message may have %(limit)d bytes.")
-            % {"most": most, "limit": limit},
-            hint=_("Raise it to %d: in a request, Base64 makes a body a third larger.") % needed,
+            f"DATA_UPLOAD_MAX_MEMORY_SIZE is {most}; a message may have {limit} bytes.",
+            hint=f"Raise it to {needed}: in a request, Base64 makes a body a third larger.",
             id="ems.W022",
         )
     ]
@@ -161,9 +159,8 @@ def check_deployment(
 def _relative(directory: Path) -> Iterator[CheckMessage]:
     if not directory.is_absolute():
         yield Warning(
-            _("EMS['STATE_DIR'] %s is relative; how far the logs have come is kept there.")
-            % directory,
-            hint=_(
+            f"EMS['STATE_DIR'] {directory} is relative; how far the logs have come is kept there.",
+            hint=(
                 "Make it absolute: started from another folder, a process does not notice a"
                 " restored backup, and a broadcast client begins as a new one, and misses what has"
                 " come meanwhile."
@@ -179,8 +176,8 @@ def _auto_create() -> Iterator[CheckMessage]:
         return
     if creates:
         yield Warning(
-            _("autoCreateTopic is on: a misspelt name in send() makes a topic that nobody reads."),
-            hint=_(
+            "autoCreateTopic is on: a misspelt name in send() makes a topic that nobody reads.",
+            hint=(
                 "In production turn it off in the system settings of the admin, and create topics"
                 " with ems_topics create."
             ),
@@ -205,7 +202,7 @@ def _place(error: Exception) -> str:
         if frame.f_globals.get("__name__", "").partition(".")[0] != "streams"
     ]
     frame, line = frames[-1]
-    place = _("%(module)s, line %(line)d") % {"module": frame.f_globals["__name__"], "line": line}
+    place = f"{frame.f_globals['__name__']}, line {line}"
     for node in ast.walk(ast.parse("".join(getlines(frame.f_code.co_filename)))):
         decorators = getattr(node, "decorator_list", ())
         if any(one.lineno <= line <= (one.end_lineno or line) for one in decorators):
@@ -217,29 +214,28 @@ def _alias(alias: str) -> Iterator[CheckMessage]:
     vendor = connections[alias].vendor
     if vendor not in VENDORS:
         yield Error(
-            _("EMS is on %(alias)r, a database of the kind %(vendor)s.")
-            % {"alias": alias, "vendor": vendor},
-            hint=_("EMS needs MySQL, MariaDB, or for development SQLite."),
+            f"EMS is on {alias!r}, a database of the kind {vendor}.",
+            hint="EMS needs MySQL, MariaDB, or for development SQLite.",
             id="ems.E011",
         )
     if alias != "default" and alias == settings().DATABASE:
         yield Warning(
-            _("EMS is on %r: a send is not part of transactions on other databases.") % alias,
-            hint=_("Keep EMS in the database whose writes it goes with, if you can."),
+            f"EMS is on {alias!r}: a send is not part of transactions on other databases.",
+            hint="Keep EMS in the database whose writes it goes with, if you can.",
             id="ems.W001",
         )
     if alias != "default" and not _is_routed(alias):
         yield Warning(
-            _("EMS is on %r, and no router of EMS says so to migrate and the admin.") % alias,
-            hint=_("DATABASE_ROUTERS = [%r], unless a router of yours does it.") % ROUTER,
+            f"EMS is on {alias!r}, and no router of EMS says so to migrate and the admin.",
+            hint=f"DATABASE_ROUTERS = [{ROUTER!r}], unless a router of yours does it.",
             id="ems.W007",
         )
     given = connections[alias].settings_dict
     shared = vendor == "sqlite" and not connections[alias].is_in_memory_db()  # type: ignore[attr-defined]
     if shared and given["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
         yield Warning(
-            _("%r is SQLite without transaction_mode IMMEDIATE.") % alias,
-            hint=_(
+            f"{alias!r} is SQLite without transaction_mode IMMEDIATE.",
+            hint=(
                 "OPTIONS: {'transaction_mode': 'IMMEDIATE', 'timeout': 20}. Without it two"
                 " transactions that have both read fail with “database is locked”."
             ),
@@ -263,19 +259,18 @@ def _redis(cache: str | None) -> Iterator[CheckMessage]:
         return
     backend = django_settings.CACHES[cache]["BACKEND"]
     if backend != REDIS_BACKEND:
-        hint = _("Wake-ups go from process to process: they need %s, or None to do without.")
+        hint = "Wake-ups go from process to process: they need %s, or None to do without."
         if backend.endswith(("LocMemCache", "DummyCache")):
-            hint = _("It is seen in one process only. ") + hint
+            hint = "It is seen in one process only. " + hint
         yield Error(
-            _("EMS['REDIS'] names the cache %(cache)r, whose backend is %(backend)s.")
-            % {"cache": cache, "backend": backend},
+            f"EMS['REDIS'] names the cache {cache!r}, whose backend is {backend}.",
             hint=hint % REDIS_BACKEND,
             id="ems.E002",
         )
     elif find_spec("django_redis") is None:
         yield Error(
-            _("EMS['REDIS'] names the cache %r, and django-redis is not installed.") % cache,
-            hint=_("pip install django-ems[redis], or set it to None."),
+            f"EMS['REDIS'] names the cache {cache!r}, and django-redis is not installed.",
+            hint="pip install django-ems[redis], or set it to None.",
             id="ems.E006",
         )
 
@@ -288,12 +283,12 @@ def _state_dir(directory: Path) -> Iterator[CheckMessage]:
     there = next(path for path in above if os.access(path, os.F_OK))
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         yield Warning(
-            _(
-                "EMS['STATE_DIR'] %(path)s cannot be written; positions of %(groups)s go there, and"
+            (
+                f"EMS['STATE_DIR'] {directory} cannot be written; positions of {groups} go there,"
+                " and"
                 " how far the logs have come."
-            )
-            % {"path": directory, "groups": groups},
-            hint=_(
+            ),
+            hint=(
                 "A folder on a disk that stays, of the user that runs ems_consume. Nothing is to be"
                 " done where no consumer runs, no offset is given, and nobody pulls over HTTP."
             ),
@@ -318,8 +313,8 @@ def _celery() -> Iterator[CheckMessage]:
         named |= {current_app.conf.task_serializer, *current_app.conf.accept_content}
     if named - SAFE:
         yield Warning(
-            _("Celery takes more than JSON: %s.") % ", ".join(sorted(named - SAFE)),
-            hint=_(
+            f"Celery takes more than JSON: {', '.join(sorted(named - SAFE))}.",
+            hint=(
                 "CELERY_TASK_SERIALIZER = 'json' and CELERY_ACCEPT_CONTENT = ['json']. With pickle,"
                 " whoever can write to the broker can run code."
             ),
@@ -341,9 +336,8 @@ def _shadows() -> Iterator[CheckMessage]:
         if folder is None or Path(folder).resolve().parent == ours:
             continue
         yield Warning(
-            _("The package %(package)r of EMS is hidden by another one, in %(folder)s.")
-            % {"package": package, "folder": folder},
-            hint=_(
+            f"The package {package!r} of EMS is hidden by another one, in {folder}.",
+            hint=(
                 "EMS's figures, the command ems_spark and its jobs are not there. Rename that"
                 " package, or silence this warning if it is what INSTALLED_APPS means."
             ),
@@ -376,9 +370,9 @@ def _consumers(alias: str) -> Iterator[CheckMessage]:
                     yield Warning(text, hint=start_hint(), id="ems.W011")
         elif not creates:
             yield Warning(
-                _("Group %(group)s: there is no topic %(topic)s, and autoCreateTopic is off.")
-                % {"group": registration.group, "topic": registration.topic},
-                hint=_("ems_topics create %s") % registration.topic,
+                f"Group {registration.group}: there is no topic {registration.topic}, and"
+                " autoCreateTopic is off.",
+                hint=f"ems_topics create {registration.topic}",
                 id="ems.W013",
             )
 
@@ -388,9 +382,8 @@ def _series(alias: str) -> Iterator[CheckMessage]:
     series = series_of_tables(alias)
     if series > MANY_SERIES:
         yield Warning(
-            _("The metrics of %(alias)s have about %(count)s series for each scrape.")
-            % {"alias": alias, "count": f"{series:,}"},
-            hint=_(
+            f"The metrics of {alias} have about {series:,} series for each scrape.",
+            hint=(
                 "Scrape less often, or drop ems_claimed_messages_total, which has a series for each"
                 " group and partition, by metric_relabel_configs."
             ),
@@ -399,12 +392,11 @@ def _series(alias: str) -> Iterator[CheckMessage]:
 
 
 def _must(server: Server) -> Iterator[CheckMessage]:
-    alias = {"alias": server.alias}
     if kind := server.without_row_locks():
         yield Error(
-            _("The server of %(alias)r is %(kind)s, on which EMS would lose and repeat messages.")
-            % {**alias, "kind": kind},
-            hint=_(
+            f"The server of {server.alias!r} is {kind}, on which EMS would lose and repeat"
+            " messages.",
+            hint=(
                 "It takes no lock for FOR UPDATE SKIP LOCKED, or refuses it: two consumers would"
                 " claim the same messages. Use MySQL or MariaDB."
             ),
@@ -413,27 +405,26 @@ def _must(server: Server) -> Iterator[CheckMessage]:
         return
     if server.version < (MARIADB_AT_LEAST if server.is_mariadb else MYSQL_AT_LEAST):
         yield Error(
-            _("The server of %(alias)r is %(name)s.") % {**alias, "name": server.name},
-            hint=_("EMS needs MariaDB 10.6 or MySQL 8.0.11: FOR UPDATE SKIP LOCKED."),
+            f"The server of {server.alias!r} is {server.name}.",
+            hint="EMS needs MariaDB 10.6 or MySQL 8.0.11: FOR UPDATE SKIP LOCKED.",
             id="ems.E003",
         )
     if server.binlog_format == "STATEMENT":
         yield Error(
-            _("%(alias)r has binlog_format=STATEMENT, which forbids READ COMMITTED.") % alias,
-            hint=_("Set binlog_format=ROW."),
+            f"{server.alias!r} has binlog_format=STATEMENT, which forbids READ COMMITTED.",
+            hint="Set binlog_format=ROW.",
             id="ems.E004",
         )
     if server.variable("character_set_connection") != "utf8mb4":
         yield Error(
-            _("The connection to %(alias)r is not utf8mb4: not every text can be sent.") % alias,
-            hint=_("OPTIONS: {'charset': 'utf8mb4'}"),
+            f"The connection to {server.alias!r} is not utf8mb4: not every text can be sent.",
+            hint="OPTIONS: {'charset': 'utf8mb4'}",
             id="ems.E005",
         )
     if columns := server.columns_not_utf8mb4():
         yield Error(
-            _("Columns on %(alias)r are not utf8mb4: %(columns)s.")
-            % {**alias, "columns": ", ".join(columns)},
-            hint=_(
+            f"Columns on {server.alias!r} are not utf8mb4: {', '.join(columns)}.",
+            hint=(
                 "A text that they cannot hold stops its consumer. ALTER TABLE … MODIFY each with"
                 " CHARACTER SET utf8mb4; names and keys with COLLATE utf8mb4_bin."
             ),
@@ -441,9 +432,8 @@ def _must(server: Server) -> Iterator[CheckMessage]:
         )
     if columns := server.names_not_binary():
         yield Error(
-            _("Names on %(alias)r do not compare byte for byte: %(columns)s.")
-            % {**alias, "columns": ", ".join(columns)},
-            hint=_(
+            f"Names on {server.alias!r} do not compare byte for byte: {', '.join(columns)}.",
+            hint=(
                 "“Mail” and “mail” would be one group. ALTER TABLE … MODIFY each with CHARACTER SET"
                 " utf8mb4 COLLATE utf8mb4_bin."
             ),
@@ -451,42 +441,38 @@ def _must(server: Server) -> Iterator[CheckMessage]:
         )
     if tables := server.tables_not_innodb():
         yield Error(
-            _("Tables on %(alias)r have no transactions: %(tables)s.")
-            % {**alias, "tables": ", ".join(tables)},
-            hint=_("ALTER TABLE … ENGINE=InnoDB."),
+            f"Tables on {server.alias!r} have no transactions: {', '.join(tables)}.",
+            hint="ALTER TABLE … ENGINE=InnoDB.",
             id="ems.E009",
         )
     if server.isolation == "READ-UNCOMMITTED":
         yield Error(
-            _("The connections to %(alias)r read what is not committed.") % alias,
-            hint=_("Leave out OPTIONS['isolation_level']: Django's default is right."),
+            f"The connections to {server.alias!r} read what is not committed.",
+            hint="Leave out OPTIONS['isolation_level']: Django's default is right.",
             id="ems.E010",
         )
 
 
 def _should(server: Server, limit: int) -> Iterator[CheckMessage]:
-    alias = {"alias": server.alias}
     # A body of bytes that is escaped in a statement may double in size.
     packet = int(server.variable("max_allowed_packet"))
     if packet < 2 * limit:
         yield Warning(
-            _("max_allowed_packet is %(packet)d; a message may have %(limit)d bytes.")
-            % {"packet": packet, "limit": limit},
-            hint=_("Raise it to twice msgMaxSizeInBytes, or lower that."),
+            f"max_allowed_packet is {packet}; a message may have {limit} bytes.",
+            hint="Raise it to twice msgMaxSizeInBytes, or lower that.",
             id="ems.W003",
         )
     modes = set(str(server.variable("sql_mode")).split(","))
     if not modes & {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}:
         yield Warning(
-            _("%(alias)r is not in strict mode: values may be cut silently.") % alias,
-            hint=_("Add STRICT_TRANS_TABLES to sql_mode."),
+            f"{server.alias!r} is not in strict mode: values may be cut silently.",
+            hint="Add STRICT_TRANS_TABLES to sql_mode.",
             id="ems.W004",
         )
     if server.isolation not in ("READ-COMMITTED", "READ-UNCOMMITTED"):
         yield Warning(
-            _("The connections to %(alias)r run at %(isolation)s.")
-            % {**alias, "isolation": server.isolation},
-            hint=_(
+            f"The connections to {server.alias!r} run at {server.isolation}.",
+            hint=(
                 "EMS sets READ COMMITTED for its own transactions; making it the project's level"
                 " (Django's default) saves a statement each."
             ),
@@ -495,9 +481,8 @@ def _should(server: Server, limit: int) -> Iterator[CheckMessage]:
     zone = django_settings.TIME_ZONE
     if django_settings.USE_TZ and zone != "UTC" and not server.knows_zone(zone):
         yield Warning(
-            _("The server of %(alias)r does not know the time zone %(zone)s.")
-            % {**alias, "zone": zone},
-            hint=_("Load its tables with mysql_tzinfo_to_sql: filters by date fail without."),
+            f"The server of {server.alias!r} does not know the time zone {zone}.",
+            hint="Load its tables with mysql_tzinfo_to_sql: filters by date fail without.",
             id="ems.W006",
         )
 
@@ -505,11 +490,10 @@ def _should(server: Server, limit: int) -> Iterator[CheckMessage]:
 def _replicated(server: Server) -> Iterator[CheckMessage]:
     """Yield how the replication of the server may lose the order of messages, or messages."""
     replication = Replication(server)
-    alias = {"alias": server.alias}
     if replication.has_several_primaries:
         yield Warning(
-            _("%(alias)r is a member of a replication group with several primaries.") % alias,
-            hint=_(
+            f"{server.alias!r} is a member of a replication group with several primaries.",
+            hint=(
                 "Order between them is not kept, and EMS's locks hold in one server only: write to"
                 " one of them, or set group_replication_single_primary_mode."
             ),
@@ -517,9 +501,8 @@ def _replicated(server: Server) -> Iterator[CheckMessage]:
         )
     elif replication.is_galera and (others := _aliases_of_the_same(server)):
         yield Warning(
-            _("%(alias)r is a node of Galera, and so may be %(others)s.")
-            % {**alias, "others": ", ".join(others)},
-            hint=_(
+            f"{server.alias!r} is a node of Galera, and so may be {', '.join(others)}.",
+            hint=(
                 "Order between nodes is not kept, and EMS's locks hold in one node only: write to"
                 " one of them. Nothing is to be done if the other aliases only read."
             ),
@@ -527,10 +510,12 @@ def _replicated(server: Server) -> Iterator[CheckMessage]:
         )
     if reasons := list(replication.degrading()):
         yield Warning(
-            _("A failover of %(alias)r may lose commits, though it is semi-synchronous: %(why)s.")
-            % {**alias, "why": "; ".join(reason.text for reason in reasons)},
-            hint=_("Set %s. Before that, connect the replica: docs/guides/failover.md says why.")
-            % ", ".join(reason.hint for reason in reasons),
+            f"A failover of {server.alias!r} may lose commits, though it is semi-synchronous:"
+            f" {'; '.join(reason.text for reason in reasons)}.",
+            hint=(
+                f"Set {', '.join(reason.hint for reason in reasons)}. Before that, connect the"
+                " replica: docs/guides/failover.md says why."
+            ),
             id="ems.W018",
         )
 

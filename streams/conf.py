@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
-from django.utils.translation import gettext as _
 
 from streams.errors import ConfigurationError, Disabled
 
@@ -259,14 +258,10 @@ def load(path: str, setting: str) -> Callable[..., Any]:
         found = import_string(path)
     except ImportError as error:
         raise ConfigurationError(
-            _("EMS[%(setting)r] names %(path)s, which cannot be imported: %(error)s")
-            % {"setting": setting, "path": path, "error": error}
+            f"EMS[{setting!r}] names {path}, which cannot be imported: {error}"
         ) from error
     if not callable(found):
-        raise ConfigurationError(
-            _("EMS[%(setting)r] names %(path)s, which cannot be called.")
-            % {"setting": setting, "path": path}
-        )
+        raise ConfigurationError(f"EMS[{setting!r}] names {path}, which cannot be called.")
     return cast("Callable[..., Any]", found)
 
 
@@ -279,13 +274,13 @@ def settings() -> Settings:
     if _settings is None:
         given = getattr(django_settings, "EMS", {})
         if not isinstance(given, dict):
-            raise ConfigurationError(_("The setting EMS must be a dict, not %r.") % (given,))
+            raise ConfigurationError(f"The setting EMS must be a dict, not {given!r}.")
         known = [field.name for field in fields(Settings)]
         for name in given:
             if name not in known:
                 close = get_close_matches(name, known, n=1, cutoff=0.5)
-                hint = _(" Did you mean %r?") % close[0] if close else ""
-                raise ConfigurationError(_("Unknown key %r in the setting EMS.") % name + hint)
+                hint = f" Did you mean {close[0]!r}?" if close else ""
+                raise ConfigurationError(f"Unknown key {name!r} in the setting EMS." + hint)
         _settings = Settings(**given)
     return _settings
 

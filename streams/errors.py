@@ -10,16 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 from django.core import exceptions
-from django.utils.translation import gettext as _
 
-from streams.rules import errors as rules
 from streams.rules.errors import InvalidMessage as InvalidMessage
 from streams.rules.errors import InvalidName as InvalidName
 from streams.rules.errors import MessageTooLarge as MessageTooLarge
 from streams.rules.errors import NotSerializable as NotSerializable
 from streams.rules.errors import StreamsError as StreamsError
-
-rules.translate = _
 
 
 class ConfigurationError(StreamsError):
@@ -36,11 +32,8 @@ class NotMigrated(StreamsError):
     @classmethod
     def on(cls, alias: str) -> NotMigrated:
         return cls(
-            _(
-                "The tables of EMS are missing on %(alias)r:"
-                " run “manage.py migrate --database %(alias)s”."
-            )
-            % {"alias": alias}
+            f"The tables of EMS are missing on {alias!r}:"
+            f" run “manage.py migrate --database {alias}”."
         )
 
 
@@ -245,9 +238,9 @@ class Retry(Exception):
         if delay is not None and not isinstance(delay, timedelta):
             delay = timedelta(seconds=delay)
         if delay is not None and delay < timedelta(0):
-            raise ValueError(_("a retry cannot be due in the past"))
+            raise ValueError("a retry cannot be due in the past")
         if delay is not None and delay > MAX_DELAY:
-            raise ValueError(_("a retry cannot be more than a century away"))
+            raise ValueError("a retry cannot be more than a century away")
         super().__init__(reason)
         self.delay: timedelta | None = delay
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from django.utils.translation import gettext as _
-
 from streams.errors import StateUnusable
 
 LEGIBLE = 24  # characters of each name that a file's name shows
@@ -29,8 +27,7 @@ def usable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StateUnusable(
-            _("EMS['STATE_DIR'] cannot be used, for %(path)s: %(error)s.")
-            % {"path": path, "error": error.strerror or error}
+            f"EMS['STATE_DIR'] cannot be used, for {path}: {error.strerror or error}."
         ) from error
 
 

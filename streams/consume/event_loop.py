@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from asgiref.sync import async_to_sync, sync_to_async
-from django.utils.translation import gettext as _
 
 T = TypeVar("T")
 
@@ -48,6 +47,6 @@ async def _limited(coroutine: Coroutine[Any, Any, T], timeout: float, spent: flo
             return await coroutine
     except TimeoutError as error:
         if limit.expired():
-            text = _("the call was cancelled after %g s, its consume timeout") % timeout
+            text = f"the call was cancelled after {timeout:g} s, its consume timeout"
             raise TimeoutError(text) from error
         raise

@@ -7,20 +7,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from streams.errors import InvalidConsumer
 
 
 def check(handler: Any, batch: int | None) -> None:
     """Raise InvalidConsumer if a call of ``handler`` with one argument could not run it."""
     if not callable(handler):
-        raise InvalidConsumer(_("%r cannot be called.") % (handler,))
+        raise InvalidConsumer(f"{handler!r} cannot be called.")
     name = name_of(handler)
     if isinstance(handler, type):
-        raise InvalidConsumer(_("%s is a class: a handler is a function.") % name)
+        raise InvalidConsumer(f"{name} is a class: a handler is a function.")
     if _is(handler, inspect.isgeneratorfunction) or _is(handler, inspect.isasyncgenfunction):
-        raise InvalidConsumer(_("%s is a generator (it has a “yield”): it would never run.") % name)
+        raise InvalidConsumer(f"{name} is a generator (it has a “yield”): it would never run.")
     try:
         signature = inspect.signature(handler)
     except ValueError:  # some functions that are written in C do not tell
@@ -28,17 +26,11 @@ def check(handler: Any, batch: int | None) -> None:
     try:
         signature.bind(object())
     except TypeError as error:
+        argument = "one message" if batch is None else "one list of messages"
         raise InvalidConsumer(
-            _(
-                "%(name)s%(signature)s cannot be called with %(argument)s alone: %(error)s. Write a"
-                " function of the module, with one argument; a method has “self” as well."
-            )
-            % {
-                "name": name,
-                "signature": signature,
-                "argument": _("one message") if batch is None else _("one list of messages"),
-                "error": error,
-            }
+            f"{name}{signature} cannot be called with {argument} alone: {error}. Write a function"
+            " of"
+            " the module, with one argument; a method has “self” as well."
         ) from None
 
 

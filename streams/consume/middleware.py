@@ -7,7 +7,6 @@ from functools import cache, partial
 from typing import Any
 
 from django.core.signals import setting_changed
-from django.utils.translation import gettext as _
 
 from streams.conf import load, settings
 from streams.consume.handler import is_async
@@ -26,7 +25,7 @@ def _layer(path: str) -> Callable[[Call, Any], Any]:
     layer = load(path, "MIDDLEWARE")
     if is_async(layer):
         raise ConfigurationError(
-            _("EMS['MIDDLEWARE'] names %s, which is async: write a plain function.") % path
+            f"EMS['MIDDLEWARE'] names {path}, which is async: write a plain function."
         )
     return layer
 

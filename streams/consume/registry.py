@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import Any, Literal, TypeVar, overload
 
 from django.apps import apps
-from django.utils.translation import gettext as _
 
 from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH, longest_name
@@ -161,10 +160,8 @@ def consumer(
     retries = max_retries is not None or retry is not None
     if mode == "broadcast" and (ordered or atomic or threads or retries):
         raise InvalidConsumer(
-            _(
-                "A broadcast consumer has one thread, which keeps the order of each partition, and"
-                " no retries: leave out ordered, atomic, threads, max_retries and retry."
-            )
+            "A broadcast consumer has one thread, which keeps the order of each partition, and"
+            " no retries: leave out ordered, atomic, threads, max_retries and retry."
         )
     policy = None if retry is None else retry_policy(retry)
 
@@ -189,8 +186,7 @@ def consumer(
         known = _registered.get((topic, group))
         if known and known.handler is not handler:
             raise InvalidConsumer(
-                _("Group %(group)r of topic %(topic)r has a consumer already: %(name)s.")
-                % {"group": group, "topic": topic, "name": known.name}
+                f"Group {group!r} of topic {topic!r} has a consumer already: {known.name}."
             )
         _registered[topic, group] = new
         return handler
@@ -214,9 +210,7 @@ def _is_time(value: Any) -> bool:
 
 def _require(valid: bool, name: str, allowed: str) -> None:
     if not valid:
-        raise InvalidConsumer(
-            _("%(name)s must be %(allowed)s.") % {"name": name, "allowed": allowed}
-        )
+        raise InvalidConsumer(f"{name} must be {allowed}.")
 
 
 def autodiscover() -> None:

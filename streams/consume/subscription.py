@@ -6,8 +6,6 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from django.utils.translation import gettext as _
-
 from streams.consume.registry import Registration
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
@@ -78,8 +76,7 @@ def subscribe(
 def mismatch(registration: Registration, mode: str, *, ordered: bool) -> str:
     """Say in what the decorator differs from the group; an empty text if in nothing."""
     changes = [
-        _("%(name)s is %(new)s in @consumer, and %(old)s in the database")
-        % {"name": name, "new": new, "old": old}
+        f"{name} is {new} in @consumer, and {old} in the database"
         for name, new, old in (
             ("mode", registration.mode, mode),
             ("ordered", registration.ordered, ordered),
@@ -88,15 +85,11 @@ def mismatch(registration: Registration, mode: str, *, ordered: bool) -> str:
     ]
     if not changes:
         return ""
-    group = {"group": registration.group, "topic": registration.topic}
-    return _("Group %(group)s on %(topic)s: %(changes)s.") % {
-        **group,
-        "changes": "; ".join(changes),
-    }
+    return f"Group {registration.group} on {registration.topic}: {'; '.join(changes)}."
 
 
 def mismatch_hint() -> str:
-    return _(
+    return (
         "Both are fixed when a group is created: set it back, give the group another name, or"
         " delete the group (ems_groups delete)."
     )
@@ -104,15 +97,11 @@ def mismatch_hint() -> str:
 
 def start_missing(registration: Registration, held: Holdings) -> str:
     """Say that the group is new and that its topic holds ``held``."""
-    return _("Group %(group)s on %(topic)s is new, and the topic holds %(held)s.") % {
-        "group": registration.group,
-        "topic": registration.topic,
-        "held": held,
-    }
+    return f"Group {registration.group} on {registration.topic} is new, and the topic holds {held}."
 
 
 def start_hint() -> str:
-    return _(
+    return (
         "Say where it starts, by start= in @consumer or by --start of ems_consume: “latest” leaves"
         " them out, “earliest” handles them all, a time begins there."
     )
@@ -187,12 +176,10 @@ def _empty_inbox(partition_id: int, registration: Registration, using: str) -> N
             pass
     except DAMAGES as error:
         raise LogDamaged(
-            _(
-                "Group %(group)s on %(topic)s is new and starts at the latest message, which cannot"
-                " be told, because a partition cannot be sequenced: %(error)s. ems_doctor says how"
-                " to repair it."
-            )
-            % {"group": registration.group, "topic": registration.topic, "error": error}
+            f"Group {registration.group} on {registration.topic} is new and starts at the latest"
+            " message, which cannot"
+            f" be told, because a partition cannot be sequenced: {error}. ems_doctor says how"
+            " to repair it."
         ) from error
 
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from django.conf import settings as django_settings
 from django.db.models import Q
 from django.http import HttpRequest
-from django.utils.translation import gettext as _
 from ninja.operation import Operation
 from ninja.security.base import AuthBase
 from ninja.utils import contribute_operation_callback
@@ -59,7 +58,7 @@ class Caller:
         """Raise a Problem (403) if the caller has no such right."""
         if not self.may(verb, place):
             # Not whether there is such a topic: who may not use it is not told that either.
-            raise Problem(403, "forbidden", _("The token has no right %r on this.") % verb)
+            raise Problem(403, "forbidden", f"The token has no right {verb!r} on this.")
 
 
 class ApiRequest(HttpRequest):
@@ -140,7 +139,7 @@ async def identified(request: HttpRequest) -> Caller:
     refuse_if_busy()
     scheme, _blank, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not given.strip():
-        raise Problem(401, "unauthorized", _("A token is needed: Authorization: Bearer ems_…"))
+        raise Problem(401, "unauthorized", "A token is needed: Authorization: Bearer ems_…")
     caller = await _caller(given.strip())
     rates.refuse_fast(caller.id, caller.max_rate)
     scope[CALLER] = caller
@@ -151,7 +150,7 @@ def refuse_plain(request: HttpRequest) -> None:
     """Raise a Problem (403) for a request that others on its way may have read."""
     if not (django_settings.DEBUG or request.is_secure() or conf.settings().HTTP_INSECURE):
         raise Problem(
-            403, "tls_required", _("Tokens are taken over TLS only; this request came without.")
+            403, "tls_required", "Tokens are taken over TLS only; this request came without."
         )
 
 
@@ -163,7 +162,7 @@ async def _caller(text: str) -> Caller:
     form = FORM.fullmatch(text)
     caller = await _looked_up(form[1], digest(form[2])) if form else None
     if caller is None:
-        raise Problem(401, "unauthorized", _("The token is unknown, expired or revoked."))
+        raise Problem(401, "unauthorized", "The token is unknown, expired or revoked.")
     return caller
 
 

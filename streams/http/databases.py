@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from django.utils.translation import gettext as _
 from ninja import Query
 
 from streams.http.answering import Answering
@@ -37,7 +36,7 @@ def alias_of_id(given: str | None) -> str:
         return known[0]
     named = alias_of_key(given)
     if named is None:
-        text = _("Topics are on several databases: say that of the id, by “database”.")
+        text = "Topics are on several databases: say that of the id, by “database”."
         raise Problem(422, "database_needed", text)
     return named
 
@@ -45,7 +44,7 @@ def alias_of_id(given: str | None) -> str:
 def alias_of_key(given: str | None) -> str | None:
     """Return the alias that a request names beside a key, if it does; raises Problem."""
     if given is not None and given not in aliases():
-        raise Problem(422, "invalid", _("Topics are on no database %r.") % given)
+        raise Problem(422, "invalid", f"Topics are on no database {given!r}.")
     return given
 
 

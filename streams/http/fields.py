@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from django.http import HttpResponse
-from django.utils.translation import gettext as _
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -40,7 +39,7 @@ def _instant(given: Any) -> Any:
     if isinstance(given, datetime):  # of an answer
         return given
     if not isinstance(given, str) or not INSTANT.fullmatch(given):
-        raise ValueError(_("an instant with its zone, such as 2026-01-31T12:00:00Z"))
+        raise ValueError("an instant with its zone, such as 2026-01-31T12:00:00Z")
     return datetime.fromisoformat(given)
 
 
@@ -72,7 +71,7 @@ class Request(BaseModel):
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise ValueError(_("text that is not valid Unicode")) from None
+                raise ValueError("text that is not valid Unicode") from None
         return value
 
 
@@ -109,13 +108,13 @@ def body_in(value: Any, body_type: BodyTypeName | None) -> Any:
     if body_type == JSON:
         return AsJson(value)
     if not isinstance(value, str):
-        raise InvalidMessage(_("A body of the type %s must be a string.") % body_type)
+        raise InvalidMessage(f"A body of the type {body_type} must be a string.")
     if body_type == TEXT:
         return value
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidMessage(_("A body of the type bytes must be Base64.")) from error
+        raise InvalidMessage("A body of the type bytes must be Base64.") from error
 
 
 def body_out(raw: bytes, body_type: str) -> str:

@@ -13,7 +13,6 @@ from django.core.exceptions import RequestDataTooBig
 from django.core.signals import got_request_exception
 from django.db import Error, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
-from django.utils.translation import gettext as _
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
@@ -155,20 +154,20 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, RequestDataTooBig):
         return too_large()
     if isinstance(error, UnreadablePostError):
-        return Problem(400, "malformed", _("The request ended too early."))
+        return Problem(400, "malformed", "The request ended too early.")
     if isinstance(error, ValidationError):
         return Problem(422, "invalid", _complaints(error), errors=_places(error))
     if isinstance(error, AuthenticationError):
-        return Problem(401, "unauthorized", _("A token is needed: Authorization: Bearer ems_…"))
+        return Problem(401, "unauthorized", "A token is needed: Authorization: Bearer ems_…")
     if isinstance(error, Http404):
-        return Problem(404, "not_found", _("There is no such address."))
+        return Problem(404, "not_found", "There is no such address.")
     if isinstance(error, HttpError):
         return Problem(error.status_code, "malformed", error.message)
-    return Problem(500, "internal_error", _("EMS failed. Its log says why."))
+    return Problem(500, "internal_error", "EMS failed. Its log says why.")
 
 
 def too_large() -> Problem:
-    return Problem(413, "body_too_large", _("The request is larger than this server accepts."))
+    return Problem(413, "body_too_large", "The request is larger than this server accepts.")
 
 
 def answer(request: HttpRequest, error: Any) -> HttpResponse:
@@ -197,9 +196,9 @@ def _of_database(error: Error) -> Problem:
     if tables_missing(error):
         return problem_of(errors.NotMigrated())
     if transient(error) or isinstance(error, InterfaceError | OperationalError):
-        text = _("The database is unavailable.")
+        text = "The database is unavailable."
         return Problem(503, "database_unavailable", text, retry_after=AWAY_SECONDS)
-    return Problem(500, "internal_error", _("EMS failed. Its log says why."))
+    return Problem(500, "internal_error", "EMS failed. Its log says why.")
 
 
 def _complaints(error: ValidationError) -> str:

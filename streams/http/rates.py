@@ -6,8 +6,6 @@ import math
 import time
 from dataclasses import dataclass
 
-from django.utils.translation import gettext as _
-
 from streams.database.remembered import Forgettable
 from streams.http.problems import Problem
 
@@ -39,7 +37,7 @@ def refuse_fast(token: int, rate: int | None) -> None:
     rate = max(rate, 1)  # a row that was written by hand
     bucket = _bucket(token, rate)
     if bucket.filled(rate, rate) < 1:
-        text = _("The token has sent more requests than its rate.")
+        text = "The token has sent more requests than its rate."
         wait = max(1, math.ceil((1 - bucket.left) / rate))
         raise Problem(429, "too_many_requests", text, retry_after=wait)
     bucket.left -= 1

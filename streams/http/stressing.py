@@ -9,8 +9,6 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
-from django.utils.translation import gettext as _
-
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import TopicExists, describe
@@ -32,7 +30,7 @@ def begin(load: Load, who: str, using: str) -> StressRun:
     if load.group:
         validated_name(load.group, "group", MAX_NAME)
     if Topic.objects.using(using).filter(name=load.topic).exists():
-        raise TopicExists(_("There is a topic %s already.") % load.topic)
+        raise TopicExists(f"There is a topic {load.topic} already.")
     return retrying(_begin, using, load, who, using)
 
 

@@ -19,7 +19,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections, connections, reset_queries
 from django.http import HttpRequest
-from django.utils.translation import gettext as _
 
 from streams.conf import database, settings, working_on
 from streams.database.transactions import short_lock_waits
@@ -99,7 +98,7 @@ async def for_a_probe(work: Callable[[], T]) -> T:
 def _refuse(threads: ThreadPoolExecutor, size: int) -> None:
     # No thread is freed by a client that gives up: without a bound its repeats would add up.
     if threads._work_queue.qsize() >= WAITING * size:
-        text = _("The server is busy: too many requests wait.")
+        text = "The server is busy: too many requests wait."
         raise Problem(503, "busy", text, retry_after=BUSY_SECONDS)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from django.utils.translation import gettext as _
-
 from streams.errors import InvalidPlace
 from streams.log.foreign import own_rows
 from streams.models import Message, Partition
@@ -36,8 +34,8 @@ class LogPlace:
         match = PLACE.fullmatch(text.strip().rstrip(",;"))
         if match is None:
             raise InvalidPlace(
-                _("%r is no place in a log: write orders/2@666687, or orders/2@12-20 for several.")
-                % text
+                f"{text!r} is no place in a log: write orders/2@666687, or orders/2@12-20 for"
+                " several."
             )
         first = whole(match["first"])
         return cls(match["log"], first, whole(match["last"]) if match["last"] else first)
@@ -77,7 +75,7 @@ def message_name(text: str) -> int | LogPlace:
         place = None
     if place is None or not place.is_one:
         raise InvalidPlace(
-            _("%r names no message: write its id, or its place, such as orders/2@666687.") % text
+            f"{text!r} names no message: write its id, or its place, such as orders/2@666687."
         )
     return place
 

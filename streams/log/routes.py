@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams.conf import name_prefix
 from streams.errors import ConfigurationError
@@ -32,11 +31,11 @@ def make_sure_routes(using: str) -> None:
 
 def differ(using: str) -> str:
     """Return what is wrong where the routes do not agree."""
-    return _("EMS['SHARDS'] is not what the database %r knows.") % using
+    return f"EMS['SHARDS'] is not what the database {using!r} knows."
 
 
 def hint() -> str:
-    return _("If this is the new setting, and its topics were moved: ems_topics routes --accept")
+    return "If this is the new setting, and its topics were moved: ems_topics routes --accept"
 
 
 def accept_routes(using: str) -> None:

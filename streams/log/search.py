@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.utils.translation import gettext as _
-
 from streams.database.sql.dialect import LIST
 from streams.errors import InvalidTarget, NaiveDatetime
 from streams.log.offsets import offset_at
@@ -53,7 +51,7 @@ class Criteria:
     def __post_init__(self) -> None:
         for time in (self.since, self.until):
             if time is not None and time.tzinfo is None:
-                raise NaiveDatetime(_("%s is ambiguous: say the time zone.") % time)
+                raise NaiveDatetime(f"{time} is ambiguous: say the time zone.")
 
     @property
     def is_timed(self) -> bool:
@@ -245,5 +243,5 @@ def parse_position(text: str) -> Position:
     """Parse what ``position_text`` returns; raises InvalidTarget."""
     matches = [POSITION.fullmatch(part) for part in text.split(",")]
     if not all(matches):
-        raise InvalidTarget(_("%r is not where a search has stopped.") % text)
+        raise InvalidTarget(f"{text!r} is not where a search has stopped.")
     return {int(match[1]): int(match[2]) for match in matches if match}

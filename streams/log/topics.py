@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from django.db import IntegrityError, transaction
-from django.utils.translation import gettext as _
 
 from streams import conf, runtime_settings, signals
 from streams.database.elsewhere import elsewhere
@@ -126,7 +125,7 @@ def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
 
     if not (runtime_settings.system("autoCreateTopic", using) if create is None else create):
         raise UnknownTopic(
-            _("There is no topic %r, and autoCreateTopic is off: create it in the admin.") % name
+            f"There is no topic {name!r}, and autoCreateTopic is off: create it in the admin."
         )
 
     validated_name(name, "topic", conf.longest_name(MAX_NAME))
@@ -143,7 +142,7 @@ def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
             raise
         info = _read(name, using)
         if info is None:
-            raise UnknownTopic(_("The topic %r was deleted while it was created.") % name)
+            raise UnknownTopic(f"The topic {name!r} was deleted while it was created.")
         return info
 
     return retrying(work, using)

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandError
 from django.db.models import Model
-from django.utils.translation import gettext as _
 
 from streams.management.base import StreamsCommand, add_dry_run, add_yes, line
 from streams.operate.acts import ACTS
@@ -58,7 +57,7 @@ class ActVerbs(StreamsCommand):
                 how |= {"type": one.kind, "metavar": one.metavar, "required": one.is_required}
             parser.add_argument(f"--{one.name.replace('_', '-')}", **how)
         if act.forcible:
-            text = _("although something is in the way, which the preview names")
+            text = "although something is in the way, which the preview names"
             parser.add_argument("--force", action="store_true", help=text)
         if act.previewed:
             add_dry_run(parser)
@@ -83,7 +82,7 @@ class ActVerbs(StreamsCommand):
             self.write_json(told)
             return
         for row, found in done:
-            self.stdout.write(f"{row}: " + ("; ".join(found.texts()) or _("nothing to do")))
+            self.stdout.write(f"{row}: " + ("; ".join(found.texts()) or "nothing to do"))
 
     def _one(
         self,
@@ -112,13 +111,13 @@ class ActVerbs(StreamsCommand):
         if self.as_json:
             self.write_json({**self.described(row), "done": done, **asdict(found.data())})
             return
-        verb = _("done: %s") if done else _("would %s")
+        verb = "done: %s" if done else "would %s"
         self.stdout.write(f"{verb % act.name} {row}:")
-        for text in found.texts() or [_("nothing to do")]:
+        for text in found.texts() or ["nothing to do"]:
             self.stdout.write(f"  {line(text)}")
         if found.obstacle and not done:
             self.stdout.write(_in_the_way(found))
 
 
 def _in_the_way(found: Effects) -> str:
-    return f"{found.obstacle} " + _("To do it all the same, say --force.")
+    return f"{found.obstacle} " + "To do it all the same, say --force."

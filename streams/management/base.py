@@ -19,7 +19,6 @@ from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import Error, InterfaceError, OperationalError, connections
 from django.utils.formats import number_format
-from django.utils.translation import gettext as _
 
 from streams import body as bodies
 from streams.conf import database, working_on
@@ -80,7 +79,7 @@ class StreamsCommand(BaseCommand):
         try:
             self.using = self._alias(options)
             if self.using not in connections:
-                raise CommandError(_("There is no database alias %r.") % self.using)
+                raise CommandError(f"There is no database alias {self.using!r}.")
             self._run(options)
             self.stdout.flush()
             if self.status:
@@ -95,10 +94,10 @@ class StreamsCommand(BaseCommand):
             if tables_missing(error):
                 raise CommandError(str(NotMigrated.on(self.using))) from error
             if error_number(error) == NO_TABLE or "no such table" in str(error):
-                text = _("A table is missing (%s): run “manage.py migrate”.")
+                text = "A table is missing (%s): run “manage.py migrate”."
                 raise CommandError(text % error) from error
             if isinstance(error, OperationalError | InterfaceError):
-                raise CommandError(_("The database says: %s") % error) from error
+                raise CommandError(f"The database says: {error}") from error
             raise
 
     @property
@@ -114,7 +113,7 @@ class StreamsCommand(BaseCommand):
     def _alias(self, options: Mapping[str, Any]) -> str:
         """Return the alias to work on: ``--database``, or that of the topic that is named."""
         if options["database"] and options.get("all_databases"):
-            raise CommandError(_("Say --database or --all-databases, not both."))
+            raise CommandError("Say --database or --all-databases, not both.")
         topic = self.named_topic(options)
         return database(options["database"] or (alias_of(topic) if topic else None))
 
@@ -175,13 +174,13 @@ class StreamsCommand(BaseCommand):
         getattr(self, f"do_{options['verb']}")(**options)
 
     def _add_common(self, parser: ArgumentParser) -> None:
-        text = _("database alias, that of the topic or EMS['DATABASE'] by default")
+        text = "database alias, that of the topic or EMS['DATABASE'] by default"
         parser.add_argument("--database", help=text)
-        parser.add_argument("--json", action="store_true", help=_("print JSON"))
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
     def _add_everywhere(self, parser: ArgumentParser, verb: str) -> None:
         if verb in self.everywhere:
-            text = _("all databases that have topics, by EMS['SHARDS']")
+            text = "all databases that have topics, by EMS['SHARDS']"
             parser.add_argument("--all-databases", action="store_true", help=text)
 
     @property
@@ -252,12 +251,12 @@ class StreamsCommand(BaseCommand):
         if yes:
             return
         if not self.can_ask:
-            raise CommandError(_("Nothing was done: without a terminal to ask, say --yes."))
+            raise CommandError("Nothing was done: without a terminal to ask, say --yes.")
         self.stdout.flush()
         self.stderr.write(f"{question} [y/N] ", ending="", style_func=str)
         self.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise CommandError(_("Nothing was done."))
+            raise CommandError("Nothing was done.")
 
     def progress(self, text: str) -> None:
         """Show the progress on a terminal; an empty text removes it."""
@@ -275,8 +274,8 @@ class StreamsCommand(BaseCommand):
             chosen = chosen.filter(topic__name=topic)
         found = list(chosen.order_by("topic__name", "name"))
         if not found and (name or topic):
-            wanted = " on ".join(filter(None, (name or _("any name"), topic)))
-            raise CommandError(_("There is no group %s.") % wanted)
+            wanted = " on ".join(filter(None, (name or "any name", topic)))
+            raise CommandError(f"There is no group {wanted}.")
         return found
 
     def group(self, name: str, topic: str | None = None) -> ConsumerGroup:
@@ -287,10 +286,7 @@ class StreamsCommand(BaseCommand):
         found = self.groups(name, topic)
         if len(found) > 1:
             topics = ", ".join(one.topic.name for one in found)
-            raise CommandError(
-                _("%(group)s is on several topics: say which with --topic (%(topics)s).")
-                % {"group": name, "topics": topics}
-            )
+            raise CommandError(f"{name} is on several topics: say which with --topic ({topics}).")
         return found[0]
 
 
@@ -318,25 +314,25 @@ class Encoder(DjangoJSONEncoder):
 
 
 def add_dry_run(parser: ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help=_("only say what would be done"))
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
 
 
 def add_limit(parser: ArgumentParser, default: int | None = None) -> None:
-    text = _("at most this many") + (f" ({default})" if default else "")
+    text = "at most this many" + (f" ({default})" if default else "")
     parser.add_argument("--limit", type=positive, default=default, help=text)
 
 
 def add_yes(parser: ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help=_("do it without asking"))
+    parser.add_argument("--yes", action="store_true", help="do it without asking")
 
 
 def add_sort(parser: ArgumentParser, columns: Iterable[str]) -> None:
-    text = _("sort by this column: the largest and the newest first")
+    text = "sort by this column: the largest and the newest first"
     parser.add_argument("--sort", choices=columns, metavar="COLUMN", help=text)
 
 
 def add_watch(parser: ArgumentParser) -> None:
-    text = _("show it again after this number of seconds, until Ctrl-C")
+    text = "show it again after this number of seconds, until Ctrl-C"
     parser.add_argument("--watch", type=positive, metavar="SECONDS", help=text)
 
 
@@ -351,7 +347,7 @@ def duration(text: str) -> timedelta:
 def positive(value: str) -> int:
     """Parse an id or a count from 1 on; raises ArgumentTypeError."""
     if not fits(value) or int(value) < 1:
-        raise ArgumentTypeError(_("must be a number from 1 to %d") % MOST)
+        raise ArgumentTypeError(f"must be a number from 1 to {MOST}")
     return int(value)
 
 
@@ -392,7 +388,7 @@ def _check_text(given: Iterable[Any]) -> None:
     for value in given:
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and storable(text) != text:
-                raise CommandError(_("This is not UTF-8: %s") % storable(text))
+                raise CommandError(f"This is not UTF-8: {storable(text)}")
 
 
 def sorted_by(index: int, rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
@@ -432,11 +428,11 @@ def line(value: Any) -> str:
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
-        return _("yes") if value else _("no")
+        return "yes" if value else "no"
     if isinstance(value, int):
         return number(value)
     if value == IMMEDIATE:
-        return _("at once")
+        return "at once"
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     if isinstance(value, timedelta):

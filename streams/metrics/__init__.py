@@ -11,8 +11,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from django.utils.translation import gettext as _
-
 from streams.errors import ConfigurationError
 from streams.logs import event
 
@@ -68,5 +66,5 @@ def need_client() -> None:
     """Raise ConfigurationError if prometheus-client is not installed."""
     if find_spec("prometheus_client") is None:
         raise ConfigurationError(
-            _("Metrics need prometheus-client: install the extra “metrics”: django-ems[metrics].")
+            "Metrics need prometheus-client: install the extra “metrics”: django-ems[metrics]."
         )

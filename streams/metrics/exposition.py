@@ -8,7 +8,6 @@ from wsgiref.simple_server import WSGIServer
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.crypto import constant_time_compare
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.exposition import choose_encoder
@@ -84,7 +83,6 @@ def serve(address: tuple[str, int], *collectors: Collector | CollectorRegistry) 
         server, _thread = start_http_server(port, host, registry(*collectors))
     except OSError as error:
         raise ConfigurationError(
-            _("Cannot listen on %(host)s:%(port)d for the metrics: %(error)s")
-            % {"host": host, "port": port, "error": error.strerror or error}
+            f"Cannot listen on {host}:{port} for the metrics: {error.strerror or error}"
         ) from error
     return server

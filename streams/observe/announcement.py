@@ -6,8 +6,6 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from streams import runtime_settings
 from streams.observe.mysql_server import missing_tables
 from streams.retain.rule import default_rule, span
@@ -27,21 +25,21 @@ def announce_retention(
 def _lines(using: str) -> list[str]:
     rule = default_rule(using)
     if rule.age is None:
-        first = _("EMS keeps the messages of this database for ever (messageRetentionDays is 0).")
-        hint = _("To delete old ones, set it in the admin, or a retention for each topic.")
+        first = "EMS keeps the messages of this database for ever (messageRetentionDays is 0)."
+        hint = "To delete old ones, set it in the admin, or a retention for each topic."
     else:
-        first = _(
-            "EMS deletes messages after %s, once every group of their topic has finished them."
-        ) % span(rule.age)
-        hint = _("Change messageRetentionDays in the admin, or set a retention for each topic.")
-    second = _("Kept: deliveries %(log)s; dead letters %(dead)s; figures %(figures)s.") % {
-        "log": _kept("deliveryRetentionDays", using),
-        "dead": _kept("deadRetentionDays", using),
-        "figures": _kept("figureRetentionDays", using),
-    }
+        first = (
+            f"EMS deletes messages after {span(rule.age)}, once every group of their topic has"
+            " finished them."
+        )
+        hint = "Change messageRetentionDays in the admin, or set a retention for each topic."
+    second = (
+        f"Kept: deliveries {_kept('deliveryRetentionDays', using)}; dead letters"
+        f" {_kept('deadRetentionDays', using)}; figures {_kept('figureRetentionDays', using)}."
+    )
     return [f"  {first}", f"  {second}", f"  {hint}"]
 
 
 def _kept(name: str, using: str) -> str:
     days = runtime_settings.system(name, using)
-    return span(timedelta(days=days)) if days else _("for ever")
+    return span(timedelta(days=days)) if days else "for ever"

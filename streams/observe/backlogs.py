@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.consume.blocked import Blocked, blockades
@@ -47,11 +46,12 @@ def _blocked(one: Blocked) -> Diagnosis:
         one.behind,
     )
     values = {"group": one.group, "topic": one.topic, "place": one.place, "count": one.behind}
-    hint = _(
-        "Its error: %(error)s. Correct the handler, and let the next attempt begin by ems_groups"
-        " retry, or make a dead letter of the message: ems_groups skip %(group)s --topic %(topic)s"
-        " --partition %(number)d"
-    ) % {**values, "error": one.error or _("unknown"), "number": one.partition}
+    hint = (
+        f"Its error: {one.error or 'unknown'}. Correct the handler, and let the next attempt begin"
+        " by"
+        " ems_groups retry, or make a dead letter of the message: ems_groups skip"
+        f" {one.group} --topic {one.topic} --partition {one.partition}"
+    )
     return Diagnosis(WARNING, "blocked", text % {**values, "attempt": one.attempt}, hint)
 
 
@@ -64,16 +64,13 @@ def beyond(limits: Limits, using: str) -> Iterator[Diagnosis]:
     for lag in lags(groups, using):
         if limits.behind is not None and (lag.behind or 0) > limits.behind:
             within = False
-            values = {"group": lag.group, "count": lag.behind, "most": limits.behind}
-            text = _("%(group)s is %(count)d messages behind, more than %(most)d") % values
+            text = f"{lag.group} is {lag.behind} messages behind, more than {limits.behind}"
             yield Diagnosis(ERROR, "limit", text)
         if limits.age is not None and lag.age is not None and lag.age > limits.age:
             within = False
             age = timedelta(seconds=int(lag.age.total_seconds()))
-            text = _(
-                "The oldest unfinished message of %(group)s is %(age)s old, more than %(most)s"
-            )
+            text = "The oldest unfinished message of %(group)s is %(age)s old, more than %(most)s"
             text %= {"group": lag.group, "age": age, "most": limits.age}
             yield Diagnosis(ERROR, "limit", text)
     if within:
-        yield Diagnosis(OK, "limit", _("No group is beyond the limits."))
+        yield Diagnosis(OK, "limit", "No group is beyond the limits.")

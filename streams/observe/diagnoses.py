@@ -78,22 +78,22 @@ def schema(using: str) -> Iterator[Diagnosis]:
     executor = MigrationExecutor(connections[using])
     targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == "ems"]
     missing = [str(migration) for migration, _back in executor.migration_plan(targets)]
-    hint = _("Run “manage.py migrate --database %s”.") % using
+    hint = f"Run “manage.py migrate --database {using}”."
     if missing:
-        yield Diagnosis(ERROR, "schema", _("Not applied: %s") % ", ".join(missing), hint)
+        yield Diagnosis(ERROR, "schema", f"Not applied: {', '.join(missing)}", hint)
         return
     if absent := missing_tables(using):
-        hint = _("A router keeps them from this database: see DATABASE_ROUTERS.")
-        yield Diagnosis(ERROR, "schema", _("There is no %s.") % ", ".join(absent), hint)
+        hint = "A router keeps them from this database: see DATABASE_ROUTERS."
+        yield Diagnosis(ERROR, "schema", f"There is no {', '.join(absent)}.", hint)
         return
     applied = {name for app, name in executor.loader.applied_migrations if app == "ems"}
     known = {name for app, name in executor.loader.graph.nodes if app == "ems"}
     if newer := sorted(applied - known):
-        hint = _("Fine while a new version is rolled out; otherwise this host runs an old one.")
-        text = _("The database is newer than this code: %s") % ", ".join(newer)
+        hint = "Fine while a new version is rolled out; otherwise this host runs an old one."
+        text = f"The database is newer than this code: {', '.join(newer)}"
         yield Diagnosis(WARNING, "schema", text, hint)
     else:
-        yield Diagnosis(OK, "schema", _("All migrations are applied."))
+        yield Diagnosis(OK, "schema", "All migrations are applied.")
 
 
 def system_checks(using: str) -> Iterator[Diagnosis]:
@@ -103,7 +103,7 @@ def system_checks(using: str) -> Iterator[Diagnosis]:
         level = ERROR if message.level >= checks.ERROR else WARNING
         yield Diagnosis(level, str(message.id), str(message.msg), str(message.hint or ""))
     if not spoken:
-        yield Diagnosis(OK, "checks", _("Settings and server are as they should be."))
+        yield Diagnosis(OK, "checks", "Settings and server are as they should be.")
 
 
 def silence(name: str, using: str) -> timedelta | None:
@@ -118,16 +118,16 @@ def silences(names: Sequence[str], using: str) -> dict[str, timedelta]:
 
 
 def steps(using: str) -> Iterator[Diagnosis]:
-    hint = _("Run ems_consume, or Celery beat with streams.schedule.SCHEDULE.")
+    hint = "Run ems_consume, or Celery beat with streams.schedule.SCHEDULE."
     for name in (step.SEQUENCE, step.SWEEP):
         since = silence(name, using)
         if since is None:
-            yield Diagnosis(ERROR, name, _("This step has never run."), hint)
+            yield Diagnosis(ERROR, name, "This step has never run.", hint)
         elif since > SILENT:
-            text = _("This step has not run for %d s.") % since.total_seconds()
+            text = f"This step has not run for {since.total_seconds()} s."
             yield Diagnosis(ERROR, name, text, hint)
         else:
-            yield Diagnosis(OK, name, _("ran %.1f s ago") % since.total_seconds())
+            yield Diagnosis(OK, name, f"ran {since.total_seconds():.1f} s ago")
 
 
 def inbox(using: str) -> Iterator[Diagnosis]:
@@ -136,7 +136,7 @@ def inbox(using: str) -> Iterator[Diagnosis]:
     due = Message.objects.using(using).inbox().filter(due_at__lte=UtcNow())
     count = due.filter(partition__in=partitions)[:COUNT_AT_MOST].count()
     if not count:
-        yield Diagnosis(OK, "inbox", _("empty"))
+        yield Diagnosis(OK, "inbox", "empty")
         return
     waiting = ngettext("%d message waits for an offset", "%d messages wait for an offset", count)
     waiting %= count
@@ -144,13 +144,13 @@ def inbox(using: str) -> Iterator[Diagnosis]:
     if since is not None and since <= SILENT:
         yield Diagnosis(OK, "inbox", waiting)
     else:
-        yield Diagnosis(ERROR, "inbox", waiting, _("Nothing sequences: see above."))
+        yield Diagnosis(ERROR, "inbox", waiting, "Nothing sequences: see above.")
 
 
 def partitions(using: str) -> Iterator[Diagnosis]:
     """Yield which partitions cannot be sequenced, and the statement that repairs each."""
     for found in damaged(using):
-        text = _("%(name)s cannot be sequenced: its next offset is %(next)d, and %(last)d exists.")
+        text = "%(name)s cannot be sequenced: its next offset is %(next)d, and %(last)d exists."
         values = {
             "name": found.name,
             "next": found.next_offset,
@@ -163,11 +163,11 @@ def topics(using: str) -> Iterator[Diagnosis]:
     """Yield which topics hold messages that no group reads."""
     autodiscover()
     for found in unread(using):
-        text = _("%(topic)s holds %(held)s, and no group reads it.")
+        text = "%(topic)s holds %(held)s, and no group reads it."
         text %= {"topic": found.topic, "held": found.holdings}
         if found.meant:
-            text += " " + _("Did you mean %s?") % found.meant
-        hint = _("Correct the name in send() or @consumer; ems_topics delete if nobody needs it.")
+            text += " " + f"Did you mean {found.meant}?"
+        hint = "Correct the name in send() or @consumer; ems_topics delete if nobody needs it."
         yield Diagnosis(WARNING, "topic", text, hint)
 
 
@@ -177,9 +177,9 @@ def consumers(using: str) -> Iterator[Diagnosis]:
     partitions = Partition.objects.using(using).filter(own("topic__name"))
     used = partitions.filter(next_offset__gt=0).exists()
     if not live and used:
-        yield Diagnosis(WARNING, "consumers", _("No consumer is running."), _("Run ems_consume."))
+        yield Diagnosis(WARNING, "consumers", "No consumer is running.", "Run ems_consume.")
     else:
-        yield Diagnosis(OK, "consumers", _("%d live") % live)
+        yield Diagnosis(OK, "consumers", f"{live} live")
     open_ = own_rows(Delivery.objects.using(using).held(), using)
     late = open_.filter(deadline__lt=UtcNow(-2 * LEASE)).count()
     if late:
@@ -189,10 +189,10 @@ def consumers(using: str) -> Iterator[Diagnosis]:
             late,
         )
         text %= late
-        hint = _("See whether the step “sweep” runs, and its log (streams.maintenance).")
+        hint = "See whether the step “sweep” runs, and its log (streams.maintenance)."
         yield Diagnosis(ERROR, "leases", text, hint)
     else:
-        yield Diagnosis(OK, "leases", _("No delivery is past its deadline."))
+        yield Diagnosis(OK, "leases", "No delivery is past its deadline.")
 
 
 # What no other diagnosis says of a group.
@@ -207,14 +207,14 @@ def groups(using: str) -> Iterator[Diagnosis]:
         dead += lag.dead
         waiting = (lag.behind or 0) + lag.waiting
         if waiting and lag.group.paused:
-            hint = _("ems_groups resume %s") % lag.group.name
+            hint = f"ems_groups resume {lag.group.name}"
             text = ngettext(
                 "%(group)s is paused, and %(count)d message waits",
                 "%(group)s is paused, and %(count)d messages wait",
                 waiting,
             )
         elif waiting and not lag.consumers:
-            hint = _("Does an ems_consume run that has this group?")
+            hint = "Does an ems_consume run that has this group?"
             text = ngettext(
                 "%(group)s has no consumer, and %(count)d message waits",
                 "%(group)s has no consumer, and %(count)d messages wait",
@@ -223,7 +223,7 @@ def groups(using: str) -> Iterator[Diagnosis]:
         elif found := [need for need in standing.needs if need.trouble in SAID]:
             said = (f"{need.trouble.label} {standing.told(need)}".strip() for need in found)
             text = f"{lag.group}: {'; '.join(said)}"
-            hint = _("ems_groups deliveries %s --open shows what its clients have in hand.")
+            hint = "ems_groups deliveries %s --open shows what its clients have in hand."
             yield Diagnosis(WARNING, "group", text, hint % lag.group.name)
             continue
         else:
@@ -231,7 +231,7 @@ def groups(using: str) -> Iterator[Diagnosis]:
         values = {"group": lag.group, "count": waiting}
         yield Diagnosis(WARNING, "group", text % values, hint)
     if dead:
-        hint = _("ems_dead list; then redrive or discard.")
+        hint = "ems_dead list; then redrive or discard."
         yield Diagnosis(
             WARNING,
             "dead letters",
@@ -239,7 +239,7 @@ def groups(using: str) -> Iterator[Diagnosis]:
             hint,
         )
     else:
-        yield Diagnosis(OK, "dead letters", _("none"))
+        yield Diagnosis(OK, "dead letters", "none")
 
 
 def namespaces(using: str) -> Iterator[Diagnosis]:
@@ -248,16 +248,16 @@ def namespaces(using: str) -> Iterator[Diagnosis]:
     mine = settings().NAMESPACE
     if not (mine or others):
         return
-    names = {name: _("“%s”") % name if name else _("none") for name in (mine, *others)}
+    names = {name: f"“{name}”" if name else "none" for name in (mine, *others)}
     listed = ", ".join(f"{names[name]} ({count})" for name, count in sorted(others.items()))
     text = _("This one is %(mine)s; topics of others: %(others)s.") % {
         "mine": names[mine],
-        "others": listed or _("no others"),
+        "others": listed or "no others",
     }
     unread = unread_here(using)
     if unread:
-        hint = _("Do all processes have the same EMS['NAMESPACE']: producers, consumers, beat?")
-        text += " " + _("Groups of others read these topics, and none of this one: %s.")
+        hint = "Do all processes have the same EMS['NAMESPACE']: producers, consumers, beat?"
+        text += " " + "Groups of others read these topics, and none of this one: %s."
         yield Diagnosis(WARNING, "namespace", text % ", ".join(unread[:NAMES_AT_MOST]), hint)
     else:
         yield Diagnosis(OK, "namespace", text)
@@ -269,9 +269,9 @@ def retention(using: str) -> Iterator[Diagnosis]:
     yield from found
     if not found:
         rule = default_rule(using)
-        text = _("Nothing holds it back; messages are kept for %s.") % rule
+        text = f"Nothing holds it back; messages are kept for {rule}."
         if rule.age is None:
-            text = _("Nothing holds it back; every topic has a retention of its own.")
+            text = "Nothing holds it back; every topic has a retention of its own."
         yield Diagnosis(OK, "retention", text)
 
 
@@ -282,8 +282,8 @@ def _kept_for_ever(using: str) -> Iterator[Diagnosis]:
     topics = Topic.objects.using(using).filter(WITHOUT_OWN_RULE).filter(Exists(used))
     if names := list(topics.order_by("name").values_list("name", flat=True)[: NAMES_AT_MOST + 1]):
         listed = ", ".join(names[:NAMES_AT_MOST]) + (" …" if len(names) > NAMES_AT_MOST else "")
-        text = _("Messages are kept for ever in topics without a retention: %s") % listed
-        hint = _(
+        text = f"Messages are kept for ever in topics without a retention: {listed}"
+        hint = (
             "Set messageRetentionDays, or the retention of each topic (0 seconds: for ever, on"
             " purpose)."
         )
@@ -294,30 +294,30 @@ def _holding(using: str) -> Iterator[Diagnosis]:
     known = set()
     for group in abandoned(using):
         known.add(group.group.pk)
-        hint = _("Run its consumer; or ems_groups delete; or ems_purge --force.")
+        hint = "Run its consumer; or ems_groups delete; or ems_purge --force."
         yield Diagnosis(WARNING, "retention", str(group), hint)
     for held in held_back(using):
         if held.group is None:
-            hint = _("Run “ems_spark archive”, or do not archive this topic.")
+            hint = "Run “ems_spark archive”, or do not archive this topic."
         elif held.group.paused:
-            hint = _("ems_groups resume %s") % held.group.name
+            hint = f"ems_groups resume {held.group.name}"
         else:
-            hint = _("See what it does: ems_groups list; the log of its consumers.")
+            hint = "See what it does: ems_groups list; the log of its consumers."
         if held.group is None or held.group.pk not in known:
             yield Diagnosis(WARNING, "retention", str(held), hint)
 
 
 def _not_purged(using: str) -> Iterator[Diagnosis]:
     since = silence(step.PURGE, using)
-    hint = _("Run ems_consume, or Celery beat; or ems_purge.")
+    hint = "Run ems_consume, or Celery beat; or ems_purge."
     if since is None:
         # The first look of a process at the purge writes the row.
         old = Topic.objects.using(using).filter(created_at__lt=UtcNow(-NOT_PURGED))
         if old.exists():
-            text = _("No process purges: none has ever looked whether it is time.")
+            text = "No process purges: none has ever looked whether it is time."
             yield Diagnosis(WARNING, "retention", text, hint)
     elif since > NOT_PURGED:
-        text = _("Nothing has been purged for %d days.") % since.days
+        text = f"Nothing has been purged for {since.days} days."
         yield Diagnosis(WARNING, "retention", text, hint)
 
 
@@ -329,18 +329,18 @@ def redis() -> Iterator[Diagnosis]:
 
         get_redis_connection(settings().REDIS).ping()
     except Exception as error:  # noqa: BLE001 - whatever the reason is
-        text = _("Redis is unavailable: %s") % error
-        hint = _("Nothing is lost: consumers poll, every %g s when idle.") % settings().POLL_SECONDS
+        text = f"Redis is unavailable: {error}"
+        hint = f"Nothing is lost: consumers poll, every {settings().POLL_SECONDS:g} s when idle."
         yield Diagnosis(WARNING, "redis", text, hint)
     else:
-        yield Diagnosis(OK, "redis", _("answers"))
+        yield Diagnosis(OK, "redis", "answers")
 
 
 def clock(using: str) -> Diagnosis:
     skew = database_now(using) - datetime.now(UTC)
-    text = _("The database's clock is %+.1f s from this host's.") % skew.total_seconds()
+    text = f"The database's clock is {skew.total_seconds():+.1f} s from this host's."
     if abs(skew) > SKEW:
-        hint = _("EMS uses only the database's; run NTP on both, or times in logs mislead.")
+        hint = "EMS uses only the database's; run NTP on both, or times in logs mislead."
         return Diagnosis(WARNING, "clock", text, hint)
     return Diagnosis(OK, "clock", text)
 
@@ -357,27 +357,27 @@ def server(using: str) -> Iterator[Diagnosis]:
     yield _binary_log(server)
     yield Diagnosis(OK, "time zone", zone)
     yield Diagnosis(OK, "collation", str(server.variable("collation_database")))
-    yield Diagnosis(OK, "packet", _("%d bytes") % server.variable("max_allowed_packet"))
+    yield Diagnosis(OK, "packet", f"{server.variable('max_allowed_packet')} bytes")
     yield _connections(server)
     try:
         yield _transactions(server)
     except DatabaseError:
-        text = _("Open transactions cannot be read.")
-        yield Diagnosis(WARNING, "transactions", text, _("Grant PROCESS to this account."))
+        text = "Open transactions cannot be read."
+        yield Diagnosis(WARNING, "transactions", text, "Grant PROCESS to this account.")
 
 
 def _binary_log(server: Server) -> Diagnosis:
     """Say what the binary log costs: it is no fault, and other readers may need all of it."""
     if not server.binlog_format:
-        return Diagnosis(OK, "binlog", _("off"))
+        return Diagnosis(OK, "binlog", "off")
     image = server.variable("GLOBAL.binlog_row_image")
     texts, hints = [f"{server.binlog_format}, {image}."], []
     if image == "FULL":
-        texts.append(_("It takes each body four times: sent, twice when sequenced, and purged."))
-        hints.append(_("binlog_row_image=NOBLOB takes it once, if no reader needs whole rows."))
+        texts.append("It takes each body four times: sent, twice when sequenced, and purged.")
+        hints.append("binlog_row_image=NOBLOB takes it once, if no reader needs whole rows.")
     if server.is_mariadb and server.variable("GLOBAL.binlog_annotate_row_events"):
-        texts.append(_("It takes each send as text too, with a body of up to 64 KiB twice."))
-        hints.append(_("binlog_annotate_row_events=OFF leaves the text out."))
+        texts.append("It takes each send as text too, with a body of up to 64 KiB twice.")
+        hints.append("binlog_annotate_row_events=OFF leaves the text out.")
     return Diagnosis(OK, "binlog", " ".join(texts), " ".join(hints))
 
 
@@ -390,13 +390,12 @@ def _connections(server: Server) -> Diagnosis:
     budget = pool_size(of_groups, server.alias, share=share)
     budget += KEEPER_CONNECTIONS + may_check(server.alias)
     limit, used = int(server.variable("max_connections")), server.status("Threads_connected") or 0
-    text = _(
-        "A consumer of all groups uses up to %(budget)d connections;"
-        " %(used)d of %(limit)d are in use."
-    ) % {"budget": budget, "used": used, "limit": limit}
+    text = (
+        f"A consumer of all groups uses up to {budget} connections; {used} of {limit} are in use."
+    )
     if used + budget <= limit:
         return Diagnosis(OK, "connections", text)
-    hint = _("One more would not fit: fewer threads (--threads), or a higher max_connections.")
+    hint = "One more would not fit: fewer threads (--threads), or a higher max_connections."
     return Diagnosis(WARNING, "connections", text, hint)
 
 
@@ -412,12 +411,12 @@ def _transactions(server: Server) -> Diagnosis:
         "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'"
     )
     age, thread = oldest[0] if oldest else (0, 0)
-    text = _("The oldest open transaction is %(age)d s old; history list: %(length)d.")
+    text = "The oldest open transaction is %(age)d s old; history list: %(length)d."
     text %= {"age": age, "length": length}
     if age > LONG_TRANSACTION.total_seconds():
-        hint = _("End it: KILL %d, and see to what left it open.") % thread
+        hint = f"End it: KILL {thread}, and see to what left it open."
         return Diagnosis(WARNING, "transactions", text, hint)
     if length > LONG_HISTORY:
-        hint = _("The server's purge is behind: long transactions, or more changes than it can.")
+        hint = "The server's purge is behind: long transactions, or more changes than it can."
         return Diagnosis(WARNING, "transactions", text, hint)
     return Diagnosis(OK, "transactions", text)

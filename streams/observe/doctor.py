@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from django.apps import apps
 from django.db import Error
-from django.utils.translation import gettext as _
 
 from streams.observe import diagnoses
 from streams.observe.backlogs import blocked
@@ -52,7 +51,7 @@ def ready(using: str) -> list[Diagnosis]:
     try:
         return list(diagnoses.schema(using))
     except Error as error:
-        hint = _("Is the server of DATABASES[%r] running, and reachable from here?") % using
+        hint = f"Is the server of DATABASES[{using!r}] running, and reachable from here?"
         return [Diagnosis(ERROR, "database", " ".join(str(error).split()), hint)]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams.observe.diagnoses import ERROR, OK, Diagnosis
 from streams.observe.mysql_server import Server, models, tables
@@ -24,17 +23,17 @@ def indexes(using: str) -> Iterator[Diagnosis]:
             visible = there.get((table, index.name))
             if visible is None:
                 statement = str(index.create_sql(model, connection.schema_editor()))
-                text = _("%(table)s has no index %(index)s: statements read the whole table.")
+                text = "%(table)s has no index %(index)s: statements read the whole table."
             elif not visible:
                 switch = "NOT IGNORED" if connection.mysql_is_mariadb else "VISIBLE"
                 statement = f"ALTER TABLE `{table}` ALTER INDEX `{index.name}` {switch}"
-                text = _("The index %(index)s of %(table)s is invisible: statements fail or scan.")
+                text = "The index %(index)s of %(table)s is invisible: statements fail or scan."
             else:
                 continue
             sound = False
             yield Diagnosis(ERROR, "index", text % values, f"{statement};")
     if sound:
-        yield Diagnosis(OK, "index", _("All indexes are there."))
+        yield Diagnosis(OK, "index", "All indexes are there.")
 
 
 def _indexes(using: str) -> dict[tuple[str, str], bool]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from django.db.models import Count
-from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.models import CheckEndpoint, PreparedRow, PreparedState, UtcNow
@@ -28,7 +27,7 @@ def prepared(using: str) -> Iterator[Diagnosis]:
     found = [*_overdue(using), *_for_people(using), *_paused(using), *_old(using)]
     yield from found
     if not found:
-        yield Diagnosis(OK, "prepared", _("Nothing waits for a person, and no check is overdue."))
+        yield Diagnosis(OK, "prepared", "Nothing waits for a person, and no check is overdue.")
 
 
 def _overdue(using: str) -> Iterator[Diagnosis]:
@@ -37,7 +36,7 @@ def _overdue(using: str) -> Iterator[Diagnosis]:
     paused = CheckEndpoint.objects.using(home_of(using)).filter(paused_until__gt=UtcNow())
     late = late.exclude(checker__in=list(paused.values_list("name", flat=True)))
     counted = late.values_list("checker").annotate(n=Count("pk")).order_by("checker")
-    hint = _("Run ems_consume, or beat, with the project that has it; or enable the endpoint.")
+    hint = "Run ems_consume, or beat, with the project that has it; or enable the endpoint."
     for checker, count in counted[:NAMES_AT_MOST]:
         text = ngettext(
             "%(count)d check is overdue: no process asks the checker “%(checker)s”.",
@@ -56,14 +55,14 @@ def _for_people(using: str) -> Iterator[Diagnosis]:
             "%d prepared messages wait for a decision by a person.",
             manual,
         )
-        hint = _("ems_prepared list --state manual; then commit or rollback.")
+        hint = "ems_prepared list --state manual; then commit or rollback."
         yield Diagnosis(WARNING, "prepared", text % manual, hint)
     unsent = rows.filter(state=PreparedState.UNSENT)[:COUNT_AT_MOST].count()
     if unsent:
         text = ngettext(
             "%d committed message cannot be sent.", "%d committed messages cannot be sent.", unsent
         )
-        hint = _("ems_prepared list --state unsent; correct the topic, then resend.")
+        hint = "ems_prepared list --state unsent; correct the topic, then resend."
         yield Diagnosis(WARNING, "prepared", text % unsent, hint)
     disputed = rows.disputed()[:COUNT_AT_MOST].count()
     if disputed:
@@ -72,7 +71,7 @@ def _for_people(using: str) -> Iterator[Diagnosis]:
             "%d messages were rolled back by a check, and then committed by their callers.",
             disputed,
         )
-        hint = _(
+        hint = (
             "The check answers ROLLBACK too early: correct it. Then ems_prepared resend;"
             " or rollback if it was right."
         )
@@ -84,9 +83,9 @@ def _paused(using: str) -> Iterator[Diagnosis]:
         enabled=True, paused_until__gt=UtcNow()
     )
     for endpoint in paused.order_by("name")[:NAMES_AT_MOST]:
-        text = _("The check endpoint %(name)s is paused, it is down: %(error)s")
+        text = "The check endpoint %(name)s is paused, it is down: %(error)s"
         values = {"name": endpoint, "error": endpoint.last_error}
-        hint = _("ems_prepared test %s") % endpoint
+        hint = f"ems_prepared test {endpoint}"
         yield Diagnosis(WARNING, "prepared", text % values, hint)
 
 
@@ -99,5 +98,5 @@ def _old(using: str) -> Iterator[Diagnosis]:
             "%d messages have been undecided for more than an hour.",
             old,
         )
-        hint = _("See the last answers: ems_prepared list --state prepared.")
+        hint = "See the last answers: ems_prepared list --state prepared."
         yield Diagnosis(WARNING, "prepared", text % old, hint)

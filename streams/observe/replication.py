@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.db import DatabaseError, connections
-from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.observe.diagnoses import OK, WARNING, Diagnosis
@@ -82,27 +81,27 @@ class Replication:
         timeout = f"{self._prefix}_timeout"
         if int(self._variables.get(timeout, 0)) < LONG_TIMEOUT:
             yield Degrading(
-                _("after %d ms without a replica it goes on without one")
-                % int(self._variables.get(timeout, 0)),
+                f"after {int(self._variables.get(timeout, 0))} ms without a replica it goes on"
+                " without one",
                 f"{timeout} = 1000000000",
             )
         for name in ("rpl_semi_sync_source_wait_no_replica", "rpl_semi_sync_master_wait_no_slave"):
             if name in self._variables and not self._is_on(name):
                 yield Degrading(
-                    _("it goes on as soon as the replica is gone"),
+                    "it goes on as soon as the replica is gone",
                     f"{name} = ON",
                 )
         point = f"{self._prefix}_wait_point"
         if self._variables.get(point, "AFTER_SYNC") != "AFTER_SYNC":
             yield Degrading(
-                _("others see a commit before the replica has it"), f"{point} = AFTER_SYNC"
+                "others see a commit before the replica has it", f"{point} = AFTER_SYNC"
             )
 
     def diagnosis(self) -> Diagnosis:
         """Return what a failover may lose: a warning if it may lose commits."""
         if self._is_on("read_only") or self._is_on("super_read_only"):
-            text = _("This server is read-only: nothing can be sent or consumed.")
-            return self._warning(text, _("Does the alias lead to the primary?"))
+            text = "This server is read-only: nothing can be sent or consumed."
+            return self._warning(text, "Does the alias lead to the primary?")
         if self.is_galera:
             return self._of_galera()
         if self.is_group:
@@ -110,41 +109,41 @@ class Replication:
         if self.is_semi_sync:
             return self._of_semi_sync()
         if not self._is_on("log_bin"):
-            return self._ok(_("none: the server has no binary log"))
+            return self._ok("none: the server has no binary log")
         replicas = self._count(_REPLICAS)
         if replicas is None:
-            return self._ok(_("unknown: this account may not see connected replicas"))
+            return self._ok("unknown: this account may not see connected replicas")
         if not replicas:
-            return self._ok(_("none: this account sees no replica that is connected"))
+            return self._ok("none: this account sees no replica that is connected")
         text = ngettext(
             "Asynchronous, to %d replica: a failover may lose the last commits.",
             "Asynchronous, to %d replicas: a failover may lose the last commits.",
             replicas,
         )
-        return self._warning(text % replicas, _("See docs/guides/failover.md: semi-synchronous."))
+        return self._warning(text % replicas, "See docs/guides/failover.md: semi-synchronous.")
 
     def _of_galera(self) -> Diagnosis:
         state = self._status.get("wsrep_local_state_comment", "?")
         size = self._status.get("wsrep_cluster_size", "?")
-        text = _("Galera: %(size)s nodes, this one is %(state)s.") % {"size": size, "state": state}
+        text = f"Galera: {size} nodes, this one is {state}."
         if self._status.get("wsrep_ready") == "ON":
             return self._ok(text)
-        return self._warning(text, _("It refuses statements until it is synced."))
+        return self._warning(text, "It refuses statements until it is synced.")
 
     def _of_group(self) -> Diagnosis:
         try:
             members = self._server.rows(_MEMBERS)
         except DatabaseError:
-            text = _("Group Replication; this account may not see its members.")
+            text = "Group Replication; this account may not see its members."
             return self._ok(text)
         online = [role for state, role in members if state == "ONLINE"]
         values = {"online": len(online), "all": len(members), "primaries": online.count("PRIMARY")}
-        text = _(
+        text = (
             "Group Replication: %(online)d of %(all)d members are online, primaries: %(primaries)d."
         )
         if len(online) == len(members) > 2:
             return self._ok(text % values)
-        hint = _("With two members or fewer, none may be lost: the group would stop.")
+        hint = "With two members or fewer, none may be lost: the group would stop."
         return self._warning(text % values, hint)
 
     def _of_semi_sync(self) -> Diagnosis:
@@ -152,9 +151,9 @@ class Replication:
         clients = int(self._status.get(f"{self._prefix}_clients", 0))
         missed = int(self._status.get(f"{self._prefix}_no_tx", 0))
         if status != "ON" or not clients:
-            text = _("Semi-synchronous, and no replica confirms: a failover may lose commits.")
-            return self._warning(text, _("Is the replica connected, and its plugin on?"))
-        text = _("Semi-synchronous, to %(clients)d replicas; %(missed)d commits not confirmed.")
+            text = "Semi-synchronous, and no replica confirms: a failover may lose commits."
+            return self._warning(text, "Is the replica connected, and its plugin on?")
+        text = "Semi-synchronous, to %(clients)d replicas; %(missed)d commits not confirmed."
         values = {"clients": clients, "missed": missed}
         if reasons := list(self.degrading()):
             why = "; ".join(reason.text for reason in reasons)

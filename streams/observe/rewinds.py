@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from django.utils.translation import gettext as _
-
 from streams.models import Rewind, UtcNow
 from streams.models.namespaces import own
 from streams.observe.diagnoses import WARNING, Diagnosis
@@ -24,11 +22,9 @@ def rewound(using: str, within: timedelta = TOLD_FOR) -> list[Rewind]:
 
 def rewinds(using: str) -> Iterator[Diagnosis]:
     """Yield a warning for each log that was rewound in the last days."""
-    hint = _(
-        "Messages are lost, with their business rows: docs/guides/failover.md says what to do."
-    )
+    hint = "Messages are lost, with their business rows: docs/guides/failover.md says what to do."
     for rewind in rewound(using):
-        text = _(
+        text = (
             "%(partition)s had reached offset %(known)d, and ended at %(first)d at %(at)s:"
             " %(first)d … %(last)d are left out."
         )

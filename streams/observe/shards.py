@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django.utils.translation import gettext as _
-
 from streams.log.lag import lags
 from streams.models import ConsumerGroup, Message, Move, Topic
 from streams.models.topic import WRITABLE
@@ -28,14 +26,14 @@ def shards(using: str) -> Iterator[Diagnosis]:
         values = {"topic": topic.name, "alias": alias, "here": using}
         move = Move.last_of(topic.name, using)
         if move and move.target == using:
-            text = _("%(topic)s was moved here, and EMS['SHARDS'] has it on %(alias)r.")
-            hint = _("put it on %(here)s in EMS['SHARDS'] in all processes: ems_topics routes")
+            text = "%(topic)s was moved here, and EMS['SHARDS'] has it on %(alias)r."
+            hint = "put it on %(here)s in EMS['SHARDS'] in all processes: ems_topics routes"
         else:
-            text = _("%(topic)s is here, and EMS['SHARDS'] has it on %(alias)r: it was not moved.")
-            hint = _("ems_topics move %(topic)s --to %(alias)s, with the old EMS['SHARDS']")
+            text = "%(topic)s is here, and EMS['SHARDS'] has it on %(alias)r: it was not moved."
+            hint = "ems_topics move %(topic)s --to %(alias)s, with the old EMS['SHARDS']"
         yield Diagnosis(ERROR, "shards", text % values, hint % values)
     if not found:
-        yield Diagnosis(OK, "shards", _("Each topic is on the database that EMS['SHARDS'] says."))
+        yield Diagnosis(OK, "shards", "Each topic is on the database that EMS['SHARDS'] says.")
 
 
 def _unread(topic: Topic, using: str) -> bool:

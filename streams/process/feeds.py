@@ -6,8 +6,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from django.utils.translation import gettext as _
-
 from streams.consume.limits import Share
 from streams.consume.registry import Registration
 from streams.errors import ConfigurationError, StreamsError
@@ -65,7 +63,7 @@ def make(
         raise
     if not feeds:
         kind = ConfigurationError if share.whole else NoGroup
-        raise kind(_("No group can run: see the errors above."))
+        raise kind("No group can run: see the errors above.")
     return feeds
 
 

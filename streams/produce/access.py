@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from django.db import connections, transaction
-from django.utils.translation import gettext as _
 
 from streams.api import Outgoing
 from streams.database.sql.dialect import delete_by_id, execute
@@ -23,10 +22,7 @@ NEW_TOPIC = ((0, 0),)
 def writable(topic: str, alias: str, *, create: bool | None = None) -> TopicInfo:
     info = resolve(topic, alias, create=create)
     if info.access not in WRITABLE:
-        raise TopicDenied(
-            _("The topic %(topic)r is %(access)s: it takes no messages at present.")
-            % {"topic": topic, "access": info.access}
-        )
+        raise TopicDenied(f"The topic {topic!r} is {info.access}: it takes no messages at present.")
     return info
 
 
@@ -61,12 +57,12 @@ def make_sure(topics: Iterable[TopicInfo], ids: Sequence[int], alias: str) -> No
         forget()
         if not withdrawn:
             raise SendOutcomeUnknown(
-                _("The topic %r was closed while the message was sent: it may or may not be read.")
-                % info.name
+                f"The topic {info.name!r} was closed while the message was sent: it may or may not"
+                " be read."
             )
         writable(info.name, alias, create=False)
         raise UnknownTopic(
-            _("The topic %r was changed while the message was sent: send it again.") % info.name
+            f"The topic {info.name!r} was changed while the message was sent: send it again."
         )
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 
-from django.utils.translation import gettext as _
-
 from streams.errors import SynchronousOnly
 
 
@@ -21,6 +19,5 @@ def refuse_async(name: str, instead: str) -> None:
         return
     if not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
         raise SynchronousOnly(
-            _("%(name)s() would stop the event loop of this async code: await %(instead)s instead.")
-            % {"name": name, "instead": instead}
+            f"{name}() would stop the event loop of this async code: await {instead} instead."
         )

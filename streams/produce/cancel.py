@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams import conf
 from streams.api import SendResult
@@ -41,10 +40,10 @@ def cancel(
         topic, number, given = topic or given.topic, given.partition, given.message_id
     if not isinstance(given, int) or isinstance(given, bool):
         raise InvalidMessage(
-            _("cancel() takes a SendResult, or the message_id of one, not %r.") % (message_id,)
+            f"cancel() takes a SendResult, or the message_id of one, not {message_id!r}."
         )
     if topic is None and using is None and is_sharded():
-        text = _("Each of several databases has a message %d: say which one.")
+        text = "Each of several databases has a message %d: say which one."
         raise InvalidMessage(text % given)
     alias = using or (conf.database() if topic is None else alias_of(topic))
     vendor = connections[alias].vendor

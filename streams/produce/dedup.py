@@ -14,7 +14,6 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams import runtime_settings
 from streams.database.elsewhere import elsewhere
@@ -59,7 +58,7 @@ def window_of(key: Any, window: Any, using: str) -> timedelta | None:
     """
     if key is None:
         if window is not None:
-            raise InvalidMessage(_("dedup_window is of no use without a dedup_key."))
+            raise InvalidMessage("dedup_window is of no use without a dedup_key.")
         return None
     validated_key(key, "dedup key")
     if window is None:
@@ -68,13 +67,11 @@ def window_of(key: Any, window: Any, using: str) -> timedelta | None:
         try:
             window = timedelta(seconds=window)
         except (OverflowError, ValueError):
-            raise InvalidMessage(_("The dedup_window is too long, or no number.")) from None
+            raise InvalidMessage("The dedup_window is too long, or no number.") from None
     if not isinstance(window, timedelta):
-        raise InvalidMessage(_("dedup_window must be a timedelta or seconds, not %r.") % (window,))
+        raise InvalidMessage(f"dedup_window must be a timedelta or seconds, not {window!r}.")
     if not timedelta(0) < window <= MAX_WINDOW:
-        raise InvalidMessage(
-            _("dedup_window must be longer than nothing, and at most %s.") % MAX_WINDOW
-        )
+        raise InvalidMessage(f"dedup_window must be longer than nothing, and at most {MAX_WINDOW}.")
     return window
 
 

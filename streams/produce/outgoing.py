@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.utils.translation import gettext as _
-
 from streams import runtime_settings
 from streams.api import Outgoing, SendResult
 from streams.body import encode
@@ -91,15 +89,15 @@ def checked_due(delay: Any, deliver_at: Any) -> timedelta | datetime | None:
     """
     if deliver_at is not None:
         if delay is not None:
-            raise InvalidMessage(_("Give delay or deliver_at, not both."))
+            raise InvalidMessage("Give delay or deliver_at, not both.")
         if not isinstance(deliver_at, datetime):
-            raise InvalidMessage(_("deliver_at must be a datetime, not %r.") % (deliver_at,))
+            raise InvalidMessage(f"deliver_at must be a datetime, not {deliver_at!r}.")
         if deliver_at.utcoffset() is None:
             raise NaiveDatetime
         try:
             return deliver_at.astimezone(UTC)
         except OverflowError:
-            raise InvalidMessage(_("deliver_at is out of range: %s.") % deliver_at) from None
+            raise InvalidMessage(f"deliver_at is out of range: {deliver_at}.") from None
     if delay is None:
         return None
     if isinstance(delay, timedelta):
@@ -108,13 +106,13 @@ def checked_due(delay: Any, deliver_at: Any) -> timedelta | datetime | None:
         try:
             duration = timedelta(seconds=delay)
         except (OverflowError, ValueError):  # too large, or not a number
-            raise InvalidMessage(_("The delay is too long, or no number.")) from None
+            raise InvalidMessage("The delay is too long, or no number.") from None
     else:
-        raise InvalidMessage(_("delay must be a timedelta or seconds, not %r.") % (delay,))
+        raise InvalidMessage(f"delay must be a timedelta or seconds, not {delay!r}.")
     if duration < timedelta(0):
-        raise InvalidMessage(_("A delay cannot be negative."))
+        raise InvalidMessage("A delay cannot be negative.")
     if duration > MAX_DELAY:
-        raise InvalidMessage(_("The delay %s is too long.") % duration)
+        raise InvalidMessage(f"The delay {duration} is too long.")
     return duration or None
 
 

@@ -7,8 +7,6 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from streams.conf import load, settings
 from streams.errors import InvalidMessage, UnknownPartition, describe
 from streams.rules.partition import checked_choice, partition_of
@@ -44,11 +42,10 @@ def choose(
 def wanted(partitions: tuple[tuple[int, int], ...], number: Any) -> tuple[int, int]:
     """Return (id, number) of the partition ``number``; raises UnknownPartition."""
     if not isinstance(number, int) or isinstance(number, bool):
-        raise UnknownPartition(_("partition must be a number, not %r.") % (number,))
+        raise UnknownPartition(f"partition must be a number, not {number!r}.")
     if not 0 <= number < len(partitions):
         raise UnknownPartition(
-            _("There is no partition %(number)d: the topic has %(count)d, from 0 on.")
-            % {"number": number, "count": len(partitions)}
+            f"There is no partition {number}: the topic has {len(partitions)}, from 0 on."
         )
     return partitions[number]
 
@@ -61,8 +58,5 @@ def _partitioned(
     try:
         number = partitioner(topic, key, headers, count)
     except Exception as error:
-        raise InvalidMessage(
-            _("The partitioner %(path)s failed: %(error)s")
-            % {"path": path, "error": describe(error)}
-        ) from error
+        raise InvalidMessage(f"The partitioner {path} failed: {describe(error)}") from error
     return checked_choice(number, path, count)

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, connections, transaction
-from django.utils.translation import gettext as _
 
 from streams import conf, telemetry
 from streams.api import Outgoing, SendResult
@@ -142,7 +141,7 @@ def _send_many(messages: Iterable[Outgoing], using: str | None) -> list[SendResu
     given = list(messages)
     for message in given:
         if not isinstance(message, Outgoing):
-            raise InvalidMessage(_("send_many() takes Outgoing(…), not %r.") % type(message))
+            raise InvalidMessage(f"send_many() takes Outgoing(…), not {type(message)!r}.")
     if not given:
         return []
     alias = _alias(using, one_of_all(given) if using is None else "")
@@ -246,11 +245,8 @@ def one_of_all(messages: list[Outgoing]) -> str:
         for message in messages:
             if (other := alias_of(message.topic)) != alias:
                 raise MixedShards(
-                    _(
-                        "%(first)s is on %(alias)r and %(topic)s on %(other)r, so they cannot be"
-                        " sent all or none: send to each database by itself."
-                    )
-                    % {"first": first, "alias": alias, "topic": message.topic, "other": other}
+                    f"{first} is on {alias!r} and {message.topic} on {other!r}, so they cannot be"
+                    " sent all or none: send to each database by itself."
                 )
     return first
 
@@ -268,12 +264,9 @@ def _alias(using: str | None, topic: str) -> str:
         for other in connections.all(initialized_only=True):
             if other.alias != alias and in_own_block(other):
                 raise WrongDatabase(
-                    _(
-                        "The open transaction is on %(other)r, but the topic %(topic)s is on"
-                        " %(alias)r: a rollback would not take the message back. Pass"
-                        " using=%(alias)r to send anyway."
-                    )
-                    % {"other": other.alias, "alias": alias, "topic": topic}
+                    f"The open transaction is on {other.alias!r}, but the topic {topic} is on"
+                    f" {alias!r}: a rollback would not take the message back. Pass"
+                    f" using={alias!r} to send anyway."
                 )
     return alias
 

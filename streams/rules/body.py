@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from streams.rules.errors import InvalidMessage, NotSerializable
-from streams.rules.errors import gettext as _
 
 JSON, TEXT, BYTES = BODY_TYPES = "json", "text", "bytes"
 
@@ -29,15 +28,15 @@ def check_encoded(raw: bytes, body_type: str) -> None:
     Raises NotSerializable, and InvalidMessage for another type.
     """
     if body_type not in BODY_TYPES:
-        raise InvalidMessage(_("A body is json, text or bytes, not %r.") % body_type)
+        raise InvalidMessage(f"A body is json, text or bytes, not {body_type!r}.")
     if body_type == BYTES:
         return
     try:
         text = raw.decode()
         if body_type == JSON and is_too_deep(json.loads(text, parse_constant=_no_constant)):
-            raise NotSerializable(_("The body has more than %d levels.") % DEEPEST)
+            raise NotSerializable(f"The body has more than {DEEPEST} levels.")
     except (ValueError, RecursionError) as error:
-        raise NotSerializable(_("The body is not %s: %s") % (body_type, error)) from error
+        raise NotSerializable(f"The body is not {body_type}: {error}") from error
 
 
 def _no_constant(name: str) -> None:

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-# Where Django is, streams/errors.py puts its gettext here.
-translate: Callable[[str], str] = str
-
-
-def gettext(text: str) -> str:
-    return translate(text)
-
 
 class StreamsError(Exception):
     """EMS could not do this."""
@@ -19,7 +10,7 @@ class StreamsError(Exception):
     field = ""
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or translate(" ".join((self.__doc__ or "").split())))
+        super().__init__(message or " ".join((self.__doc__ or "").split()))
 
 
 class InvalidName(StreamsError, ValueError):

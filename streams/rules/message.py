@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from streams.rules.errors import InvalidMessage, MessageTooLarge
-from streams.rules.errors import gettext as _
 
 
 def headers_as_json(headers: Any) -> str:
@@ -15,11 +14,11 @@ def headers_as_json(headers: Any) -> str:
     if not isinstance(headers, Mapping) or not all(
         isinstance(name, str) and isinstance(value, str) for name, value in headers.items()
     ):
-        raise InvalidMessage(_("headers must map strings to strings."))
+        raise InvalidMessage("headers must map strings to strings.")
     try:
         "".join((*headers, *headers.values())).encode()
     except UnicodeEncodeError as error:  # MySQL refuses it, and it could not be read back
-        raise InvalidMessage(_("headers must be valid text: %s") % error) from error
+        raise InvalidMessage(f"headers must be valid text: {error}") from error
     return json.dumps(dict(headers))
 
 
@@ -27,7 +26,4 @@ def check_size(body: bytes, headers: str | None, limit: int) -> None:
     """Check the size of body and headers in bytes; raises MessageTooLarge."""
     size = len(body) + len(headers or "")
     if size > limit:
-        raise MessageTooLarge(
-            _("Body and headers have %(size)d bytes; msgMaxSizeInBytes is %(limit)d.")
-            % {"size": size, "limit": limit}
-        )
+        raise MessageTooLarge(f"Body and headers have {size} bytes; msgMaxSizeInBytes is {limit}.")

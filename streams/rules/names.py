@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from streams.rules.errors import InvalidName
-from streams.rules.errors import gettext as _
 
 # In characters: the lengths of the columns that hold these names.
 MAX_NAME, MAX_KEY, MAX_TAG, MAX_PRODUCER = 127, 255, 64, 190
@@ -25,7 +24,7 @@ def text_of_key(key: Any) -> Any:
     """
     if isinstance(key, int) and not isinstance(key, bool):
         if abs(key) >= 10**MAX_KEY:
-            raise InvalidName(_("The key is longer than %d digits.") % MAX_KEY)
+            raise InvalidName(f"The key is longer than {MAX_KEY} digits.")
         return str(int(key))  # also of an enum, whose own text may be its name
     return str(key) if isinstance(key, UUID) else key
 
@@ -33,21 +32,17 @@ def text_of_key(key: Any) -> Any:
 def validated_key(key: Any, what: str = "key", max_length: int = MAX_KEY) -> str:
     """Return a key as text; raises InvalidName if it could not be stored and found unchanged.
 
-    ``what`` is the kind of key. It is translated here, because decorators validate names before
-    the apps are ready.
+    ``what`` is the kind of key, for the text of the error.
     """
     text = text_of_key(key)
     if not isinstance(text, str):
-        raise InvalidName(_("The %s must be a string, not %r.") % (_(what), text))
+        raise InvalidName(f"The {what} must be a string, not {text!r}.")
     if not text or text != text.strip():
-        raise InvalidName(_("The %s %r is empty or has blanks around it.") % (_(what), text))
+        raise InvalidName(f"The {what} {text!r} is empty or has blanks around it.")
     if len(text) > max_length:
-        raise InvalidName(
-            _("The %(what)s is longer than %(max)d characters: %(name)r…")
-            % {"what": _(what), "max": max_length, "name": text[:40]}
-        )
+        raise InvalidName(f"The {what} is longer than {max_length} characters: {text[:40]!r}…")
     if not text.isprintable():
-        raise InvalidName(_("The %s %r has characters that cannot be printed.") % (_(what), text))
+        raise InvalidName(f"The {what} {text!r} has characters that cannot be printed.")
     return text
 
 
@@ -58,16 +53,13 @@ def validated_name(name: Any, what: str, max_length: int) -> str:
     one meaning, and a name needs no quoting in a shell, a URL or a list.
     """
     if not isinstance(name, str):  # an int may be a key, and is no name
-        raise InvalidName(_("The %s must be a string, not %r.") % (_(what), name))
+        raise InvalidName(f"The {what} must be a string, not {name!r}.")
     valid = not_dots(validated_key(name, what, max_length), what)
     if not _PLAIN.fullmatch(valid) and not all(map(_may_be_in_a_name, valid)):
-        raise InvalidName(
-            _("A %s has letters, digits and . _ - : only: %r has others.") % (_(what), name)
-        )
+        raise InvalidName(f"A {what} has letters, digits and . _ - : only: {name!r} has others.")
     if not unicodedata.is_normalized("NFC", valid):
         raise InvalidName(
-            _("The %s %r is not in the normal form NFC: another name would look the same.")
-            % (_(what), name)
+            f"The {what} {name!r} is not in the normal form NFC: another name would look the same."
         )
     return valid
 
@@ -75,8 +67,7 @@ def validated_name(name: Any, what: str, max_length: int) -> str:
 def not_dots(name: str, what: str) -> str:
     """Return ``name``; raises InvalidName for ``.`` and ``..``, which a URL cannot name."""
     if name in (".", ".."):
-        text = _("The %s cannot be %r: in a URL that is another place.")
-        raise InvalidName(text % (_(what), name))
+        raise InvalidName(f"The {what} cannot be {name!r}: in a URL that is another place.")
     return name
 
 

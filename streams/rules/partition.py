@@ -6,7 +6,6 @@ import zlib
 from typing import Any
 
 from streams.rules.errors import InvalidMessage
-from streams.rules.errors import gettext as _
 
 
 def partition_of(key: str, count: int) -> int:
@@ -22,7 +21,6 @@ def checked_choice(number: Any, path: str, count: int) -> int:
     """Return what the project's partitioner has chosen; raises InvalidMessage."""
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
         raise InvalidMessage(
-            _("The partitioner %(path)s gave %(number)r, which is no number from 0 to %(last)d.")
-            % {"path": path, "number": number, "last": count - 1}
+            f"The partitioner {path} gave {number!r}, which is no number from 0 to {count - 1}."
         )
     return number

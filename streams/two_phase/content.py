@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from streams import runtime_settings
 from streams.api import Outgoing
 from streams.conf import longest_name, name_prefix
@@ -111,16 +109,15 @@ def _checked_context(context: Any) -> Any:
         text = json.dumps(context, allow_nan=False)
         json.dumps(context, ensure_ascii=False).encode()  # MySQL takes no lone surrogates
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidMessage(_("The context cannot be written as JSON: %s") % error) from error
+        raise InvalidMessage(f"The context cannot be written as JSON: {error}") from error
     if len(text.encode()) > MAX_CONTEXT:
         raise MessageTooLarge(
-            _("The context has %(size)d bytes; at most %(limit)d are kept.")
-            % {"size": len(text.encode()), "limit": MAX_CONTEXT}
+            f"The context has {len(text.encode())} bytes; at most {MAX_CONTEXT} are kept."
         )
     if not _is_storable(context, MAX_DEPTH):
         raise InvalidMessage(
-            _("The context is nested deeper than %d levels, or has a number that is too large.")
-            % MAX_DEPTH
+            f"The context is nested deeper than {MAX_DEPTH} levels, or has a number that is too"
+            " large."
         )
     return context
 
@@ -158,7 +155,7 @@ def _checked_first(check_after: Any, using: str) -> timedelta:
         except (OverflowError, ValueError):
             after = None
     if not isinstance(after, timedelta) or not timedelta(0) <= after <= LATEST_CHECK:
-        text = _("check_after must be a timedelta or seconds, at most a day, not %r.")
+        text = "check_after must be a timedelta or seconds, at most a day, not %r."
         raise InvalidMessage(text % (check_after,))
     return after
 
@@ -170,8 +167,7 @@ def _check_checker(checker: Any, using: str) -> None:
     ):
         return
     raise UnknownChecker(
-        _("There is no @checkback(%(name)r) in a consumers.py, and no check endpoint %(name)r.")
-        % {"name": checker}
+        f"There is no @checkback({checker!r}) in a consumers.py, and no check endpoint {checker!r}."
     )
 
 

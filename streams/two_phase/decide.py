@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from django.db import Error
-from django.utils.translation import gettext as _
 
 from streams import telemetry
 from streams.api import Decision
@@ -266,17 +265,14 @@ def _find(biz: str, biz_key: str, using: str) -> PreparedRow:
 
 
 def _unknown(biz: str, biz_key: str) -> UnknownPrepared:
-    return UnknownPrepared(
-        _("There is no prepared message %(biz)s:%(key)s: prepare it again.")
-        % {"biz": biz, "key": biz_key}
-    )
+    return UnknownPrepared(f"There is no prepared message {biz}:{biz_key}: prepare it again.")
 
 
 def refusal(row: PreparedRow) -> AlreadyDecided:
     """Return what says that the message is decided already, and by whom."""
     text = (
-        _("%(message)s is committed already, by %(who)s.")
+        "%(message)s is committed already, by %(who)s."
         if row.state in COMMITTED
-        else _("%(message)s is rolled back already, by %(who)s.")
+        else "%(message)s is rolled back already, by %(who)s."
     )
     return AlreadyDecided(text % {"message": row, "who": row.decided_by})

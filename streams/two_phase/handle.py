@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Self
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams.database.transactions import in_own_block
 from streams.errors import WrongDatabase
@@ -101,12 +100,9 @@ def _check_alias(using: str, topic: str, verb: str) -> None:
     for other in connections.all(initialized_only=True):
         if other.alias != using and in_own_block(other):
             raise WrongDatabase(
-                _(
-                    "The open transaction is on %(other)r, but the topic %(topic)s is on"
-                    " %(alias)r: a rollback would not take this decision back. Use"
-                    " transaction.on_commit(held.%(verb)s, using=%(other)r)."
-                )
-                % {"other": other.alias, "topic": topic, "alias": using, "verb": verb}
+                f"The open transaction is on {other.alias!r}, but the topic {topic} is on"
+                f" {using!r}: a rollback would not take this decision back. Use"
+                f" transaction.on_commit(held.{verb}, using={other.alias!r})."
             )
 
 

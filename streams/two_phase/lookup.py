@@ -7,7 +7,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.db import Error, connections
-from django.utils.translation import gettext as _
 
 from streams import conf
 from streams.database.retrying import retrying
@@ -94,9 +93,7 @@ def _one_of(found: list[FoundPrepared], biz: str, biz_key: str) -> str:
         if len({one.digest for one in found}) == 1:
             return found[0].alias
     raise PreparedConflict(
-        _(
-            "%(biz)s:%(key)s is prepared on several databases, %(aliases)s: say which by using=,"
-            " over HTTP by “database”."
-        )
-        % {"biz": biz, "key": biz_key, "aliases": ", ".join(one.alias for one in found)}
+        f"{biz}:{biz_key} is prepared on several databases,"
+        f" {', '.join(one.alias for one in found)}: say which by using=,"
+        " over HTTP by “database”."
     )

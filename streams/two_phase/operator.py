@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import count
 
-from django.utils.translation import gettext as _
-
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.models import PreparedRow, PreparedState, UtcNow
@@ -49,7 +47,7 @@ def send_anyway(row: PreparedRow, by: str, using: str) -> bool:
 
 
 def _send_anyway(pk: int, by: str, using: str, tries: int) -> bool:
-    note = (_("Sent anyway by %s.") % by)[:MAX_ERROR]
+    note = (f"Sent anyway by {by}.")[:MAX_ERROR]
     with own_transaction(using):
         rows = PreparedRow.objects.using(using).filter(
             pk=pk, state=PreparedState.ROLLED_BACK, message_id=None

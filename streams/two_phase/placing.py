@@ -6,7 +6,6 @@ import json
 from time import monotonic
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams import conf, runtime_settings
 from streams.api import SendResult
@@ -33,8 +32,7 @@ def place(row: PreparedRow, using: str) -> SendResult:
     limit = runtime_settings.system("msgMaxSizeInBytes", using)
     if row.size > limit:
         raise MessageTooLarge(
-            _("Body and headers have %(size)d bytes; msgMaxSizeInBytes is %(limit)d.")
-            % {"size": row.size, "limit": limit}
+            f"Body and headers have {row.size} bytes; msgMaxSizeInBytes is {limit}."
         )
     partition_id, number = choose(row.topic, info.partitions, row.key, row.headers, row.partition)
     headers = None if row.headers is None else json.dumps(row.headers)

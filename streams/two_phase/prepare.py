@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db import Error, IntegrityError
-from django.utils.translation import gettext as _
 
 from streams import telemetry
 from streams.api import Outgoing
@@ -140,7 +139,7 @@ def keep(content: PreparedContent, producer: str, using: str) -> Prepared:
         return keep_joined(content, producer, using)
     if not supports_other_connections(using):
         raise InvalidMessage(
-            _("On this database, call prepare() before the transaction: it has only one writer.")
+            "On this database, call prepare() before the transaction: it has only one writer."
         )
     return elsewhere(using, lambda: retrying(keep_joined, using, content, producer, using))
 
@@ -199,10 +198,7 @@ def _again(found: PreparedRow, content: PreparedContent, using: str) -> Prepared
         found.context, columns["context"]
     )
     if bytes(found.digest) != columns["digest"] or not same_check:
-        raise PreparedConflict(
-            _("Other content is prepared under %(biz)s:%(key)s.")
-            % {"biz": content.biz, "key": content.biz_key}
-        )
+        raise PreparedConflict(f"Other content is prepared under {content.biz}:{content.biz_key}.")
     if found.state == PreparedState.ROLLED_BACK:
         raise refusal(found)
     return handle(found, using)

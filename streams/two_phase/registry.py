@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from django.utils.translation import gettext as _
-
 from streams.api import Decision, PreparedMessage
 from streams.consume.handler import check, is_async, name_of
 from streams.consume.registry import autodiscover
@@ -35,11 +33,10 @@ def checkback(name: str) -> Callable[[Checkback], Checkback]:
     def register(function: Checkback) -> Checkback:
         check(function, None)
         if is_async(function):
-            raise InvalidConsumer(_("%s is async: a check-back is a plain function.") % name)
+            raise InvalidConsumer(f"{name} is async: a check-back is a plain function.")
         known = _registered.get(name)
         if known is not None and known is not function:
-            values = {"name": name, "known": name_of(known)}
-            raise InvalidConsumer(_("%(name)r is a check-back already: %(known)s.") % values)
+            raise InvalidConsumer(f"{name!r} is a check-back already: {name_of(known)}.")
         _registered[name] = function
         return function
 

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams.api import Outgoing, ReceivedMessage
 from streams.conf import settings
@@ -52,10 +51,7 @@ def submitted(message: ReceivedMessage) -> None:
     """
     using = alias_of(settings().TWO_PHASE_TOPIC or message.topic)
     if not connections[using].in_atomic_block:
-        raise ConfigurationError(
-            _("%(group)s decides on %(alias)r only: consume it there.")
-            % {"group": GROUP, "alias": using}
-        )
+        raise ConfigurationError(f"{GROUP} decides on {using!r} only: consume it there.")
     try:
         biz, biz_key = checked_names(message.headers.get(BIZ), message.headers.get(BIZ_KEY))
         by = f"caller:{message.producer}"
@@ -69,9 +65,7 @@ def submitted(message: ReceivedMessage) -> None:
             on = _alias(message, biz, biz_key)
             roll_back(biz, biz_key, by=by, using=on, patience=PATIENCE)
         else:
-            raise InvalidMessage(
-                _("%(name)s is no action: %(value)r.") % {"name": ACTION, "value": action}
-            )
+            raise InvalidMessage(f"{ACTION} is no action: {action!r}.")
     except (TopicDenied, NotMigrated):
         raise
     except StreamsError as error:
@@ -115,4 +109,4 @@ def _context(text: str | None) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidMessage(_("%s must be JSON.") % CONTEXT) from error
+        raise InvalidMessage(f"{CONTEXT} must be JSON.") from error

@@ -10,8 +10,6 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 from django.db.models import Model
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from monitoring.alarms import firing
 from monitoring.alarms.delivering import send_test
@@ -39,66 +37,64 @@ ANY = "any"
 class Command(StreamsCommand):
     help = "The alarms: what fires, the rules, and the channels that are told."
     verbs = {
-        "list": gettext_lazy("what fires; with --resolved also what has fired"),
-        "rules": gettext_lazy("all rules as they are in force"),
-        "channels": gettext_lazy("all channels, and how their last notification went"),
-        "ack": gettext_lazy("say that somebody takes care of an alarm"),
-        "mute": gettext_lazy("tell the channels nothing of a rule for a while"),
-        "set": gettext_lazy("change a rule, or make one"),
-        "unset": gettext_lazy("delete a rule; a default rule is as it was"),
-        "channel": gettext_lazy("change a channel, or make one"),
-        "remove": gettext_lazy("delete a channel"),
-        "test": gettext_lazy("send a test through a channel"),
+        "list": "what fires; with --resolved also what has fired",
+        "rules": "all rules as they are in force",
+        "channels": "all channels, and how their last notification went",
+        "ack": "say that somebody takes care of an alarm",
+        "mute": "tell the channels nothing of a rule for a while",
+        "set": "change a rule, or make one",
+        "unset": "delete a rule; a default rule is as it was",
+        "channel": "change a channel, or make one",
+        "remove": "delete a channel",
+        "test": "send a test through a channel",
     }
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--resolved", action="store_true", help=_("the newest resolved, too"))
+        parser.add_argument("--resolved", action="store_true", help="the newest resolved, too")
         add_limit(parser, 100)
 
     def add_ack_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=positive, help=_("id of the alarm"))
-        parser.add_argument("--note", default="", help=_("what is being done"))
+        parser.add_argument("id", type=positive, help="id of the alarm")
+        parser.add_argument("--note", default="", help="what is being done")
 
     def add_mute_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("rule", help=_("name of the rule"))
+        parser.add_argument("rule", help="name of the rule")
         time = parser.add_mutually_exclusive_group(required=True)
-        time.add_argument("--for", dest="time", type=duration, help=_("such as 30m, 2h or 1d"))
-        time.add_argument("--off", action="store_true", help=_("tell them again from now on"))
+        time.add_argument("--for", dest="time", type=duration, help="such as 30m, 2h or 1d")
+        time.add_argument("--off", action="store_true", help="tell them again from now on")
 
     def add_set_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("rule", help=_("name of the rule"))
-        parser.add_argument("--metric", choices=Metric.values, help=_("of a new rule"))
-        parser.add_argument("--topic", help=_("only this topic; any: all"))
-        parser.add_argument("--group", help=_("only this group; any: all"))
-        parser.add_argument("--operator", choices=Operator.values, help=_("above or below"))
-        parser.add_argument("--threshold", type=float, help=_("in the unit of the metric"))
-        parser.add_argument("--for", dest="time", type=duration, help=_("must hold for so long"))
-        parser.add_argument("--severity", choices=Severity.values, help=_("how bad it is"))
-        parser.add_argument("--channel", action="append", help=_("tell only this one; any: all"))
-        parser.add_argument("--remind", type=positive, metavar="HOURS", help=_("tell it again"))
-        parser.add_argument("--runbook", help=_("URL of what to do"))
+        parser.add_argument("rule", help="name of the rule")
+        parser.add_argument("--metric", choices=Metric.values, help="of a new rule")
+        parser.add_argument("--topic", help="only this topic; any: all")
+        parser.add_argument("--group", help="only this group; any: all")
+        parser.add_argument("--operator", choices=Operator.values, help="above or below")
+        parser.add_argument("--threshold", type=float, help="in the unit of the metric")
+        parser.add_argument("--for", dest="time", type=duration, help="must hold for so long")
+        parser.add_argument("--severity", choices=Severity.values, help="how bad it is")
+        parser.add_argument("--channel", action="append", help="tell only this one; any: all")
+        parser.add_argument("--remind", type=positive, metavar="HOURS", help="tell it again")
+        parser.add_argument("--runbook", help="URL of what to do")
         state = parser.add_mutually_exclusive_group()
-        state.add_argument("--on", action="store_true", help=_("evaluate the rule"))
-        state.add_argument("--off", action="store_true", help=_("do not evaluate it"))
+        state.add_argument("--on", action="store_true", help="evaluate the rule")
+        state.add_argument("--off", action="store_true", help="do not evaluate it")
 
     def add_unset_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("rule", help=_("name of the rule"))
+        parser.add_argument("rule", help="name of the rule")
 
     def add_channel_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("channel", help=_("name of the channel"))
-        parser.add_argument("--kind", choices=ChannelKind.values, help=_("of a new channel"))
-        parser.add_argument("--url", help=_("where to; env:NAME takes it from the environment"))
-        parser.add_argument("--secret", help=_("signs; env:NAME takes it from the environment"))
-        parser.add_argument("--to", help=_("e-mail addresses, separated by commas"))
-        parser.add_argument(
-            "--allow-private", action="store_true", help=_("also private addresses")
-        )
+        parser.add_argument("channel", help="name of the channel")
+        parser.add_argument("--kind", choices=ChannelKind.values, help="of a new channel")
+        parser.add_argument("--url", help="where to; env:NAME takes it from the environment")
+        parser.add_argument("--secret", help="signs; env:NAME takes it from the environment")
+        parser.add_argument("--to", help="e-mail addresses, separated by commas")
+        parser.add_argument("--allow-private", action="store_true", help="also private addresses")
         state = parser.add_mutually_exclusive_group()
-        state.add_argument("--on", action="store_true", help=_("use the channel"))
-        state.add_argument("--off", action="store_true", help=_("do not use it"))
+        state.add_argument("--on", action="store_true", help="use the channel")
+        state.add_argument("--off", action="store_true", help="do not use it")
 
     def add_remove_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("channel", help=_("name of the channel"))
+        parser.add_argument("channel", help="name of the channel")
 
     add_test_arguments = add_remove_arguments
 
@@ -175,21 +171,21 @@ class Command(StreamsCommand):
     def do_ack(self, *, id: int, note: str, **options: Any) -> None:  # noqa: A002 - its option
         alarm = Alarm.objects.using(self.using).firing().filter(pk=id).first()
         if alarm is None:
-            raise CommandError(_("No alarm %d fires.") % id)
+            raise CommandError(f"No alarm {id} fires.")
         done = alarm.acknowledge(self.who, note)
-        text = _("acknowledged: %s") if done else _("was acknowledged already: %s")
+        text = "acknowledged: %s" if done else "was acknowledged already: %s"
         self.tell(text % alarm, id=id, acknowledged=done)
 
     def do_mute(self, *, rule: str, time: timedelta | None, **options: Any) -> None:
         mute(rule, time, self.home)
-        self.tell(_("muted: %s") % rule if time else _("not muted: %s") % rule, rule=rule)
+        self.tell(f"muted: {rule}" if time else f"not muted: {rule}", rule=rule)
 
     def do_set(self, *, rule: str, metric: str | None, **options: Any) -> None:
         row = AlarmRule.objects.using(self.home).filter(name=rule).first()
         if row is None:
             metric = metric or (rule if rule in Metric.values else None)
             if metric is None:
-                raise CommandError(_("A new rule needs --metric."))
+                raise CommandError("A new rule needs --metric.")
             row = AlarmRule(name=rule)
         row.metric = metric or row.metric
         for option in ("operator", "threshold", "severity", "runbook"):
@@ -208,13 +204,13 @@ class Command(StreamsCommand):
         if options["channel"]:
             names = [name for name in options["channel"] if name != ANY]
             row.channels.set([self._channel(name) for name in names])
-        self.tell(_("set: %s") % rule, rule=rule)
+        self.tell(f"set: {rule}", rule=rule)
 
     def do_unset(self, *, rule: str, **options: Any) -> None:
         deleted, _rows = AlarmRule.objects.using(self.home).filter(name=rule).delete()
         if not deleted:
             find_rule(rule, self.home)  # a wrong name is said
-        self.tell(_("unset: %s") % rule, rule=rule, unset=bool(deleted))
+        self.tell(f"unset: {rule}", rule=rule, unset=bool(deleted))
 
     def do_channel(self, *, channel: str, kind: str | None, **options: Any) -> None:
         row = AlarmChannel.objects.using(self.home).filter(name=channel).first()
@@ -229,25 +225,25 @@ class Command(StreamsCommand):
             row.enabled = options["on"]
         row.allow_private = options["allow_private"] or row.allow_private
         self._save(row)
-        self.tell(_("set: %s") % channel, channel=channel)
+        self.tell(f"set: {channel}", channel=channel)
 
     def do_remove(self, *, channel: str, **options: Any) -> None:
         row = self._channel(channel)
         if names := told_by_these_alone([row], self.home):
-            text = _("The rule %s tells no other channel: choose one for it first.")
+            text = "The rule %s tells no other channel: choose one for it first."
             raise CommandError(text % ", ".join(names))
         row.delete()
-        self.tell(_("removed: %s") % channel, channel=channel)
+        self.tell(f"removed: {channel}", channel=channel)
 
     def do_test(self, *, channel: str, **options: Any) -> None:
         if error := send_test(self._channel(channel), self.home):
-            raise CommandError(_("%(channel)s: %(error)s") % {"channel": channel, "error": error})
-        self.tell(_("sent: %s") % channel, channel=channel, sent=True)
+            raise CommandError(f"{channel}: {error}")
+        self.tell(f"sent: {channel}", channel=channel, sent=True)
 
     def _channel(self, name: str) -> AlarmChannel:
         found = AlarmChannel.objects.using(self.home).filter(name=name).first()
         if found is None:
-            raise CommandError(_("There is no channel %r.") % name)
+            raise CommandError(f"There is no channel {name!r}.")
         return found
 
     def _save(self, row: Model) -> None:
@@ -264,5 +260,5 @@ def _from_environment(text: str) -> str:
         return text
     name = text.removeprefix(FROM_ENVIRONMENT)
     if name not in os.environ:
-        raise CommandError(_("There is no %s in the environment.") % name)
+        raise CommandError(f"There is no {name} in the environment.")
     return os.environ[name]

@@ -10,8 +10,6 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
-from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
 
 from monitoring import java, jobs, report
 from streams.management.base import StreamsCommand
@@ -24,17 +22,17 @@ SECONDS = 24 * 3600
 class Command(StreamsCommand):
     help = "Run a Spark job on the streams, or show what the jobs have rolled up."
     verbs = {
-        "report": _("Show topics, groups and errors from the roll-up tables; needs no Spark."),
-        "rollup": _("Roll up what beat does every five minutes: traffic, consumption, backlog."),
-        "traffic": _("Roll up messages, bytes, keys of each topic and minute."),
-        "consumption": _("Roll up what groups have done, how long it took, how it failed."),
-        "backlog": _("Add up the samples of backlogs to hours and days, and count the hot keys."),
-        "serve": _("Stay, and do in one session what is due: each minute, and at night."),
-        "trace": _("Show the whole way of a message (--message ID) or of a key (--key KEY)."),
-        "lake": _("Write the log of the topics that are set to it to the lake; --every N goes on."),
-        "archive": _("Write closed days of the topics that are set to it to the archive."),
-        "replay": _("Send archived messages again: TOPIC SINCE UNTIL [--to TOPIC]."),
-        "reconcile": _("Compare every message with every group, over the whole history."),
+        "report": "Show topics, groups and errors from the roll-up tables; needs no Spark.",
+        "rollup": "Roll up what beat does every five minutes: traffic, consumption, backlog.",
+        "traffic": "Roll up messages, bytes, keys of each topic and minute.",
+        "consumption": "Roll up what groups have done, how long it took, how it failed.",
+        "backlog": "Add up the samples of backlogs to hours and days, and count the hot keys.",
+        "serve": "Stay, and do in one session what is due: each minute, and at night.",
+        "trace": "Show the whole way of a message (--message ID) or of a key (--key KEY).",
+        "lake": "Write the log of the topics that are set to it to the lake; --every N goes on.",
+        "archive": "Write closed days of the topics that are set to it to the archive.",
+        "replay": "Send archived messages again: TOPIC SINCE UNTIL [--to TOPIC].",
+        "reconcile": "Compare every message with every group, over the whole history.",
     }
 
     def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
@@ -54,14 +52,14 @@ class Command(StreamsCommand):
         super()._add_common(parser)
         parser.allow_abbrev = False  # an argument of the job must not match the beginning of ours
         parser.add_argument(
-            "--seconds", type=int, default=SECONDS, help=gettext("end the job if it takes longer")
+            "--seconds", type=int, default=SECONDS, help="end the job if it takes longer"
         )
 
     def run(self, **options: Any) -> None:
         verb, words = options["verb"], options["words"]
         if verb == "report":
             if words:
-                raise CommandError(gettext("unknown: %s") % " ".join(words))
+                raise CommandError(f"unknown: {' '.join(words)}")
             self._report(options["database"])
             return
         if lacking := java.missing():
@@ -105,8 +103,7 @@ class Command(StreamsCommand):
             return None
         if to and alias_of(to) != alias_of(topic):
             raise CommandError(
-                gettext("%(topic)s is on %(alias)s and %(to)s on %(other)s: name one there.")
-                % {"topic": topic, "alias": alias_of(topic), "to": to, "other": alias_of(to)}
+                f"{topic} is on {alias_of(topic)} and {to} on {alias_of(to)}: name one there."
             )
         return alias_of(topic)
 
@@ -119,7 +116,7 @@ class Command(StreamsCommand):
             except Error as error:
                 if len(chosen) == 1:
                     raise
-                text = gettext("%(alias)s: the database says: %(error)s")
+                text = "%(alias)s: the database says: %(error)s"
                 self.stderr.write(text % {"alias": using, "error": error})
         if self.as_json:
             objects = {
@@ -140,4 +137,4 @@ class Command(StreamsCommand):
             if section.rows:
                 self.show(section.columns, section.rows)
             else:
-                self.stdout.write(gettext("nothing"))
+                self.stdout.write("nothing")

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
 
-from django.utils.translation import gettext as _
-
 from streams.conf import settings
 from streams.durations import parse_duration
 from streams.errors import MAX_DELAY, InvalidDuration, InvalidRetryPolicy
@@ -67,11 +65,11 @@ class Exponential:
     def __post_init__(self) -> None:
         first, at_most = _seconds(self.first), _seconds(self.at_most)
         if at_most < first:
-            raise InvalidRetryPolicy(_("at_most must not be less than first."))
+            raise InvalidRetryPolicy("at_most must not be less than first.")
         if not _is_number(self.factor) or self.factor < 1:
-            raise InvalidRetryPolicy(_("factor must be a number of 1 or more."))
+            raise InvalidRetryPolicy("factor must be a number of 1 or more.")
         if not _is_number(self.jitter) or not 0 <= self.jitter < 1:
-            raise InvalidRetryPolicy(_("jitter must be a number from 0 to below 1."))
+            raise InvalidRetryPolicy("jitter must be a number from 0 to below 1.")
 
     def delay_after(self, attempt: int, error: BaseException) -> timedelta:
         first, at_most = _seconds(self.first), _seconds(self.at_most)
@@ -88,15 +86,12 @@ def retry_policy(value: Any) -> RetryPolicy:
     """
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         if not value:
-            raise InvalidRetryPolicy(_("retry needs one delay or more."))
+            raise InvalidRetryPolicy("retry needs one delay or more.")
         return Ladder(tuple(_seconds(delay) for delay in value))
     if isinstance(value, type) or not callable(getattr(value, "delay_after", None)):
         raise InvalidRetryPolicy(
-            _(
-                "retry must be a sequence of delays, Exponential(…), or an object with"
-                " delay_after(attempt, error), not %r."
-            )
-            % (value,)
+            "retry must be a sequence of delays, Exponential(…), or an object with"
+            f" delay_after(attempt, error), not {value!r}."
         )
     policy: RetryPolicy = value
     return policy
@@ -125,8 +120,8 @@ def parse_retry_policy(text: str) -> RetryPolicy:
             name, _equals, value = (part.strip() for part in argument.partition("="))
             if name not in ARGUMENTS or name in given:
                 raise InvalidRetryPolicy(
-                    _("exponential() takes first, factor, at_most and jitter, each once, not %r.")
-                    % argument
+                    "exponential() takes first, factor, at_most and jitter, each once, not"
+                    f" {argument!r}."
                 )
             given[name] = ARGUMENTS[name](value)
         return Exponential(**given)
@@ -177,7 +172,7 @@ def _seconds(delay: Any) -> float:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if not _is_number(seconds) or not 0 < seconds <= MAX_DELAY.total_seconds():
         raise InvalidRetryPolicy(
-            _("A delay must be a timedelta or a number of seconds above 0, not %r.") % (delay,)
+            f"A delay must be a timedelta or a number of seconds above 0, not {delay!r}."
         )
     return float(seconds)
 

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from django.db import Error
-from django.utils.translation import gettext as _
 
 from streams.conf import FRESH_SECONDS, longest_name
 from streams.consume.limits import Limits, limits
@@ -112,7 +111,7 @@ def pulled(topic: str, name: str, using: str) -> PulledGroup:
             raise _unknown(topic, name)
         if group.mode == Mode.BROADCAST:
             raise GroupMismatch(
-                _("%s is a broadcast group, which nobody can pull for: read the log.") % group
+                f"{group} is a broadcast group, which nobody can pull for: read the log."
             )
         readable = not group.paused and group.topic.readable
         found = limits(group, find(topic, name), using) if readable else None
@@ -134,7 +133,7 @@ def deleted(group: PulledGroup) -> UnknownGroup:
 
 
 def _unknown(topic: str, name: str) -> UnknownGroup:
-    text = _("There is no group %(group)r on %(topic)r.")
+    text = "There is no group %(group)r on %(topic)r."
     return UnknownGroup(text % {"group": name, "topic": topic})
 
 
@@ -187,10 +186,7 @@ def ensure_group(
         held = start_missing(registration, holdings(resolve(topic, using).id, using))
         raise StartNeeded(f"{held} {_start_hint()}") from error
     if group.mode == Mode.BROADCAST or group.ordered != ordered:
-        raise GroupMismatch(
-            _("%(group)s is %(kind)s, which is fixed when a group is created.")
-            % {"group": group, "kind": group.kind}
-        )
+        raise GroupMismatch(f"{group} is {group.kind}, which is fixed when a group is created.")
     _known.pop((using, topic, name), None)
     return group, there is None
 
@@ -201,7 +197,7 @@ def _find(topic: str, name: str, using: str) -> ConsumerGroup | None:
 
 
 def _start_hint() -> str:
-    return _(
+    return (
         "Say where it starts, by “start”: “latest” leaves them out, “earliest” hands them all out,"
         " a time begins there."
     )

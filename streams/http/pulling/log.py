@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.utils.translation import gettext as _
-
 from streams.database.retrying import retrying
 from streams.errors import (
     OffsetOutOfRange,
@@ -24,7 +22,7 @@ class Purged(Exception):
     """The messages from this offset on have been purged; ``first`` is the first that is kept."""
 
     def __init__(self, first: int) -> None:
-        super().__init__(_("The log begins at offset %d: what was before has been purged.") % first)
+        super().__init__(f"The log begins at offset {first}: what was before has been purged.")
         self.first = first
 
 
@@ -49,8 +47,7 @@ def read_log(topic: str, number: int, start: int, limit: int, using: str) -> Str
     note({partition.pk: End(partition.next_offset, partition.epoch)}, using)
     if start > partition.next_offset:
         raise OffsetOutOfRange(
-            _("The log ends at offset %(end)d, so nothing is at %(start)d.")
-            % {"end": partition.next_offset, "start": start}
+            f"The log ends at offset {partition.next_offset}, so nothing is at {start}."
         )
     if start < partition.first_offset:
         raise Purged(partition.first_offset)
@@ -73,12 +70,8 @@ def _partition(topic: str, number: int, using: str) -> Partition:
     found = retrying(rows.filter(topic__name=topic, number=number).first, using)
     if found is None:
         if retrying(rows.filter(topic__name=topic).exists, using):
-            raise UnknownPartition(
-                _("%(topic)s has no partition %(number)d.") % {"topic": topic, "number": number}
-            )
-        raise UnknownTopic(_("There is no topic %r.") % topic)
+            raise UnknownPartition(f"{topic} has no partition {number}.")
+        raise UnknownTopic(f"There is no topic {topic!r}.")
     if not found.topic.readable:
-        raise TopicDenied(
-            _("The topic %r is %s: nobody may read it.") % (topic, found.topic.access)
-        )
+        raise TopicDenied(f"The topic {topic!r} is {found.topic.access}: nobody may read it.")
     return found

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams.consume.limits import Limits, limits
 from streams.consume.outcome import notices, settle
@@ -44,7 +43,7 @@ class Result:
     def error(self) -> Exception | None:
         """Return what a handler would have raised; raises InvalidValue."""
         if self.delay is not None and self.outcome != "retry":
-            raise InvalidValue(_("Only a retry has a delay."))
+            raise InvalidValue("Only a retry has a delay.")
         if self.outcome == "done":
             return None
         if self.outcome == "reject":
@@ -76,7 +75,7 @@ def acknowledge(
     errors = [(result.offset, result.error()) for result in results]
     failures = [Failure(offset, error) for offset, error in errors if error is not None]
     if not results:
-        raise InvalidValue(_("There are no results."))
+        raise InvalidValue("There are no results.")
     progress = results[-1].offset + 1
     if _recorded(delivery, results):
         return _settled(delivery)
@@ -101,16 +100,14 @@ def _check(delivery: Delivery, results: Sequence[Result], failures: Sequence[Fai
     offsets = [result.offset for result in results]
     if offsets != list(range(first, first + len(offsets))) or offsets[-1] > delivery.last_offset:
         raise InvalidValue(
-            _("The results must begin at offset %(first)d, leave none out, and end by %(last)d.")
-            % {"first": first, "last": delivery.last_offset}
+            f"The results must begin at offset {first}, leave none out, and end by"
+            f" {delivery.last_offset}."
         )
     if delivery.group.ordered and failures and failures[0].offset != offsets[-1]:
         raise InvalidValue(
-            _(
-                "The group is ordered: the failure at offset %d ends the delivery, so leave out"
-                " what comes after it."
-            )
-            % failures[0].offset
+            f"The group is ordered: the failure at offset {failures[0].offset} ends the delivery,"
+            " so leave out"
+            " what comes after it."
         )
 
 
@@ -154,7 +151,7 @@ def checked_timeout(seconds: float | None, limits: Limits) -> timedelta:
     most = limits.consume_timeout * MOST_TIMEOUTS
     if not 1 <= seconds <= most.total_seconds():
         raise InvalidValue(
-            _("The timeout must be 1 … %d seconds for this group.") % most.total_seconds()
+            f"The timeout must be 1 … {most.total_seconds()} seconds for this group."
         )
     return timedelta(seconds=seconds)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams.conf import settings
 from streams.database.clock import instant
@@ -46,7 +45,7 @@ def named(receipt: str) -> Named:
     match = RECEIPT.fullmatch(receipt)
     using = (match and match[3]) or settings().DATABASE
     if match is None or using not in aliases():
-        raise InvalidValue(_("This is no receipt: pass what the pull gave."))
+        raise InvalidValue("This is no receipt: pass what the pull gave.")
     statement = sql.OF_RECEIPT[connections[using].vendor]
     rows = retrying(fetch, using, using, statement, [int(match[1]), match[2]])
     if not rows:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal
 
-from django.utils.translation import gettext as _
 from ninja import Header, Router, Status
 from pydantic import Field
 
@@ -134,7 +133,7 @@ def send_batch(
 ) -> Status[AllSent]:
     """Send all messages or none, in one transaction. 409: they are for several databases."""
     if idempotency_key is not None:
-        raise Problem(422, "invalid", _("Give each message of a batch its dedup_key."))
+        raise Problem(422, "invalid", "Give each message of a batch its dedup_key.")
     for topic in {one.topic for one in batch.messages}:
         request.auth.needs("send", topic)
     trace = carried(request.headers)
@@ -159,11 +158,9 @@ def cancel_message(request: ApiRequest, message_id: Id, on: Database = None) -> 
             return Cancelled()
         if outcome == "visible":
             raise Problem(
-                409, "visible", _("It is too late: the message is visible, or soon will be.")
+                409, "visible", "It is too late: the message is visible, or soon will be."
             )
-    raise Problem(
-        404, "unknown", _("There is no such message: it was cancelled before, or purged.")
-    )
+    raise Problem(404, "unknown", "There is no such message: it was cancelled before, or purged.")
 
 
 def _topic_of(message_id: int, using: str) -> str | None:
@@ -175,5 +172,5 @@ def _topic_of(message_id: int, using: str) -> str | None:
 def _agreed(field: str | None, header: str | None) -> str | None:
     """Return the dedup key of a request; raises Problem if it has two."""
     if field is not None and header is not None and field != header:
-        raise Problem(422, "invalid", _("Idempotency-Key and dedup_key are not the same."))
+        raise Problem(422, "invalid", "Idempotency-Key and dedup_key are not the same.")
     return header if field is None else field

@@ -7,8 +7,6 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from streams.management.base import StreamsCommand
 from streams.operate.changes import in_force, set_setting, unset_setting
@@ -17,18 +15,18 @@ from streams.operate.changes import in_force, set_setting, unset_setting
 class Command(StreamsCommand):
     help = "The run-time settings, in force in all processes within 5 seconds."
     verbs = {
-        "list": gettext_lazy("all settings with the values in force"),
-        "set": gettext_lazy("override the default of a setting"),
-        "unset": gettext_lazy("let the default hold again"),
+        "list": "all settings with the values in force",
+        "set": "override the default of a setting",
+        "unset": "let the default hold again",
     }
     everywhere = frozenset({"list"})
 
     def add_set_arguments(self, parser: ArgumentParser) -> None:
         self.add_unset_arguments(parser)
-        parser.add_argument("value", help=_("a whole number, or true or false"))
+        parser.add_argument("value", help="a whole number, or true or false")
 
     def add_unset_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("name", help=_("name of the setting"))
+        parser.add_argument("name", help="name of the setting")
 
     def do_list(self, **options: Any) -> None:
         columns = ("name", "value", "default", "changed_at", "meaning")
@@ -39,12 +37,12 @@ class Command(StreamsCommand):
         try:
             parsed = json.loads(value)
         except (ValueError, RecursionError) as error:
-            text = _("%r is neither a whole number nor true or false.")
+            text = "%r is neither a whole number nor true or false."
             raise CommandError(text % value) from error
         set_setting(name, parsed, self.using, self.who)
         self.tell(f"{name} = {value}", name=name, value=parsed)
 
     def do_unset(self, *, name: str, **options: Any) -> None:
         done = unset_setting(name, self.using, self.who)
-        text = _("%s has its default again") if done else _("%s had its default")
+        text = "%s has its default again" if done else "%s had its default"
         self.tell(text % name, name=name, unset=done)

@@ -13,7 +13,6 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams.conf import MAX_BATCH
 from streams.consume.limits import Overrides
@@ -53,13 +52,13 @@ def start(text: str) -> str | datetime:
         target = Target()
     if begin := target.end or target.time:
         return begin
-    raise ArgumentTypeError(_("say earliest, latest or a time such as 2026-11-20T10:00Z"))
+    raise ArgumentTypeError("say earliest, latest or a time such as 2026-11-20T10:00Z")
 
 
 def count(text: str) -> int:
     number = int(text)
     if not 1 <= number <= MAX_BATCH:
-        raise ArgumentTypeError(_("must be 1 … %d") % MAX_BATCH)
+        raise ArgumentTypeError(f"must be 1 … {MAX_BATCH}")
     return number
 
 
@@ -73,9 +72,9 @@ def none_matches(registered: Iterable[Registration]) -> str:
     """Return the error of a process that has nothing to consume, with what it could consume."""
     names = sorted(f"{one.group} on {one.topic}" for one in registered)
     if not names:
-        return _("No consumer is registered: see consumers.py of your apps.")
-    more = [_("and %d more") % len(names[SHOWN:])] if names[SHOWN:] else []
-    text = _("No registered consumer matches. Registered are: %s.")
+        return "No consumer is registered: see consumers.py of your apps."
+    more = [f"and {len(names[SHOWN:])} more"] if names[SHOWN:] else []
+    text = "No registered consumer matches. Registered are: %s."
     return text % ", ".join([*names[:SHOWN], *more])
 
 
@@ -101,45 +100,45 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--group", action="append", default=[], help=_("only this group (repeatable)")
+            "--group", action="append", default=[], help="only this group (repeatable)"
         )
         parser.add_argument(
-            "--topic", action="append", default=[], help=_("only this topic (repeatable)")
+            "--topic", action="append", default=[], help="only this topic (repeatable)"
         )
         parser.add_argument(
-            "--threads", type=count, help=_("worker threads of a process, for all its groups")
+            "--threads", type=count, help="worker threads of a process, for all its groups"
         )
         parser.add_argument(
             "--processes",
             type=count,
-            help=_("fork this many processes, and start those again that end"),
+            help="fork this many processes, and start those again that end",
         )
-        parser.add_argument("--batch", type=count, help=_("messages of one call, or claim"))
+        parser.add_argument("--batch", type=count, help="messages of one call, or claim")
         parser.add_argument(
             "--claim-seconds",
             type=claim_seconds,
-            help=_("how long the calls of one claim may take; 0: one batch a claim"),
+            help="how long the calls of one claim may take; 0: one batch a claim",
         )
         parser.add_argument(
             "--start",
             type=start,
-            help=_("where new groups start: earliest, latest or a time (2026-11-20T10:00Z)"),
+            help="where new groups start: earliest, latest or a time (2026-11-20T10:00Z)",
         )
         parser.add_argument(
             "--name",
             type=client_name,
             default=DEFAULT_NAME,
-            help=_("name of this process as a client of broadcast groups (%s)") % DEFAULT_NAME,
+            help=f"name of this process as a client of broadcast groups ({DEFAULT_NAME})",
         )
         parser.add_argument(
-            "--drain", action="store_true", help=_("exit when nothing is left to claim")
+            "--drain", action="store_true", help="exit when nothing is left to claim"
         )
-        parser.add_argument("--reload", action="store_true", help=_("restart when code changes"))
+        parser.add_argument("--reload", action="store_true", help="restart when code changes")
         parser.add_argument(
             "--log",
             choices=(TEXT, JSON),
             default=TEXT,
-            help=_("how to write the log, where LOGGING has no handler for it"),
+            help="how to write the log, where LOGGING has no handler for it",
         )
         parser.add_argument(
             "--metrics",
@@ -147,10 +146,9 @@ class Command(BaseCommand):
             nargs="?",
             const=address(CONSUMER),
             metavar="[HOST:]PORT",
-            help=_("show the metrics of this process; without a host, to this one only (%s)")
-            % CONSUMER,
+            help=f"show the metrics of this process; without a host, to this one only ({CONSUMER})",
         )
-        parser.add_argument("--database", help=_("only the topics on this alias; by default all"))
+        parser.add_argument("--database", help="only the topics on this alias; by default all")
 
     def execute(self, *args: Any, **options: Any) -> Any:
         if options["reload"] or options["processes"]:
@@ -175,7 +173,7 @@ class Command(BaseCommand):
         stream = self.stdout
         with console(stream, options["log"], verbosity=verbosity, colored=colored) as shown:
             if not shown and not logger.isEnabledFor(logging.INFO):
-                self._say(_("LOGGING shows only warnings of EMS: see the logger “streams”."))
+                self._say("LOGGING shows only warnings of EMS: see the logger “streams”.")
             if options["processes"]:
                 self._fork(**options)
             else:
@@ -183,9 +181,9 @@ class Command(BaseCommand):
 
     def _refuse_processes(self, **options: Any) -> None:
         if options["reload"]:
-            raise CommandError(_("--reload runs one process: leave out --processes."))
+            raise CommandError("--reload runs one process: leave out --processes.")
         if not hasattr(os, "fork"):
-            raise CommandError(_("--processes needs a system that can fork."))
+            raise CommandError("--processes needs a system that can fork.")
         try:
             validated_name(client_of(options["processes"], options["name"]), "name", MAX_NAME)
         except StreamsError as error:
@@ -216,7 +214,7 @@ class Command(BaseCommand):
             raise CommandError(none_matches(registrations()))
         for using in groups:
             if using not in connections:
-                raise CommandError(_("There is no database alias %r.") % using)
+                raise CommandError(f"There is no database alias {using!r}.")
         try:
             fleet = Fleet(
                 groups,

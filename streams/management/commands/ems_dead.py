@@ -13,8 +13,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import connections
 from django.db.models import Max
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
 from streams import body as bodies
 from streams.consume.outcome.dead_letter import ids_named, newest, redrive
@@ -47,19 +46,19 @@ SEARCHED = 10_000
 class Command(StreamsCommand):
     help = "The dead letters: list, show, redrive, edit, discard and export them."
     verbs = {
-        "list": gettext_lazy("the newest dead letters"),
-        "show": gettext_lazy("one dead letter with its body and traceback"),
-        "redrive": gettext_lazy("give the messages to their groups again"),
-        "edit": gettext_lazy("change one, and give it to its group again"),
-        "discard": gettext_lazy("delete them for good"),
-        "export": gettext_lazy("write them as JSON lines"),
+        "list": "the newest dead letters",
+        "show": "one dead letter with its body and traceback",
+        "redrive": "give the messages to their groups again",
+        "edit": "change one, and give it to its group again",
+        "discard": "delete them for good",
+        "export": "write them as JSON lines",
     }
     everywhere = frozenset({"list"})
 
     def add_filter_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--topic", help=_("only of this topic"))
-        parser.add_argument("--group", help=_("only of this group"))
-        parser.add_argument("--error-class", help=_("only with this class of error"))
+        parser.add_argument("--topic", help="only of this topic")
+        parser.add_argument("--group", help="only of this group")
+        parser.add_argument("--error-class", help="only with this class of error")
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
         self.add_filter_arguments(parser)
@@ -71,31 +70,29 @@ class Command(StreamsCommand):
 
     def add_redrive_arguments(self, parser: ArgumentParser) -> None:
         self.add_choice_arguments(parser)
-        text = _("at most this many a second; consumers or Celery beat carry it out")
+        text = "at most this many a second; consumers or Celery beat carry it out"
         parser.add_argument("--rate", type=float, metavar="N", help=text)
 
     def add_choice_arguments(self, parser: ArgumentParser) -> None:
-        text = _("ids, or places such as orders/2@1200; or use --all")
+        text = "ids, or places such as orders/2@1200; or use --all"
         parser.add_argument("id", type=letters_named, nargs="*", help=text)
-        parser.add_argument("--all", action="store_true", help=_("all that match the filters"))
+        parser.add_argument("--all", action="store_true", help="all that match the filters")
         self.add_filter_arguments(parser)
         add_limit(parser)
         add_dry_run(parser)
 
     def add_edit_arguments(self, parser: ArgumentParser) -> None:
         self._add_name(parser)
-        parser.add_argument("--body", help=_("the new body; @FILE reads it from a file"))
-        parser.add_argument(
-            "--body-type", choices=BodyType.values, help=_("its type; else as before")
-        )
-        parser.add_argument("--key", help=_("the new key; empty: none"))
-        parser.add_argument("--tag", help=_("the new tag; empty: none"))
-        parser.add_argument("--headers", help=_("a JSON object with all headers; empty: none"))
+        parser.add_argument("--body", help="the new body; @FILE reads it from a file")
+        parser.add_argument("--body-type", choices=BodyType.values, help="its type; else as before")
+        parser.add_argument("--key", help="the new key; empty: none")
+        parser.add_argument("--tag", help="the new tag; empty: none")
+        parser.add_argument("--headers", help="a JSON object with all headers; empty: none")
         add_dry_run(parser)
         add_yes(parser)
 
     def _add_name(self, parser: ArgumentParser) -> None:
-        text = _("its id, or its place, such as orders/2@1200, if one letter alone is there")
+        text = "its id, or its place, such as orders/2@1200, if one letter alone is there"
         parser.add_argument("id", type=letters_named, help=text)
 
     def add_discard_arguments(self, parser: ArgumentParser) -> None:
@@ -104,7 +101,7 @@ class Command(StreamsCommand):
 
     def add_export_arguments(self, parser: ArgumentParser) -> None:
         self.add_filter_arguments(parser)
-        parser.add_argument("--redriven", action="store_true", help=_("redriven ones, too"))
+        parser.add_argument("--redriven", action="store_true", help="redriven ones, too")
         add_limit(parser)
 
     def named_topic(self, options: Mapping[str, Any]) -> str | None:
@@ -178,7 +175,7 @@ class Command(StreamsCommand):
     ) -> None:
         """Begin to redrive at a rate; a step carries it out."""
         if bool(id) == all:
-            raise CommandError(_("Give ids, or --all with or without filters."))
+            raise CommandError("Give ids, or --all with or without filters.")
         valid_rate(rate)
         groups = self._groups(**options)
         ids = None
@@ -187,7 +184,7 @@ class Command(StreamsCommand):
             found = letters.filter(group__in=groups).values_list("pk", flat=True)
             ids = list(found)[:limit]
         if dry_run:
-            self.tell(_("would be begun"), dry_run=True, rate=rate, ids=ids, limit=limit)
+            self.tell("would be begun", dry_run=True, rate=rate, ids=ids, limit=limit)
             return
         row = begin(
             groups.values(),
@@ -198,7 +195,7 @@ class Command(StreamsCommand):
             ids=ids,
             limit=limit,
         )
-        text = _("begun: redrive %(row)s; see ems_redrives") % {"row": row}
+        text = f"begun: redrive {row}; see ems_redrives"
         self.tell(text, redrive=row.pk, rate=rate)
 
     def do_edit(
@@ -214,31 +211,29 @@ class Command(StreamsCommand):
         names = ("body", "body_type", "key", "tag", "headers")
         given = {name: options[name] for name in names if options[name] is not None}
         if not given:
-            raise CommandError(_("Say what is to be changed: --body, --key, --tag or --headers."))
+            raise CommandError("Say what is to be changed: --body, --key, --tag or --headers.")
         if given.get("body", "").startswith("@"):
             given["body"] = self._read(given["body"][1:])
         content = replace(before, **given)
         lines = list(difference(before, Content.of(content.checked(letter))))
         if not lines:
-            raise CommandError(_("Nothing is changed. To hand it over as it is, redrive it."))
+            raise CommandError("Nothing is changed. To hand it over as it is, redrive it.")
         if not self.as_json:
             self.stdout.write(printable("\n".join(lines)))
         if not dry_run:
-            self.confirm(_("Give it to %s like this?") % letter.group, yes=yes)
+            self.confirm(f"Give it to {letter.group} like this?", yes=yes)
             if not edit_and_redrive(letter, content, self.who):
                 raise CommandError(
-                    _("Nothing was done: it was redriven, edited or deleted meanwhile.")
+                    "Nothing was done: it was redriven, edited or deleted meanwhile."
                 )
-        text = _("would be edited: dead letter %d") if dry_run else _("edited: dead letter %d")
+        text = "would be edited: dead letter %d" if dry_run else "edited: dead letter %d"
         self.tell(text % letter.pk, id=letter.pk, dry_run=dry_run, difference=lines)
 
     def _read(self, path: str) -> str:
         try:
             return Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
-            raise CommandError(
-                _("%(path)s cannot be read: %(why)s") % {"path": path, "why": error}
-            ) from error
+            raise CommandError(f"{path} cannot be read: {error}") from error
 
     def _letter(self, name: int | LogPlace) -> DeadMessage:
         letters = DeadMessage.objects.using(self.using).select_related("group__topic")
@@ -247,11 +242,11 @@ class Command(StreamsCommand):
         # At a place, what was redriven is history.
         found = [letter for letter in found if letter.redriven_at is None] or found[:1]
         if not found:
-            raise CommandError(_("There is no dead letter %s.") % name)
+            raise CommandError(f"There is no dead letter {name}.")
         if len(found) > 1:
+            ids = ", ".join(f"{one.pk} ({one.group})" for one in found)
             raise CommandError(
-                _("There are several dead letters at %(place)s: name one by its id, %(ids)s.")
-                % {"place": name, "ids": ", ".join(f"{one.pk} ({one.group})" for one in found)}
+                f"There are several dead letters at {name}: name one by its id, {ids}."
             )
         return found[0]
 
@@ -287,7 +282,7 @@ class Command(StreamsCommand):
         If the command is stopped, what is done stays done, and it can be repeated for the rest.
         """
         if bool(id) == all:
-            raise CommandError(_("Give ids, or --all with or without filters."))
+            raise CommandError("Give ids, or --all with or without filters.")
         groups = self._groups(**options)
         ids = ids_named(id, self.using)
 
@@ -319,12 +314,10 @@ class Command(StreamsCommand):
         self.progress("")
         if id and limit is None:
             left = len(ids) - count
-        text = _("would be %(done)s: %(count)s") if dry_run else "%(done)s: %(count)s"
+        text = "would be %(done)s: %(count)s" if dry_run else "%(done)s: %(count)s"
         text %= {"done": done, "count": number(count)}
         if left:
-            text += _("; left out: %s (redriven already, gone, or behind an edited one)") % number(
-                left
-            )
+            text += f"; left out: {number(left)} (redriven already, gone, or behind an edited one)"
         self.tell(text, **{"dry_run": dry_run, done: count, "left_out": left})
 
     def _numbers(self, letters: Iterable[DeadMessage] | None = None) -> dict[int, int]:

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from streams.management.base import StreamsCommand, duration, line, positive
 from streams.observe.audit.finding import AuditPosition, Finding, joined
 from streams.observe.audit.walk import walk
@@ -32,33 +30,33 @@ class Command(StreamsCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--ready", action="store_true", help=_("only what a probe needs"))
+        parser.add_argument("--ready", action="store_true", help="only what a probe needs")
         parser.add_argument(
             "--max-age",
             type=duration,
             metavar="DURATION",
-            help=_("an error if an unfinished message of a group is older than this, such as 5m"),
+            help="an error if an unfinished message of a group is older than this, such as 5m",
         )
         parser.add_argument(
             "--max-behind",
             type=positive,
             metavar="MESSAGES",
-            help=_("an error if a group has more messages than this to claim"),
+            help="an error if a group has more messages than this to claim",
         )
         parser.add_argument(
-            "--audit", action="store_true", help=_("also compare the tables with the promises")
+            "--audit", action="store_true", help="also compare the tables with the promises"
         )
         parser.add_argument(
             "--rewound",
             metavar="TOPIC/PARTITION:OFFSET",
-            help=_(
+            help=(
                 "only this: a failover or a restore has lost commits, and OFFSET is the highest"
                 " that had been given. The log goes on beyond it, so that none is given twice"
             ),
         )
-        parser.add_argument("--seconds", type=float, help=_("seconds after which the audit stops"))
+        parser.add_argument("--seconds", type=float, help="seconds after which the audit stops")
         parser.add_argument(
-            "--resume", metavar="POSITION", help=_("go on with an audit where one has stopped")
+            "--resume", metavar="POSITION", help="go on with an audit where one has stopped"
         )
 
     def run(self, **options: Any) -> None:
@@ -83,10 +81,10 @@ class Command(StreamsCommand):
     def _rewound(self, told: str) -> Diagnosis:
         partition, rewind = declare(told, self.using)
         if rewind is None:
-            text = _("%(partition)s has reached offset %(end)d: nothing has to be done.")
+            text = "%(partition)s has reached offset %(end)d: nothing has to be done."
             values = {"partition": partition, "end": partition.next_offset}
             return Diagnosis(OK, "rewound", text % values)
-        text = _(
+        text = (
             "%(partition)s goes on at offset %(next)d. Its groups pass %(first)d … %(last)d, which"
             " no message will have."
         )
@@ -116,7 +114,7 @@ class Command(StreamsCommand):
             pass
         finally:
             self.progress("")
-        text = _("The audit has stopped before its end.")
+        text = "The audit has stopped before its end."
         go_on = Diagnosis(WARNING, "audit", text, f"ems_doctor --resume {then}")
         return [*_diagnoses(findings), go_on]
 
@@ -124,13 +122,13 @@ class Command(StreamsCommand):
         if findings:
             return []
         # In the words of the page that says what else there is, and is not checked.
-        text = _(
+        text = (
             "Every promise that the audit checks holds: offsets without hole or repeat, order"
             " within a pass of the sequencer, nothing that a group has passed is lost, one claim at"
             " a time in a partition of an ordered group."
         )
         if start:
-            text = _("From there on: %s") % text
+            text = f"From there on: {text}"
         return [Diagnosis(OK, "audit", text)]
 
     def _show(self, found: list[Diagnosis]) -> None:
@@ -146,7 +144,7 @@ class Command(StreamsCommand):
 
 
 def _diagnoses(findings: list[Finding]) -> list[Diagnosis]:
-    hint = _("docs/reference/doctor.md says what it means.")
+    hint = "docs/reference/doctor.md says what it means."
     return [
         Diagnosis(ERROR, finding.kind, f"{finding.where}: {finding.detail}", hint)
         for finding in joined(findings)

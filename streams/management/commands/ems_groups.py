@@ -6,9 +6,6 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
-
 from streams.consume.blocked import Blockade, blockades
 from streams.log.condition import Condition
 from streams.log.standings import standings
@@ -32,39 +29,39 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
     noun = ConsumerGroup
     help = "The consumer groups: how far behind they are; pause, resume, reset and delete them."
     verbs = {
-        "list": gettext_lazy("all groups with their lag"),
-        "consumers": gettext_lazy("the processes that serve a group"),
-        "deliveries": gettext_lazy("the newest deliveries: what was claimed, and how it ended"),
-        "retries": gettext_lazy("what waits for its next attempt, the next due first"),
-        "set": gettext_lazy("override retries, timeout or batch of the code"),
-        "pause": gettext_lazy("claim nothing more; calls that run are finished"),
-        "resume": gettext_lazy("go on claiming"),
-        "reset": gettext_lazy("go on from another place in the log"),
-        "undo": gettext_lazy("go back to where it was before its last reset"),
-        "retry": gettext_lazy("begin the next attempt at the messages that block an ordered group"),
-        "skip": gettext_lazy("make a dead letter of the message that blocks a partition"),
-        "replay": gettext_lazy("deliver a part of the log, or one message, again"),
-        "cancel-replay": gettext_lazy("end a replay before it has given out all"),
-        "replays": gettext_lazy("how far replays are"),
-        "rehearse": gettext_lazy("would these messages pass now? Call the handler, and undo it"),
-        "delete": gettext_lazy("delete a group with its position, retries and dead letters"),
+        "list": "all groups with their lag",
+        "consumers": "the processes that serve a group",
+        "deliveries": "the newest deliveries: what was claimed, and how it ended",
+        "retries": "what waits for its next attempt, the next due first",
+        "set": "override retries, timeout or batch of the code",
+        "pause": "claim nothing more; calls that run are finished",
+        "resume": "go on claiming",
+        "reset": "go on from another place in the log",
+        "undo": "go back to where it was before its last reset",
+        "retry": "begin the next attempt at the messages that block an ordered group",
+        "skip": "make a dead letter of the message that blocks a partition",
+        "replay": "deliver a part of the log, or one message, again",
+        "cancel-replay": "end a replay before it has given out all",
+        "replays": "how far replays are",
+        "rehearse": "would these messages pass now? Call the handler, and undo it",
+        "delete": "delete a group with its position, retries and dead letters",
     }
     everywhere = frozenset({"list", "consumers", "deliveries", "retries"})
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--topic", help=_("only on this topic"))
-        parser.add_argument("--state", choices=Condition.values, help=_("only in this state"))
+        parser.add_argument("--topic", help="only on this topic")
+        parser.add_argument("--state", choices=Condition.values, help="only in this state")
         add_sort(parser, (LAG, *COLUMNS))
         add_watch(parser)
 
     def add_set_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("group", help=_("name of the group"))
-        parser.add_argument("--topic", help=_("its topic, if it is on several"))
+        parser.add_argument("group", help="name of the group")
+        parser.add_argument("--topic", help="its topic, if it is on several")
         self.add_changes(parser, ConsumerGroup)
 
     def add_row_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("group", help=_("name of the group"))
-        parser.add_argument("--topic", help=_("its topic, if it is on several"))
+        parser.add_argument("group", help="name of the group")
+        parser.add_argument("--topic", help="its topic, if it is on several")
 
     def rows_named(self, options: Mapping[str, Any]) -> list[ConsumerGroup]:
         return self.groups(options["group"], options["topic"])

@@ -8,8 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
 from streams import cancel
@@ -42,34 +40,34 @@ from streams.operate.target import Target
 class Command(StreamsCommand):
     help = "The messages: list them, show one, trace its way through every group, cancel one."
     verbs = {
-        "list": gettext_lazy("the newest messages of a topic"),
-        "show": gettext_lazy("one message with its body"),
-        "trace": gettext_lazy("what every group has done with one message"),
-        "cancel": gettext_lazy("take back a delayed message that is not visible yet"),
+        "list": "the newest messages of a topic",
+        "show": "one message with its body",
+        "trace": "what every group has done with one message",
+        "cancel": "take back a delayed message that is not visible yet",
     }
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("topic", help=_("name of the topic"))
+        parser.add_argument("topic", help="name of the topic")
         parser.add_argument(
-            "--since", type=instant, metavar="TIME", help=_("in the log at this time or later")
+            "--since", type=instant, metavar="TIME", help="in the log at this time or later"
         )
         parser.add_argument(
-            "--until", type=instant, metavar="TIME", help=_("in the log before this time")
+            "--until", type=instant, metavar="TIME", help="in the log before this time"
         )
-        parser.add_argument("--tag", help=_("only messages with this tag"))
-        parser.add_argument("--key", help=_("only messages with this key"))
-        parser.add_argument("--partition", type=int, metavar="N", help=_("only of this partition"))
-        parser.add_argument("--resume", metavar="POSITION", help=_("go on where a list has ended"))
+        parser.add_argument("--tag", help="only messages with this tag")
+        parser.add_argument("--key", help="only messages with this key")
+        parser.add_argument("--partition", type=int, metavar="N", help="only of this partition")
+        parser.add_argument("--resume", metavar="POSITION", help="go on where a list has ended")
         add_limit(parser, 20)
         add_watch(parser)
 
     def add_show_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("message", type=named, help=_("its id, or its place: orders/0@12"))
+        parser.add_argument("message", type=named, help="its id, or its place: orders/0@12")
 
     add_trace_arguments = add_show_arguments
 
     def add_cancel_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("message", type=named, help=_("its id"))
+        parser.add_argument("message", type=named, help="its id")
 
     def do_list(
         self,
@@ -87,12 +85,10 @@ class Command(StreamsCommand):
         rows = Partition.objects.using(self.using).select_related("topic")
         partitions = list(rows.filter(topic__name=topic))
         if not partitions:
-            raise CommandError(_("There is no topic %r.") % topic)
+            raise CommandError(f"There is no topic {topic!r}.")
         chosen = [one for one in partitions if partition in (None, one.number)]
         if not chosen:
-            raise CommandError(
-                _("%(topic)s has no partition %(n)d.") % {"topic": topic, "n": partition}
-            )
+            raise CommandError(f"{topic} has no partition {partition}.")
         start = None if resume is None else parse_position(resume)
         criteria = Criteria(since, until, tag, key)
         messages: list[Message] = []
@@ -104,11 +100,7 @@ class Command(StreamsCommand):
             if found.is_complete or len(messages) >= limit:
                 break
             self.progress(
-                _("found %(found)d, %(left)s messages are left to be searched")
-                % {
-                    "found": len(messages),
-                    "left": number(found.left),
-                }
+                f"found {len(messages)}, {number(found.left)} messages are left to be searched"
             )
         self.progress("")
         numbers = {one.pk: one.number for one in chosen}
@@ -121,10 +113,10 @@ class Command(StreamsCommand):
             ),
         )
         if not found.is_complete:
-            text = _("Older ones are not searched yet: go on with --resume %s")
+            text = "Older ones are not searched yet: go on with --resume %s"
             self.stderr.write(text % position_text(found.then), style_func=str)
             if key is not None and not_indexed(chosen):
-                text = _("An index finds keys at once: python manage.py ems_topics index %s")
+                text = "An index finds keys at once: python manage.py ems_topics index %s"
                 self.stderr.write(text % topic, style_func=str)
 
     def do_show(self, *, message: int | LogPlace, **options: Any) -> None:
@@ -147,14 +139,8 @@ class Command(StreamsCommand):
         row = self._message(message)
         if not self.as_json:
             self.stdout.write(
-                _("%(partition)s@%(offset)s, sent by %(producer)s at %(at)s")
-                % {
-                    "partition": row.partition,
-                    # As people copy it into another command.
-                    "offset": UNKNOWN if row.offset is None else row.offset,
-                    "producer": line(row.producer),
-                    "at": line(row.created_at),
-                }
+                f"{row.partition}@{UNKNOWN if row.offset is None else row.offset}, sent by"
+                f" {line(row.producer)} at {line(row.created_at)}"
             )
         columns = ("attempt", "client_id", "thread", "claimed_at", "waited", "took", "error")
         rows: list[tuple[Any, ...]] = []
@@ -180,10 +166,10 @@ class Command(StreamsCommand):
         pk = message if isinstance(message, int) else self._message(message).pk
         outcome = cancel(pk, using=database)
         if outcome == "visible":
-            raise CommandError(_("Message %d is visible already, or was not delayed.") % pk)
+            raise CommandError(f"Message {pk} is visible already, or was not delayed.")
         if outcome == "unknown":
-            raise CommandError(_("There is no message %s: purged, or never sent.") % pk)
-        self.tell(_("cancelled message %d") % pk, message_id=pk, cancelled=True)
+            raise CommandError(f"There is no message {pk}: purged, or never sent.")
+        self.tell(f"cancelled message {pk}", message_id=pk, cancelled=True)
 
     def named_topic(self, options: Mapping[str, Any]) -> str | None:
         named = options.get("message")
@@ -192,7 +178,7 @@ class Command(StreamsCommand):
     def _message(self, name: int | LogPlace) -> Message:
         found = message_named(name, self.using)
         if found is None:
-            raise CommandError(_("There is no message %s: purged, or never sent.") % name)
+            raise CommandError(f"There is no message {name}: purged, or never sent.")
         return found
 
 
@@ -203,5 +189,5 @@ def instant(text: str) -> datetime:
     except StreamsError as error:
         raise ArgumentTypeError(str(error)) from error
     if target.time is None:
-        raise ArgumentTypeError(_("%r is no time: say it as in 2026-11-20T10:00Z.") % text)
+        raise ArgumentTypeError(f"{text!r} is no time: say it as in 2026-11-20T10:00Z.")
     return target.time

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
-from django.utils.translation import gettext as _
 
 from streams.errors import StreamsError
 from streams.metrics import need_client
@@ -26,14 +25,14 @@ class Command(BaseCommand):
             type=address,
             default=address(TABLES),
             metavar="[HOST:]PORT",
-            help=_("where to listen; without a host, on this one only (%s)") % TABLES,
+            help=f"where to listen; without a host, on this one only ({TABLES})",
         )
-        parser.add_argument("--database", help=_("only this database alias"))
+        parser.add_argument("--database", help="only this database alias")
 
     def handle(self, *args: Any, **options: Any) -> None:
         using = options["database"]
         if using and using not in connections:
-            raise CommandError(_("There is no database alias %r.") % using)
+            raise CommandError(f"There is no database alias {using!r}.")
         signals = Signals()
         signals.install()
         try:
@@ -45,7 +44,7 @@ class Command(BaseCommand):
         except StreamsError as error:
             raise CommandError(str(error)) from error
         host, port = server.server_address[:2]
-        self.stdout.write(_("Metrics are on http://%s:%d/metrics") % (host, port))
+        self.stdout.write(f"Metrics are on http://{host!s}:{port}/metrics")
         self.stdout.flush()
         while not signals.wait(LOOK_SECONDS):
             pass

@@ -9,8 +9,6 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from streams import body as bodies
 from streams.database.clock import database_now
@@ -29,28 +27,28 @@ class Command(ActVerbs):
     noun = PreparedRow
     help = "Prepared messages: list them, decide about one, and who is asked over HTTP."
     verbs = {
-        "list": gettext_lazy("prepared messages, the oldest first"),
-        "show": gettext_lazy("one of them with its body"),
-        "check": gettext_lazy("ask about it at the next step"),
-        "commit": gettext_lazy("send it"),
-        "rollback": gettext_lazy("drop it"),
-        "resend": gettext_lazy("send what could not be sent, or anyway what was rolled back"),
-        "endpoints": gettext_lazy("the check endpoints"),
-        "endpoint": gettext_lazy("change a check endpoint, or make one"),
-        "remove": gettext_lazy("delete a check endpoint"),
-        "test": gettext_lazy("ask an endpoint about a key that cannot be"),
+        "list": "prepared messages, the oldest first",
+        "show": "one of them with its body",
+        "check": "ask about it at the next step",
+        "commit": "send it",
+        "rollback": "drop it",
+        "resend": "send what could not be sent, or anyway what was rolled back",
+        "endpoints": "the check endpoints",
+        "endpoint": "change a check endpoint, or make one",
+        "remove": "delete a check endpoint",
+        "test": "ask an endpoint about a key that cannot be",
     }
     everywhere = frozenset({"list"})
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--state", choices=STATES, help=_("only in this state"))
-        parser.add_argument("--biz", help=_("only of this business"))
-        parser.add_argument("--checker", help=_("only of this checker"))
+        parser.add_argument("--state", choices=STATES, help="only in this state")
+        parser.add_argument("--biz", help="only of this business")
+        parser.add_argument("--checker", help="only of this checker")
         add_limit(parser, 100)
 
     def add_row_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("biz", help=_("the business"))
-        parser.add_argument("key", help=_("its key"))
+        parser.add_argument("biz", help="the business")
+        parser.add_argument("key", help="its key")
 
     add_show_arguments = add_row_arguments
 
@@ -64,31 +62,31 @@ class Command(ActVerbs):
         return {"biz": row.biz, "biz_key": row.biz_key}
 
     def add_endpoint_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("endpoint", help=_("name of the endpoint"))
-        parser.add_argument("--url", help=_("where to; env:NAME takes it from the environment"))
-        parser.add_argument("--dialect", choices=Dialect.values, help=_("how it is asked"))
-        parser.add_argument("--secret", help=_("signs; env:NAME takes it from the environment"))
-        parser.add_argument("--timeout", type=int, metavar="SECONDS", help=_("for an answer"))
+        parser.add_argument("endpoint", help="name of the endpoint")
+        parser.add_argument("--url", help="where to; env:NAME takes it from the environment")
+        parser.add_argument("--dialect", choices=Dialect.values, help="how it is asked")
+        parser.add_argument("--secret", help="signs; env:NAME takes it from the environment")
+        parser.add_argument("--timeout", type=int, metavar="SECONDS", help="for an answer")
         private = parser.add_mutually_exclusive_group()
         private.add_argument(
             "--allow-private",
             action="store_true",
             default=None,
-            help=_("also http and private addresses"),
+            help="also http and private addresses",
         )
         private.add_argument(
             "--no-private",
             dest="allow_private",
             action="store_false",
             default=None,
-            help=_("only https and public addresses"),
+            help="only https and public addresses",
         )
         state = parser.add_mutually_exclusive_group()
-        state.add_argument("--on", action="store_true", help=_("ask it"))
-        state.add_argument("--off", action="store_true", help=_("do not ask it"))
+        state.add_argument("--on", action="store_true", help="ask it")
+        state.add_argument("--off", action="store_true", help="do not ask it")
 
     def add_remove_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("endpoint", help=_("name of the endpoint"))
+        parser.add_argument("endpoint", help="name of the endpoint")
 
     add_test_arguments = add_remove_arguments
 
@@ -158,27 +156,27 @@ class Command(ActVerbs):
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
         row.save(using=home_of(self.using))
-        self.tell(_("set: %s") % endpoint, endpoint=endpoint)
+        self.tell(f"set: {endpoint}", endpoint=endpoint)
 
     def do_remove(self, *, endpoint: str, **options: Any) -> None:
         self._endpoint(endpoint).delete()
-        self.tell(_("removed: %s") % endpoint, endpoint=endpoint)
+        self.tell(f"removed: {endpoint}", endpoint=endpoint)
 
     def do_test(self, *, endpoint: str, **options: Any) -> None:
         found = self._endpoint(endpoint)
         answer = ask_about_nothing(found, database_now(self.using), self.using)
-        self.tell(_("it answers: %s") % answer.value, endpoint=endpoint, answer=answer.value)
+        self.tell(f"it answers: {answer.value}", endpoint=endpoint, answer=answer.value)
 
     def _row(self, biz: str, key: str) -> PreparedRow:
         row = PreparedRow.objects.using(self.using).filter(of_key(biz, key)).first()
         if row is None:
-            raise CommandError(_("There is no prepared message %s:%s.") % (biz, key))
+            raise CommandError(f"There is no prepared message {biz}:{key}.")
         return row
 
     def _endpoint(self, name: str) -> CheckEndpoint:
         found = CheckEndpoint.objects.using(home_of(self.using)).filter(name=name).first()
         if found is None:
-            raise CommandError(_("There is no check endpoint %r.") % name)
+            raise CommandError(f"There is no check endpoint {name!r}.")
         return found
 
 
@@ -192,5 +190,5 @@ def _from_environment(text: str) -> str:
         return text
     name = text.removeprefix(FROM_ENVIRONMENT)
     if name not in os.environ:
-        raise CommandError(_("There is no %s in the environment.") % name)
+        raise CommandError(f"There is no {name} in the environment.")
     return os.environ[name]

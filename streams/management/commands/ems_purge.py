@@ -6,7 +6,6 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.management.base import StreamsCommand, add_dry_run, counted, number
@@ -27,11 +26,11 @@ class Command(StreamsCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--topic", help=_("only the messages of this topic"))
+        parser.add_argument("--topic", help="only the messages of this topic")
         parser.add_argument(
             "--force",
             action="store_true",
-            help=_("as far as age and count say, also what groups have not finished"),
+            help="as far as age and count say, also what groups have not finished",
         )
         add_dry_run(parser)
 
@@ -63,19 +62,19 @@ class Command(StreamsCommand):
             self._tell_partition(outcome, names, dry_run)
         for name, rows in expired.items():
             if rows:
-                self.stdout.write(_("%s deleted") % counted({name: rows}))
+                self.stdout.write(f"{counted({name: rows})} deleted")
         if not found and not any(expired.values()):
-            self.stdout.write(_("Nothing to purge."))
+            self.stdout.write("Nothing to purge.")
         for group in idle:
-            self.stdout.write(_("Abandoned? %s.") % group)
-            self.stdout.write("  → " + _("Run its consumer, ems_groups delete, or --force."))
+            self.stdout.write(f"Abandoned? {group}.")
+            self.stdout.write("  → " + "Run its consumer, ems_groups delete, or --force.")
 
     def _topic(self, name: str | None) -> Topic | None:
         if name is None:
             return None
         found = Topic.objects.using(self.using).filter(name=name).first()
         if found is None:
-            raise CommandError(_("There is no topic %s.") % name)
+            raise CommandError(f"There is no topic {name}.")
         return found
 
     def _tell_partition(self, outcome: Purged, names: dict[int, str], dry_run: bool) -> None:
@@ -96,17 +95,16 @@ class Command(StreamsCommand):
         values = {"partition": now.partition, "count": number(count), "floor": now.offset}
         self.stdout.write(text % values)
         if outcome.skipped.rows:
-            self.stdout.write(_("  forced: %s") % outcome.skipped)
+            self.stdout.write(f"  forced: {outcome.skipped}")
         for hold in outcome.past:
             who = names.get(hold.group or 0, "")
-            self.stdout.write(_("  would skip: %(who)s %(what)s") % {"who": who, "what": hold})
+            self.stdout.write(f"  would skip: {who} {hold}")
         for hold in now.holds:
-            who = names.get(hold.group or 0, _("the archive"))
-            self.stdout.write(_("  held back: %(who)s %(what)s") % {"who": who, "what": hold})
+            who = names.get(hold.group or 0, "the archive")
+            self.stdout.write(f"  held back: {who} {hold}")
 
     def _show_rows(self, name: str, rows: int) -> None:
-        values = {"name": name, "rows": number(rows)}
-        self.progress(_("%(name)s: %(rows)s rows deleted") % values)
+        self.progress(f"{name}: {number(rows)} rows deleted")
 
 
 def _says_something(outcome: Purged) -> bool:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from streams.management.acts import ActVerbs
 from streams.management.base import add_limit, add_watch, positive
@@ -19,9 +17,9 @@ class Command(ActVerbs):
     noun = Redrive
     help = "The redrives of dead letters at a rate: how far they are; stop them, go on."
     verbs = {
-        "list": gettext_lazy("the newest redrives, and how far they are"),
-        "stop": gettext_lazy("redrive no more"),
-        "resume": gettext_lazy("go on with one that was stopped"),
+        "list": "the newest redrives, and how far they are",
+        "stop": "redrive no more",
+        "resume": "go on with one that was stopped",
     }
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
@@ -29,12 +27,12 @@ class Command(ActVerbs):
         add_watch(parser)
 
     def add_row_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=positive, help=_("its id"))
+        parser.add_argument("id", type=positive, help="its id")
 
     def rows_named(self, options: Mapping[str, Any]) -> list[Redrive]:
         found = list(self._rows().filter(pk=options["id"]))
         if not found:
-            raise CommandError(_("There is no redrive %d.") % options["id"])
+            raise CommandError(f"There is no redrive {options['id']}.")
         return found
 
     def described(self, row: Redrive) -> dict[str, Any]:

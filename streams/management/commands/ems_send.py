@@ -8,7 +8,6 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
 
 from streams import send
 from streams.management.base import StreamsCommand, duration
@@ -20,22 +19,22 @@ class Command(StreamsCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("topic")
-        parser.add_argument("body", nargs="?", help=_("JSON; “-” or a pipe: from standard input"))
-        parser.add_argument("--text", action="store_true", help=_("the body is text, not JSON"))
+        parser.add_argument("body", nargs="?", help="JSON; “-” or a pipe: from standard input")
+        parser.add_argument("--text", action="store_true", help="the body is text, not JSON")
         parser.add_argument("--key")
         parser.add_argument("--tag", default="")
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
-        parser.add_argument("--delay", type=duration, help=_("such as 90 (seconds), 5m or 2h"))
-        parser.add_argument("--partition", type=int, help=_("its number"))
-        parser.add_argument("--dedup-key", help=_("send unless a message with this key was sent"))
+        parser.add_argument("--delay", type=duration, help="such as 90 (seconds), 5m or 2h")
+        parser.add_argument("--partition", type=int, help="its number")
+        parser.add_argument("--dedup-key", help="send unless a message with this key was sent")
         parser.add_argument(
-            "--dedup-window", type=duration, help=_("how long a key counts, such as 10m")
+            "--dedup-window", type=duration, help="how long a key counts, such as 10m"
         )
 
     def run(self, **options: Any) -> None:
         header = options["header"]
         if not all("=" in text for text in header):
-            raise CommandError(_("--header takes NAME=VALUE."))
+            raise CommandError("--header takes NAME=VALUE.")
         result = send(
             options["topic"],
             self._body(**options),
@@ -48,9 +47,7 @@ class Command(StreamsCommand):
             dedup_window=options["dedup_window"],
             using=self.using,
         )
-        text = (
-            _("a duplicate of message %d: not sent") if result.duplicate else _("sent message %d")
-        )
+        text = "a duplicate of message %d: not sent" if result.duplicate else "sent message %d"
         self.tell(
             text % result.message_id,
             message_id=result.message_id,
@@ -69,14 +66,12 @@ class Command(StreamsCommand):
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise CommandError(
-                _("The body is not JSON (%s); for text pass --text.") % error
-            ) from error
+            raise CommandError(f"The body is not JSON ({error}); for text pass --text.") from error
 
     def _read(self) -> str:
         try:
             body = sys.stdin.read()
             body.encode()  # some locales read bytes that are not UTF-8 without an error
         except UnicodeError as error:
-            raise CommandError(_("The input is not UTF-8 (%s).") % error) from error
+            raise CommandError(f"The input is not UTF-8 ({error}).") from error
         return body

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
 
 from streams.conf import make_sure_enabled
 from streams.management.base import UNKNOWN, StreamsCommand, duration, positive
@@ -35,25 +34,21 @@ class Command(StreamsCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--topic", default=f"{PREFIX}ems", help=_("begins with “stress.”"))
-        parser.add_argument("--partitions", type=positive, default=1, help=_("how many (1)"))
-        parser.add_argument("--messages", type=positive, help=_("end after this many (10,000)"))
-        parser.add_argument("--seconds", type=duration, help=_("end after this time"))
+        parser.add_argument("--topic", default=f"{PREFIX}ems", help="begins with “stress.”")
+        parser.add_argument("--partitions", type=positive, default=1, help="how many (1)")
+        parser.add_argument("--messages", type=positive, help="end after this many (10,000)")
+        parser.add_argument("--seconds", type=duration, help="end after this time")
+        parser.add_argument("--size", type=positive, default=1024, help="bytes of each body (1024)")
+        parser.add_argument("--writers", type=positive, default=4, help="processes that send (4)")
         parser.add_argument(
-            "--size", type=positive, default=1024, help=_("bytes of each body (1024)")
+            "--rate", type=positive, help="messages a second, of all writers; else all they can"
         )
         parser.add_argument(
-            "--writers", type=positive, default=4, help=_("processes that send (4)")
-        )
-        parser.add_argument(
-            "--rate", type=positive, help=_("messages a second, of all writers; else all they can")
-        )
-        parser.add_argument(
-            "--groups", type=int, default=1, help=_("groups that consume; 0: none (1)")
+            "--groups", type=int, default=1, help="groups that consume; 0: none (1)"
         )
 
         parser.add_argument(
-            "--run", type=positive, metavar="ID", help=_("what was asked for over HTTP")
+            "--run", type=positive, metavar="ID", help="what was asked for over HTTP"
         )
 
     def run(self, **options: Any) -> None:
@@ -67,18 +62,16 @@ class Command(StreamsCommand):
             with ended_by_signals():
                 result = Stress(load, self.using, self._show_left).run()
         except ConsumerEnded:
-            raise CommandError(
-                _("The consumer process has ended by itself: see its log.")
-            ) from None
+            raise CommandError("The consumer process has ended by itself: see its log.") from None
         except KeyboardInterrupt:
-            raise CommandError(_("Ended before the figures were complete.")) from None
+            raise CommandError("Ended before the figures were complete.") from None
         finally:
-            self.progress(_("deleting what was written"))
+            self.progress("deleting what was written")
             delete(load.topic, self.using)
             self.progress("")
         self._show(load, result)
         if not result.sound:
-            raise CommandError(_("Messages are missing: see above."))
+            raise CommandError("Messages are missing: see above.")
 
     def _load(
         self,
@@ -93,11 +86,11 @@ class Command(StreamsCommand):
         **options: Any,
     ) -> Load:
         if not topic.startswith(PREFIX):
-            raise CommandError(_("The name of the topic must begin with “%s”.") % PREFIX)
+            raise CommandError(f"The name of the topic must begin with “{PREFIX}”.")
         if groups < 0:
-            raise CommandError(_("A number of groups cannot be negative."))
+            raise CommandError("A number of groups cannot be negative.")
         if size > (limit := system("msgMaxSizeInBytes", self.using)):
-            raise CommandError(_("A body may have at most %d bytes (msgMaxSizeInBytes).") % limit)
+            raise CommandError(f"A body may have at most {limit} bytes (msgMaxSizeInBytes).")
         if messages is None and seconds is None:
             messages = DEFAULT_MESSAGES
         return Load(
@@ -111,7 +104,7 @@ class Command(StreamsCommand):
         )
 
     def _show_left(self, left: str) -> None:
-        self.progress(_("%s messages left to consume") % left)
+        self.progress(f"{left} messages left to consume")
 
     def _show(self, load: Load, result: StressResult) -> None:
         self.progress("")

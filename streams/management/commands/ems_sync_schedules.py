@@ -9,7 +9,6 @@ from typing import Any
 from django.apps import apps
 from django.core.management.base import CommandError
 from django.db import router
-from django.utils.translation import gettext as _
 
 from streams.conf import settings
 from streams.database.transactions import committing
@@ -24,14 +23,14 @@ class Command(StreamsCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--reset", action="store_true", help=_("also set existing entries back to the defaults")
+            "--reset", action="store_true", help="also set existing entries back to the defaults"
         )
         add_dry_run(parser)
 
     def run(self, **options: Any) -> None:
         if not apps.is_installed("django_celery_beat"):
             raise CommandError(
-                _("django_celery_beat is not in INSTALLED_APPS: pip install django-ems[celery].")
+                "django_celery_beat is not in INSTALLED_APPS: pip install django-ems[celery]."
             )
         from django_celery_beat.models import PeriodicTask
 
@@ -54,12 +53,12 @@ class Command(StreamsCommand):
 
         exists = PeriodicTask.objects.filter(name=name).exists()
         if exists and not reset:
-            return _("left as it is")
+            return "left as it is"
         if not dry_run:
             tasks = PeriodicTask.objects
             write = tasks.update_or_create if reset else tasks.get_or_create
             write(name=name, defaults=self._defaults(entry))
-        return _("set") if exists else _("added")
+        return "set" if exists else "added"
 
     def _defaults(self, entry: dict[str, Any]) -> dict[str, Any]:
         from django_celery_beat.models import IntervalSchedule

@@ -7,8 +7,6 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from streams.management.base import StreamsCommand, positive
 from streams.models import ApiToken
@@ -19,31 +17,29 @@ from streams.operate.tokens import expiry, issue, revoke, right_of
 class Command(StreamsCommand):
     help = "Issues, lists and revokes the tokens of the HTTP API."
     verbs = {
-        "create": gettext_lazy("issue a token, and print it: it is not shown again"),
-        "list": gettext_lazy("list the valid tokens"),
-        "revoke": gettext_lazy("revoke a token: it is refused within five seconds"),
+        "create": "issue a token, and print it: it is not shown again",
+        "list": "list the valid tokens",
+        "revoke": "revoke a token: it is refused within five seconds",
     }
 
     def add_create_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("name", help=_("what it is for, such as the name of a service"))
+        parser.add_argument("name", help="what it is for, such as the name of a service")
         parser.add_argument(
             "--right",
             action="append",
             default=[],
             metavar="VERB:PATTERN",
-            help=_("such as send:orders.* or consume:orders/mail; several times"),
+            help="such as send:orders.* or consume:orders/mail; several times",
         )
-        parser.add_argument(
-            "--days", type=positive, help=_("how long it is valid; without: for ever")
-        )
-        parser.add_argument("--rate", type=positive, help=_("requests a second, in each process"))
-        parser.add_argument("--holds", type=positive, help=_("held requests, in each process"))
+        parser.add_argument("--days", type=positive, help="how long it is valid; without: for ever")
+        parser.add_argument("--rate", type=positive, help="requests a second, in each process")
+        parser.add_argument("--holds", type=positive, help="held requests, in each process")
 
     def add_list_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--all", action="store_true", help=_("expired and revoked ones, too"))
+        parser.add_argument("--all", action="store_true", help="expired and revoked ones, too")
 
     def add_revoke_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("token", help=_("its name, or the eight characters after ems_"))
+        parser.add_argument("token", help="its name, or the eight characters after ems_")
 
     def do_create(self, *, name: str, right: list[str], **options: Any) -> None:
         rights = [right_of(text) for text in dict.fromkeys(right)]
@@ -81,8 +77,8 @@ class Command(StreamsCommand):
     def do_revoke(self, *, token: str, **options: Any) -> None:
         row = self._one(token)
         if not revoke(row, self.who, self.using):
-            raise CommandError(_("%s was revoked before.") % row)
-        self.tell(_("revoked: %s") % row, name=row.name, prefix=row.prefix)
+            raise CommandError(f"{row} was revoked before.")
+        self.tell(f"revoked: {row}", name=row.name, prefix=row.prefix)
 
     def _one(self, text: str) -> ApiToken:
         """Return the token with this prefix, or else the one with this name that is valid."""
@@ -92,11 +88,10 @@ class Command(StreamsCommand):
         named = list(rows.filter(name=text).order_by("pk"))
         found = [row for row in named if row.revoked_at is None] or named[-1:]
         if not found:
-            raise CommandError(_("There is no token %r: ems_tokens list shows them.") % text)
+            raise CommandError(f"There is no token {text!r}: ems_tokens list shows them.")
         if len(found) > 1:
-            values = {"name": text, "prefixes": ", ".join(row.prefix for row in found)}
+            prefixes = ", ".join(row.prefix for row in found)
             raise CommandError(
-                _("Several tokens are named %(name)r: revoke each by its prefix (%(prefixes)s).")
-                % values
+                f"Several tokens are named {text!r}: revoke each by its prefix ({prefixes})."
             )
         return found[0]

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import Count, Sum
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from streams.conf import ANY_REST, settings
 from streams.database.clock import database_now
@@ -35,16 +33,16 @@ class Command(ActVerbs, ChangeVerb, MoveVerb):
     noun = Topic
     help = "The topics and their logs: create, change, grow, retire and delete them."
     verbs = {
-        "list": gettext_lazy("all topics with their partitions and messages"),
-        "producers": gettext_lazy("who has sent in the last 15 minutes, and from where"),
-        "create": gettext_lazy("a new topic"),
-        "grow": gettext_lazy("more partitions"),
-        "set": gettext_lazy("change the access, the retention or the archive of a topic"),
-        "index": gettext_lazy("index the keys of a topic, also of the messages that it has"),
-        "retire": gettext_lazy("refuse producers; consumers finish"),
-        "delete": gettext_lazy("delete a retired topic with its messages and groups"),
-        "routes": gettext_lazy("which topics are on which database"),
-        "move": gettext_lazy("move a topic to another database; its offsets and groups go on"),
+        "list": "all topics with their partitions and messages",
+        "producers": "who has sent in the last 15 minutes, and from where",
+        "create": "a new topic",
+        "grow": "more partitions",
+        "set": "change the access, the retention or the archive of a topic",
+        "index": "index the keys of a topic, also of the messages that it has",
+        "retire": "refuse producers; consumers finish",
+        "delete": "delete a retired topic with its messages and groups",
+        "routes": "which topics are on which database",
+        "move": "move a topic to another database; its offsets and groups go on",
     }
     everywhere = frozenset({"list", "producers"})
 
@@ -53,16 +51,16 @@ class Command(ActVerbs, ChangeVerb, MoveVerb):
         add_watch(parser)
 
     def add_producers_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("topic", nargs="?", help=_("only to this topic"))
+        parser.add_argument("topic", nargs="?", help="only to this topic")
         add_sort(parser, PRODUCERS)
         add_watch(parser)
 
     def add_create_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("topic", help=_("name of the topic"))
-        parser.add_argument("--partitions", type=int, default=1, help=_("how many (1)"))
+        parser.add_argument("topic", help="name of the topic")
+        parser.add_argument("--partitions", type=int, default=1, help="how many (1)")
 
     def add_row_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("topic", help=_("name of the topic"))
+        parser.add_argument("topic", help="name of the topic")
 
     def row_named(self, options: Mapping[str, Any]) -> Topic:
         return topic_of(options["topic"], self.using)
@@ -82,14 +80,14 @@ class Command(ActVerbs, ChangeVerb, MoveVerb):
         parser.add_argument(
             "--force",
             action="store_true",
-            help=_("also if it is not retired, or groups have not finished"),
+            help="also if it is not retired, or groups have not finished",
         )
 
     def add_routes_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--accept",
             action="store_true",
-            help=_("write EMS['SHARDS'] of this process into its databases"),
+            help="write EMS['SHARDS'] of this process into its databases",
         )
 
     def do_list(self, *, sort: str | None, **options: Any) -> None:
@@ -132,7 +130,7 @@ class Command(ActVerbs, ChangeVerb, MoveVerb):
 
     def do_create(self, *, topic: str, partitions: int, **options: Any) -> None:
         create(topic, partitions, self.using)
-        self.tell(_("created: %s") % topic, topic=topic, partitions=partitions)
+        self.tell(f"created: {topic}", topic=topic, partitions=partitions)
 
     def do_set(self, *, topic: str, **options: Any) -> None:
         self.apply_changes(topic_of(topic, self.using), **options)
@@ -142,26 +140,25 @@ class Command(ActVerbs, ChangeVerb, MoveVerb):
         change(row, {"index_keys": True}, self.using, self.who)
         written = complete(row, self.using, self._show_indexed)
         self.progress("")
-        text = _("%(topic)s: every message is found by its key now; entries written: %(count)s")
+        text = "%(topic)s: every message is found by its key now; entries written: %(count)s"
         values = {"topic": topic, "count": number(written)}
         self.tell(text % values, topic=topic, written=written)
 
     def _show_indexed(self, row: Partition) -> None:
         left = (row.keys_from or 0) - row.first_offset
-        values = {"partition": row, "left": number(max(0, left))}
-        self.progress(_("%(partition)s: about %(left)s messages are left") % values)
+        self.progress(f"{row}: about {number(max(0, left))} messages are left")
 
     def do_delete(self, *, topic: str, dry_run: bool, force: bool, **options: Any) -> None:
         removal = TopicDeletion(topic_of(topic, self.using), self.using, force=force)
         contents, obstacles = removal.contents(), removal.obstacles()
         if not dry_run:
             removal.close()
-            self.progress(_("waiting %d s for sends that are under way") % SETTLED_SECONDS)
+            self.progress(f"waiting {SETTLED_SECONDS} s for sends that are under way")
             removal.wait()
             removal.finish(self._show_deleted)
             self.progress("")
         text = counted(contents)
-        verb = _("would delete") if dry_run else _("deleted")
+        verb = "would delete" if dry_run else "deleted"
         if dry_run and obstacles:
             text += "\n" + "\n".join(obstacles)
         self.tell(
@@ -183,8 +180,7 @@ class Command(ActVerbs, ChangeVerb, MoveVerb):
         self.show(("topics", "database", "agrees"), rows)
 
     def _show_deleted(self, name: str, rows: int) -> None:
-        values = {"name": name, "rows": number(rows)}
-        self.progress(_("%(name)s: %(rows)s rows deleted") % values)
+        self.progress(f"{name}: {number(rows)} rows deleted")
 
     def _inbox(self) -> dict[int, int]:
         """Return the number of messages without an offset, delayed ones too, by topic id."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.core.management.base import CommandError
 from django.db.models import BooleanField, Field, Model
-from django.utils.translation import gettext as _
 
 from streams.durations import parse_duration
 from streams.management.base import StreamsCommand
@@ -33,10 +32,10 @@ class ChangeVerb(StreamsCommand):
             elif field.choices:
                 flag["choices"] = [value for value, _label in field.choices]
             else:
-                flag["metavar"] = _("DURATION") if name in SECONDS else _("VALUE")
+                flag["metavar"] = "DURATION" if name in SECONDS else "VALUE"
             text = str(field.verbose_name)
             if field.null or (field.blank and not flag.get("choices")):
-                text += " " + _("(%s removes it)") % NONE
+                text += " " + f"({NONE} removes it)"
             parser.add_argument(f"--{name.replace('_', '-')}", help=text.replace("%", "%%"), **flag)
 
     def apply_changes(self, row: Any, **options: Any) -> None:
@@ -59,10 +58,9 @@ class ChangeVerb(StreamsCommand):
             self.write_json({"of": str(row), "changed": described})
             return
         for name, (old, new) in changed.items():
-            values = {"row": row, "name": name, "old": _shown(old), "new": _shown(new)}
-            self.stdout.write(_("%(row)s: %(name)s was %(old)s, is %(new)s") % values)
+            self.stdout.write(f"{row}: {name} was {_shown(old)}, is {_shown(new)}")
         if not changed:
-            self.stdout.write(_("%s: that is set already") % row)
+            self.stdout.write(f"{row}: that is set already")
 
 
 def _value(field: Field[Any, Any], text: str) -> Any:
@@ -77,9 +75,7 @@ def _value(field: Field[Any, Any], text: str) -> Any:
         return text
     duration = parse_duration(text)
     if duration.microseconds:
-        raise CommandError(
-            _("%(name)s takes whole seconds, not %(text)s.") % {"name": field.name, "text": text}
-        )
+        raise CommandError(f"{field.name} takes whole seconds, not {text}.")
     return int(duration.total_seconds())
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.core.management.base import CommandError
 from django.db import connections
-from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from streams.management.base import StreamsCommand, add_dry_run
@@ -18,13 +17,13 @@ class MoveVerb(StreamsCommand):
     """Moves a topic to another database."""
 
     def add_move_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("topic", help=_("name of the topic"))
-        parser.add_argument("--to", metavar="ALIAS", help=_("the new database"))
+        parser.add_argument("topic", help="name of the topic")
+        parser.add_argument("--to", metavar="ALIAS", help="the new database")
         parser.add_argument(
-            "--with-retries", action="store_true", help=_("take waiting retries along")
+            "--with-retries", action="store_true", help="take waiting retries along"
         )
         parser.add_argument(
-            "--give-up", action="store_true", help=_("open a topic again whose move was killed")
+            "--give-up", action="store_true", help="open a topic again whose move was killed"
         )
         add_dry_run(parser)
 
@@ -39,15 +38,15 @@ class MoveVerb(StreamsCommand):
         **options: Any,
     ) -> None:
         if (to is None) != give_up or (give_up and (dry_run or with_retries)):
-            raise CommandError(_("Say either --to ALIAS or --give-up."))
+            raise CommandError("Say either --to ALIAS or --give-up.")
         if to is None:
             TopicMove(topic, self.using, self.using).give_up_killed()
-            self.tell(_("given up: %s") % topic, moved=False, topic=topic, source=self.using)
+            self.tell(f"given up: {topic}", moved=False, topic=topic, source=self.using)
             return
         if to not in connections:
-            raise CommandError(_("There is no database alias %r.") % to)
+            raise CommandError(f"There is no database alias {to!r}.")
         if to == self.using:
-            text = _("%(topic)s is on %(alias)s by EMS['SHARDS']: say --database, from where.")
+            text = "%(topic)s is on %(alias)s by EMS['SHARDS']: say --database, from where."
             raise CommandError(text % {"topic": topic, "alias": to})
         move = TopicMove(topic, self.using, to, who=self.who, with_retries=with_retries)
         obstacles = [] if move.is_over else move.obstacles()
@@ -58,7 +57,7 @@ class MoveVerb(StreamsCommand):
             finally:
                 self.progress("")
         letters, tails = move.letters(), move.broadcast_groups()
-        texts = [_("would move: %s") % topic if dry_run else _("moved: %s") % topic]
+        texts = [f"would move: {topic}" if dry_run else f"moved: {topic}"]
         texts += [*obstacles, *unfinished] if dry_run else []
         if letters:
             text = ngettext(
@@ -68,10 +67,10 @@ class MoveVerb(StreamsCommand):
             )
             texts.append(text % {"count": letters, "alias": self.using})
         if tails:
-            text = _("Each client of %s must have read all before it starts with the new routes.")
+            text = "Each client of %s must have read all before it starts with the new routes."
             texts.append(text % ", ".join(tails))
         if not dry_run:
-            text = _(
+            text = (
                 "Its producers are refused now. Put it on %(alias)s in EMS['SHARDS'], say"
                 " “ems_topics routes --accept” with that setting, and restart every process."
             )

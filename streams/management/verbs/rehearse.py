@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
 
 from streams.consume.outcome.dead_letter import ids_named, newest
 from streams.log.places import LogPlace
@@ -35,16 +34,16 @@ class RehearseVerb(StreamsCommand):
     """Calls the handler of a group for messages or dead letters, and undoes what it writes."""
 
     def add_rehearse_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("group", help=_("name of the group"))
-        parser.add_argument("--topic", help=_("its topic, if it is on several"))
+        parser.add_argument("group", help="name of the group")
+        parser.add_argument("--topic", help="its topic, if it is on several")
         for one in arguments(ReplayToGroup):
             how: Any = {"type": one.kind, "metavar": one.metavar, "help": str(one.help)}
             parser.add_argument(f"--{one.name}", **how)
-        text = _("these dead letters: ids, or places such as orders/2@1200")
+        text = "these dead letters: ids, or places such as orders/2@1200"
         parser.add_argument("--dead", type=letters_named, nargs="+", metavar="LETTER", help=text)
-        text = _("the newest N dead letters that wait")
+        text = "the newest N dead letters that wait"
         parser.add_argument("--newest", type=positive, metavar="N", help=text)
-        text = _("at most this many (%(default)d), at most %(most)d")
+        text = "at most this many (%(default)d), at most %(most)d"
         text %= {"default": LIMIT, "most": MOST}
         parser.add_argument("--limit", type=positive, default=LIMIT, metavar="N", help=text)
 
@@ -59,13 +58,13 @@ class RehearseVerb(StreamsCommand):
         **options: Any,
     ) -> None:
         if limit > MOST:
-            raise CommandError(_("At most %d messages are rehearsed at once.") % MOST)
+            raise CommandError(f"At most {MOST} messages are rehearsed at once.")
         row = self.group(group, topic)
         registration = rehearsable(row)
         part = [options[name] for name in ("from", "to", "message", "partition")]
         spanned = any(value is not None for value in part)
         if (dead is not None) + (newest is not None) + spanned > 1:
-            raise CommandError(_("Give a part of the log, --dead or --newest: one of them."))
+            raise CommandError("Give a part of the log, --dead or --newest: one of them.")
         letters = self._letters(row, dead, newest)
         first, end, message, partition = part
         found = (
@@ -73,11 +72,9 @@ class RehearseVerb(StreamsCommand):
         )
         # What happens for good is said before it happens.
         self.stderr.write(
-            _(
-                "%(handler)s runs now. Undone is what it writes to these databases: %(held)s."
-                " What it does elsewhere happens."
-            )
-            % {"handler": registration.name, "held": ", ".join(databases())}
+            f"{registration.name} runs now. Undone is what it writes to these databases:"
+            f" {', '.join(databases())}."
+            " What it does elsewhere happens."
         )
         self.stderr.flush()
 
@@ -109,8 +106,7 @@ class RehearseVerb(StreamsCommand):
         known = sorted(rows.filter(pk__in=ids).values_list("pk", flat=True))
         for name in names:
             if isinstance(name, int) and name not in known:
-                values = {"id": name, "group": group}
-                raise CommandError(_("There is no dead letter %(id)d of %(group)s.") % values)
+                raise CommandError(f"There is no dead letter {name} of {group}.")
         return known
 
     def _tell_result(self, group: ConsumerGroup, result: Rehearsal) -> None:
@@ -130,5 +126,5 @@ class RehearseVerb(StreamsCommand):
         )
         text = ", ".join(f"{state}: {number(count)}" for state, count in counts.items())
         if result.left_out:
-            text += "; " + _("left out: %s") % number(result.left_out)
-        self.stdout.write(f"{text}; {_('all is undone')}. {result.stopped}".rstrip())
+            text += "; " + f"left out: {number(result.left_out)}"
+        self.stdout.write(f"{text}; {'all is undone'}. {result.stopped}".rstrip())

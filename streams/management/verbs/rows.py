@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import Max
-from django.utils.translation import gettext as _
 
 from streams.consume.blocked import blockades
 from streams.database.clock import database_now
@@ -36,7 +35,7 @@ class RowVerbs(StreamsCommand):
 
     def add_deliveries_arguments(self, parser: ArgumentParser) -> None:
         self._add_group(parser)
-        parser.add_argument("--open", action="store_true", help=_("only what is claimed now"))
+        parser.add_argument("--open", action="store_true", help="only what is claimed now")
         add_limit(parser, 20)
         add_watch(parser)
 
@@ -50,8 +49,8 @@ class RowVerbs(StreamsCommand):
         add_watch(parser)
 
     def _add_group(self, parser: ArgumentParser) -> None:
-        parser.add_argument("group", nargs="?", help=_("only of this group"))
-        parser.add_argument("--topic", help=_("only on this topic"))
+        parser.add_argument("group", nargs="?", help="only of this group")
+        parser.add_argument("--topic", help="only on this topic")
 
     def do_replays(self, *, group: str | None, topic: str | None, **options: Any) -> None:
         self.show(
@@ -114,7 +113,7 @@ class RowVerbs(StreamsCommand):
             newest = rows.model.objects.using(self.using).aggregate(pk=Max("pk"))["pk"] or 0
             found = list(rows.filter(pk__gt=newest - SEARCHED).order_by("-pk")[:limit])
             if newest > SEARCHED and (group or topic):
-                self.stderr.write(_("searched the newest %s deliveries") % number(SEARCHED))
+                self.stderr.write(f"searched the newest {number(SEARCHED)} deliveries")
         places = self._places(found)
         columns = ("claimed_at", "finished_at", "client_id", "thread", "error")
         held = [row for row in found if row.state == State.START and row.token] if open else []

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from django.utils.translation import gettext as _
-
 from streams.errors import NameTaken, PositionDamaged
 from streams.process.broadcast.position import Position, Positions
 from streams.state_files import legible, opened_lock, replace, usable
@@ -91,19 +89,16 @@ class PositionFile(Positions):
         try:
             content = json.loads(text)
             if content["version"] != VERSION:
-                raise ValueError(_("version %s") % content["version"])
+                raise ValueError(f"version {content['version']}")
             if Place(*(content[key] for key in vars(self._place))) != self._place:
-                raise ValueError(_("it belongs to another client"))
+                raise ValueError("it belongs to another client")
             return {
                 int(number): _position(values) for number, values in content["partitions"].items()
             }
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise PositionDamaged(
-                _(
-                    "The positions in %(path)s cannot be read (%(error)s). Move the file away, and"
-                    " the client begins as a new one; or put back a copy."
-                )
-                % {"path": self.path, "error": f"{type(error).__name__}: {error}"}
+                f"The positions in {self.path} cannot be read ({type(error).__name__}: {error})."
+                " Move the file away, and the client begins as a new one; or put back a copy."
             ) from error
 
 
@@ -111,10 +106,10 @@ def _position(values: Any) -> Position:
     offset, message_id, instant = (values[k] for k in ("offset", "message_id", "sequenced_at"))
     for number in (offset, 0 if message_id is None else message_id):
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise ValueError(_("%r is not a number") % (number,))
+            raise ValueError(f"{number!r} is not a number")
     sequenced_at = None if instant is None else datetime.fromisoformat(instant)
     if sequenced_at and sequenced_at.tzinfo is None:
-        raise ValueError(_("%s has no time zone") % instant)
+        raise ValueError(f"{instant} has no time zone")
     return Position(offset, message_id, sequenced_at)
 
 
@@ -160,7 +155,8 @@ os.register_at_fork(after_in_child=_forget_locks)
 
 
 def _taken(place: Place, holder: str) -> str:
-    return _(
-        "Another process (%(holder)s) is the client %(name)r of %(group)s on %(topic)s. Processes"
-        " that share EMS['STATE_DIR'] need names of their own: ems_consume --name NAME."
-    ) % {"holder": holder or "?", **vars(place)}
+    return (
+        f"Another process ({holder or '?'}) is the client {place.name!r} of {place.group} on"
+        f" {place.topic}. Processes that share EMS['STATE_DIR'] need names of their own:"
+        " ems_consume --name NAME."
+    )
