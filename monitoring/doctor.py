@@ -27,7 +27,7 @@ SILENT = timedelta(minutes=15)
 
 
 def examine(using: str) -> Iterator[Diagnosis]:
-    """Yield hints, and a warning only if roll-ups were made before and are made no more."""
+    """Yield hints, and a warning only if roll-ups were made before and are no longer made."""
     if Run._meta.db_table not in connections[using].introspection.table_names():
         hint = f"Run “manage.py migrate --database {using}”."
         yield Diagnosis(WARNING, "rollups", "Their tables do not exist.", hint)
@@ -109,7 +109,7 @@ def _service(using: str) -> Iterator[Diagnosis]:
 
 
 def _remedy(alarm: Alarm) -> str:
-    """Return what is to be done: of an acknowledged alarm, who does it already."""
+    """Return what to do, or who already does it if the alarm is acknowledged."""
     if alarm.state == AlarmState.ACKNOWLEDGED:
         note = f" ({alarm.note})" if alarm.note else ""
         text = "%(who)s takes care of it%(note)s. It ends by itself with its condition."

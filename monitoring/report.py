@@ -34,7 +34,7 @@ MOST = 20
 
 @dataclass(frozen=True)
 class Section:
-    """Holds one table of the report."""
+    """One table of the report."""
 
     name: str
     title: str

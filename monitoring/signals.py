@@ -10,5 +10,5 @@ from django.dispatch import Signal
 # A rule has begun to fire for a subject. Arguments: alarm (the row), using.
 alarm_fired = Signal()
 
-# The condition of an alarm that fired holds no more. Arguments: alarm (the row), using.
+# The condition of an alarm that fired no longer holds. Arguments: alarm (the row), using.
 alarm_resolved = Signal()

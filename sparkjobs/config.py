@@ -45,7 +45,7 @@ NAMESPACE = re.compile(r"[a-z0-9._-]{0,16}")
 
 @dataclass(frozen=True)
 class Config:
-    """Holds the content of the option file, without the part that the MySQL client reads itself.
+    """The content of the option file, without the part that the MySQL client reads itself.
 
     ``path`` is the file, ``database`` the path of SQLite's file, ``archive`` a folder or URL,
     ``partitioner`` the dotted path of the project's own, if it has one; ``namespace`` is

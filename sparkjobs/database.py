@@ -38,7 +38,7 @@ FOR_SHARE = {MYSQL: "LOCK IN SHARE MODE", SQLITE: ""}
 
 
 class _SqliteConnection(sqlite3.Connection):
-    """Has a place for the names that its statements see, as a connection of MySQLdb has."""
+    """A connection with a place for the names that its statements see, as MySQLdb's has."""
 
     ems_names: Mapping[str, str]
 

@@ -45,7 +45,7 @@ def speaking_of(config: Config) -> Iterator[None]:
 
 
 class _Named(io.TextIOBase):
-    """Writes to another stream, each line with a name before it."""
+    """A stream whose lines have a name before them."""
 
     def __init__(self, name: str, to: TextIO) -> None:
         self._before = f"{name}: "

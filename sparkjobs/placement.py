@@ -13,7 +13,7 @@ from streams.rules.partition import checked_choice, partition_of
 
 @dataclass(frozen=True)
 class Placement:
-    """Chooses the partition of ``topic`` for a message, as a send of such a message would.
+    """The choice of the partition of ``topic`` for a message, as a send would make it.
 
     ``path`` is the project's own partitioner, ``EMS["PARTITIONER"]``, or "".
     """
@@ -26,7 +26,7 @@ class Placement:
         """Return a function of key, headers (JSON) and a number, for messages without a key.
 
         Raises BadOption if the project's own cannot be imported here: another one would break the
-        order by key. The function raises InvalidMessage for a choice that is no partition.
+        order by key. The function raises InvalidMessage for a choice that is not a partition.
         """
         if not self.path or self.count == 1:
             return self._by_key

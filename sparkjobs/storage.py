@@ -29,7 +29,7 @@ ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(1, 32
 
 @dataclass(frozen=True)
 class File:
-    """Holds the name of a file in its folder, and its size in bytes."""
+    """The name of a file in its folder, and its size in bytes."""
 
     name: str
     size: int

@@ -15,7 +15,7 @@ from streams import body as bodies
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """Holds one message for :func:`streams.send_many`; its fields are arguments of ``send()``."""
+    """One message for :func:`streams.send_many`; its fields are arguments of ``send()``."""
 
     topic: str
     body: Any = None
@@ -31,7 +31,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Holds what ``send()`` returns. The message has no offset yet: it gets one after the commit.
+    """What ``send()`` returns. The message has no offset yet: it gets one after the commit.
 
     If ``duplicate`` is true, nothing was sent, and the rest describes the message that was first.
     """
@@ -48,7 +48,7 @@ OF_CLAIM = frozenset({"topic", "group", "partition", "attempt", "epoch"})
 
 @dataclass(frozen=True)
 class ReceivedMessage:
-    """Holds a message as a handler sees it.
+    """A message as a handler sees it.
 
     ``attempt`` counts from 1. ``offset`` is its place in the partition and, with ``topic`` and
     ``partition``, its identity: use the three as the key when a handler must do a thing once.
@@ -100,7 +100,7 @@ class ReceivedMessage:
 
 
 class Decision(enum.Enum):
-    """Says what became of the work for which a message was prepared."""
+    """What became of the work for which a message was prepared."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -109,7 +109,7 @@ class Decision(enum.Enum):
 
 @dataclass(frozen=True)
 class PreparedMessage:
-    """Holds what a check-back is asked about. ``checks`` is the number of this check, from 1."""
+    """What a check-back is asked about. ``checks`` is the number of this check, from 1."""
 
     biz: str
     biz_key: str

@@ -27,7 +27,7 @@ _to_json = DjangoJSONEncoder(
 
 @dataclass(frozen=True, slots=True)
 class AsJson:
-    """Holds a body that is JSON also where it is a string, which otherwise is text."""
+    """A body that is JSON also where it is a string, which otherwise is text."""
 
     value: Any
 

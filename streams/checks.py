@@ -504,7 +504,7 @@ def _replicated(server: Server) -> Iterator[CheckMessage]:
             f"{server.alias!r} is a node of Galera, and so may be {', '.join(others)}.",
             hint=(
                 "Order between nodes is not kept, and EMS's locks hold in one node only: write to"
-                " one of them. Nothing is to be done if the other aliases only read."
+                " one of them. Nothing needs to be done if the other aliases only read."
             ),
             id="ems.W017",
         )

@@ -140,11 +140,11 @@ class InvalidConsumer(StreamsError, TypeError):
 
 
 class InvalidRetryPolicy(StreamsError, ValueError):
-    """This is no retry policy."""
+    """This is not a retry policy."""
 
 
 class InvalidDuration(StreamsError, ValueError):
-    """This is no duration: write 10s, 5m, 2h or 1d; a number alone is seconds."""
+    """This is not a duration: write 10s, 5m, 2h or 1d; a number alone is seconds."""
 
 
 class GroupMismatch(StreamsError):
@@ -180,7 +180,7 @@ class OffsetOutOfRange(StreamsError, ValueError):
 
 
 class InvalidTarget(StreamsError, ValueError):
-    """This is no target: say earliest, latest, an offset, orders/2@1200, a time, +N or -N."""
+    """This is not a target: say earliest, latest, an offset, orders/2@1200, a time, +N or -N."""
 
 
 class InvalidPlace(StreamsError, ValueError):

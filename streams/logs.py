@@ -40,7 +40,7 @@ def event(name: str, **values: Any) -> dict[str, Any]:
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON, with the event, its values and the time in UTC."""
+    """A formatter of records as lines of JSON: the event, its values and the time in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
         row: dict[str, Any] = {
@@ -63,7 +63,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Writes a record as a line with time and level, in colours if ``colored``.
+    """A formatter of records as lines with time and level, in colours if ``colored``.
 
     A process that is one of several is named, too.
     """

@@ -44,7 +44,7 @@ class SendingFailed(Exception):
 
 @dataclass(frozen=True)
 class OutgoingRequest:
-    """Holds an HTTP request; the one of a notification is sent by POST."""
+    """An HTTP request; the one of a notification is sent by POST."""
 
     url: str
     body: bytes = b""
@@ -119,7 +119,7 @@ def is_public(address: Address) -> bool:
 
 
 class _Plain(http.client.HTTPConnection):
-    """Connects to ``address``, whatever the name of the host means by now.
+    """A connection to ``address``, whatever the name of the host means by now.
 
     ``limit`` ends the connection after ``seconds``: bytes that drip end each wait for the next one.
     """
@@ -143,7 +143,7 @@ class _Plain(http.client.HTTPConnection):
 
 
 class _Tls(_Plain):
-    """Does the same by TLS; the certificate must be one of the host's name."""
+    """The same by TLS; the certificate must be one of the host's name."""
 
     default_port = 443
 

@@ -13,7 +13,7 @@ LABELS = frozenset({"ems", "ems_monitoring"})
 
 
 class StreamsRouter:
-    """Sends the admin pages of EMS to its alias, and its migrations to all aliases of topics.
+    """A router for the admin pages and the migrations of EMS, by the aliases of topics.
 
     EMS itself names the alias in every query, so its own queries do not need the router.
     """

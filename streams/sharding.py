@@ -19,7 +19,7 @@ def alias_of(topic: str) -> str:
     """
     known = settings()
     shards = known.SHARDS
-    if not shards or not isinstance(topic, str):  # send() says what is no name
+    if not shards or not isinstance(topic, str):  # send() refuses what is not a name
         return known.DATABASE
     if topic in shards:
         return shards[topic]

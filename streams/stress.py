@@ -43,7 +43,7 @@ READY_SECONDS = 60.0
 END_SECONDS = 60.0
 # The run ends when the groups have not come forward for this long.
 STALLED_SECONDS = 60.0
-# When a run that was asked for over HTTP waits no more for its group. LONGEST holds this and the
+# When a run that was asked for over HTTP stops waiting for its group. LONGEST holds this and the
 # deletion of the topic, so that no other run begins meanwhile.
 RUN_SECONDS = 180.0
 LOOK_SECONDS = 0.2
@@ -56,7 +56,7 @@ LOCK_MILLISECONDS = "Innodb_row_lock_time"
 
 @dataclass(frozen=True)
 class Load:
-    """Says what is sent: at most ``messages``, for at most ``seconds``, whichever ends first."""
+    """What is sent: at most ``messages``, for at most ``seconds``, whichever ends first."""
 
     topic: str
     messages: int | None
@@ -75,7 +75,7 @@ class Load:
 
 @dataclass
 class StressResult:
-    """Holds what one run has counted and measured. Times are in seconds, but for ``ms``."""
+    """What one run has counted and measured. Times are in seconds, but for ``ms``."""
 
     accepted: int = 0  # sends that returned
     committed: int = 0
@@ -140,16 +140,16 @@ def carry_out(pk: int, using: str) -> None:
 
 
 class ConsumerEnded(Exception):
-    """Says that the consumer process has ended by itself: then nothing is known of the groups."""
+    """The consumer process has ended by itself: then nothing is known of the groups."""
 
 
 class Stress:
-    """Runs one load on a topic of its own, which exists and is empty."""
+    """The run of one load on a topic of its own, which exists and is empty."""
 
     def __init__(
         self, load: Load, using: str, say: Callable[[str], None], seconds: float | None = None
     ) -> None:
-        """``seconds`` is after which time the run waits no more for the groups; None: no limit."""
+        """Stop waiting for the groups after ``seconds``; None: no limit."""
         self._load = load
         self._ends = None if seconds is None else time.monotonic() + seconds
         self._using = using
@@ -234,7 +234,7 @@ class Stress:
             time.sleep(LOOK_SECONDS)
 
     def _wait_until_finished(self) -> None:
-        """Wait until nothing is left to do, or the groups come forward no more."""
+        """Wait until nothing is left to do, or the groups no longer make progress."""
         known, since = -1, time.monotonic()
         while time.monotonic() - since < STALLED_SECONDS and not self._is_over():
             left = self._left()

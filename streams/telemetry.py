@@ -35,10 +35,10 @@ FAILURE_SECONDS = 60.0
 
 
 class Observer:
-    """Sees what this process does. Each method does nothing until a subclass defines it."""
+    """What is told about this process. Each method does nothing until a subclass defines it."""
 
     def begin(self, what: str, *args: Any) -> End | None:
-        """Note that the work ``what`` begins; return what is to be called at its end, or None.
+        """Note that the work ``what`` begins; return what to call at its end, or None.
 
         ``args`` are those of the function: of CLAIM a Claimer, of SETTLE and RELEASE a Delivery
         first; of SEND and PREPARE a Sending; of CHECK the name of a checker; of COMMIT the row of

@@ -185,7 +185,7 @@ def _broadcast(
 
 
 class RowPositions(Positions):
-    """Keeps the positions of the one client that ``streams.testing`` simulates in cursors.
+    """The positions of the one client that ``streams.testing`` simulates, kept in cursors.
 
     The client reads all that the test sends, whatever the group's ``start`` is, as if it had begun
     before the test. In production a broadcast group has no cursors.

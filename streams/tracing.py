@@ -85,7 +85,7 @@ def _provider_is_set() -> bool:
 
 
 class Tracing(telemetry.Observer):
-    """Makes the spans. Keys and headers of messages are in none of them."""
+    """The spans. Keys and headers of messages are in none of them."""
 
     def __init__(self) -> None:
         from opentelemetry import baggage, context, propagate, trace

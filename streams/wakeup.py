@@ -57,7 +57,7 @@ def _redis() -> Any:
 
 
 class Announcer:
-    """Publishes wake-ups from a thread of a producer process. ``announce`` never waits."""
+    """A thread that publishes the wake-ups of a producer process. ``announce`` never waits."""
 
     def __init__(self) -> None:
         # By channel: the topics that have messages, or EVERY.

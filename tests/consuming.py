@@ -80,7 +80,7 @@ class Process:
     ) -> None:
         (registration,) = registrations(groups=(group,))
         self.using = using
-        # What a test sends first is no history, unless its consumer says so.
+        # What a test sends first is not history, unless its consumer says so.
         begin = registration.start or Start.EARLIEST
         self.feed = RunningGroup(registration, using, replace(overrides, start=begin))
         self.runtime = runtime = Runtime.of(

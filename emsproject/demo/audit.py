@@ -23,7 +23,7 @@ Place = tuple[int, int, int]
 
 @dataclass
 class Audit:
-    """Collects what was found; it is clean when nothing is lost, duplicated or wrong."""
+    """What was found; it is clean when nothing is lost, duplicated or wrong."""
 
     lost: int = 0
     duplicated: int = 0

@@ -20,15 +20,15 @@ ABROAD = {"STT"}
 
 
 class RefundDeskBusy(Exception):
-    """Says that nobody answers at the refund desk."""
+    """Nobody answers at the refund desk."""
 
 
 class TowerBusy(Exception):
-    """Says that the tower has no time at present."""
+    """The tower has no time at present."""
 
 
 class NoDeclaration(Exception):
-    """Says that the flight leaves the customs territory without a declaration."""
+    """The flight leaves the customs territory without a declaration."""
 
 
 @consumer(TOPIC, group="board", batch=100, threads=1, atomic=True)

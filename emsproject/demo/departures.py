@@ -19,7 +19,7 @@ TIMETABLE = settings.BASE_DIR / "fixtures" / "flights.csv.gz"
 
 
 class DepartureCancelled(Exception):
-    """Says that the flight never left."""
+    """The flight never left."""
 
 
 def depart(flight: Flight) -> None:

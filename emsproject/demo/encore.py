@@ -29,7 +29,7 @@ TIMEOUT_SECONDS = 60.0
 
 
 class Encore:
-    """Shows three more features with one more process; ``run()`` returns what was wrong."""
+    """Three more features, with one more process; ``run()`` returns what was wrong."""
 
     def __init__(
         self,

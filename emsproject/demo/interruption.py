@@ -13,7 +13,7 @@ STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """Says that the demo must end now."""
+    """The demo must end now."""
 
 
 def hold_back() -> None:

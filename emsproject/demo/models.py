@@ -8,7 +8,7 @@ from django.db import models
 
 
 class Flight(models.Model):
-    """Holds one departure, as in fixtures/flights.csv.gz."""
+    """One departure, as in fixtures/flights.csv.gz."""
 
     date = models.DateField()
     scheduled = models.TimeField()
@@ -43,7 +43,7 @@ class Flight(models.Model):
 
 
 class Handled(models.Model):
-    """Records the effect of one handler call on one message.
+    """The effect of one handler call on one message.
 
     It has no unique constraint on purpose, so that a message that was handled twice is seen.
     """

@@ -23,7 +23,7 @@ TIMEOUT_SECONDS = 300.0
 
 
 class Play:
-    """Plays one run over the given flights."""
+    """One run over the given flights."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 class ChildEnded(Exception):
-    """Says that a process of the demo has ended by itself."""
+    """A process of the demo has ended by itself."""
 
 
 def _end_with_parent() -> None:
@@ -32,7 +32,7 @@ def _end_with_parent() -> None:
 
 
 class Child:
-    """Runs one ``manage.py`` command in a process; what it prints goes into a file."""
+    """A process with one ``manage.py`` command; what it prints goes into a file."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name = name

@@ -36,7 +36,7 @@ class Display(Protocol):
 
 
 class Bars:
-    """Shows bars, on a terminal."""
+    """Bars on a terminal."""
 
     def __init__(self, progress: Progress, tally: Tally, total: int) -> None:
         self._progress = progress
@@ -50,7 +50,7 @@ class Bars:
 
 
 class ScreenLines:
-    """Prints one line every LINE_SECONDS, to a file or a pipe."""
+    """One line every LINE_SECONDS, to a file or a pipe."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -22,7 +22,7 @@ from streams.models import (
 
 @dataclass
 class Tally:
-    """Holds how far the producer and the groups are."""
+    """How far the producer and the groups are."""
 
     groups: tuple[str, ...]
     sent: int = 0
@@ -58,7 +58,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """Holds what a group has done, from the deliveries of EMS."""
+    """What a group has done, from the deliveries of EMS."""
 
     retries: int
     seconds: float

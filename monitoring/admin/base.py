@@ -15,7 +15,7 @@ from streams.durations import of_seconds
 
 
 class RollUpAdmin(ReadOnly, LargeAdmin):
-    """Shows roll-ups, the newest first. There is only the permission to view them."""
+    """The admin of roll-ups, the newest first. There is only the permission to view them."""
 
     change_list_template = "admin/ems/change_list.html"
     change_form_template = "admin/ems/change_form.html"

@@ -16,7 +16,7 @@ from streams.admin.parts.listing import StreamsChangeList
 
 
 class _Ranked(StreamsChangeList):
-    """Shows the first place of an hour first; the index has them in the opposite order."""
+    """A list with the first place of an hour first; the index has the opposite order."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)

@@ -30,7 +30,7 @@ class GrainFilter(FixedFilter):
 
 
 class LevelAdmin(RollUpAdmin):
-    """Shows days, then hours, the newest first: in the order of their index."""
+    """The admin of days, then hours, the newest first: in the order of their index."""
 
     list_filter = (GrainFilter,)
 

@@ -16,7 +16,7 @@ from streams.admin.switch import OnItsDatabase
 
 @admin.register(Overview)
 class OverviewAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  # generic in stubs
-    """Stands in the index of the admin for whoever may see the overview, and leads to it."""
+    """The Overview's line in the index of the admin, for whoever may see it."""
 
     kept_parameters = tuple(Asked.CHOICES)
 

@@ -88,7 +88,7 @@ def evaluate(using: str) -> None:
 
 @dataclass
 class Look:
-    """Holds what one evaluation has seen: the conditions that hold, and what is unknown."""
+    """What one evaluation has seen: the conditions that hold, and what is unknown."""
 
     rules: dict[str, Rule]
     measured: dict[str, Values | None]
@@ -122,7 +122,7 @@ class Look:
         )
 
     def has_ended(self, alarm: Alarm) -> bool:
-        """Tell whether the condition is known to hold no more. A rule that is off has none."""
+        """Tell whether the condition is known to be over. A rule that is off has none."""
         rule = self.rules.get(alarm.rule)
         if rule is None:
             return True

@@ -29,7 +29,7 @@ OF_RULE = (
 
 @dataclass(frozen=True)
 class Home:
-    """Holds the rows of ``EMS["DATABASE"]``, and the names of the channels of each rule."""
+    """The rows of ``EMS["DATABASE"]``, and the names of the channels of each rule."""
 
     channels: list[dict[str, Any]]
     rules: list[dict[str, Any]]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Subject:
-    """Names what a value is about: a group, a topic, something else by its name, or everything."""
+    """What a value is about: a group, a topic, something else by its name, or everything."""
 
     topic: str = ""
     group: str = ""
@@ -22,7 +22,7 @@ class Subject:
 
 
 class Value(NamedTuple):
-    """Holds a value; None is unknown. ``detail`` says in words what is behind it."""
+    """A value; None is unknown. ``detail`` says in words what is behind it."""
 
     number: float | None
     detail: str = ""

@@ -22,7 +22,7 @@ MINUTE = 60
 
 @dataclass(frozen=True)
 class Measure:
-    """Holds how a metric is measured, and the rule that holds unless the project has another."""
+    """How a metric is measured, and the rule that holds unless the project has another."""
 
     values: Callable[[str], Values | None]
     unit: str

@@ -43,7 +43,7 @@ def refusal(kind: str, answer: bytes) -> str:
         found = json.loads(answer)
         code = found.get(name, 0)
     except (ValueError, AttributeError, RecursionError):
-        return "its answer is no JSON object"
+        return "its answer is not a JSON object"
     return "" if code == 0 else f"{name} {code}: {found.get('errmsg') or found.get('msg') or ''}"
 
 

@@ -25,7 +25,7 @@ class UnknownRule(StreamsError, LookupError):
 
 @dataclass(frozen=True)
 class Rule:
-    """Holds a rule in force. ``channels`` are ids; None are all channels that are enabled."""
+    """A rule in force. ``channels`` are ids; None are all channels that are enabled."""
 
     name: str
     metric: str

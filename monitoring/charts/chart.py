@@ -13,7 +13,7 @@ DURATION = "duration"
 
 @dataclass(frozen=True)
 class Line:
-    """Holds one line: a value for each time of its chart, None where it is unknown."""
+    """One line: a value for each time of its chart, None where it is unknown."""
 
     label: str
     values: Sequence[float | None]
@@ -21,7 +21,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Holds lines over the same times. ``unit`` is DURATION, or stands after each value: "/s".
+    """Lines over the same times. ``unit`` is DURATION, or stands after each value: "/s".
 
     The values of a stacked chart are parts of a whole: each line is drawn on those before it.
     """

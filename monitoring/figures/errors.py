@@ -40,7 +40,8 @@ def errors_by_spark(using: str, group: int, periods: Periods, known: Iterable[in
     """Return the failed attempts of the time range.
 
     ``known`` are periods in which Spark has counted something else of the group. Before the first
-    figure and after the last one nothing is known; between them, no row is no failure.
+    figure and after the last one nothing is known; between them, a minute without a row had no
+    failure.
     """
     found = list(failures(using, periods, group))
     places = [*known, *(place for place, *_failure in found)]

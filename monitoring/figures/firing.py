@@ -16,7 +16,7 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class Firing:
-    """Holds an alarm that fires, as the overview shows it."""
+    """An alarm that fires, as the overview shows it."""
 
     pk: int
     rule: str

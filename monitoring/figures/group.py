@@ -13,7 +13,7 @@ from streams.log.condition import Clearing, Condition, Standing, Trouble
 
 @dataclass(frozen=True)
 class NeedFigures:
-    """Holds why a group needs somebody, and since when; None is unknown."""
+    """Why a group needs somebody, and since when; None is unknown."""
 
     trouble: Trouble
     since: datetime | None
@@ -22,7 +22,7 @@ class NeedFigures:
 
 @dataclass(frozen=True)
 class GroupFigures:
-    """Holds what a row about a group shows. What is unknown is None."""
+    """What a row about a group shows. What is unknown is None."""
 
     pk: int
     name: str

@@ -24,7 +24,7 @@ Ends = Mapping[int, Mapping[int, int]]
 
 @dataclass(frozen=True)
 class Rates:
-    """Computes the messages a second that come in and that are done: once, for all pages."""
+    """The messages a second that come in and that are done: computed once, for all pages."""
 
     now: datetime
     ends: Ends

@@ -43,7 +43,7 @@ HIGHEST: dict[int, Any] = {
 
 @dataclass
 class Latencies:
-    """Holds p50, p95 and p99 of a group, in seconds from the send until it was done.
+    """The p50, p95 and p99 of a group, in seconds from the send until it was done.
 
     They are exact, of the worst minute of each period; in a chart of days, of all messages of the
     hour or the day, to within 5 %. None where the group has finished nothing.
@@ -82,7 +82,7 @@ def latencies(using: str, periods: Periods, groups: Sequence[int]) -> dict[int, 
 
 @dataclass(frozen=True)
 class Backlog:
-    """Holds how far a group was behind, period by period, and what else waited.
+    """How far a group was behind, period by period, and what else waited.
 
     In a chart of days, these are the highest figures of each hour or day that Spark has added up,
     with the lowest number of messages behind; where it has not, the first sample of the period.

@@ -27,7 +27,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Site:
-    """Holds partitions and groups as they are now, with their samples of a time range.
+    """Partitions and groups as they are now, with their samples of a time range.
 
     Of all topics, or of one: see ``read()``.
     """

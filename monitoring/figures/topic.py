@@ -13,7 +13,7 @@ from monitoring.sample.periods import total
 
 @dataclass(frozen=True)
 class TopicFigures:
-    """Holds what a row about a topic shows. What is unknown is None."""
+    """What a row about a topic shows. What is unknown is None."""
 
     pk: int
     name: str

@@ -12,7 +12,7 @@ from streams.models import Consumer, Delivery
 
 @dataclass(frozen=True)
 class Client:
-    """Holds a consumer process of a group; one without a lease has died, or is about to leave."""
+    """A consumer process of a group; one without a lease has died, or is about to leave."""
 
     client_id: str
     is_live: bool

@@ -15,7 +15,7 @@ from streams.observe.inbox import due_counts, due_since
 
 @dataclass(frozen=True)
 class PartitionState:
-    """Holds a partition as it is now, with what is due in its inbox."""
+    """A partition as it is now, with what is due in its inbox."""
 
     pk: int
     topic: int

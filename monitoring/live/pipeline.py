@@ -19,7 +19,7 @@ LATE = timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Holds until when the traffic is rolled up; ``until`` is None if it never was."""
+    """Until when the traffic is rolled up; ``until`` is None if it never was."""
 
     until: datetime | None
     finished_at: datetime | None
@@ -29,7 +29,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Holds how long messages took from the send until they were done, in the worst minute."""
+    """How long messages took from the send until they were done, in the worst minute."""
 
     p50: timedelta
     p95: timedelta
@@ -62,7 +62,7 @@ def percentiles(using: str, now: datetime, groups: Sequence[int]) -> dict[int, P
 
 @dataclass(frozen=True)
 class Ranked:
-    """Holds what Spark has counted of a topic in the time range."""
+    """What Spark has counted of a topic in the time range."""
 
     messages: int
     bytes: int

@@ -21,7 +21,7 @@ BESIDE = 176
 
 
 class Log(NamedTuple):
-    """Holds the offsets ``first`` … ``end`` - 1 of a partition."""
+    """The offsets ``first`` … ``end`` - 1 of a partition."""
 
     pk: int
     first: int
@@ -34,7 +34,7 @@ class Log(NamedTuple):
 
 @dataclass(frozen=True)
 class Size:
-    """Holds an estimate in bytes; what is unknown is None.
+    """An estimate in bytes; what is unknown is None.
 
     ``sampled`` is how many messages were read for it, and ``table`` what all messages of all
     topics take on disk, as the server says.

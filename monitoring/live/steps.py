@@ -24,7 +24,7 @@ OVERDUE_AFTER = {
 
 @dataclass(frozen=True)
 class StepState:
-    """Holds when a step ran last; None: it never has."""
+    """When a step ran last; None: it never has."""
 
     name: str
     last_run_at: datetime | None

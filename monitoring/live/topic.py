@@ -13,7 +13,7 @@ KEYS = 10
 
 @dataclass(frozen=True)
 class HotKeyFigures:
-    """Holds a key with many messages in one hour."""
+    """A key with many messages in one hour."""
 
     place: int
     key: str

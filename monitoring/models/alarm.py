@@ -28,7 +28,7 @@ class Severity(models.TextChoices):
 
 
 class Metric(models.TextChoices):
-    """Names what a rule can measure; monitoring/alarms/metrics.py says how."""
+    """What a rule can measure; monitoring/alarms/metrics.py says how."""
 
     EXPIRED = "expired", _("Calls that ended by timeout or death, in 5 minutes")
     SLOW_CALL = "slow_call", _("Longest running call, as a share of its timeout")
@@ -59,14 +59,14 @@ class AlarmQuerySet(models.QuerySet["Alarm"]):
 
 
 class AlarmManager(models.Manager["Alarm"]):
-    """Gives the alarms of this namespace."""
+    """The alarms of this namespace."""
 
     def get_queryset(self) -> AlarmQuerySet:
         return AlarmQuerySet(self.model, using=self._db).filter(own("rule"))
 
 
 class Alarm(models.Model):
-    """Holds one firing. There is at most one unresolved row for a rule and a subject.
+    """One firing. There is at most one unresolved row for a rule and a subject.
 
     ``slot`` keeps that promise: it is 0 until the alarm is resolved, then empty, and (rule,
     subject, slot) is unique. Every change of the state names the state that it starts from.
@@ -129,7 +129,7 @@ class Alarm(models.Model):
 
     @property
     def label(self) -> str:
-        """Return what is measured, in words; the name of a metric that is no more as it is."""
+        """Return what is measured, in words; of a metric that no longer exists, its name."""
         return str(Metric(self.metric).label if self.metric in Metric.values else self.metric)
 
     @property

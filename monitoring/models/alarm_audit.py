@@ -13,7 +13,7 @@ MAX_PLACE, MAX_DETAIL = 300, 500
 
 
 class AuditPlace(models.Model):
-    """Holds how far the continuous audit is in one partition, cursor, or the deliveries.
+    """How far the continuous audit is in one partition, cursor, or the deliveries.
 
     What lies before ``offset`` was audited. What lies before ``seen_offset`` was there when the
     audit came by last: by the next time its deliveries have mostly ended.
@@ -44,7 +44,7 @@ class AuditPlace(models.Model):
 
 
 class AuditFinding(models.Model):
-    """Holds a finding once, however often it is seen: ``digest`` is that of its texts."""
+    """A finding once, however often it is seen: ``digest`` is that of its texts."""
 
     namespace = models.CharField(_("namespace"), max_length=16, default=namespace, blank=True)
     digest = HashField(_("digest"), editable=False)

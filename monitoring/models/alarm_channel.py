@@ -22,7 +22,7 @@ class ChannelKind(models.TextChoices):
 
 
 class AlarmChannel(models.Model):
-    """Holds an address. The URL of a chat is a secret like ``secret``: only its host is shown."""
+    """An address. The URL of a chat is a secret like ``secret``: only its host is shown."""
 
     name = TopicOrGroupField(_("name"), max_length=64)
     kind = models.CharField(_("kind"), max_length=8, choices=ChannelKind.choices)

@@ -1,4 +1,4 @@
-"""Defines AlarmNotification: what one channel is to be told of one alarm."""
+"""Defines AlarmNotification: what to tell one channel about one alarm."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NotificationQuerySet(models.QuerySet["AlarmNotification"]):
 
 
 class NotificationManager(models.Manager["AlarmNotification"]):
-    """Gives the notifications of this namespace."""
+    """The notifications of this namespace."""
 
     def get_queryset(self) -> NotificationQuerySet:
         rows = NotificationQuerySet(self.model, using=self._db)
@@ -56,7 +56,7 @@ class NotificationManager(models.Manager["AlarmNotification"]):
 
 
 class AlarmNotification(models.Model):
-    """Holds a notification, written in the transaction that changes its alarm.
+    """A notification, written in the transaction that changes its alarm.
 
     ``attempts`` is the token of who sends it: each attempt begins by raising it, and only who has
     raised it to this number may note how the attempt ended.

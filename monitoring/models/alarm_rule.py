@@ -27,7 +27,7 @@ class Operator(models.TextChoices):
 
 
 class AlarmRule(models.Model):
-    """Holds a rule. What is empty follows the default of its metric, also after an upgrade.
+    """A rule. What is empty follows the default of its metric, also after an upgrade.
 
     A rule with the name of a default rule takes its place. Deleted, it gives the default its
     place back.

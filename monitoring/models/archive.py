@@ -18,7 +18,7 @@ from streams.rules.names import MAX_KEY, MAX_NAME, MAX_TAG
 
 
 class ArchivedDay(models.Model):
-    """Records one day of one partition that is in the archive: counted, hashed and compared.
+    """One day of one partition that is in the archive: counted, hashed and compared.
 
     It has the name of the topic, too, since the archive is kept longer than the topic.
     """
@@ -54,7 +54,7 @@ class ArchivedDay(models.Model):
 
 
 class LedgerEntry(models.Model):
-    """Records a batch of a stream, or a replay, whose rows are in the database.
+    """A batch of a stream, or a replay, whose rows are in the database.
 
     It is written in the transaction that writes the rows, so nothing is written twice or in part.
     """
@@ -75,7 +75,7 @@ class LedgerEntry(models.Model):
 
 
 class StagedMessage(models.Model):
-    """Holds a row of a Spark write before it is sent; none is sent before all are here."""
+    """A row of a Spark write before it is sent; none is sent before all are here."""
 
     mark = models.CharField(
         _("mark"), max_length=32, help_text=_("Of the write, and of the attempt of the task.")
@@ -104,7 +104,7 @@ class StagedMessage(models.Model):
 
 
 class ReplayedMessage(models.Model):
-    """Holds a message of the archive before a replay sends it; none is sent before all are here."""
+    """A message of the archive before a replay sends it; none is sent before all are here."""
 
     replay = models.CharField(_("replay"), max_length=32)
     source = models.PositiveIntegerField(_("source partition"))

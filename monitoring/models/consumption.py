@@ -9,7 +9,7 @@ from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class Consumption(models.Model):
-    """Records what one thread of one client has finished for a group in one minute, in messages.
+    """What one thread of one client has finished for a group in one minute, in messages.
 
     A message that is retried is counted once for each attempt: failed, failed, consumed.
     """

@@ -9,7 +9,7 @@ from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class ErrorClass(models.Model):
-    """Records how often a group failed with one class of error in one minute."""
+    """How often a group failed with one class of error in one minute."""
 
     group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))
     minute = UtcDateTimeField(_("minute"))

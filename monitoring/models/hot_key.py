@@ -10,7 +10,7 @@ from streams.rules.names import MAX_KEY
 
 
 class HotKey(models.Model):
-    """Records one of the keys that had most messages of a topic in an hour.
+    """One of the keys that had most messages of a topic in an hour.
 
     The places of a topic and hour are replaced together, if as many messages were counted.
     """

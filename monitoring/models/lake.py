@@ -10,7 +10,7 @@ from streams.rules.names import MAX_NAME
 
 
 class LakeFile(models.Model):
-    """Records one file of the lake. Readers read the files that have not left it, and no others."""
+    """One file of the lake. Readers read the files that have not left it, and no others."""
 
     topic = TopicOrGroupField(_("topic"), max_length=MAX_NAME)
     day = models.DateField(_("day"), help_text=_("In UTC, in which the messages were sequenced."))
@@ -42,7 +42,7 @@ class LakeFile(models.Model):
 
 
 class LakePosition(models.Model):
-    """Records which offsets of a partition have come into the lake, without a gap.
+    """The offsets of a partition that have come into the lake, without a gap.
 
     It moves in the transaction that adds the files, and only from where it was read: so each
     message is in the lake once, whoever writes it.

@@ -16,7 +16,7 @@ class Leg(models.TextChoices):
 
 
 class Latency(models.Model):
-    """Records how long the messages took that a group finished in one minute, in seconds.
+    """How long the messages took that a group finished in one minute, in seconds.
 
     Only first attempts count, since retries wait for the retry delays. Delayed messages do not
     count in the legs that begin with the send, since they wait on purpose. Purged messages do not

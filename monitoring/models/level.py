@@ -19,7 +19,7 @@ class Grain(models.IntegerChoices):
 
 
 class Level(models.Model):
-    """Holds what the levels have in common. A row adds up what its minutes say."""
+    """What the levels have in common. A row adds up what its minutes say."""
 
     grain = models.PositiveSmallIntegerField(_("grain"), choices=Grain.choices)
     start = UtcDateTimeField(_("from"))
@@ -45,7 +45,7 @@ def _of_group() -> Any:
 
 
 class TrafficLevel(Level):
-    """Counts the messages of an hour or a day of a partition."""
+    """The messages of an hour or a day of a partition."""
 
     partition = _of_partition()
     messages = models.BigIntegerField(_("messages"))
@@ -60,7 +60,7 @@ class TrafficLevel(Level):
 
 
 class ConsumptionLevel(Level):
-    """Counts what a group has done in an hour or a day."""
+    """What a group has done in an hour or a day."""
 
     group = _of_group()
     deliveries = models.BigIntegerField(_("deliveries"))
@@ -81,7 +81,7 @@ class ConsumptionLevel(Level):
 
 
 class LatencyLevel(Level):
-    """Records how long the messages took that a group finished in an hour or a day.
+    """How long the messages took that a group finished in an hour or a day.
 
     Mean and longest are exact; percentiles come from the histogram, see live/histogram.py.
     """
@@ -101,7 +101,7 @@ class LatencyLevel(Level):
 
 
 class ErrorLevel(Level):
-    """Records how often a group failed with a class of error in an hour or a day."""
+    """How often a group failed with a class of error in an hour or a day."""
 
     group = _of_group()
     error_class = models.CharField(_("error class"), max_length=255)
@@ -116,7 +116,7 @@ class ErrorLevel(Level):
 
 
 class BacklogLevel(Level):
-    """Records how far behind a group was in an hour or a day: the highest figures of its samples.
+    """How far behind a group was at most in an hour or a day.
 
     ``least`` is the lowest figure of those whose highest is ``behind``.
     """

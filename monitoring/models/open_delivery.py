@@ -9,7 +9,7 @@ from streams.models.fields import UtcDateTimeField
 
 
 class OpenDelivery(models.Model):
-    """Names a delivery that was open when its time was rolled up, or was open for very long.
+    """A delivery that was open when its time was rolled up, or was open for very long.
 
     A handler's transaction that commits late gives its delivery an end in the past, in a minute
     that was counted before. With this row the next run finds it, and counts that minute again.

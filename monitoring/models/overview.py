@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Overview(models.Model):
-    """Stands for the pages of the monitoring. It has no table."""
+    """The pages of the monitoring. It has no table."""
 
     class Meta:
         managed = False

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Position(models.Model):
-    """Records how far the traffic of a partition is rolled up.
+    """How far the traffic of a partition is rolled up.
 
     It moves in the transaction that writes the rows of a window, and only from where that window
     began: of two runs at the same time one writes, and the other rolls back.

@@ -15,7 +15,7 @@ class RunState(models.TextChoices):
 
 
 class Run(models.Model):
-    """Records one window of one job. It is done in the transaction that writes the window's rows.
+    """One window of one job. It is done in the transaction that writes the window's rows.
 
     So a run that was killed leaves no part of a window: its row stays at running. The next run of
     the job begins where the last one that is done has ended, and marks this one as failed.

@@ -9,7 +9,7 @@ from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class Sample(models.Model):
-    """Holds what all samples have: when it was taken, and of which periods it is the first one.
+    """What all samples have: when it was taken, and of which periods it is the first one.
 
     ``grain`` is the longest period, in minutes, in which no sample was taken before it. So a chart
     of days reads the samples of a coarse grain, and finds one in each period that has any.
@@ -24,7 +24,7 @@ class Sample(models.Model):
 
 
 class PartitionSample(Sample):
-    """Records how far the log of a partition was, and what waited in its inbox."""
+    """How far the log of a partition was, and what waited in its inbox."""
 
     partition = LooseForeignKey("ems.Partition", verbose_name=_("partition"))
     first_offset = models.BigIntegerField(_("first offset"))
@@ -49,7 +49,7 @@ class PartitionSample(Sample):
 
 
 class GroupSample(Sample):
-    """Records how far a group was. What is unknown is empty: a broadcast group has no cursors."""
+    """How far a group was. What is unknown is empty: a broadcast group has no cursors."""
 
     group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))
     behind = models.BigIntegerField(_("behind"), null=True, blank=True)

@@ -9,7 +9,7 @@ from streams.models.fields import LooseForeignKey, UtcDateTimeField
 
 
 class Traffic(models.Model):
-    """Counts the messages of one minute of one partition: offsets first_offset … end_offset - 1.
+    """The messages of one minute of one partition: offsets first_offset … end_offset - 1.
 
     Each row of a partition begins where the one before ends, so each message is in one of them. A
     minute has more than one row only if its beginning was purged before its end was counted.

@@ -48,7 +48,7 @@ TEST = "ems_monitoring.test_alarmchannel"
 
 @dataclass(frozen=True)
 class AlarmRow:
-    """Holds what the page shows of an alarm."""
+    """What the page shows of an alarm."""
 
     pk: int
     rule: str
@@ -74,7 +74,7 @@ class AlarmRow:
 
 @dataclass(frozen=True)
 class RuleRow:
-    """Holds what the page shows of a rule."""
+    """What the page shows of a rule."""
 
     name: str
     label: str
@@ -90,7 +90,7 @@ class RuleRow:
 
 @dataclass(frozen=True)
 class ChannelRow:
-    """Holds what the page shows of a channel: nothing of it that is secret."""
+    """What the page shows of a channel: nothing of it that is secret."""
 
     pk: int
     name: str

@@ -18,7 +18,7 @@ REFRESHES = {"5": _("5 s"), "15": _("15 s"), "60": _("60 s"), "off": _("off")}
 
 @dataclass(frozen=True)
 class Choice:
-    """Holds one value of a choice in the URL, as a link."""
+    """One value of a choice in the URL, as a link."""
 
     text: Any
     url: str
@@ -27,7 +27,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Asked:
-    """Holds the choices of the URL. A value that is none of the choices counts as the default."""
+    """The choices of the URL. A value that is none of the choices counts as the default."""
 
     range: str = "1h"
     zone: str = "utc"

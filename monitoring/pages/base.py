@@ -35,7 +35,7 @@ NOT_KEPT = {*Asked.CHOICES, "format"}
 
 @dataclass(frozen=True)
 class Tab:
-    """Holds one entry of the navigation."""
+    """One entry of the navigation."""
 
     title: Any
     url: str
@@ -43,7 +43,7 @@ class Tab:
 
 
 class Page(View):
-    """Answers with HTML, or with the same figures as JSON at ``?format=json``.
+    """A page that answers with HTML, or with the same figures as JSON at ``?format=json``.
 
     A subclass says its ``name`` (the URL's is admin:ems_monitoring_overview_NAME), its ``route``,
     ``title`` and ``template_name``, and returns the figures.

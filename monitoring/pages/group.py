@@ -37,7 +37,7 @@ ELSEWHERE = _("In this range only what blocks the group has failed: see the top 
 
 @dataclass(frozen=True)
 class Place:
-    """Holds how far the group is in one partition."""
+    """How far the group is in one partition."""
 
     partition: int
     number: int

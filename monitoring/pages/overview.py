@@ -31,7 +31,7 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class Headline:
-    """Holds the four figures. What is unknown is None."""
+    """The four figures. What is unknown is None."""
 
     published: float | None  # messages a second
     published_hour: int | None  # messages, as far as sampled

@@ -37,7 +37,7 @@ _looked: list[tuple[float, str]] = []
 
 @dataclass(frozen=True)
 class Job:
-    """Holds how one job does: the last 24 hours, and how far it is."""
+    """How one job does: the last 24 hours, and how far it is."""
 
     name: str
     windows: int
@@ -51,7 +51,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Service:
-    """Holds how the resident service does: since when, its last look, what fails."""
+    """How the resident service does: since when, its last look, what fails."""
 
     since: datetime
     looked_at: datetime

@@ -10,7 +10,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 
 class PlainEncoder(DjangoJSONEncoder):
-    """Writes dataclasses, durations (in seconds) and what Django's encoder takes."""
+    """A JSON encoder of dataclasses, durations (in seconds) and what Django's encoder takes."""
 
     def default(self, o: Any) -> Any:
         if isinstance(o, timedelta):

@@ -35,7 +35,7 @@ SHOWN = 50
 
 @dataclass(frozen=True)
 class Hit:
-    """Holds one message that was found."""
+    """One message that was found."""
 
     id: int
     place: str
@@ -123,7 +123,7 @@ class SearchPage(Page):
             except ValueError:
                 at = None
             if text and at is None:
-                return {"since": None, "until": None}, gettext("%r is no time.") % text
+                return {"since": None, "until": None}, gettext("%r is not a time.") % text
             times[name] = at.replace(tzinfo=UTC) if at and at.tzinfo is None else at
         return times, ""
 

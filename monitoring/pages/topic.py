@@ -35,7 +35,7 @@ SHOWN = 50
 
 @dataclass(frozen=True)
 class PartitionFigures:
-    """Holds what a row about a partition shows."""
+    """What a row about a partition shows."""
 
     pk: int
     number: int

@@ -15,7 +15,7 @@ PERIODS = {60: 1, 6 * 60: 5, 24 * 60: 5, 7 * 24 * 60: 60, 30 * 24 * 60: 360}
 
 @dataclass(frozen=True)
 class Periods:
-    """Holds the beginnings of the periods of a chart, and the grains whose samples it reads."""
+    """The beginnings of the periods of a chart, and the grains whose samples it reads."""
 
     starts: Sequence[datetime]
     minutes: int

@@ -21,7 +21,7 @@ RECENT = timedelta(minutes=12)
 
 @dataclass
 class LogSeries:
-    """Holds the series of one partition; ``recent``: all readings of the last minutes."""
+    """The series of one partition; ``recent``: all readings of the last minutes."""
 
     ends: list[Reading | None]
     inbox: Values
@@ -35,7 +35,7 @@ class LogSeries:
 
 @dataclass
 class GroupSeries:
-    """Holds the series of one group; ``recent``: all readings of ``done`` of the last minutes."""
+    """The series of one group; ``recent``: all readings of ``done`` of the last minutes."""
 
     done: list[Reading | None]
     resets: list[datetime | None]

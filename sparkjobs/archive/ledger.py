@@ -32,7 +32,7 @@ def into_database(config: Config, write: Write) -> Callable[[DataFrame, int], No
     def each(frame: DataFrame, batch: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         if not query:
-            raise BadOption("into_database() is for foreachBatch: here is no streaming query")
+            raise BadOption("into_database() is for foreachBatch: there is no streaming query here")
         table: pa.Table = frame.toArrow()  # before the transaction: it holds locks
         with connected(config) as connection, transaction(connection):
             if take_newest(connection, f"stream {query}", batch):

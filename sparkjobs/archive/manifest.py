@@ -22,7 +22,7 @@ from sparkjobs.source.schemas import MESSAGES
 
 @dataclass(frozen=True)
 class DayPart:
-    """Names one day of one partition: offsets ``first`` … ``end`` - 1."""
+    """One day of one partition: offsets ``first`` … ``end`` - 1."""
 
     partition_id: int
     topic: str
@@ -34,7 +34,7 @@ class DayPart:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Holds enough to tell that two sets of messages are the same, in any order."""
+    """Enough to tell that two sets of messages are the same, in any order."""
 
     messages: int = 0
     bytes: int = 0
@@ -53,7 +53,7 @@ def fingerprints(messages: DataFrame) -> Fingerprints:
 def observed(messages: DataFrame) -> tuple[DataFrame, Callable[[], Fingerprint]]:
     """Return the messages, and a function that tells the fingerprint of all that were written.
 
-    Call it when they are written. A task that ran twice counts twice: a difference is no proof.
+    Call it when they are written. A task that ran twice counts twice: a difference is not proof.
     """
     observation = Observation()
 

@@ -14,7 +14,7 @@ HOLE, REPEAT, LOST, ORDER = "hole", "repeat", "lost delivery", "order break"
 
 @dataclass(frozen=True)
 class Fault:
-    """Describes findings: of rows where ``when`` holds, at the offsets ``first`` … ``last``."""
+    """Findings: of rows where ``when`` holds, at the offsets ``first`` … ``last``."""
 
     kind: str
     detail: str

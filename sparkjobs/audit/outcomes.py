@@ -76,7 +76,7 @@ def _failures(known: DataFrame, retries: DataFrame) -> DataFrame:
 def _redriven(
     known: DataFrame, retries: DataFrame, dead: DataFrame, cursors: DataFrame
 ) -> DataFrame:
-    """Find redriven dead letters that are no retries and were not delivered since."""
+    """Find redriven dead letters that are not retries and were not delivered since."""
     at_place = [*PLACE, "offset"]
     claimed = (
         known.where(F.col("kind") == "retry")
@@ -93,7 +93,7 @@ def _redriven(
     )
     never = F.col("last_claim").isNull() | (F.col("last_claim") < F.col("redriven_at"))
     offset = F.col("offset")
-    return findings(looked, Fault(LOST, "redriven, and is no retry", never, offset, offset))
+    return findings(looked, Fault(LOST, "redriven, and is not a retry", never, offset, offset))
 
 
 def _done_again(known: DataFrame, dead: DataFrame) -> DataFrame:

@@ -90,7 +90,7 @@ def archive(spark: SparkSession, config: Config, until: date | None = None) -> I
 
 
 def closed_parts(connection: Connection, until: date) -> Iterator[DayPart]:
-    """Yield what is to be archived up to ``until``, day by day: offsets rise with time."""
+    """Yield what to archive up to ``until``, day by day: offsets rise with time."""
     rows = fetch(
         connection,
         "SELECT p.`id`, p.`archived_offset` FROM `ems_partition` p"

@@ -194,7 +194,7 @@ def _next(reader: ConsumptionReader, end: datetime) -> Window:
 
 @dataclass(frozen=True)
 class ConsumptionReader:
-    """Reads what the figures of a time need, and no more of the tables."""
+    """What the figures of a time need, and no more of the tables."""
 
     spark: SparkSession
     config: Config

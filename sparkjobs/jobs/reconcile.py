@@ -40,7 +40,7 @@ SHOWN = 1000
 
 @dataclass(frozen=True)
 class NamedFinding:
-    """Holds one finding, with names instead of ids."""
+    """One finding, with names instead of ids."""
 
     kind: str
     where: str

@@ -74,7 +74,7 @@ def replay(
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """Describes one replay. ``entry`` is its name in the ledger, ``mark`` that of its messages."""
+    """One replay. ``entry`` is its name in the ledger, ``mark`` that of its messages."""
 
     config: Config
     topic: str

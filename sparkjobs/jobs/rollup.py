@@ -43,7 +43,7 @@ def run_all(configs: Sequence[Config], options: Namespace) -> int:
 
 
 class Starting:
-    """Starts one session for all databases, when the first of them has something to roll up."""
+    """The start of one session for all databases, when the first of them has work."""
 
     def __init__(self, configs: Sequence[Config]) -> None:
         self._configs = configs

@@ -43,7 +43,7 @@ Laid = dict[int, list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class CountedRange:
-    """Holds the offsets ``first`` … ``end`` - 1 of a partition that a window counts.
+    """The offsets ``first`` … ``end`` - 1 of a partition that a window counts.
 
     ``done`` is where the last window has ended. ``first`` may be before it, at the beginning of
     the minute that was not complete. ``is_rest`` says that the beginning of that minute has been

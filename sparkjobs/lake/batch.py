@@ -28,7 +28,7 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Written:
-    """Holds the files of a batch, and of each partition the first offset in them and the end."""
+    """The files of a batch, and of each partition the first offset in them and the end."""
 
     files: list[ManifestFile]
     ranges: dict[int, tuple[int, int]]

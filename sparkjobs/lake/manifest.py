@@ -29,7 +29,7 @@ ROWS = 500
 
 @dataclass(frozen=True)
 class LakeProgress:
-    """Tells how far a partition is: offsets ``first`` … ``end`` - 1 are or were in the lake.
+    """How far a partition is: offsets ``first`` … ``end`` - 1 are or were in the lake.
 
     The lake goes on at ``next``: what is archived is not written to the lake any more.
     """
@@ -46,7 +46,7 @@ class LakeProgress:
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """Describes one file of a day of a topic; ``version`` is that of its columns."""
+    """One file of a day of a topic; ``version`` is that of its columns."""
 
     topic: str
     day: date

@@ -13,7 +13,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 60.0, 300.0
 
 @dataclass
 class Duty:
-    """Holds what the service does again and again.
+    """What the service does again and again.
 
     ``work`` does it. ``is_due`` is asked each time before, every ``every`` seconds at most.
     ``limit`` is in seconds: a duty that takes longer ends the process.

@@ -15,7 +15,7 @@ LONGEST = timedelta(days=1)
 
 
 class ServiceHealth:
-    """Holds the row of this service: running, and ``until`` is when it has looked last."""
+    """The row of this service: running, and ``until`` is when it has looked last."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 class DutyKeeper:
-    """Does at each ``step`` what is due, at ``next_at`` again.
+    """A loop that does at each ``step`` what is due, and at ``next_at`` again.
 
     Neither a failed duty nor a lost database ends it. It lets the lock go at ``end``.
     """

@@ -16,7 +16,7 @@ from sparkjobs.resident.stopping import StopSignal
 
 
 class ResidentService:
-    """Runs until SIGTERM, with one session for all databases.
+    """The jobs until SIGTERM, with one session for all databases.
 
     Each database has a lock and duties of its own: one that is away, or that another process
     keeps, does not keep this one from the others.

@@ -15,7 +15,7 @@ LIFE_SECONDS = 24 * 3600.0
 
 
 class Resident:
-    """Holds the session, if there is one; ``clock`` is in seconds."""
+    """The session, if there is one; ``clock`` is in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

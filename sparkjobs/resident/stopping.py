@@ -12,7 +12,7 @@ DRAIN_SECONDS = 25
 
 
 class StopSignal:
-    """Notes SIGTERM. The handler only records; the main thread looks between jobs."""
+    """SIGTERM, noted. The handler only records; the main thread looks between jobs."""
 
     def __init__(self) -> None:
         self._asked = False

@@ -16,7 +16,7 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Past:
-    """Holds minutes of groups that are near each other.
+    """Minutes of groups that are near each other.
 
     ``late`` are the deliveries that ended in one of them and were not counted; in the other minutes
     only the dead have changed.

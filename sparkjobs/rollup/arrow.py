@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ArrowRows:
-    """Gives the rows of an Arrow table as dicts, a part at a time."""
+    """The rows of an Arrow table as dicts, a part at a time."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

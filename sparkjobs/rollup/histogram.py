@@ -33,7 +33,7 @@ def buckets(seconds: Column) -> Column:
     from pyspark.sql import functions as f
 
     beyond = f.ln(f.greatest(seconds, f.lit(LEAST)) / f.lit(LEAST)) / f.lit(math.log(GAMMA))
-    # greatest() leaves out NULL, which is no duration.
+    # greatest() leaves out NULL, which is not a duration.
     return f.collect_list(f.when(seconds.isNotNull(), f.ceil(beyond).cast("int")))
 
 

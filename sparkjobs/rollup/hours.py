@@ -28,7 +28,7 @@ HOUR = {
 
 @dataclass
 class Hour:
-    """Holds what the traffic knows of a topic and hour, and what the hot keys rest on."""
+    """What the traffic knows of a topic and hour, and what the hot keys rest on."""
 
     topic_id: int
     hour: datetime

@@ -31,7 +31,7 @@ HOUR, DAY = 60, 24 * 60  # the grains, in minutes
 
 @dataclass(frozen=True)
 class Level:
-    """Describes how the rows of ``minutes`` become rows of ``sums``, one for each ``key``."""
+    """How the rows of ``minutes`` become rows of ``sums``, one for each ``key``."""
 
     minutes: Table
     key: tuple[str, ...]

@@ -29,7 +29,7 @@ Spans = Mapping[int, Sequence[Span]]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Holds what was read at once."""
+    """What was read at once."""
 
     spans: Spans
     frame: DataFrame
@@ -48,7 +48,7 @@ class Part:
 
 
 class Messages:
-    """Gives the messages of spans of offsets; with ``keeps``, each is read once until forget()."""
+    """The messages of spans of offsets; with ``keeps``, each is read once until forget()."""
 
     def __init__(self, spark: SparkSession, config: Config, *, keeps: bool = False) -> None:
         self._spark = spark

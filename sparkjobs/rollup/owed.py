@@ -64,7 +64,7 @@ UNSETTLED = {
 
 @dataclass(frozen=True)
 class Owed:
-    """Holds what is to be rolled up: how many messages and deliveries are not counted yet."""
+    """What to roll up: how many messages and deliveries are not counted yet."""
 
     messages: int
     deliveries: int
@@ -75,7 +75,7 @@ class Owed:
 
 
 def owed(connection: Connection) -> Owed | None:
-    """Return what is to be rolled up; None if a roll-up would write nothing new."""
+    """Return what to roll up; None if a roll-up would write nothing new."""
     ((messages,),) = fetch(connection, UNCOUNTED)
     if not messages:
         ((unsettled,),) = fetch(connection, UNSETTLED[vendor_of(connection)])

@@ -20,7 +20,7 @@ ROWS_PER_STATEMENT = 500
 
 @dataclass(frozen=True)
 class Remembered:
-    """Holds what is known of a delivery: ``counted`` is the end with which it was counted."""
+    """What is known of a delivery: ``counted`` is the end with which it was counted."""
 
     id: int
     counted: datetime | None
@@ -39,7 +39,7 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Look:
-    """Holds the deliveries that are remembered, and those that are open, at one moment."""
+    """The deliveries that are remembered, and those that are open, at one moment."""
 
     remembered: Sequence[Remembered]
     open: frozenset[int]

@@ -27,7 +27,7 @@ class Overtaken(SparkJobsError):
 
 @dataclass
 class Run:
-    """Records one window of one job."""
+    """One window of one job."""
 
     id: int
     job: str

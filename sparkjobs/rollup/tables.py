@@ -29,7 +29,7 @@ NEW = {MYSQL: "VALUES(`{0}`)", SQLITE: "excluded.`{0}`"}
 
 @dataclass(frozen=True)
 class Table:
-    """Describes one roll-up table: the columns of its unique key, and the figures.
+    """One roll-up table: the columns of its unique key, and the figures.
 
     With ``grows``, a figure is only replaced by a larger one. With ``basis``, the name of a
     figure, all figures are replaced together, if the new basis is not smaller. With neither, the

@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Window:
-    """Holds what a window has computed.
+    """What a window has computed.
 
     ``values`` go into the row of its run. ``move`` records, inside the transaction, where the next
     window begins. ``more`` says that there is another window already.

@@ -64,7 +64,7 @@ def names_of(types: tuple[type[DataType], ...]) -> str:
 
 
 def _maps_strings(found: DataType) -> bool:
-    """Tell whether a map is one of strings to strings; other types are no maps."""
+    """Tell whether a map is one of strings to strings; other types are not maps."""
     if not isinstance(found, MapType):
         return True
     return isinstance(found.keyType, StringType) and isinstance(found.valueType, StringType)

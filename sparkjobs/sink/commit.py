@@ -105,7 +105,7 @@ def _is_sent(config: Config, name: str, number: int, error: Exception) -> bool:
 
 
 def _tidy(connection: Connection, name: str, is_numbered: bool) -> None:
-    """Delete what the write needs no more. An error is only said: the messages are sent."""
+    """Delete the staged rows. Failures are only logged: the messages are already sent."""
     try:
         forget(connection, name)
         if not is_numbered:

@@ -31,14 +31,14 @@ INDEX = {MYSQL: "FORCE INDEX (ems_dedup_key)", SQLITE: ""}
 
 
 class Slot(NamedTuple):
-    """Names a key of a topic."""
+    """A key of a topic."""
 
     topic_id: int
     key_hash: bytes
 
 
 class LockedSlot(NamedTuple):
-    """Describes the locked row of a slot: whether a message of before holds it."""
+    """The locked row of a slot: whether an earlier message holds it."""
 
     id: int
     taken: bool

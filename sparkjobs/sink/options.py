@@ -21,7 +21,7 @@ OF_SPARK = {"path", "checkpointlocation", "queryname"}
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Holds the options, read and checked; docs/guides/spark-source-and-sink.md documents each."""
+    """The options, read and checked; docs/guides/spark-source-and-sink.md documents each."""
 
     config: str = ""
     namespace: str | None = None

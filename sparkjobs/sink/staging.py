@@ -55,7 +55,7 @@ def prefix_of(name: str) -> str:
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """Tells what an attempt of a task has staged: its mark, how many rows, for which topics.
+    """What an attempt of a task has staged: its mark, how many rows, for which topics.
 
     ``query`` is the id of the streaming query, or "".
     """
@@ -84,7 +84,7 @@ def stage(
 
 
 class Checker:
-    """Checks the rows of a task and writes them as SQL."""
+    """The check of the rows of a task, which are written as SQL."""
 
     def __init__(
         self, connection: Connection, config: Config, options: SinkOptions, mark: str, task: int

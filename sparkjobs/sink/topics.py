@@ -16,7 +16,7 @@ DEFAULTS = {"msgMaxSizeInBytes": 4210688, "dedupWindowSeconds": 600}
 
 @dataclass(frozen=True)
 class TargetTopic:
-    """Describes a topic that takes messages, with the ids of its partitions by their numbers."""
+    """A topic that takes messages, with the ids of its partitions by their numbers."""
 
     id: int
     name: str

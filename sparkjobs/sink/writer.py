@@ -28,7 +28,7 @@ from sparkjobs.sink.topics import writable
 
 
 class _Writer:
-    """Checks what can be checked before there are rows; raises BadOption, BadRow."""
+    """What can be checked before there are rows; raises BadOption, BadRow."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         self.options = options
@@ -55,7 +55,7 @@ class _Writer:
 
 
 class EmsWriter(_Writer, DataSourceArrowWriter):
-    """Writes a DataFrame: all of it, or nothing."""
+    """The write of a DataFrame: all of it, or nothing."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
@@ -77,7 +77,7 @@ class EmsWriter(_Writer, DataSourceArrowWriter):
 
 
 class EmsStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Writes the batches of a stream, each once: the checkpoint has the id of the query."""
+    """The writes of the batches of a stream, each once: the checkpoint has the id of the query."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)

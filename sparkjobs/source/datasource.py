@@ -33,7 +33,7 @@ from sparkjobs.source.tasks import tasks
 
 
 class EmsSource(DataSource):
-    """Creates the readers. It is pickled by reference, so executors must be able to import it."""
+    """The data source. It is pickled by reference, so executors must be able to import it."""
 
     @classmethod
     def name(cls) -> str:
@@ -62,7 +62,7 @@ class EmsSource(DataSource):
 
 
 class EmsReader(DataSourceReader):
-    """Plans on the driver and reads on the executors, which get the path of the option file."""
+    """A reader: the driver plans, executors read; they get the path of the option file."""
 
     def __init__(self, request: SourceRequest, schema: StructType) -> None:
         self.request = request

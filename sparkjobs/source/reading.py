@@ -49,7 +49,7 @@ def batches(
 
 
 class Task:
-    """Reads with one connection, one statement after the other."""
+    """One connection that reads one statement after the other."""
 
     def __init__(
         self, connection: Connection, config: Config, request: SourceRequest, columns: StructType

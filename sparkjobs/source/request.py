@@ -26,7 +26,7 @@ SPLIT_ROWS = 50_000
 
 @dataclass(frozen=True)
 class SourceRequest:
-    """Holds the options, read and checked; docs/guides/spark.md documents each."""
+    """The options, read and checked; docs/guides/spark.md documents each."""
 
     config: str = ""
     table: str = "messages"

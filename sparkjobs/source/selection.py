@@ -42,7 +42,7 @@ Places = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True)
 class Selection:
-    """Holds which topics are read, and from where to where.
+    """Which topics are read, and from where to where.
 
     ``topics`` are names, ``pattern`` is a regular expression for the whole name; without both, all
     topics are read. ``starting`` and ``ending`` are an end of the log or offsets.
@@ -172,7 +172,7 @@ def _pattern(text: str | None) -> str | None:
     try:
         re.compile(text or "")
     except re.error as error:
-        raise BadOption(f"topicPattern {text!r} is no regular expression: {error}") from error
+        raise BadOption(f"topicPattern {text!r} is not a regular expression: {error}") from error
     return text
 
 
@@ -192,7 +192,7 @@ def _iso(text: str) -> str:
     try:
         return str(EPOCH + timedelta(milliseconds=int(text)))
     except OverflowError as error:
-        raise BadOption(f"{text} is no time in milliseconds since 1970") from error
+        raise BadOption(f"{text} is not a time in milliseconds since 1970") from error
 
 
 def _hand_on_loss(given: MutableMapping[str, str]) -> None:

@@ -25,7 +25,7 @@ STEP = 10_000
 
 @dataclass
 class Holes:
-    """Counts offsets that are not in the log, added as they rise; ``first`` … ``last`` is a run."""
+    """Offsets that are not in the log, added as they rise; ``first`` … ``last`` is a run."""
 
     count: int = 0
     first: int = 0
@@ -50,8 +50,8 @@ class Holes:
 def check(connection: Connection, request: SourceRequest, part: Range, found: int) -> None:
     """Raise Purged or Missing for a range of which only ``found`` rows were read.
 
-    What was purged, and what is not in the log, is no error if the request skips that. It is always
-    one if more rows are left out than these.
+    What was purged, and what is not in the log, is not an error if the request skips that. It is
+    always one if more rows are left out than these.
     """
     if found == part.rows:
         return

@@ -16,7 +16,7 @@ from sparkjobs.source.request import SKIP, SourceRequest
 
 @dataclass(frozen=True)
 class SourceLog:
-    """Describes one partition now, with the offsets ``first`` … ``end`` - 1."""
+    """One partition now, with the offsets ``first`` … ``end`` - 1."""
 
     id: int
     topic: str
@@ -27,7 +27,7 @@ class SourceLog:
 
 @dataclass(frozen=True)
 class Range:
-    """Holds offsets or ids ``first`` … ``end`` - 1, with values that all its rows have."""
+    """Offsets or ids ``first`` … ``end`` - 1, with values that all its rows have."""
 
     first: int
     end: int
@@ -45,7 +45,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Split(InputPartition):
-    """Holds what one task reads, one range after the other."""
+    """What one task reads, one range after the other."""
 
     ranges: tuple[Range, ...]
 

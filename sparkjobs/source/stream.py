@@ -29,7 +29,7 @@ Offsets = dict[str, int]
 
 
 class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads with a new connection in each call: one left in a transaction would see no new rows."""
+    """A reader with a new connection for each call: an old transaction sees no new rows."""
 
     def __init__(self, request: SourceRequest, schema: StructType) -> None:
         if not request.is_log:

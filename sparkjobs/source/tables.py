@@ -24,13 +24,13 @@ NAMES = (
     " LEFT JOIN `ems_group` g ON g.`id` = r.`group_id`"
 )
 
-# SQLite names unique indexes itself. Its primary key is no index: NOT INDEXED means to use it.
+# SQLite names unique indexes itself. Its primary key is not an index: NOT INDEXED means to use it.
 SQLITE_HINT = {"PRIMARY": " NOT INDEXED"}
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """Describes one table: its rows have the alias r, and are split by ``key`` with ``index``.
+    """One table: its rows have the alias r, and are split by ``key`` with ``index``.
 
     ``finished`` is the column that the options since and until compare.
     """

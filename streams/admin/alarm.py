@@ -52,7 +52,7 @@ def everything(permission: str) -> bool:
 
 @dataclass(frozen=True)
 class Link:
-    """Names a page of the admin, which a request resolves: a thread does not know its URLs."""
+    """The name of a page of the admin, which a request resolves: threads do not know its URLs."""
 
     name: str
     args: tuple[Any, ...] = ()
@@ -80,7 +80,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Said:
-    """Holds a sentence about what is wrong, and the page that it leads to; without text, nothing.
+    """A sentence about what is wrong, and the page that it leads to; without text, nothing.
 
     ``state`` says it in a word, and ``level`` how bad that is. If one ``covers`` what it is
     ``about``, no other one about the same is shown.

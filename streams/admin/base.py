@@ -46,7 +46,7 @@ def count_upto(at_most: int, kinds: Iterable[QuerySet[Any]]) -> dict[str, int]:
 
 
 class StreamsForm(forms.ModelForm):  # type: ignore[type-arg]  # generic only in stubs
-    """Validates against the tables that the page works on, also where no router says so."""
+    """A form that validates against the tables of the page's database, also without a router."""
 
     def _post_clean(self) -> None:
         self.instance._state.db = database()
@@ -54,7 +54,7 @@ class StreamsForm(forms.ModelForm):  # type: ignore[type-arg]  # generic only in
 
 
 class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  # generic in stubs
-    """Shows a page of one database of EMS, on which each verb needs its own permission."""
+    """The admin of a table of EMS: on one database, and each verb needs its own permission."""
 
     ordering: ClassVar[tuple[str, ...]] = ("-id",)
     form = StreamsForm
@@ -133,7 +133,7 @@ class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         # Only the fields that were changed here: a group paused meanwhile must stay paused.
-        # Links to many rows are no columns: save_related writes them.
+        # Links to many rows are not columns: save_related writes them.
         columns = {field.name for field in obj._meta.concrete_fields}
         fields = [name for name in form.changed_data if name in columns] if change else None
         obj.save(using=database(), update_fields=fields)
@@ -178,7 +178,7 @@ class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  
 
 
 class LargeAdmin(StreamsAdmin):
-    """Shows a table that grows with the traffic, only in the orders of its indexes."""
+    """The admin of a table that grows with the traffic: sorted only as its indexes are."""
 
     sortable_by = ()
     list_max_show_all = 0
@@ -204,7 +204,7 @@ class LargeAdmin(StreamsAdmin):
 
 
 class ReadOnly(StreamsAdmin):
-    """Shows rows that only EMS itself may write."""
+    """The admin of rows that only EMS itself may write."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

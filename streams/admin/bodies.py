@@ -25,7 +25,7 @@ ENDINGS = {bodies.JSON: "json", bodies.TEXT: "txt", bodies.BYTES: "bin"}
 
 
 class BodyAdmin(ReadOnly, LargeAdmin):
-    """Shows rows that have a body. Lists never fetch it, and a page only its beginning."""
+    """The admin of rows that have a body. Lists never fetch it, and a page only its beginning."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("body", "headers")

@@ -45,7 +45,7 @@ ORDER = {BAD: 0, WARNING: 1}
 
 @dataclass(frozen=True)
 class Line:
-    """Holds a sentence of the box; ``alias`` is empty where there is one database."""
+    """A sentence of the box; ``alias`` is empty where there is one database."""
 
     said: Said
     url: str
@@ -54,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Box:
-    """Holds what the index begins with: what is wrong, the worst first, and the pages of EMS."""
+    """What the index begins with: what is wrong, the worst first, and the pages of EMS."""
 
     lines: list[Line]
     pages: list[tuple[str, str]]

@@ -15,7 +15,7 @@ SECRETS = ("url", "secret")
 
 
 class SecretForm(StreamsForm):
-    """Keeps what is secret where it is left empty."""
+    """A form that keeps a secret whose field is left empty."""
 
     class Meta:
         fields = "__all__"
@@ -27,7 +27,7 @@ class SecretForm(StreamsForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name in SECRETS:
-            self.initial[name] = ""  # an empty field is no change
+            self.initial[name] = ""  # an empty field is not a change
             if name in self.fields and self.instance.pk:
                 self.fields[name].required = False
                 self.fields[name].help_text = _("It is not shown. Empty: as it was.")
@@ -40,7 +40,7 @@ class SecretForm(StreamsForm):
 
 
 class SecretAddressAdmin(StreamsAdmin):
-    """Shows rows with a URL, a secret and ``allow_private``, which a superuser alone may set."""
+    """Rows with a URL, a secret and ``allow_private``, which only a superuser may set."""
 
     per_database = False
     form = SecretForm

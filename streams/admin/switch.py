@@ -42,14 +42,14 @@ BY_SCRIPT = ("X-Requested-With", "XMLHttpRequest")
 
 @dataclass(frozen=True)
 class Switch:
-    """Holds on which database a page works, and where it leads for each of the others."""
+    """On which database a page works, and where it leads for each of the others."""
 
     alias: str
     urls: dict[str, str]
 
 
 class OnItsDatabase:
-    """Wraps the views of a ModelAdmin: they run, and are rendered, in ``working_on()``."""
+    """A ModelAdmin whose views run, and are rendered, in ``working_on()``."""
 
     # False for a table that is on EMS["DATABASE"] only: its pages have no switch.
     per_database = True
@@ -160,7 +160,7 @@ def _remember(request: HttpRequest, alias: str) -> None:
 
 
 class Here:
-    """Runs the parts of one answer on its database, and names the database in their links."""
+    """A context for one answer: it runs on its database, which its links name."""
 
     def __init__(self, alias: str, request: HttpRequest, site: Any) -> None:
         self.alias = alias

@@ -47,7 +47,7 @@ class NeverEnds(AssertionError):
 
 
 class Consumers:
-    """Runs the handlers of ``registrations``, in this thread or beside it."""
+    """A run of the handlers of ``registrations``, in this thread or beside it."""
 
     def __init__(
         self, registrations: Sequence[Registration], aliases: Sequence[str], using: str
@@ -71,7 +71,7 @@ class Consumers:
         ]
 
     def connect(self) -> None:
-        """Open the connections of this thread: what that takes is no statement of a handler."""
+        """Open the connections of this thread: what that takes is not a statement of a handler."""
         for alias in self._aliases:
             connections[alias].ensure_connection()
 

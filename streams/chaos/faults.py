@@ -30,7 +30,7 @@ class EndedByItself(AssertionError):
 
 @dataclass
 class Case(NoFault):
-    """Is one run of the handlers with one fault; ``number`` says at which statement, from 1.
+    """One run of the handlers with one fault; ``number`` says at which statement, from 1.
 
     ``struck`` is that statement, at first as a run without a fault had it. ``happened`` tells
     whether the fault did.

@@ -34,7 +34,7 @@ NOBODY_ELSE = (
 
 @dataclass
 class ProofPlan:
-    """Holds the cases of a proof: ``left_out`` of them are too many, and others are impossible.
+    """The cases of a proof: ``left_out`` of them are too many, and others are impossible.
 
     ``impossible`` says in sentences what this database cannot show.
     """

@@ -28,7 +28,7 @@ FAULTS = tuple(KINDS)
 
 @dataclass
 class Chaos:
-    """Proves handlers: see the fixture ``chaos``.
+    """The proof of handlers: see the fixture ``chaos``.
 
     ``test`` is how pytest names the test. ``databases`` are the aliases whose rows are put back
     before each case; that of EMS belongs to them always.
@@ -207,7 +207,7 @@ def _wanted(plan: ProofPlan, group: str) -> Sequence[Case]:
     if found := [case for case in plan.cases if case.name == name]:
         return found
     names = ", ".join(case.name for case in plan.cases)
-    raise ValueError(f"{ONLY}={name} is no case of the group {group!r}: there are {names}")
+    raise ValueError(f"{ONLY}={name} is not a case of the group {group!r}: there are {names}")
 
 
 @contextmanager

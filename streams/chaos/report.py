@@ -14,7 +14,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Broken:
-    """Holds a case in which the invariant broke, and why."""
+    """A case in which the invariant broke, and why."""
 
     case: Case
     why: str
@@ -23,7 +23,7 @@ class Broken:
 
 @dataclass
 class Report:
-    """Holds what came of all cases: those that ran, and those of them that broke something.
+    """What came of all cases: those that ran, and those of them that broke something.
 
     ``str()`` is the report for people. ``left_out``: the cases beyond ``max_cases``. ``impossible``
     says what the database cannot show.

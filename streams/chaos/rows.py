@@ -15,7 +15,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class World:
-    """Is what a test has made so far: the rows on its aliases, and the mail that was sent.
+    """What a test has made so far: the rows on its aliases, and the mail that was sent.
 
     ``reset`` is called whenever they are put back, for what else the test keeps.
     """

@@ -36,19 +36,19 @@ _NOT_OF_THE_PROJECT = tuple(
 
 
 class Died(KeyboardInterrupt):
-    """Ends a handler run as the death of its process does.
+    """The end of a handler run, as the death of its process would be.
 
     Neither EMS nor Django treats a KeyboardInterrupt as a failure of the handler.
     """
 
 
 class DiedInTask(BaseException):
-    """Is Died in a task of asyncio, where a KeyboardInterrupt would end the event loop."""
+    """Died in a task of asyncio, where a KeyboardInterrupt would end the event loop."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """Describes a statement or COMMIT of a handler run; ``number`` counts from 1.
+    """A statement or COMMIT of a handler run; ``number`` counts from 1.
 
     ``in_handler``: the handler, or a middleware of the project, was running. ``in_transaction``: on
     any database. ``commits``: it ends a transaction, or is one by itself.
@@ -70,7 +70,7 @@ class Statement:
 
 
 class StatementFault(Protocol):
-    """Acts at the statements of a run: see faults.py."""
+    """What happens at the statements of a run: see faults.py."""
 
     def before(self, statement: Statement) -> None: ...
 
@@ -78,7 +78,7 @@ class StatementFault(Protocol):
 
 
 class NoFault:
-    """Lets a run go its way."""
+    """The fault that does nothing."""
 
     def before(self, statement: Statement) -> None:
         """Do nothing."""
@@ -89,7 +89,7 @@ class NoFault:
 
 @dataclass
 class Statements:
-    """Lets ``fault`` act before and after each statement: ``with Statements(fault) as statements:``
+    """A context in which ``fault`` acts before and after each statement of a run.
 
     Statements count while a delivery is handled, from the read of its bodies to the end of its
     settlement. Once ``dead``, each further statement fails, whatever the handler catches.

@@ -1,4 +1,4 @@
-"""Checks at decoration what is to be a handler: that one call with its one argument would run."""
+"""Checks a handler when it is decorated: one call with its one argument must work."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ logger = logging.getLogger("streams.retries")
 
 @dataclass(frozen=True)
 class Overrides:
-    """Holds what the command line says; None leaves a value to the decorator."""
+    """What the command line says; None leaves a value to the decorator."""
 
     threads: int | None = None  # of the process
     batch: int | None = None
@@ -38,7 +38,7 @@ class Overrides:
 
 @dataclass(frozen=True)
 class Share:
-    """Says which of the ``of`` groups of a process are on one database: ``groups``, after others.
+    """Which of the ``of`` groups of a process are on one database: ``groups``, after others.
 
     The threads of the process are for all its groups, and each database has some of its own.
     """
@@ -76,7 +76,7 @@ def shares(groups: Mapping[str, Sized]) -> dict[str, Share]:
 
 @dataclass(frozen=True)
 class Limits:
-    """Holds the limits in force for a group: ``batch`` in messages, ``max_retries`` in attempts.
+    """The limits in force for a group: ``batch`` in messages, ``max_retries`` in attempts.
 
     ``claim_seconds``: how long the handler calls of one claim may take; 0: a claim is one batch.
     ``workers``: the worker threads of the group in all live processes, where they are counted.

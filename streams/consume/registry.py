@@ -32,7 +32,7 @@ BatchHandler = TypeVar(
 
 @dataclass(frozen=True)
 class Registration:
-    """Holds a decorated function and the arguments of its decorator."""
+    """A decorated function and the arguments of its decorator."""
 
     handler: Callable[[Any], Any]
     topic: str

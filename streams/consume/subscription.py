@@ -138,7 +138,7 @@ def _create(
         ids = [partition.pk for partition in locked.order_by("number")]
         if begin is None and needs_start(registration):
             # A message that is committed after this look comes into the log after the group's
-            # start: the group gets it, and it is no history.
+            # start: the group gets it, and it is not history.
             if (held := holdings(topic_id, using)).messages:
                 raise StartNeeded(f"{start_missing(registration, held)} {start_hint()}")
             begin = Start.EARLIEST

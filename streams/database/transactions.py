@@ -116,7 +116,7 @@ def own_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
 
 
 class _Begun(transaction.Atomic):
-    """Begins a transaction by one statement.
+    """A transaction that one statement begins.
 
     Django turns autocommit off before a transaction and on after it. The transactions of a handler
     stay as Django makes them: after a deadlock that the handler swallows, autocommit would be on.

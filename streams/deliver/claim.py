@@ -42,7 +42,7 @@ Behind = tuple[int, int, int, int]
 
 
 class Locked(NamedTuple):
-    """Holds the row of a cursor, whose lock this transaction has, and where its partition ends."""
+    """The row of a cursor, whose lock this transaction has, and where its partition ends."""
 
     start: int
     stop: int | None
@@ -55,7 +55,7 @@ class Locked(NamedTuple):
 
 @dataclass
 class Claimer:
-    """Makes the claims of one worker thread in one group."""
+    """What makes the claims of one worker thread in one group."""
 
     group: ConsumerGroup
     client_id: str

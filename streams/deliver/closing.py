@@ -15,7 +15,7 @@ from streams.models import Delivery
 
 @dataclass
 class Outcome:
-    """Counts the outcomes of messages."""
+    """The outcomes of messages, counted."""
 
     done: int = 0
     failed: int = 0  # of these, `dead` have become dead letters

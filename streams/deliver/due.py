@@ -19,7 +19,7 @@ from streams.log.ends import End
 
 @dataclass(frozen=True)
 class Due:
-    """Holds what one look has found."""
+    """What one look has found."""
 
     inbox: frozenset[int] = frozenset()  # partitions with messages that are due
     groups: frozenset[int] = frozenset()  # groups with something to claim
@@ -32,7 +32,7 @@ class Due:
 
 @dataclass(frozen=True)
 class Places:
-    """Names where a process looks: its groups, and all partitions as (topic id, partition id)."""
+    """Where a process looks: its groups, and all partitions as (topic id, partition id)."""
 
     groups: Sequence[int]
     partitions: Sequence[tuple[int, int]]

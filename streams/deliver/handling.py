@@ -37,7 +37,7 @@ logger = logging.getLogger("streams.handling")
 
 
 class Handling(Calls):
-    """Handles one delivery of a cluster group in one thread, and settles it in the tables.
+    """The handling of one delivery of a cluster group in one thread, settled in the tables.
 
     ``may_go_on`` is called before each handler call. When it returns False, the messages that no
     call has been given are released with their attempt unspent. Each call, with its settlement, is

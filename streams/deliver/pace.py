@@ -16,7 +16,7 @@ LONG_SECONDS = 1.0
 
 @dataclass
 class Pace:
-    """Measures how fast one worker thread handles the messages of one group.
+    """The measure of how fast one worker thread handles the messages of one group.
 
     ``seconds``: how long the handler calls of a claim may take; with 0, each claim is one batch.
     ``workers``: the worker threads of the group, in all processes.

@@ -22,7 +22,7 @@ logger = logging.getLogger("streams.handling")
 
 
 class Claimed(NamedTuple):
-    """Holds what the messages of a claim have in common: see ``OF_CLAIM``."""
+    """What the messages of a claim have in common: see ``OF_CLAIM``."""
 
     topic: str
     group: str
@@ -80,7 +80,7 @@ class Reading:
         yield from in_calls(rows, size, self._registration, *place_of, load=self._load)
 
     def _load(self, rows: list[StoredMessage]) -> list[StoredMessage]:
-        """Return ``rows``, the first of which has no body, with the bodies of the first ones."""
+        """Return ``rows``, whose first one has no body, with the bodies of the first ones."""
         number, weight = 1, rows[0].weight
         for before, row in pairwise(rows):
             weight += row.weight

@@ -36,7 +36,7 @@ USED_EVERY = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Caller:
-    """Holds who calls: a valid token, with its rights as (verb, pattern)."""
+    """Who calls: a valid token, with its rights as (verb, pattern)."""
 
     id: int
     name: str
@@ -62,7 +62,7 @@ class Caller:
 
 
 class ApiRequest(HttpRequest):
-    """Is a request that has passed the check of its token."""
+    """A request that has passed the check of its token."""
 
     auth: Caller
 
@@ -72,7 +72,7 @@ _known: Fresh[str, tuple[bytes, Caller]] = Fresh()
 
 
 class Bearer(AuthBase):
-    """Lets in who has a token with the right ``verb`` on ``place``.
+    """The check that a caller has a token with the right ``verb`` on ``place``.
 
     ``place`` has the parameters of the path in braces: ``{topic}/{group}``. Without one, a caller
     with the right on anything is let in, and the endpoint asks for more: ``request.auth.needs()``.

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Answering:
-    """Asks databases for a request, and collects those that have not answered, in ``away``."""
+    """The databases that a request asks; those that have not answered are in ``away``."""
 
     def __init__(self) -> None:
         self.away: list[str] = []

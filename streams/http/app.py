@@ -109,7 +109,7 @@ def guarded(view: AsyncView, early: AsyncView | None = None) -> Callable[..., An
             _warn_if_late(request)
             _take_chunks(request)
             response = await view(request, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - a page of HTML is no answer to a program
+        except Exception as error:  # noqa: BLE001 - a page of HTML is not an answer to a program
             response = answer(request, error)
         if response.status_code == 405 and not response.get("Content-Type", "").endswith("json"):
             allowed = response["Allow"]
@@ -142,7 +142,7 @@ async def refusal(request: ASGIRequest) -> HttpResponse | None:
     scope[IS_CHECKED] = True
     try:
         await check(request)
-    except Exception as error:  # noqa: BLE001 - a page of HTML is no answer to a program
+    except Exception as error:  # noqa: BLE001 - a page of HTML is not an answer to a program
         return answer(request, error)
     return None
 
@@ -179,7 +179,7 @@ def _take_chunks(request: HttpRequest) -> None:
 
 
 class _Chunks(RawIOBase):
-    """Reads a body that ends where its chunks do, and no more than Django accepts."""
+    """A body that ends where its chunks do, read up to what Django accepts."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -61,7 +61,7 @@ class Reject(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """Holds one message. Topic, partition and offset together name it: use them as its key."""
+    """One message. Topic, partition and offset together name it: use them as its key."""
 
     topic: str
     partition: int
@@ -80,7 +80,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Holds messages that this client is to handle before ``deadline``."""
+    """Messages that this client is to handle before ``deadline``."""
 
     receipt: str
     partition: int
@@ -91,7 +91,7 @@ class Delivery:
 
 
 class Client:
-    """Calls the API at ``url``, such as ``https://shop.example/ems``; threads may share it.
+    """A client of the API at ``url``, such as ``https://shop.example/ems``; threads may share it.
 
     ``timeout``: seconds until a request without an answer is given up; a hold is added to it.
     """
@@ -99,7 +99,7 @@ class Client:
     def __init__(self, url: str, token: str, *, timeout: float = MARGIN_SECONDS) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ValueError(f"this is no URL of an API: {url!r}")
+            raise ValueError(f"this is not a URL of an API: {url!r}")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._host, self._path = parts.netloc, parts.path.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}

@@ -26,7 +26,7 @@ def position(text: str | None, *kinds: Kind) -> Sequence[Any] | None:
         return None
     try:
         values = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        json.dumps(values, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        json.dumps(values, ensure_ascii=False).encode()  # half a surrogate pair is not text
     except (binascii.Error, ValueError, RecursionError):
         values = None
     if (

@@ -60,7 +60,7 @@ BodyTypeName = Literal["json", "text", "bytes"]
 
 
 class Request(BaseModel):
-    """Is what a client sends: nothing unknown, and nothing of another type."""
+    """What a client sends: nothing unknown, and nothing of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -76,24 +76,24 @@ class Request(BaseModel):
 
 
 class NoFields(Request):
-    """Is an empty object."""
+    """An empty object."""
 
 
 class Answer(BaseModel):
-    """Is what a client gets. It is made by EMS, so nothing is checked."""
+    """What a client gets. It is made by EMS, so nothing is checked."""
 
     model_config = ConfigDict(strict=False)
 
 
 class Page(Answer, Generic[T]):
-    """Is a page of a list; ``next`` is the ``after`` of the one that follows, null at the end."""
+    """A page of a list; ``next`` is the ``after`` of the one that follows, null at the end."""
 
     items: list[T]
     next: str | None = None
 
 
 class PageOfAll(Page[T]):
-    """Is a page of a list of all databases, without the rows of those that are ``away``."""
+    """A page of a list of all databases, without the rows of those that are ``away``."""
 
     away: list[str] = []
 

@@ -97,7 +97,7 @@ CODES: dict[int, tuple[str, ...]] = {
 
 
 class Problem(Exception):
-    """Ends a request with this answer; ``more`` are members beside the usual ones."""
+    """The end of a request with this answer; ``more`` are members beside the usual ones."""
 
     def __init__(
         self, status: int, code: str, detail: str, *, retry_after: int | None = None, **more: Any

@@ -15,7 +15,7 @@ MOST = 10_000
 
 @dataclass
 class Bucket:
-    """Holds what is left of a rate, and since when."""
+    """What is left of a rate, and since when."""
 
     left: float
     at: float

@@ -21,7 +21,7 @@ MAX_BYTES = 2**32
 
 
 class StoredMessage(NamedTuple):
-    """Holds one row of BODIES as the driver has given it.
+    """One row of BODIES as the driver has given it.
 
     What a handler rarely looks at is converted when it is asked for: see ReceivedMessage.
     """

@@ -25,7 +25,7 @@ CLAIMS, PLACES = 200, 50
 
 @dataclass(frozen=True)
 class Call:
-    """Holds a claim that a client has in hand."""
+    """A claim that a client has in hand."""
 
     pk: int
     group: int

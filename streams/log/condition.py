@@ -25,7 +25,7 @@ PAUSED_FOR = timedelta(days=1)
 
 
 class Condition(TextChoices):
-    """Says in a word what a group does. Every page, command and answer says this word."""
+    """What a group does, in a word that every page, command and answer says."""
 
     BLOCKED = "blocked", gettext_lazy("blocked")  # by a failed message, in an ordered group
     STUCK = "stuck", gettext_lazy("stuck")  # consumers run, and nothing is finished
@@ -38,7 +38,7 @@ class Condition(TextChoices):
 
 
 class Trouble(TextChoices):
-    """Says in a word why a group needs somebody, the worst first."""
+    """Why a group needs somebody, in a word; the worst first."""
 
     BLOCKED = "blocked", gettext_lazy("blocked")
     STUCK = "stuck", gettext_lazy("stuck")
@@ -63,7 +63,7 @@ CONDITIONS, TROUBLES = list(Condition), list(Trouble)
 
 @dataclass(frozen=True)
 class Clearing:
-    """Says what becomes of a backlog: "falls", "grows" or "steady"; None is unknown."""
+    """What becomes of a backlog: "falls", "grows" or "steady"; None is unknown."""
 
     trend: str | None = None
     time: timedelta | None = None  # until nothing is behind, if it falls
@@ -72,7 +72,7 @@ class Clearing:
 
 @dataclass(frozen=True)
 class Known:
-    """Holds what is known of a group beside its lag; what is unknown, or is not, is None."""
+    """What is known of a group beside its lag; what is unknown, or is not, is None."""
 
     published: float | None = None  # messages a second that come into the topic
     consumed: float | None = None  # messages a second that the group finishes
@@ -84,7 +84,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Need:
-    """Says what is wrong with a group, and since when; None is unknown."""
+    """What is wrong with a group, and since when; None is unknown."""
 
     trouble: Trouble
     since: datetime | None
@@ -92,7 +92,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Standing:
-    """Says how a group stands; ``needs``: why somebody should look, the worst first."""
+    """How a group stands; ``needs``: why somebody should look, the worst first."""
 
     lag: Lag
     known: Known

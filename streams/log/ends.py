@@ -15,7 +15,7 @@ from streams.database.transactions import in_transaction
 
 
 class End(NamedTuple):
-    """Holds how far a log had come: its next offset, and its epoch."""
+    """How far a log had come: its next offset, and its epoch."""
 
     offset: int
     epoch: int
@@ -50,7 +50,7 @@ def remember(ends: Mapping[int, End], using: str) -> dict[int, End]:
 
 
 def recall(ends: Mapping[int, End], using: str) -> dict[int, End]:
-    """Remember ``ends`` of before the open transaction; return what ``remember`` does."""
+    """Remember ``ends``, read before the open transaction; return what ``remember`` returns."""
     with _lock:
         return dict(_raised(ends, _seen.setdefault(using, {})))
 

@@ -19,7 +19,7 @@ INBOX_AT_MOST = 10_000
 
 @dataclass(frozen=True)
 class Holdings:
-    """Holds how many messages there are, at least if ``more``, and the age of the oldest."""
+    """How many messages there are, at least if ``more``, and the age of the oldest."""
 
     messages: int
     more: bool = False

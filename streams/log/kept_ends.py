@@ -51,7 +51,7 @@ ABSENT_AT_MOST = 1000
 
 
 class LogId(NamedTuple):
-    """Identifies a log. That of a topic which was deleted and created again is another one."""
+    """The identity of a log. A topic that was deleted and created again has another one."""
 
     topic_id: int
     created_at: str  # of the topic
@@ -59,7 +59,7 @@ class LogId(NamedTuple):
 
 
 class KeptEnd(NamedTuple):
-    """Holds the highest end of a log; its name is for the people who read the file."""
+    """The highest end of a log; its name is for the people who read the file."""
 
     offset: int
     epoch: int
@@ -67,15 +67,15 @@ class KeptEnd(NamedTuple):
 
 
 class Unreadable(Exception):
-    """Says why a file is not read: it is damaged, or of another database."""
+    """Why a file is not read: it is damaged, or of another database."""
 
 
 class Newer(Unreadable):
-    """Says that a file is of another version of EMS, which must find it as it is."""
+    """The file is of another version of EMS, which must find it as it is."""
 
 
 class KeptEnds:
-    """Has the file of a database: what this process has found in it, and writes into it."""
+    """The file of a database: what this process has found in it, and writes into it."""
 
     def __init__(self, using: str) -> None:
         self._using = using
@@ -91,7 +91,7 @@ class KeptEnds:
         self._found = self._read_at_first()
 
     def _place(self, name: str) -> Path | None:
-        """Return where the file is; None if nothing is to be read or written.
+        """Return where the file is; None if there is nothing to read or write.
 
         The path is absolute, since a handler may change the working directory of the process.
         """

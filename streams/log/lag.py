@@ -51,7 +51,7 @@ Counted = tuple[str, int]  # one of these, and the group
 
 
 class CursorPlace(NamedTuple):
-    """Holds how far a group is in one partition."""
+    """How far a group is in one partition."""
 
     group: int
     partition: int
@@ -67,7 +67,7 @@ class CursorPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Lag:
-    """Holds the lag of one group, in messages; what is unknown is None, never 0."""
+    """The lag of one group, in messages; what is unknown is None, never 0."""
 
     group: ConsumerGroup
     # Sequenced and not claimed yet, or given back; None: no cursor tells (broadcast).
@@ -168,7 +168,7 @@ def lags(
 
 @dataclass
 class _Sum:
-    """Adds up the cursors and the open deliveries of a group."""
+    """The sum of the cursors and the open deliveries of a group."""
 
     behind: int | None = None
     open: int = 0

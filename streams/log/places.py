@@ -19,7 +19,7 @@ HIGHEST = 2**62
 
 @dataclass(frozen=True)
 class LogPlace:
-    """Names offsets of a log: of a partition, or of the only one of a topic."""
+    """Offsets of a log: of a partition, or of the only one of a topic."""
 
     log: str
     first: int
@@ -34,7 +34,7 @@ class LogPlace:
         match = PLACE.fullmatch(text.strip().rstrip(",;"))
         if match is None:
             raise InvalidPlace(
-                f"{text!r} is no place in a log: write orders/2@666687, or orders/2@12-20 for"
+                f"{text!r} is not a place in a log: write orders/2@666687, or orders/2@12-20 for"
                 " several."
             )
         first = whole(match["first"])

@@ -50,7 +50,7 @@ PATIENCE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Hole:
-    """Holds offsets of a partition that are left out; from ``epoch`` on they come before a log."""
+    """Offsets of a partition that are left out; from ``epoch`` on they come before a log."""
 
     offsets: range
     epoch: int

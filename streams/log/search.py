@@ -38,7 +38,7 @@ Position = dict[int, int]
 
 @dataclass(frozen=True)
 class Criteria:
-    """Holds what is searched: sequenced at ``since`` or later, before ``until``; tag; key.
+    """What is searched: sequenced at ``since`` or later, before ``until``; tag; key.
 
     Raises NaiveDatetime.
     """
@@ -70,7 +70,7 @@ class Criteria:
 
 @dataclass(frozen=True)
 class Found:
-    """Holds the messages, and where to go on; ``then`` is empty if all has been searched.
+    """The messages, and where to go on; ``then`` is empty if all has been searched.
 
     ``left`` is how many messages are not searched yet.
     """
@@ -86,7 +86,7 @@ class Found:
 
 @dataclass(frozen=True)
 class _Part:
-    """Holds what was found in one log, from the newest on, down to the offset ``reached``."""
+    """What was found in one log, from the newest on, down to the offset ``reached``."""
 
     messages: list[Message]
     reached: int

@@ -50,25 +50,25 @@ DAMAGES = (IntegrityError, DataError)
 
 # When this process tries a damaged partition again: (alias, partition) → time.monotonic().
 _damaged: dict[tuple[str, int], float] = {}
-# Of each alias the last server of which was said that a failover has led to it.
+# The last server announced after a failover, by alias.
 _told: dict[str, str] = {}
 
 
 class PassCancelled(Exception):
-    """Says that a message left the inbox between the read and the update."""
+    """A message left the inbox between the read and the update."""
 
 
 class Rewound(PassCancelled):
-    """Says that this process knows a higher end of the log: first the log must jump beyond it."""
+    """This process knows a higher end of the log: first the log must jump beyond it."""
 
 
 class Unsettled(PassCancelled):
-    """Says that a failover was moments ago: other processes may know a higher end of the log."""
+    """A failover was moments ago: other processes may know a higher end of the log."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """Holds what one pass over the partitions did."""
+    """What one pass over the partitions did."""
 
     sequenced: int = 0
     busy: bool = False  # another process holds a partition

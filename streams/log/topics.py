@@ -26,7 +26,7 @@ from streams.rules.names import MAX_NAME, validated_name
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """Holds what a send needs to know of a topic."""
+    """What a send needs to know of a topic."""
 
     id: int
     name: str

@@ -19,7 +19,7 @@ AnyAct = type[Act[Any, Any]]
 
 
 class ActVerbs(StreamsCommand):
-    """Carries out the acts of ``noun``: shown first, asked about, and done as it was shown."""
+    """A command with the acts of ``noun``: shown first, asked about, and done as it was shown."""
 
     noun: ClassVar[type[Model]]
 

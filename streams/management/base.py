@@ -43,7 +43,7 @@ NO_TABLE = 1146
 
 
 class StreamsCommand(BaseCommand):
-    """Runs a command with ``--database``, ``--json`` and, if it has ``verbs``, sub-commands.
+    """A command with ``--database``, ``--json`` and, if it has ``verbs``, sub-commands.
 
     ``verbs`` maps each sub-command to its help; the method ``do_VERB`` runs it. Without verbs
     ``run`` does. Errors of EMS and of the database are shown as one line with exit status 1.
@@ -292,7 +292,7 @@ class StreamsCommand(BaseCommand):
 
 @dataclass
 class _Gathered:
-    """Holds what a command has found on several aliases: a table, or JSON objects."""
+    """What a command has found on several aliases: a table, or JSON objects."""
 
     columns: Sequence[str] = ()
     rows: list[Sequence[Any]] = field(default_factory=list)
@@ -307,7 +307,7 @@ class _Gathered:
 
 
 class Encoder(DjangoJSONEncoder):
-    """Encodes durations as seconds, for programs."""
+    """A JSON encoder that writes durations as seconds, for programs."""
 
     def default(self, o: Any) -> Any:
         return o.total_seconds() if isinstance(o, timedelta) else super().default(o)

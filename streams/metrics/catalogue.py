@@ -15,7 +15,7 @@ OF_A_PASS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 @dataclass(frozen=True)
 class Metric:
-    """Describes one metric; ``labels`` are those of its own, without ``database``."""
+    """One metric; ``labels`` are those of its own, without ``database``."""
 
     name: str
     kind: str

@@ -13,7 +13,7 @@ KNOWN_SECONDS = 60.0
 
 
 class DatabaseClock:
-    """Asks each database once in KNOWN_SECONDS. It is right to half the time of the answer."""
+    """The clock of each database, asked once in KNOWN_SECONDS; right to half the answer's time."""
 
     def __init__(self) -> None:
         # By alias: the difference, and until when it holds.

@@ -25,7 +25,7 @@ WAIT_SECONDS = 8.0
 
 
 class EmsCollector(Collector):
-    """Gives the metrics of the tables on ``using``, or on all aliases that have topics.
+    """The metrics of the tables on ``using``, or on all aliases that have topics.
 
     A reading is made on a connection of its own, in autocommit, whatever transaction the caller has
     open. If it fails, or takes longer than WAIT_SECONDS, ``ems_up`` of that alias is 0 and there is

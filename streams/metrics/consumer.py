@@ -15,7 +15,7 @@ Work = tuple[str, str, int, int]
 
 
 class ConsumerCollector(Collector):
-    """Asks the fleet at each scrape, so that the workers note nothing."""
+    """The metrics of the fleet, asked at each scrape, so that the workers note nothing."""
 
     def __init__(
         self, work: Callable[[], Iterable[Work]], clients: Callable[[], Iterable[str]]

@@ -19,7 +19,7 @@ from streams.metrics.catalogue import Metric
 
 
 class Series:
-    """Counts the values of one set of labels."""
+    """The counted values of one set of labels."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
@@ -46,7 +46,7 @@ class Series:
 
 
 class QuickHistogram(Collector):
-    """Has a Series for each set of labels."""
+    """A histogram with a Series for each set of labels."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric

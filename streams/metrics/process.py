@@ -54,7 +54,7 @@ _metrics = {m.name: _made(m) for m in PROCESS.values() if m.kind in (COUNTER, HI
 
 
 class ProcessMetrics(telemetry.Observer):
-    """Keeps a bound child for each topic and group: to look one up takes longer than to add."""
+    """The metrics of this process, with a bound child for each topic and group: look-ups cost."""
 
     def __init__(self) -> None:
         self._children: dict[tuple[str, ...], Any] = {}

@@ -34,7 +34,7 @@ Place = tuple[int, int]  # group or partition, partition or offset
 
 @dataclass
 class _Group:
-    """Collects the figures of one group."""
+    """The figures of one group."""
 
     topic: str
     name: str
@@ -55,7 +55,7 @@ class _Partition:
 
 
 class MetricReading:
-    """Reads the tables behind one alias, on the connection of this thread."""
+    """A reading of the tables behind one alias, on the connection of this thread."""
 
     def __init__(self, using: str) -> None:
         self._using = using

@@ -45,7 +45,7 @@ def names() -> list[tuple[str, str]]:
 
 
 class SystemConfig(models.Model):
-    """Holds a run-time setting, which overrides the default in the code."""
+    """A run-time setting, which overrides the default in the code."""
 
     name = models.CharField(_("name"), max_length=64, choices=names)
     value = models.JSONField(_("value"))

@@ -25,7 +25,7 @@ class ConsumerQuerySet(models.QuerySet["Consumer"]):
 
 
 class Consumer(models.Model):
-    """Holds the lease of one consumer process in one group. Without a lease it is dead."""
+    """The lease of one consumer process in one group. Without a lease it is dead."""
 
     client_id = models.CharField(_("client id"), max_length=190)
     group = models.ForeignKey(

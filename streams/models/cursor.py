@@ -44,7 +44,7 @@ class CursorQuerySet(models.QuerySet["Cursor"]):
 
 
 class Cursor(models.Model):
-    """Holds how far a group is in a partition: next_offset is the next one to claim.
+    """How far a group is in a partition: next_offset is the next one to claim.
 
     A cursor moves by a claim, a reset, a forced purge or (ordered groups) a failure or a skip;
     every offset that it passes is covered by a delivery.

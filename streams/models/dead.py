@@ -23,7 +23,7 @@ MAX_TEXT = 64 * 1024
 
 @dataclass(frozen=True)
 class Verdict:
-    """Holds why a group gives up on an offset."""
+    """Why a group gives up on an offset."""
 
     offset: int
     attempts: int
@@ -83,7 +83,7 @@ class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
 
 
 class DeadMessage(models.Model):
-    """Holds a message that a group gave up on, with its own copy of the body, and the error."""
+    """A message that a group gave up on, with its own copy of the body, and the error."""
 
     topic = models.ForeignKey(
         "ems.Topic", models.PROTECT, related_name="+", db_constraint=False, verbose_name=_("topic")

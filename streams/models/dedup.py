@@ -9,7 +9,7 @@ from streams.models.fields import HashField, LooseForeignKey, UtcDateTimeField
 
 
 class DedupKey(models.Model):
-    """Holds a dedup key of a topic, and the message that has taken it; without one it is free.
+    """A dedup key of a topic, and the message that has taken it; without one it is free.
 
     The row is committed before it is locked: two transactions that insert the same key would wait
     for each other, and the server would end one of them as a deadlock.

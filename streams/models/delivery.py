@@ -75,7 +75,7 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
 
 
 class Delivery(models.Model):
-    """Holds one claim of the offsets first_offset … last_offset of a partition by one client.
+    """One claim of the offsets first_offset … last_offset of a partition by one client.
 
     Only the client that has ``token`` may move ``progress`` and end the delivery, while its state
     is START. ``progress`` is the first offset that is not settled yet. An open one without a token

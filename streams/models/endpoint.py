@@ -24,7 +24,7 @@ class Dialect(models.TextChoices):
 
 
 class CheckEndpoint(models.Model):
-    """Holds an address that answers for prepared messages. Only an operator enters one.
+    """An address that answers for prepared messages. Only an operator enters one.
 
     A message names it and never brings an address of its own: EMS would be a way into the
     internal network.

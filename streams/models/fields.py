@@ -18,7 +18,7 @@ _GT = TypeVar("_GT")
 
 
 class UtcNow(models.Func):
-    """Gives the database's clock in UTC at the start of the statement, plus ``delay``.
+    """The database's clock in UTC at the start of the statement, plus ``delay``.
 
     Django's ``Now()`` is in the session's time zone: on a +08:00 server it is eight hours off.
     """
@@ -42,7 +42,7 @@ class UtcNow(models.Func):
 
 
 class UtcDateTimeField(models.DateTimeField):  # type: ignore[type-arg]  # generic only in stubs
-    """Stores an instant in UTC, whatever TIME_ZONE or USE_TZ the project has.
+    """An instant in UTC, whatever TIME_ZONE or USE_TZ the project has.
 
     It takes and gives aware datetimes only, and raises ValueError for a naive one.
     """
@@ -76,7 +76,7 @@ def to_db(value: datetime) -> str:
 
 
 class LooseForeignKey(models.ForeignKey[_ST, _GT]):
-    """Refers to a row by its number alone, without constraint and index, for the hot tables.
+    """A reference to a row by its number alone, without constraint and index, for the hot tables.
 
     With a constraint each INSERT would lock the row that it names, and wait for the sequencer that
     holds a partition; and the indexes of these tables are made for their statements. There is no
@@ -93,7 +93,7 @@ class LooseForeignKey(models.ForeignKey[_ST, _GT]):
 
 
 class NamespacedMixin:
-    """Puts the prefix of EMS["NAMESPACE"] before a name on its way into the database.
+    """A field that puts the prefix of EMS["NAMESPACE"] before a name when it is written.
 
     It is taken off on the way out. So whatever goes through the ORM, a lookup too, sees names
     without it. A name of another namespace comes out with its prefix: see namespaces.py.
@@ -115,14 +115,14 @@ class NamespacedMixin:
 
 
 class HashField(models.BinaryField):  # type: ignore[type-arg]  # generic only in stubs
-    """Stores the 32 bytes of a SHA-256, with a fixed length: every server can index it."""
+    """The 32 bytes of a SHA-256, with a fixed length: every server can index it."""
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
         return "binary(32)" if connection.vendor == "mysql" else super().db_type(connection)
 
 
 class NameField(models.CharField):  # type: ignore[type-arg]  # generic only in stubs
-    """Stores a name or key that is compared byte for byte, even if the server ignores case."""
+    """A name or key that is compared byte for byte, even if the server ignores case."""
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
         parameters = super().db_parameters(connection)
@@ -138,7 +138,7 @@ class NameField(models.CharField):  # type: ignore[type-arg]  # generic only in 
 
 
 class TopicOrGroupField(NamespacedMixin, NameField):
-    """Stores the name of a topic or group. Migrations have it as a NameField."""
+    """The name of a topic or group. Migrations have it as a NameField."""
 
     def deconstruct(self) -> Any:
         name, _path, args, options = super().deconstruct()
@@ -146,7 +146,7 @@ class TopicOrGroupField(NamespacedMixin, NameField):
 
 
 class StepNameField(NamespacedMixin, models.CharField):  # type: ignore[type-arg]
-    """Stores the name of a step, which each namespace runs for itself."""
+    """The name of a step, which each namespace runs for itself."""
 
     def deconstruct(self) -> Any:
         name, _path, args, options = super().deconstruct()

@@ -48,7 +48,7 @@ class ConsumerGroupQuerySet(models.QuerySet["ConsumerGroup"]):
 
 
 class ConsumerGroup(models.Model):
-    """Holds the subscription of a group to a topic."""
+    """The subscription of a group to a topic."""
 
     topic = models.ForeignKey(
         "ems.Topic", models.PROTECT, related_name="groups", verbose_name=_("topic")

@@ -10,7 +10,7 @@ from streams.rules.names import MAX_KEY
 
 
 class KeyEntry(models.Model):
-    """Says which key the message at an offset has.
+    """Which key the message at an offset has.
 
     The sequencer writes it in the transaction that gives the offset, if the topic has index_keys;
     the purge deletes it with the message.

@@ -13,7 +13,7 @@ MAX_WHO = 255
 
 
 class LetterEdit(models.Model):
-    """Records one edit of a dead letter: who, when, and the message as it was before.
+    """One edit of a dead letter: who, when, and the message as it was before.
 
     What the edit has made of it is in the next edit of the letter, or in the letter itself.
     """

@@ -28,7 +28,7 @@ class MessageQuerySet(models.QuerySet["Message"]):
 
 
 class Message(models.Model):
-    """Holds a message: in the inbox while it has no offset, in the log of its partition after."""
+    """A message: in the inbox while it has no offset, in the log of its partition after."""
 
     partition = LooseForeignKey(
         "ems.Partition", related_name="messages", verbose_name=_("partition")

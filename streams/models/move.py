@@ -16,7 +16,7 @@ MAX_ALIAS = 190
 
 
 class Move(models.Model):
-    """Says that a topic moves from the alias ``source`` to ``target``, or has moved.
+    """The move of a topic from the alias ``source`` to ``target``, under way or done.
 
     Both databases have a row with the same ``token``. That of the source is written when the topic
     is closed there. That of the target is written by the transaction that writes the topic there,

@@ -44,7 +44,7 @@ _M = TypeVar("_M", bound=models.Model)
 
 
 class OwnManager(models.Manager[_M]):
-    """Gives the rows of this namespace. ``_base_manager`` gives all."""
+    """The rows of this namespace. ``_base_manager`` has all."""
 
     def get_queryset(self) -> QuerySet[_M]:
         return super().get_queryset().filter(own("name"))
@@ -56,7 +56,7 @@ def namespace() -> str:
 
 
 class OfNamespace(models.Manager[_M]):
-    """Gives the rows whose column ``namespace`` is this one. ``_base_manager`` gives all."""
+    """The rows whose column ``namespace`` is this one. ``_base_manager`` has all."""
 
     def get_queryset(self) -> QuerySet[_M]:
         return super().get_queryset().filter(namespace=namespace())

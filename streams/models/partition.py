@@ -9,7 +9,7 @@ from streams.models.fields import UtcDateTimeField
 
 
 class Partition(models.Model):
-    """Holds one ordered log of a topic, which has the offsets first_offset … next_offset - 1."""
+    """One ordered log of a topic, which has the offsets first_offset … next_offset - 1."""
 
     topic = models.ForeignKey(
         "ems.Topic", models.PROTECT, related_name="partitions", verbose_name=_("topic")

@@ -64,16 +64,16 @@ class PreparedQuerySet(models.QuerySet["PreparedRow"]):
 
 
 class PreparedOfNamespace(models.Manager["PreparedRow"]):
-    """Gives the rows of this namespace. ``_base_manager`` gives all."""
+    """The rows of this namespace. ``_base_manager`` has all."""
 
     def get_queryset(self) -> models.QuerySet[PreparedRow]:
         return super().get_queryset().filter(own("biz"))
 
 
 class PreparedRow(models.Model):
-    """Holds a prepared message under its business and its key, until it is purged.
+    """A prepared message under its business and its key, until it is purged.
 
-    It is no message yet: a commit writes one into ems_msg, so that its id and its offset come
+    It is not a message yet: a commit writes one into ems_msg, so that its id and its offset come
     after everything that was sent before the commit (docs/decisions/0008-two-phase.md).
     """
 

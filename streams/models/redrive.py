@@ -34,7 +34,7 @@ class RedriveQuerySet(models.QuerySet["Redrive"]):
 
 
 class Redrive(models.Model):
-    """Names dead letters to be redriven: those of ``groups`` with ids up to ``upto``, or ``ids``.
+    """Dead letters to redrive: those of ``groups`` with ids up to ``upto``, or ``ids``.
 
     A step redrives some every few seconds, in any process. ``after`` moves in the transaction that
     redrives, so that each letter is counted once, whatever is killed. It ends after ``total``
@@ -93,7 +93,7 @@ class Redrive(models.Model):
         return timedelta(seconds=(self.left or 0) / self.rate) if running else None
 
     def stop(self) -> bool:
-        """Redrive no more; False if it has stopped or ended already."""
+        """Stop the redrive. Return False if it is not running."""
         return self._turn(RedriveState.RUNNING, RedriveState.STOPPED)
 
     def resume(self) -> bool:

@@ -19,7 +19,7 @@ CHUNK = 500
 
 @dataclass(frozen=True)
 class Again:
-    """Describes an offset to be seen again: its next ``attempt``, which begins after ``delay``."""
+    """An offset to be seen again: its next ``attempt``, which begins after ``delay``."""
 
     offset: int
     attempt: int
@@ -55,7 +55,7 @@ class RetryMessageQuerySet(models.QuerySet["RetryMessage"]):
 
 
 class RetryMessage(models.Model):
-    """Holds one offset that one group must see again.
+    """One offset that one group must see again.
 
     It waits while ``delivery`` is empty. Otherwise that delivery holds it.
     """

@@ -9,7 +9,7 @@ from streams.models.fields import LooseForeignKey, UtcDateTimeField, UtcNow
 
 
 class Rewind(models.Model):
-    """Says that the offsets first_offset … next_offset - 1 of a partition are left out.
+    """The offsets first_offset … next_offset - 1 of a partition, which are left out.
 
     The log ended at ``first_offset`` though a process knew that it had reached ``known_offset``:
     a failover or a restore has lost commits. Offsets between them had been given to messages that

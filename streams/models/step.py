@@ -34,7 +34,7 @@ class StepQuerySet(models.QuerySet["Step"]):
 
 
 class Step(models.Model):
-    """Holds when one time-driven step last ran."""
+    """When one time-driven step last ran."""
 
     name = StepNameField(_("name"), max_length=32)
     last_run_at = UtcDateTimeField(_("last run at"))

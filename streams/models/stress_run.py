@@ -24,7 +24,7 @@ class StressRunQuerySet(models.QuerySet["StressRun"]):
 
 
 class StressRun(models.Model):
-    """Holds the load of a run, and its result once it is measured.
+    """The load of a run, and its result once it is measured.
 
     It is finished when its topic is deleted again. ``error`` says why there is no result.
     """

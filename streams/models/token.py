@@ -12,7 +12,7 @@ from streams.models.fields import HashField, NameField, TopicOrGroupField, UtcDa
 from streams.models.namespaces import OwnManager
 from streams.rules.names import MAX_NAME
 
-# In characters: the part of a token that is no secret, and who has made it.
+# In characters: the part of a token that is not secret, and who has made it.
 PREFIX = 8
 MAX_WHO, MAX_OWNER = 255, 64
 # Deliveries that a token may wait for at the same time.
@@ -49,7 +49,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 
 
 class ApiToken(models.Model):
-    """Holds what is known of a token: never the token itself, only its hash."""
+    """What is known of a token: never the token itself, only its hash."""
 
     name = TopicOrGroupField(_("name"), max_length=MAX_NAME)
     prefix = NameField(_("prefix"), max_length=PREFIX, editable=False)
@@ -93,7 +93,7 @@ class ApiToken(models.Model):
 
 
 class ApiRight(models.Model):
-    """Allows a token one verb on the places that match a pattern."""
+    """One verb that a token may use on the places that match a pattern."""
 
     token = models.ForeignKey(
         ApiToken, models.CASCADE, related_name="rights", verbose_name=_("token")

@@ -31,7 +31,7 @@ WRITABLE = (Access.READ_WRITE, Access.WRITE_ONLY)
 
 
 class Topic(models.Model):
-    """Holds a named stream, with its access and retention."""
+    """A named stream, with its access and retention."""
 
     name = TopicOrGroupField(_("name"), max_length=MAX_NAME)
     access = models.CharField(

@@ -16,7 +16,7 @@ from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 
 @dataclass(frozen=True)
 class Limits:
-    """Holds what the operator calls too much: an age, a number of messages; None is no limit."""
+    """What the operator calls too much: an age, a number of messages; None is no limit."""
 
     age: timedelta | None = None
     behind: int | None = None

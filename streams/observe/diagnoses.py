@@ -66,7 +66,7 @@ NAMES_AT_MOST = 5
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Holds one thing that was looked at: its level, a text, and a hint what to do."""
+    """One thing that was looked at: its level, a text, and a hint what to do."""
 
     level: str
     name: str
@@ -367,7 +367,7 @@ def server(using: str) -> Iterator[Diagnosis]:
 
 
 def _binary_log(server: Server) -> Diagnosis:
-    """Say what the binary log costs: it is no fault, and other readers may need all of it."""
+    """Say what the binary log costs: it is not a fault, and other readers may need all of it."""
     if not server.binlog_format:
         return Diagnosis(OK, "binlog", "off")
     image = server.variable("GLOBAL.binlog_row_image")

@@ -13,7 +13,7 @@ from streams.models.fields import NameField
 
 
 class Server:
-    """Reads from the server behind an alias, on a connection of this project."""
+    """What the server behind an alias says, on a connection of this project."""
 
     def __init__(self, alias: str) -> None:
         self.alias = alias

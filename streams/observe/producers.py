@@ -24,7 +24,7 @@ PARTITIONS = 200
 
 @dataclass(frozen=True)
 class Producer:
-    """Holds a process that has sent; of HTTP, a token that was used from an address."""
+    """A process that has sent; of HTTP, a token that was used from an address."""
 
     host: str
     process: str  # its pid, or ``http:`` and the beginning of the token; "" if unknown
@@ -40,7 +40,7 @@ class Producer:
 
 @dataclass(frozen=True)
 class Producers:
-    """Holds who has sent in the last LATELY, of the ``newest`` messages of each partition."""
+    """Who has sent in the last LATELY, of the ``newest`` messages of each partition."""
 
     newest: int
     listed: list[Producer]
@@ -80,7 +80,7 @@ def producers(using: str, now: datetime, topic: int | None = None) -> Producers:
 
 
 class _Sender:
-    """Adds up what the threads of a producer have sent."""
+    """What the threads of a producer have sent, added up."""
 
     def __init__(self) -> None:
         self.threads: set[str] = set()

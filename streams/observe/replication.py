@@ -42,7 +42,7 @@ def replication(using: str) -> Iterator[Diagnosis]:
 
 @dataclass(frozen=True)
 class Degrading:
-    """Says why commits may be lost though replication is semi-synchronous, and what to set."""
+    """Why commits may be lost though replication is semi-synchronous, and what to set."""
 
     text: str
     hint: str

@@ -18,7 +18,7 @@ from streams.models.namespaces import own
 
 @dataclass(frozen=True)
 class Damaged:
-    """Holds a partition whose next_offset is not above its last offset."""
+    """A partition whose next_offset is not above its last offset."""
 
     name: str
     partition_id: int
@@ -52,7 +52,7 @@ def damaged(using: str) -> list[Damaged]:
 
 @dataclass(frozen=True)
 class Unread:
-    """Holds a topic that has messages and no group, and the topic that may have been meant."""
+    """A topic that has messages and no group, and the topic that may have been meant."""
 
     topic: Topic
     holdings: Holdings

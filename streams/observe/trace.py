@@ -25,7 +25,7 @@ from streams.models import (
 
 @dataclass(frozen=True)
 class TracedAttempt:
-    """Holds what became of one message in one delivery, which may cover others too."""
+    """What became of one message in one delivery, which may cover others too."""
 
     delivery: Delivery
     outcome: str
@@ -42,7 +42,7 @@ class TracedAttempt:
 
 @dataclass(frozen=True)
 class GroupTrace:
-    """Holds one group's deliveries of the message, and what comes next."""
+    """One group's deliveries of the message, and what comes next."""
 
     group: ConsumerGroup
     deliveries: list[Delivery] = field(default_factory=list)

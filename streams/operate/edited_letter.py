@@ -32,7 +32,7 @@ AROUND = 30
 
 @dataclass(frozen=True)
 class Content:
-    """Holds what can be edited, as people type it: JSON and text as it is, bytes in base64."""
+    """What can be edited, as people type it: JSON and text as it is, bytes in base64."""
 
     body: str
     body_type: str

@@ -145,7 +145,7 @@ def _as_in_a_consumer() -> Iterator[None]:
 
 
 class _Rehearsing:
-    """Makes the calls of one rehearsal, and undoes each."""
+    """The calls of one rehearsal: a Settler that undoes them, and the Stretch of them all."""
 
     def __init__(
         self,

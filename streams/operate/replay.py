@@ -49,7 +49,7 @@ STATES = {
 
 @dataclass(frozen=True)
 class Span:
-    """Holds the offsets ``first`` … ``end`` - 1 of a partition."""
+    """The offsets ``first`` … ``end`` - 1 of a partition."""
 
     partition: Partition
     first: int
@@ -65,7 +65,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Replay:
-    """Tells how far a replay is in one partition."""
+    """How far a replay is in one partition."""
 
     cursor: Cursor
     open: int  # claimed and not settled yet

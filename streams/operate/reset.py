@@ -70,7 +70,7 @@ def towards(target: Target) -> Goal:
 
 @dataclass(frozen=True)
 class Move:
-    """Holds what a reset does, or in a preview would do, in one partition, in messages."""
+    """What a reset does, or in a preview would do, in one partition, in messages."""
 
     cursor: Cursor  # as it was
     position: int  # the next offset that the group would have seen
@@ -132,7 +132,7 @@ class Move:
 
 
 class Reset:
-    """Resets a group to ``goal``; None undoes the last reset.
+    """The reset of a group to ``goal``; None undoes the last reset.
 
     ``preview()`` and ``run()`` return a move for each partition that has a cursor (or of partition
     ``number`` only). Both raise OffsetOutOfRange, UnknownPartition and NothingToUndo; ``run()``

@@ -25,7 +25,7 @@ FENCED = "taken back by a reset"
 
 
 class Raced(Exception):
-    """Says that a retry was claimed before it could be revoked: the reset must begin again."""
+    """A retry was claimed before it could be revoked: the reset must begin again."""
 
 
 def held_by(cursor: Cursor, using: str, *, lock: bool) -> Delivery | None:

@@ -27,7 +27,7 @@ TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:.*")
 
 @dataclass(frozen=True)
 class Target:
-    """Holds where to go in a log; ``offset`` gives the offset of that in a partition."""
+    """Where to go in a log; ``offset`` gives the offset of that in a partition."""
 
     end: str = ""  # EARLIEST or LATEST
     number: int | None = None
@@ -61,7 +61,8 @@ class Target:
         if time is None:
             raise InvalidTarget(
                 _(
-                    "%r is no place in a log: say earliest, latest, an offset, one of a partition"
+                    "%r is not a place in a log: say earliest, latest, an offset, one of a"
+                    " partition"
                     " such as orders/2@1200, a time such as 2026-11-20T10:00Z, +N or -N."
                 )
                 % text

@@ -47,7 +47,7 @@ NOBODY = "ems_topics move"
 
 
 class TopicCopy:
-    """Writes one topic of ``source`` to ``target``.
+    """The copy of one topic of ``source`` on ``target``.
 
     There may be a topic of that name: one that a process has made too early, or one that has moved
     away and is purged. It is taken over if it holds nothing.

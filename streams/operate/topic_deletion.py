@@ -75,7 +75,7 @@ def count_inbox(partition: Partition, topic: Topic, using: str) -> int:
 
 
 class TopicDeletion:
-    """Deletes one topic."""
+    """The deletion of one topic."""
 
     def __init__(self, topic: Topic, using: str, *, force: bool = False) -> None:
         self.topic = topic

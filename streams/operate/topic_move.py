@@ -8,7 +8,7 @@ transaction on the new database writes the topic there (operate/topic_copy.py), 
 
 Both databases get a row of Move with one token. That of the new database is committed with the
 topic, so it tells whether the topic has moved. Without it, the move can be given up; with it, a
-move that was killed, or whose reply was lost, only has to be finished on the old database.
+move that was killed, or whose reply was lost, needs only its last steps on the old database.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ COUNT_AT_MOST = 10_000
 
 
 class Unfinished(Exception):
-    """Says that something is there which consumers may finish by themselves."""
+    """Something is there that consumers may finish by themselves."""
 
 
 class TopicMove:
-    """Moves one topic from the alias ``source`` to ``target``. It may be killed, and repeated.
+    """The move of a topic from the alias ``source`` to ``target``. It may be killed, and repeated.
 
     ``with_retries`` takes waiting retries along; otherwise they are an obstacle. Raises
     UnknownTopic.

@@ -48,7 +48,7 @@ class UndoneCall:
 
 
 class Undone:
-    """Makes calls that are undone on all databases; those of an atomic handler are on ``using``."""
+    """Calls that are undone on all databases; those of an atomic handler are on ``using``."""
 
     def __init__(self, using: str, *, atomic: bool) -> None:
         self.aliases = databases()
@@ -90,7 +90,7 @@ class Undone:
 
 @dataclass
 class _Watch:
-    """Stands around the statements of one call, and refuses what could not be undone.
+    """A watch over the statements of one call: it refuses what could not be undone.
 
     ``unsafe`` are the tables of each alias whose rows a rollback does not take back; ``depth`` is
     the number of transaction blocks around the call.

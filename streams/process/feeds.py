@@ -19,7 +19,7 @@ logger = logging.getLogger("streams.supervisor")
 
 
 class NoGroup(Exception):
-    """Says that no group of one database can run, where the process has groups on another one."""
+    """No group of one database can run, where the process has groups on another one."""
 
 
 def make(

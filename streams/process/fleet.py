@@ -32,7 +32,7 @@ logger = logging.getLogger("streams.supervisor")
 
 
 class Start(Thread):
-    """Makes the supervisor of a database, in a thread that is watched, as the others are."""
+    """The start of a database's supervisor, in a thread that is watched, as the others are."""
 
     def __init__(self, using: str, begin: Callable[[str, DatabaseWork], None]) -> None:
         super().__init__(name=f"start-{using}", daemon=True)
@@ -50,7 +50,7 @@ class Start(Thread):
 
 
 class Fleet:
-    """Has one supervisor for each database; starts them, waits for a signal or a failure, drains.
+    """The supervisors of a process, one for each database: started, watched, drained.
 
     A database that is away stops its own workers only, at the start, too: then each supervisor is
     made in a thread of its own, as soon as its database answers. A failure ends the process.
@@ -120,7 +120,7 @@ class Fleet:
             only.start()
         else:
             self._begin_all()
-        connections.close_all()  # this thread uses them no more, so the server would close them
+        connections.close_all()  # this thread no longer uses them, so the server would close them
         while not self._lifecycle.stopping:
             if self._signals.wait(LOOK_SECONDS):
                 self._lifecycle.stop()

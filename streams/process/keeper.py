@@ -22,7 +22,7 @@ AFTER_ERROR_SECONDS = 1.0
 
 
 class Keeper(threading.Thread):
-    """Runs a step repeatedly, also while the workers drain: a slow drain must keep its leases."""
+    """A thread that repeats a step, also in a slow drain, which must keep its leases."""
 
     def __init__(
         self,

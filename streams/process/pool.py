@@ -18,7 +18,7 @@ LOOK_SECONDS = 300.0
 
 @dataclass(eq=False)
 class Share:
-    """Holds what the pool knows of one group."""
+    """What the pool knows of one group."""
 
     feed: RunningGroup
     woken: bool = True  # the first look needs no wake-up
@@ -27,7 +27,7 @@ class Share:
 
 
 class Pool:
-    """Tells each worker thread which group to serve: the one that was served the longest ago.
+    """The choice of the group that a worker thread serves next: the one served the longest ago.
 
     Only a group that has been woken is served, by at most its ``threads`` at once. A group that has
     a thread does not get the last idle one, unless it is the only group: whatever its handlers wait
@@ -45,7 +45,7 @@ class Pool:
     def take(self) -> RunningGroup | None:
         """Return the group that the calling thread is to serve now; None if there is none.
 
-        What is returned is to be given back, by ``give_back``.
+        Give back what is returned, by ``give_back``.
         """
         with self._condition:
             self._idle += 1

@@ -38,7 +38,7 @@ KILL_GRACE_SECONDS = 15.0
 
 @dataclass
 class Place:
-    """Holds what the parent knows of one of its processes."""
+    """What the parent knows of one of its processes."""
 
     number: int  # from 1
     pid: int = 0  # while it runs
@@ -50,7 +50,7 @@ class Place:
 
 
 class Processes:
-    """Forks ``count`` processes that call ``work(number, parent)``, and exit with what it returns.
+    """``count`` forked processes that call ``work(number, parent)``, and exit with what it returns.
 
     ``parent`` is a pipe for Signals: it tells the process to stop, also when the parent was killed.
     The parent has no connection and makes no thread, so a fork copies neither. With ``drain`` a

@@ -16,7 +16,7 @@ EVERY_SECONDS = 60.0
 
 
 class Progress:
-    """Writes records about the groups, each with the counts of this process."""
+    """The records about the groups, each with the counts of this process."""
 
     def __init__(self, feeds: Sequence[RunningGroup]) -> None:
         self._feeds = feeds

@@ -25,7 +25,7 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Totals:
-    """Counts what this process has done with the messages of a group; `failed` includes `dead`."""
+    """What this process has done with the messages of a group; `failed` includes `dead`."""
 
     done: int = 0
     failed: int = 0
@@ -51,7 +51,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class GroupPlace:
-    """Holds the next offsets of a group by partition number, and how many messages it is behind."""
+    """The next offsets of a group by partition number, and how many messages it is behind."""
 
     offsets: dict[int, int]
     behind: int
@@ -63,7 +63,7 @@ class GroupPlace:
 
 
 class RunningGroup:
-    """Tells workers about their group; what it tells is at most FRESH_SECONDS old."""
+    """A group as its workers know it; what it says is at most FRESH_SECONDS old."""
 
     def __init__(self, registration: Registration, using: str, overrides: Overrides) -> None:
         self.registration = registration

@@ -51,7 +51,7 @@ PURGE_SECONDS = 2.0
 
 
 class Supervisor:
-    """Has the workers and keepers of one database: ``begin``, ``start``, ``watch`` … ``leave``.
+    """The workers and keepers of one database: ``begin``, ``start``, ``watch`` … ``leave``.
 
     The main thread calls all but ``begin``, the only one that works with the database: a database
     that does not answer holds up its own threads only.
@@ -178,7 +178,7 @@ class Supervisor:
         self._listener.start()
 
     def watch(self) -> None:
-        """Stop the process when the database answers one of its threads no more.
+        """Stop the process when the database no longer answers one of its threads.
 
         Called once in LOOK_SECONDS.
         """

@@ -15,7 +15,7 @@ from streams.process.shared.in_flight import hung
 
 
 class Turn:
-    """Serves one group in one thread; only that thread calls ``take``, as often as it likes."""
+    """The turns of one thread in one group; only that thread calls ``take``."""
 
     def __init__(self, runtime: Runtime, feed: RunningGroup, thread: str) -> None:
         self._runtime = runtime

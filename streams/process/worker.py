@@ -34,7 +34,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 
 
 class Worker(threading.Thread):
-    """Takes turns in the groups of the pool, and rests while none of them has something."""
+    """A thread that takes turns in the groups of the pool, and rests while all are idle."""
 
     def __init__(self, runtime: Runtime, number: int | str) -> None:
         super().__init__(name=f"worker-{number}", daemon=True)

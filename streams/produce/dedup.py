@@ -36,7 +36,7 @@ TRIES = 5
 
 @dataclass(frozen=True, order=True, slots=True)
 class DedupSlot:
-    """Names a key of a topic; slots are locked in their order, since any other could deadlock."""
+    """A key of a topic; slots are locked in their order, since any other could deadlock."""
 
     topic_id: int
     key_hash: bytes
@@ -44,7 +44,7 @@ class DedupSlot:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Holds the locked row of a slot: free, or held by a message."""
+    """The locked row of a slot: free, or held by a message."""
 
     pk: int
     message_id: int | None

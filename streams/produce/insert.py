@@ -21,7 +21,7 @@ CHUNK_BYTES = 1024 * 1024
 def insert_new(
     alias: str, placed: list[Placed], holders: dict[DedupSlot, Holder]
 ) -> list[SendResult]:
-    """Insert the messages of ``placed`` that are no duplicates; return the results in its order.
+    """Insert the messages of ``placed`` that are not duplicates; return the results in its order.
 
     ``holders`` are the locked slots: a message is a duplicate if another one holds its slot.
     """

@@ -22,7 +22,7 @@ from streams.rules.names import MAX_NAME, MAX_TAG, text_of_key, validated_key, v
 
 
 class Row(NamedTuple):
-    """Holds a message that has been checked, except for its topic."""
+    """A message that has been checked, except for its topic."""
 
     key: str | None
     tag: str
@@ -126,7 +126,7 @@ def _due_sql(vendor: str, due_at: timedelta | datetime | None) -> tuple[str, tup
 
 
 class Placed(NamedTuple):
-    """Holds a message that is ready to be inserted."""
+    """A message that is ready to be inserted."""
 
     topic: str
     partition: int
@@ -141,7 +141,7 @@ class Placed(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """Holds a message whose arguments have been checked."""
+    """A message whose arguments have been checked."""
 
     message: Outgoing
     due_at: timedelta | datetime | None

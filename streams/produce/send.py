@@ -217,7 +217,7 @@ async def asend(
 
 @dataclass
 class Sending:
-    """Describes a call of ``send()`` or ``send_many()``; an observer may replace ``messages``."""
+    """A call of ``send()`` or ``send_many()``; an observer may replace ``messages``."""
 
     messages: list[Outgoing]
     using: str | None

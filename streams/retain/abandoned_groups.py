@@ -29,7 +29,7 @@ LONG = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Abandoned:
-    """Holds one abandoned group in one partition, and how many messages it keeps there."""
+    """One abandoned group in one partition, and how many messages it keeps there."""
 
     group: ConsumerGroup
     partition: Partition

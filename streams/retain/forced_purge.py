@@ -35,7 +35,7 @@ CLIENT = "purge"
 
 @dataclass(frozen=True)
 class Skipped:
-    """Counts what groups have skipped unfinished; a message counts once for each group."""
+    """What groups have skipped unfinished, counted; a message counts once for each group."""
 
     messages: int = 0
     deliveries: int = 0
@@ -71,7 +71,7 @@ def skip_groups(partition: Partition, target: int, using: str) -> Skipped:
 
 
 class _Skip:
-    """Runs one step. It locks in the order partition, cursors, deliveries, retries."""
+    """One step of skipping. It locks in the order partition, cursors, deliveries, retries."""
 
     def __init__(self, partition: Partition, target: int, using: str) -> None:
         rows = Partition.objects.using(using).filter(pk=partition.pk)

@@ -16,7 +16,7 @@ from streams.retain.rule import RetentionRule, bounded, rule_of
 
 @dataclass(frozen=True)
 class HeldBack:
-    """Holds who needs a message of one partition that is older than its rule says by a day."""
+    """Who needs a message of one partition that is older than its rule says by a day."""
 
     partition: Partition
     hold: Hold

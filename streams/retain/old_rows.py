@@ -130,7 +130,7 @@ def deliveries(using: str) -> Iterator[int]:
 
 
 class _Log:
-    """Deletes old deliveries of one group in one partition."""
+    """The old deliveries of one group in one partition, to be deleted."""
 
     def __init__(self, cursor: Cursor, age: timedelta, using: str) -> None:
         self._cursor = cursor

@@ -35,7 +35,7 @@ logger = logging.getLogger("streams.purge")
 
 @dataclass(frozen=True)
 class Purged:
-    """Holds what a purge has done, or would do, in one partition."""
+    """What a purge has done, or would do, in one partition."""
 
     floor: PurgeFloor
     deleted: int = 0
@@ -45,7 +45,7 @@ class Purged:
 
 @dataclass
 class Purge:
-    """Makes one run. It may be stopped at any point and repeated, and run twice at the same time.
+    """One purge. It may be stopped at any point and repeated, and run twice at the same time.
 
     After ``seconds`` a run stops and is not ``finished``; the next one goes on with the partition
     ids above ``after``. A run with ``seconds`` leaves a partition that stays locked, and has then

@@ -21,7 +21,7 @@ CURSOR, REPLAY, DELIVERY, RETRY, ARCHIVE = "cursor", "replay", "delivery", "retr
 
 @dataclass(frozen=True)
 class Hold:
-    """Describes who needs the messages from ``offset`` on: a group, or the archive."""
+    """Who needs the messages from ``offset`` on: a group, or the archive."""
 
     what: str
     offset: int
@@ -39,7 +39,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Kept:
-    """Holds what retention says of one partition: offsets below these are not kept.
+    """What retention says of one partition: offsets below these are not kept.
 
     ``due`` is the limit by age and count. ``unread`` is the limit by "purge what is consumed": the
     end of the log, since the holds of the groups are the real limit.
@@ -55,7 +55,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class PurgeFloor:
-    """Holds how far a partition may be purged, and what keeps the rest; the lowest hold first."""
+    """How far a partition may be purged, and what keeps the rest; the lowest hold first."""
 
     partition: Partition
     wanted: int

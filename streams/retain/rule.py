@@ -22,7 +22,7 @@ UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 
 @dataclass(frozen=True)
 class RetentionRule:
-    """Holds what limits the messages of a topic; without any limit they are kept for ever.
+    """What limits the messages of a topic; without any limit they are kept for ever.
 
     A default rule also waits for a reader: it holds in topics that have a group, and as every
     rule it waits for the cluster groups.

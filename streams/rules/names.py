@@ -52,7 +52,7 @@ def validated_name(name: Any, what: str, max_length: int) -> str:
     It has Unicode letters, digits and ``. _ - :`` only. So a place in a log, ``topic/0@17``, has
     one meaning, and a name needs no quoting in a shell, a URL or a list.
     """
-    if not isinstance(name, str):  # an int may be a key, and is no name
+    if not isinstance(name, str):  # an int may be a key, and is not a name
         raise InvalidName(f"The {what} must be a string, not {name!r}.")
     valid = not_dots(validated_key(name, what, max_length), what)
     if not _PLAIN.fullmatch(valid) and not all(map(_may_be_in_a_name, valid)):

@@ -21,6 +21,6 @@ def checked_choice(number: Any, path: str, count: int) -> int:
     """Return what the project's partitioner has chosen; raises InvalidMessage."""
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
         raise InvalidMessage(
-            f"The partitioner {path} gave {number!r}, which is no number from 0 to {count - 1}."
+            f"The partitioner {path} gave {number!r}, which is not a number from 0 to {count - 1}."
         )
     return number

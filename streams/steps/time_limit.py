@@ -15,7 +15,7 @@ STEP_SECONDS = 5.0
 
 
 class TimeLimit:
-    """Counts the time of one run of the step ``name``."""
+    """The time of one run of the step ``name``."""
 
     def __init__(self, name: str, using: str) -> None:
         self._name = name

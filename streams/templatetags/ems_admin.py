@@ -71,7 +71,7 @@ def ems_rows(rows: Iterable[Iterable[str]], headers: Iterable[Any]) -> Iterator[
     """Yield the cells of each row of a list, with the header of its column as data-label.
 
     On a narrow screen the stylesheet shows it before the cell. The roles are said, since a row
-    with another display is no row any more for some browsers.
+    with another display is no longer a row for some browsers.
     """
     labels = [
         format_html(

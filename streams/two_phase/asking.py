@@ -44,7 +44,7 @@ def ask_function(row: PreparedRow) -> Decision:
         )
     )
     if not isinstance(answer, Decision):
-        raise CheckFailed(f"{row.checker!r} returned {answer!r:.200}, which is no Decision")
+        raise CheckFailed(f"{row.checker!r} returned {answer!r:.200}, which is not a Decision")
     return answer
 
 
@@ -73,7 +73,7 @@ def ask_endpoint(
     try:
         found = json.loads(answer)
     except (ValueError, RecursionError) as error:
-        raise CheckFailed("the answer is no JSON") from error
+        raise CheckFailed("the answer is not JSON") from error
     return read(row, found)
 
 

@@ -60,7 +60,7 @@ DECIDED = (Decision.COMMIT, Decision.ROLLBACK)
 
 @dataclass(frozen=True)
 class CheckAnswer:
-    """Holds what a checker has said; without a decision, why not."""
+    """What a checker has said; without a decision, why not."""
 
     decision: Decision | None
     error: str = ""
@@ -72,7 +72,7 @@ class CheckAnswer:
 
 @dataclass
 class CheckResult:
-    """Holds what a round of checks did, in messages."""
+    """What a round of checks did, in messages."""
 
     committed: int = 0
     rolled_back: int = 0
@@ -119,7 +119,7 @@ Asker = Callable[[CheckResult, str | None], bool]
 
 
 class _Turns:
-    """Says whose turn it is in a round: of the due checkers, the one asked longest ago."""
+    """Whose turn it is in a round: of the due checkers, the one asked longest ago."""
 
     def __init__(self, using: str) -> None:
         self._using = using

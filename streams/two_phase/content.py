@@ -1,4 +1,4 @@
-"""Checks what is to be prepared, and makes its columns."""
+"""Checks what to prepare, and makes its columns."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from streams.two_phase.registry import find, is_registered
 # The headers by which a receiver finds the business again.
 BIZ, BIZ_KEY = "ems-biz", "ems-biz-key"
 
-# The headers of a trace. They are no part of the content: a repeated call has a span of its own.
+# The headers of a trace. They are not part of the content: a repeated call has a span of its own.
 TRACE = frozenset({"traceparent", "tracestate", "baggage"})
 
 # The deepest nesting of a context: MariaDB takes less than 32 levels, MySQL 100.
 MAX_DEPTH = 30
-# A larger number is no JSON for MySQL.
+# A larger number is not JSON for MySQL.
 MAX_NUMBER = 10**308
 
-# A check that would come later than a person is asked anyway is no check.
+# A check that would come later than a person is asked anyway is not a check.
 LATEST_CHECK = timedelta(hours=24)
 
 
 @dataclass(frozen=True)
 class PreparedContent:
-    """Holds the checked columns of a prepared message, and when its first check is due."""
+    """The checked columns of a prepared message, and when its first check is due."""
 
     biz: str
     biz_key: str
@@ -128,7 +128,7 @@ def same_context(one: Any, other: Any) -> bool:
 
 
 def _as_kept(context: Any) -> str:
-    # MySQL keeps a number that is no BIGINT, signed or not, as a DOUBLE.
+    # MySQL keeps a number that is not a BIGINT, signed or not, as a DOUBLE.
     def number(digits: str) -> float:
         return int(digits) if -(2**63) <= int(digits) < 2**64 else float(digits)
 

@@ -53,14 +53,14 @@ SENDABLE = (*UNDECIDED, PreparedState.COMMITTED)
 
 
 class KnownRow(NamedTuple):
-    """Holds what was read of a row before: it is locked by its id, without a look for it."""
+    """What was read of a row before: it is locked by its id, without a look for it."""
 
     pk: int
     topic: str
 
 
 class RowBusy(Exception):
-    """Says that another transaction has the row, or that it is gone: nothing is written."""
+    """Another transaction has the row, or it is gone: nothing is written."""
 
 
 def commit(

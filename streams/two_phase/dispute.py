@@ -27,7 +27,7 @@ from streams.two_phase.record import CALLER, CHECK, TOKEN, about, told
 
 logger = logging.getLogger("streams.two_phase")
 
-# Seconds to wait for a row that somebody else decides about, when only a note is to be written.
+# Seconds to wait for a row that somebody else decides about, to write only a note.
 NOTE_SECONDS = 2
 
 

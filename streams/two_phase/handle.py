@@ -16,7 +16,7 @@ from streams.produce.asynchronous import refuse_async
 from streams.two_phase import decide
 from streams.two_phase.record import caller
 
-# The state as callers see it: how a committed message is sent is no concern of theirs.
+# The state as callers see it: how a committed message is sent is not a concern of theirs.
 STATES = {
     PreparedState.PREPARED: "prepared",
     PreparedState.COMMITTED: "committed",
@@ -29,7 +29,7 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Holds a prepared message as it was when it was read.
+    """A prepared message as it was when it was read.
 
     ``state`` is "prepared", "committed", "rolled back" or "manual": a person must decide, or its
     caller. ``created`` is False if it was prepared before. ``message_id`` is that of the message

@@ -24,7 +24,7 @@ PATIENCE = 1.0
 
 
 class FoundPrepared(NamedTuple):
-    """Is one row of the key, on ``alias``."""
+    """One row of the key, on ``alias``."""
 
     alias: str
     topic: str

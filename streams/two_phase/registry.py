@@ -25,8 +25,8 @@ def checkback(name: str) -> Callable[[Checkback], Checkback]:
     of a rollback only if the work can no longer be committed; docs/guides/two-phase.md shows how.
     What it raises counts as UNKNOWN. It is asked again on a schedule, and at the end a person is.
 
-    Raises InvalidConsumer for what is no plain function of one argument, and for a second function
-    of the same name; InvalidName.
+    Raises InvalidConsumer for what is not a plain function of one argument, and for a second
+    function of the same name; InvalidName.
     """
     validated_name(name, "checker", MAX_CHECKER)
 

@@ -32,7 +32,7 @@ _READ = frozenset((*_FIELDS, "biz", "biz_key"))
 
 
 class Changed(Exception):
-    """Says that the row is in another state than was read: nothing is written."""
+    """The row is in another state than was read: nothing is written."""
 
     def __init__(self, row: PreparedRow) -> None:
         self.row = row

@@ -65,7 +65,7 @@ def submitted(message: ReceivedMessage) -> None:
             on = _alias(message, biz, biz_key)
             roll_back(biz, biz_key, by=by, using=on, patience=PATIENCE)
         else:
-            raise InvalidMessage(f"{ACTION} is no action: {action!r}.")
+            raise InvalidMessage(f"{ACTION} is not an action: {action!r}.")
     except (TopicDenied, NotMigrated):
         raise
     except StreamsError as error:

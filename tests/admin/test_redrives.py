@@ -107,7 +107,9 @@ def test_a_number_takes_the_oldest_of_them_at_a_rate_and_on_the_page(nothing_yet
     assert DeadMessage.objects.waiting().count() == 1
 
 
-@pytest.mark.parametrize(("rate", "told"), [("fast", "is no number"), ("0", "A rate is from 0.01")])
+@pytest.mark.parametrize(
+    ("rate", "told"), [("fast", "is not a number"), ("0", "A rate is from 0.01")]
+)
 def test_a_wrong_rate_is_said_at_its_field(nothing_yet, as_role, rate, told):
     client = as_role("operator")
     shown = preview(client, "redrive", *letters())

@@ -125,7 +125,7 @@ def test_a_run_without_a_case_proves_nothing(chaos: Any, monkeypatch: pytest.Mon
     with pytest.raises(ValueError, match="can happen to the group 'book'"):
         chaos.run("book", booked, faults=("split",))
     monkeypatch.setenv("EMS_CHAOS", "die-aftre:2")
-    with pytest.raises(ValueError, match=r"die-aftre:2 is no case .* die-after:2"):
+    with pytest.raises(ValueError, match=r"die-aftre:2 is not a case .* die-after:2"):
         chaos.run("book", booked)
 
 

@@ -41,7 +41,7 @@ def test_no_module_has_two_lines() -> None:
 
 
 def test_its_floors_are_those_that_are_tested() -> None:
-    # Migrations and the package itself are no rooms that anybody looks for.
+    # Migrations and the package itself are not rooms that anybody looks for.
     expected = [floor - {"migrations", "__init__"} for floor in FLOORS["streams"]]
     documented = table(MAP, "The direction of imports").values()
     assert [set(re.findall(r"\w+", rooms)) for rooms in documented] == expected

@@ -128,7 +128,7 @@ class TestAStaleToken:
         settle(delivery, 2, max_retries=16)
         release(delivery)
         before = rows(*ACCOUNTS)
-        with suppress(LeaseLost):  # to release what is released already is no error
+        with suppress(LeaseLost):  # to release what is released already is not an error
             write(late)
         assert rows(*ACCOUNTS) == before
 

@@ -348,7 +348,7 @@ def test_a_forced_purge_takes_many_retries_in_steps(monkeypatch):
 
 
 def test_without_force_only_age_and_count_would_be_forced():
-    """“What every group has finished” is no reason to take unread messages away."""
+    """“What every group has finished” is not a reason to take unread messages away."""
     log(5)
     subscribe_at(0)
     keep(retention_consumed=True)

@@ -75,7 +75,7 @@ def test_times_are_utc_and_bound_the_search(orders):
 
 @pytest.mark.parametrize("since", ["soon", "2026-13-45T00:00", "9999"])
 def test_a_time_that_is_none_is_said(orders, since):
-    assert found(orders, q="s-3", since=since)["error"] == f"'{since}' is no time."
+    assert found(orders, q="s-3", since=since)["error"] == f"'{since}' is not a time."
 
 
 def test_a_search_that_stops_says_so_and_goes_on(orders, monkeypatch):

@@ -216,7 +216,7 @@ def test_the_fallback_does_nothing_while_a_service_is_at_work(
 def test_the_fallback_leaves_a_longer_one_at_work(
     config: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Celery beat asks every five minutes, and what is at work is no error."""
+    """Celery beat asks every five minutes, and what is at work is not an error."""
     from sparkjobs.__main__ import main
     from sparkjobs.lock import alone
     from sparkjobs.rollup.windows import ROLL_UP

@@ -106,7 +106,7 @@ def test_there_is_nothing_to_find_where_all_was_done_retried_or_is_dead_or_waits
     sequence("default")
     open_now = of("orders", "mail", kind="new").latest("pk")
     Delivery.objects.filter(pk=open_now.pk).update(state="START", finished_at=None)
-    # What has been purged is no hole.
+    # What has been purged is not a hole.
     Message.objects.filter(partition__topic__name="trains", offset__lt=9).delete()
     Partition.objects.filter(topic__name="trains").update(first_offset=9)
     assert found() == []
@@ -169,7 +169,7 @@ def test_lost_and_repeated_deliveries_are_found(found: Any) -> None:
         "lost delivery: mail on orders/0@3-5: failed, and is neither a retry nor dead",
         "repeat: mail on orders/0@7: dead, and done after",
         "repeat: mail on orders/0@9: done more than once",
-        "lost delivery: mail on orders/0@31: redriven, and is no retry",
+        "lost delivery: mail on orders/0@31: redriven, and is not a retry",
         "lost delivery: stock on orders/0@0-3: passed, but in no delivery",
         "lost delivery: stock on orders/0@8-11: passed, but in no delivery",
         "repeat: stock on orders/0@16-19: claimed again",

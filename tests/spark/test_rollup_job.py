@@ -1,4 +1,4 @@
-"""All roll-ups in a row: what one of them meets is no matter of the others."""
+"""All roll-ups in a row: what one of them meets is not a matter of the others."""
 
 from __future__ import annotations
 

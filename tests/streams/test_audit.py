@@ -328,7 +328,7 @@ def test_a_redriven_letter_that_is_no_retry_is_found() -> None:
     letter = DeadMessage.objects.get()
     redrive(letter)
     RetryMessage.objects.all().delete()
-    assert f"dead letter {letter.pk} was redriven, and is no retry" in said()
+    assert f"dead letter {letter.pk} was redriven, and is not a retry" in said()
 
 
 def test_an_open_retry_without_its_row_is_found() -> None:

@@ -86,7 +86,7 @@ def test_a_received_message_equals_one_with_the_same_values_and_can_be_copied_an
     assert message.created_at.utcoffset() == timedelta(0)
     assert (message.raw_body, message.body_type, message.size) == (b'{"n":1}', "json", 7)
     with pytest.raises(AttributeError):
-        getattr(message, "stored_headers")  # noqa: B009 - it is no field
+        getattr(message, "stored_headers")  # noqa: B009 - it is not a field
 
 
 def test_a_failing_message_climbs_the_ladder_and_dies():

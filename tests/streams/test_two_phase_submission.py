@@ -94,8 +94,8 @@ def test_a_rollback_through_the_topic_sends_nothing() -> None:
     ("headers", "error"),
     [
         ({"ems_action": "commit"}, "UnknownPrepared"),
-        ({"ems_action": "release"}, "is no action"),
-        ({}, "is no action"),
+        ({"ems_action": "release"}, "is not an action"),
+        ({}, "is not an action"),
         ({**PREPARE, "ems-topic": ""}, "InvalidName"),
         ({"ems-action": "prepare", "ems-checker": CHECKER}, "InvalidName"),
         ({**PREPARE, "ems-context": "{"}, "must be JSON"),

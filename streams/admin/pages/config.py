@@ -20,7 +20,7 @@ from streams.operate.changes import in_force
 
 
 class _ValueField(forms.JSONField):
-    """Shows an empty text where there is no value yet, not ``null``."""
+    """A field that is empty where there is no value yet, instead of showing ``null``."""
 
     def prepare_value(self, value: Any) -> Any:
         return "" if value is None else super().prepare_value(value)
@@ -42,7 +42,7 @@ class _ValueField(forms.JSONField):
 
 @admin.register(SystemConfig)
 class SystemConfigAdmin(StreamsAdmin):
-    """Shows the run-time settings. A row overrides a default in all processes within 5 seconds."""
+    """The run-time settings. A row overrides a default in all processes within 5 seconds."""
 
     list_display = ("name", "value", at("updated_at", _("changed")))
     ordering = ("name",)

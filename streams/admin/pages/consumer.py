@@ -35,7 +35,7 @@ class Lease(FixedFilter):
 
 @admin.register(Consumer)
 class ConsumerAdmin(ReadOnly):
-    """Shows the consumer processes, with one row for each of their groups."""
+    """The consumer processes, with one row for each of their groups."""
 
     list_display = (
         "id",

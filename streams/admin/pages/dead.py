@@ -71,7 +71,7 @@ SAMPLE = 4000
 
 
 class DeadState(FixedFilter):
-    """Shows those that wait for a decision, if nothing else is asked for; a search finds all.
+    """A filter that shows the letters that wait, if nothing else is asked for; a search finds all.
 
     An action sees all, too: what was redriven since the list was shown, it leaves out and counts.
     """
@@ -101,7 +101,7 @@ def _groups() -> QuerySet[Any, Any]:
 
 
 class DeadChangeList(StreamsChangeList):
-    """Lists the letters, with the classes of their errors above."""
+    """The list of letters, with the classes of their errors above it."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)

@@ -14,7 +14,7 @@ from streams.models import DedupKey
 
 @admin.register(DedupKey)
 class DedupKeyAdmin(ReadOnly, LargeAdmin):
-    """Shows which message holds which key, by its hash: the key itself is not stored."""
+    """Which message holds which key, by its hash: the key itself is not stored."""
 
     list_display = ("id", linked("topic", _("topic")), "message_id", at("expires_at", _("expires")))
     related = ("topic",)

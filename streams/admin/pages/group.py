@@ -48,7 +48,7 @@ class Paused(FixedFilter):
 
 
 class GroupChangeList(StreamsChangeList):
-    """Lists the groups that need somebody first, in the order of streams/log/condition.py."""
+    """The list of groups: those that need somebody first, in the order of log/condition.py."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -80,7 +80,7 @@ def with_lag(groups: Any) -> list[Any]:
 
 
 class GroupForm(StreamsForm):
-    """Validates what may be overridden for a group."""
+    """The values that may be overridden for a group."""
 
     def clean_retry_policy(self) -> str:
         try:
@@ -95,7 +95,7 @@ LIMITS = {"max_retries": MOST, "consume_timeout": MOST}
 
 @admin.register(ConsumerGroup)
 class ConsumerGroupAdmin(StreamsAdmin):
-    """Shows groups with their current lag. Pause and resume are in force within 5 seconds."""
+    """The groups with their current lag. Pause and resume are in force within 5 seconds."""
 
     list_display = (
         "group",

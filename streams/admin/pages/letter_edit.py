@@ -19,7 +19,7 @@ from streams.models import LetterEdit
 
 @admin.register(LetterEdit)
 class LetterEditAdmin(ReadOnly, LargeAdmin):
-    """Lists the edits; what each has changed is on the page of its letter, with the body."""
+    """The edits; what each has changed is on the page of its letter, with the body."""
 
     list_display = ("id", "the_letter", "who", at("at", _("edited")))
     related = ("group",)

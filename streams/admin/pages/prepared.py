@@ -42,7 +42,7 @@ class StateFilter(FixedFilter):
 
 
 class TextFilter(admin.SimpleListFilter):
-    """Filters by a text; the list of choices is short, and the URL accepts every value."""
+    """A filter by a text; the list of choices is short, and the URL accepts every value."""
 
     template = "admin/ems/filter.html"
 

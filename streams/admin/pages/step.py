@@ -17,7 +17,7 @@ from streams.models import Step, UtcNow
 
 @admin.register(Step)
 class StepAdmin(ReadOnly):
-    """Shows the time-driven steps, and when each last ran."""
+    """The steps that run by the clock, and when each last ran."""
 
     list_display = ("name", at("last_run_at", _("last run")), "ago")
     ordering = ("name",)

@@ -64,7 +64,7 @@ class RightForm(StreamsForm):
 
 
 class Rights(admin.TabularInline):  # type: ignore[type-arg]  # generic only in stubs
-    """Shows the rights of a token. Who may change the token may change them."""
+    """The rights of a token. Who may change the token may change them."""
 
     model = ApiRight
     form = RightForm

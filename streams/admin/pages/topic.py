@@ -50,7 +50,7 @@ class AccessFilter(FixedFilter):
 
 @admin.register(Topic)
 class TopicAdmin(StreamsAdmin):
-    """Shows the topics. A change of the access is in force in all processes within 5 seconds."""
+    """The topics. A change of the access is in force in all processes within 5 seconds."""
 
     actions = ("produce", "remove")
     verbs = {"produce": _("Send a test message …"), "remove": _("Delete …")}

@@ -31,7 +31,7 @@ _SILENT = {
 
 @dataclass(frozen=True)
 class Choice:
-    """Holds what the switch shows of a database; ``text`` is empty if it was not asked."""
+    """What the switch shows of a database; ``text`` is empty if it was not asked."""
 
     alias: str
     url: str
@@ -52,7 +52,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Databases:
-    """Holds what the switch shows; without choices, the page is of one database only."""
+    """What the switch shows; without choices, the page is of one database only."""
 
     alias: str
     choices: list[Choice]
@@ -72,7 +72,7 @@ class Databases:
 
 @dataclass(frozen=True)
 class Alarm:
-    """Holds a sentence for the top of a page, and the page that it leads to, if there is one.
+    """A sentence for the top of a page, and the page that it leads to, if there is one.
 
     One of another database has a link there, too.
     """

@@ -29,7 +29,7 @@ def number(text: str | None) -> int | None:
 
 
 class RowFilter(admin.SimpleListFilter):
-    """Filters by a row of a small table."""
+    """A filter by a row of a small table."""
 
     template = "admin/ems/filter.html"
 
@@ -65,7 +65,7 @@ class TopicFilter(RowFilter):
 
 
 class PartitionFilter(RowFilter):
-    """Filters by partition under the title topic, since each index of a log begins with it."""
+    """A filter by partition under the title topic: each index of a log begins with it."""
 
     title = _("topic")
     parameter_name = "partition"
@@ -76,7 +76,7 @@ class PartitionFilter(RowFilter):
 
 
 class FixedFilter(admin.SimpleListFilter):
-    """Filters by one of the values in ``options``; ``narrow`` says what each of them means."""
+    """A filter by one of the values in ``options``; ``narrow`` says what each of them means."""
 
     template = "admin/ems/filter.html"
     options: Sequence[tuple[str, Any]] = ()

@@ -32,7 +32,7 @@ FIELDS = ("key", "tag", "since", "until")
 
 
 class _Instant(forms.DateTimeInput):
-    """Lets the browser ask for a time, in the project's time zone."""
+    """A field for a time in the project's time zone."""
 
     input_type = "datetime-local"
 
@@ -41,7 +41,7 @@ class _Instant(forms.DateTimeInput):
 
 
 class FinderForm(forms.Form):
-    """Holds what is searched; every field may be empty."""
+    """What is searched; every field may be empty."""
 
     key = forms.CharField(label=_("Key"), max_length=MAX_KEY, required=False, strip=False)
     tag = forms.CharField(label=_("Tag"), max_length=MAX_TAG, required=False)
@@ -61,7 +61,7 @@ class FinderForm(forms.Form):
 
 
 class FinderChangeList(StreamsChangeList):
-    """Shows what the search finds, a page at a time; without a search, the list as it is."""
+    """The page of results of a search; without a search, the list as it is."""
 
     found: Found | None = None
     finder: FinderForm

@@ -26,7 +26,7 @@ INBOX, WAITING, CLAIMED, RUNNING = "inbox", "waiting", "claimed", "running"
 
 @dataclass(frozen=True)
 class Bar:
-    """Holds one stretch of time: its place on the axis, what it is, and how it ended."""
+    """One stretch of time: its place on the axis, what it is, and how it ended."""
 
     x: int
     width: int
@@ -41,7 +41,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """Holds the bars of one group; without a group those of the sending."""
+    """The bars of one group; without a group those of the sending."""
 
     name: str
     state: str
@@ -50,7 +50,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Lanes:
-    """Holds all lanes, and between which instants their axis is."""
+    """All lanes, and between which instants their axis is."""
 
     start: datetime
     end: datetime

@@ -38,7 +38,7 @@ def without(query: Any) -> Any:
 
 
 class Links:
-    """Names ``alias`` in the links to this page, and to the pages below ``paths``."""
+    """The links of a page that get ``alias``: to this page, and to the pages below ``paths``."""
 
     def __init__(self, alias: str, paths: tuple[str, ...]) -> None:
         self.alias = alias

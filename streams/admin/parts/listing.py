@@ -25,7 +25,7 @@ UPTO = "upto"  # in the URL: where the window ends
 
 @dataclass(frozen=True)
 class Reading:
-    """Describes how a list reads its table for the filters of the URL.
+    """How a list reads its table for the filters of the URL.
 
     An index gives the ``ordering``. If ``is_bounded``, no index serves the filters, and only a
     Window of ids is read, and the rows ``always``, which are found by their key.
@@ -38,7 +38,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Window:
-    """Holds the ids ``first`` … ``upto`` that a list reads."""
+    """The ids ``first`` … ``upto`` that a list reads."""
 
     first: int
     upto: int
@@ -62,7 +62,7 @@ class Window:
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]  # generic only in stubs
-    """Counts up to COUNT_AT_MOST rows; further ones are found by filter or search."""
+    """A paginator that counts up to COUNT_AT_MOST rows; filters and searches find the others."""
 
     @cached_property
     def count(self) -> int:
@@ -73,7 +73,7 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # generic only in s
 
 
 class WindowPaginator(CappedPaginator):
-    """Reads the window once: a count and a page would each read all of it."""
+    """A paginator that reads the window once, for the count and for the page."""
 
     @cached_property
     def ids(self) -> list[int]:
@@ -86,7 +86,7 @@ class WindowPaginator(CappedPaginator):
 
 
 class StreamsChangeList(ChangeList):
-    """Reads the table as the model's admin says; the URL cannot choose another order."""
+    """A list that is read as the model's admin says; the URL cannot choose another order."""
 
     model_admin: Any
     window: Window | None

@@ -17,7 +17,7 @@ ID = re.compile(r"\d{1,18}")
 
 @dataclass(frozen=True)
 class Place:
-    """Holds offsets of a partition that exists."""
+    """Offsets of a partition that exists."""
 
     partition: Partition
     first: int
@@ -61,7 +61,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Search:
-    """Holds one search term, and what it may be."""
+    """One search term, and what it may be."""
 
     text: str
     pk: int | None

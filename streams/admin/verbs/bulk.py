@@ -29,7 +29,7 @@ TYPED, RATE, FIRST, SELECTED = "typed", "rate", "first", "_selected_action"
 
 @dataclass(frozen=True)
 class Bulk:
-    """Holds one verb for many dead letters, and its texts."""
+    """One verb for many dead letters, and its texts."""
 
     name: str
     verb: Callable[[DeadMessage], bool]
@@ -60,7 +60,7 @@ class Bulk:
             if oldest:
                 most = typed_number(oldest)
                 if not most:
-                    error = _("%r is no number from 1 on.") % oldest
+                    error = _("%r is not a number from 1 on.") % oldest
                     return self._preview(admin, request, plan.rows(matching), plan, error, FIRST)
                 plan = _oldest(plan, matching, most)
             if request.POST.get(RATE, "").strip():
@@ -92,7 +92,9 @@ class Bulk:
                 total=plan.total,
             )
         except ValueError as error:  # also InvalidValue
-            text = str(error) if isinstance(error, StreamsError) else _("%r is no number.") % typed
+            text = (
+                str(error) if isinstance(error, StreamsError) else _("%r is not a number.") % typed
+            )
             return self._preview(admin, request, plan.rows(matching), plan, text, RATE)
         rate = _("Redriven at %(rate)g a second, %(total)d of them") % {
             "rate": row.rate,

@@ -30,14 +30,14 @@ EDITS_AT_MOST = 10
 
 
 class Line(NamedTuple):
-    """Holds a line of a difference, with what it is for the stylesheet."""
+    """A line of a difference, with what it is for the stylesheet."""
 
     kind: str
     text: str
 
 
 class Edit(NamedTuple):
-    """Holds what one edit has changed."""
+    """What one edit has changed."""
 
     record: LetterEdit
     lines: list[Line]

@@ -76,7 +76,7 @@ def cell(value: Any) -> Any:
 
 
 class _Echo:
-    """Returns what csv writes."""
+    """A file whose ``write`` returns what csv writes."""
 
     def write(self, line: str) -> str:
         return line

@@ -15,7 +15,7 @@ from streams.admin.parts import journal
 
 
 class Refused(Exception):
-    """Says on the page why nothing was done, below ``field`` if one of its values is the reason."""
+    """Why nothing was done, for the page; below ``field`` if one of its values is the reason."""
 
     def __init__(self, text: str, field: str = "") -> None:
         super().__init__(text)

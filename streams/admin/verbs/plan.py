@@ -23,7 +23,7 @@ STEP_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Plan:
-    """Names rows of one list up to an id: all that match the filters of ``path``, or ``ids``."""
+    """The rows of a list up to an id: all that match the filters of ``path``, or ``ids``."""
 
     path: str
     back: str  # the list as it was, when all is done

@@ -36,7 +36,7 @@ def of_group(admin: Any, request: HttpRequest, group: ConsumerGroup) -> HttpResp
         elif typed := request.POST.get("newest", "").strip():
             number = typed_number(typed)
             if not number:
-                raise Refused(_("%r is no number from 1 on.") % typed, "newest")
+                raise Refused(_("%r is not a number from 1 on.") % typed, "newest")
             letters = newest(group, min(number, MOST + 1), database())
             context["result"] = _rehearsed(request, group, letters=letters)
     except (Refused, StreamsError) as error:
@@ -67,7 +67,7 @@ def _spans(request: HttpRequest, group: ConsumerGroup) -> list[Span]:
     first, end, message, number = (request.POST.get(name, "").strip() for name in names)
     only = typed_number(number)
     if number and only is None:
-        raise Refused(_("%r is no number.") % number, "partition")
+        raise Refused(_("%r is not a number.") % number, "partition")
     return named_spans(group, first, end, message, database(), only)
 
 

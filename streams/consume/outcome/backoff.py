@@ -25,7 +25,7 @@ JITTER = 0.2
 
 @runtime_checkable
 class RetryPolicy(Protocol):
-    """Says when a failed message comes back."""
+    """When a failed message comes back."""
 
     def delay_after(self, attempt: int, error: BaseException) -> timedelta | None:
         """Return how long to wait after the failed attempt ``attempt`` (from 1) that raised
@@ -35,7 +35,7 @@ class RetryPolicy(Protocol):
 
 @dataclass(frozen=True)
 class Ladder:
-    """Waits the first delay after the first attempt, and so on; the last one repeats.
+    """A policy that waits the first delay after the first attempt, and so on; the last one repeats.
 
     ``delays`` are seconds. ``jitter`` is the largest share by which a delay is shortened or
     lengthened.
@@ -50,7 +50,7 @@ class Ladder:
 
 @dataclass(frozen=True, kw_only=True)
 class Exponential:
-    """Waits ``first``, then each time ``factor`` times as long, ``at_most`` at the longest.
+    """A policy that waits ``first``, then ``factor`` times as long each time, up to ``at_most``.
 
     ``first`` and ``at_most`` are timedeltas or seconds. ``jitter``, from 0 to below 1, is the
     largest share by which a delay is shortened or lengthened. Truncated exponential backoff, as of

@@ -117,7 +117,7 @@ def redrive_each(
     """Redrive these letters in the caller's transaction, the first due after ``first``, and each
     other one ``spacing`` after the one before; return how many.
 
-    Left out are those that wait no more, and all but one of each message: see _redrivable.
+    Those that no longer wait are left out, and all but one of each message: see _redrivable.
     """
     letters = DeadMessage.objects.using(using)
     waiting = letters.waiting().filter(pk__in=ids)

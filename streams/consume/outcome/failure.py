@@ -35,7 +35,7 @@ class SkippedByOperator(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """Holds an offset whose handler raised, and the error."""
+    """An offset whose handler raised, and the error."""
 
     offset: int
     error: BaseException
@@ -43,7 +43,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Judged:
-    """Holds a failure and what follows from it: another attempt, or the end."""
+    """A failure and what follows from it: another attempt, or the end."""
 
     failure: Failure
     follows: Again | Verdict

@@ -23,7 +23,7 @@ Name = tuple[str, str]
 
 @dataclass
 class Window:
-    """Counts the failures of a group in one second."""
+    """The failures of a group in one second."""
 
     began: float
     written: int = 0
@@ -32,7 +32,7 @@ class Window:
 
 
 class Flood:
-    """Admits at most PER_SECOND records a second of each group, and says how many it withheld."""
+    """A limit of PER_SECOND records a second for each group; it says how many it withheld."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

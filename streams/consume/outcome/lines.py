@@ -15,7 +15,7 @@ DONE = "done"
 
 
 class Lines:
-    """Notes the calls for one stretch of the log, and writes their lines when they are settled."""
+    """The calls for one stretch of the log, whose lines are written when they are settled."""
 
     def __init__(self) -> None:
         # By offset: the message, the seconds of its call, and how many messages the call had.

@@ -26,7 +26,7 @@ broadcast = logging.getLogger("streams.broadcast")
 
 @dataclass(frozen=True)
 class Attempt:
-    """Names one attempt at one message."""
+    """The name of one attempt at one message."""
 
     topic: str
     partition: int

@@ -27,7 +27,7 @@ from streams.telemetry import RELEASE, SETTLE, observed
 
 @dataclass
 class Settlement:
-    """Holds what followed from the failures that were settled."""
+    """What followed from the failures that were settled."""
 
     judged: Sequence[Judged]
     gone: set[int] = field(default_factory=set)  # offsets whose messages have been purged

@@ -74,8 +74,8 @@ def positions(vendor: str) -> str:
     """Return the statement for (what, group, partition, is replay, lowest offset, messages).
 
     Cursors: one row each. Open deliveries: by ems_log_open, at most COUNT_AT_MOST of them; offsets
-    that have been purged have no age, so they are no lowest ones. Retries: the lowest offset of
-    each place, one entry of ems_retry_place each (a loose index scan, which needs the MIN).
+    that have been purged have no age, so they are not the lowest ones. Retries: the lowest offset
+    of each place, one entry of ems_retry_place each (a loose index scan, which needs the MIN).
     """
     return (
         f"SELECT '{CURSOR}', `group_id`, `partition_id`, 0, `next_offset`, 0 FROM `ems_cursor`"  # noqa: S608

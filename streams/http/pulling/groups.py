@@ -47,7 +47,7 @@ def registration_of(topic: str, group: str, **changes: Any) -> Registration:
 
 @dataclass
 class PulledGroup:
-    """Holds a group as a process knows it; ``limits`` is None while nothing may be handed out."""
+    """A group as a process knows it; ``limits`` is None while nothing may be handed out."""
 
     group: ConsumerGroup
     registration: Registration

@@ -36,7 +36,7 @@ ENOUGH_BYTES = CLAIM_BYTES // 4
 
 @dataclass(frozen=True)
 class Asked:
-    """Holds what a client asks for: at most ``batch`` messages, each handled in ``timeout``."""
+    """What a client asks for: at most ``batch`` messages, each handled in ``timeout``."""
 
     client: str  # its id in ems_client
     batch: int
@@ -55,7 +55,7 @@ class Asked:
 
 @dataclass
 class Handed:
-    """Holds a delivery as it is handed out: its open offsets are exactly those of ``messages``."""
+    """A delivery as it is handed out: its open offsets are exactly those of ``messages``."""
 
     delivery: Delivery
     messages: Sequence[ReceivedMessage]
@@ -63,7 +63,7 @@ class Handed:
 
 
 class Found(NamedTuple):
-    """Holds what a look for a client has found; ``leaves_more``: perhaps not all that there is."""
+    """What a look for a client has found; ``leaves_more``: perhaps not all that there is."""
 
     handed: Sequence[Handed] = ()
     leaves_more: bool = False

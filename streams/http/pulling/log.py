@@ -28,7 +28,7 @@ class Purged(Exception):
 
 @dataclass(frozen=True)
 class Stretch:
-    """Holds messages of a partition, and its offsets: read on at ``next``."""
+    """Messages of a partition, and its offsets: read on at ``next``."""
 
     partition_id: int
     messages: Sequence[StoredMessage]

@@ -33,7 +33,7 @@ class HttpFailure(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """Says what became of one message; ``delay``, in seconds, is that of a retry."""
+    """What became of one message; ``delay``, in seconds, is that of a retry."""
 
     offset: int
     outcome: Literal["done", "retry", "reject", "fail"] = "done"
@@ -57,7 +57,7 @@ class Result:
 
 
 class Settled(NamedTuple):
-    """Tells how many offsets of the delivery are open, and which is the first of them."""
+    """How many offsets of the delivery are open, and which is the first of them."""
 
     open: int
     progress: int

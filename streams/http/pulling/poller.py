@@ -149,7 +149,7 @@ class PullPoller(threading.Thread):
         try:
             return pulled(place.topic.name, place.name, self._using).limits is not None
         except StreamsError:
-            return True  # the group is gone: who waits for it is to be told
+            return True  # the group is gone: tell who waits for it
 
 
 # By alias: each database has a thread, so one that is away holds up no other.

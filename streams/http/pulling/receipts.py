@@ -31,7 +31,7 @@ def receipt_of(delivery: Delivery) -> str:
 
 @dataclass(frozen=True)
 class Named:
-    """Holds the delivery of a receipt, open or ended, and how long ago it was claimed."""
+    """The delivery of a receipt, open or ended, and how long ago it was claimed."""
 
     delivery: Delivery
     age: timedelta
@@ -40,12 +40,12 @@ class Named:
 def named(receipt: str) -> Named:
     """Return the delivery of ``receipt``, on the database that it names.
 
-    Raises InvalidValue for what is no receipt, and LeaseLost if the delivery has been taken away.
+    Raises InvalidValue for what is not a receipt, and LeaseLost if the delivery was taken away.
     """
     match = RECEIPT.fullmatch(receipt)
     using = (match and match[3]) or settings().DATABASE
     if match is None or using not in aliases():
-        raise InvalidValue("This is no receipt: pass what the pull gave.")
+        raise InvalidValue("This is not a receipt: pass what the pull gave.")
     statement = sql.OF_RECEIPT[connections[using].vendor]
     rows = retrying(fetch, using, using, statement, [int(match[1]), match[2]])
     if not rows:

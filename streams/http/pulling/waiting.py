@@ -20,7 +20,7 @@ CONCERNS_SECONDS = 60.0
 
 
 class Waiter:
-    """Is one request that waits; any thread may wake it."""
+    """One request that waits; any thread may wake it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -75,7 +75,7 @@ class Waiter:
 
 
 class Waiting:
-    """Holds the waiting requests of a process on one database, by group and by partition."""
+    """The waiting requests of a process on one database, by group and by partition."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

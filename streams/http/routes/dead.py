@@ -47,7 +47,7 @@ AT_ONCE = 1000
 
 
 class LetterHead(Answer):
-    """Is a dead letter without its body."""
+    """A dead letter without its body."""
 
     id: int
     database: str
@@ -70,7 +70,7 @@ class LetterHead(Answer):
 
 
 class LetterShown(LetterHead):
-    """Is a dead letter; ``has_body`` is false if the token may not read its body."""
+    """A dead letter; ``has_body`` is false if the token may not read its body."""
 
     headers: dict[str, Any]
     traceback: str
@@ -80,7 +80,7 @@ class LetterShown(LetterHead):
 
 
 class Chosen(Request):
-    """Names letters that wait: ``ids``, or those of a group, with ids above ``after``."""
+    """Letters that wait: ``ids``, or those of a group, with ids above ``after``."""
 
     ids: list[Id] | None = Field(None, max_length=AT_ONCE)
     topic: str | None = None
@@ -106,13 +106,13 @@ class Chosen(Request):
 
 
 class ToRedrive(Chosen):
-    """Names letters to be redriven: at once, or at most ``rate`` a second, all that match."""
+    """Letters to redrive: at once, or at most ``rate`` a second, all that match."""
 
     rate: float | None = None
 
 
 class ToDiscard(Chosen):
-    """Names letters with ``dry_run``, and then those to be deleted for good, by its ``token``."""
+    """Letters to delete for good: first with ``dry_run``, then with its ``token``."""
 
     token: str | None = None
 
@@ -124,7 +124,7 @@ class ToDiscard(Chosen):
 
 
 class Outcome(Answer):
-    """Says how many letters were found, and what became of them.
+    """How many letters were found, and what became of them.
 
     ``left_out`` were redriven or deleted meanwhile. ``after`` is null, or the id from which the
     next request goes on. ``redrive`` is the number of the redrive at a rate.
@@ -139,7 +139,7 @@ class Outcome(Answer):
 
 
 class Discarded(Outcome):
-    """Is the same of a discard; with ``dry_run`` its ``token`` discards exactly what was found."""
+    """The same of a discard; with ``dry_run`` its ``token`` discards exactly what was found."""
 
     token: str | None = None
 

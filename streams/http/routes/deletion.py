@@ -29,7 +29,7 @@ DELETE = "delete"
 
 
 class Deletion(Answer):
-    """Says how far the deletion of a topic is, or with ``dry_run`` what it would delete.
+    """How far the deletion of a topic is, or with ``dry_run`` what it would delete.
 
     ``rows`` are by table, counted up to 10,000. Repeat the request with ``token`` after
     ``retry_after`` seconds until ``deleted`` is true.
@@ -91,7 +91,7 @@ def delete_topic(
 
 
 class _Enough(Exception):
-    """Stops a deletion for this request."""
+    """The end of a deletion for this request."""
 
 
 def _finished(deletion: TopicDeletion) -> bool:

@@ -29,7 +29,7 @@ LISTED_AT_MOST = 50
 
 
 class GroupInList(Answer):
-    """Is a group with its lag, in messages; what is unknown is null.
+    """A group with its lag, in messages; what is unknown is null.
 
     ``behind`` have an offset and are not claimed, ``open`` are claimed and not settled, ``retries``
     wait to be tried again, ``dead`` are dead letters that wait. Counts end at 10,000.
@@ -59,7 +59,7 @@ class GroupInList(Answer):
 
 
 class GroupPlace(Answer):
-    """Says how far the group is in a partition: ``next`` is the offset that it claims next."""
+    """How far the group is in a partition: ``next`` is the offset that it claims next."""
 
     partition: int
     next: int
@@ -77,7 +77,7 @@ class GroupClient(Answer):
 
 
 class OpenDelivery(Answer):
-    """Is a range of offsets that a client holds; those below ``progress`` are settled."""
+    """A range of offsets that a client holds; those below ``progress`` are settled."""
 
     id: int
     partition: int
@@ -94,7 +94,7 @@ class OpenDelivery(Answer):
 
 
 class Overrides(Answer):
-    """Has what an operator has set instead of what the code says; null: nothing."""
+    """What an operator has set instead of what the code says; null: nothing."""
 
     max_retries: int | None
     retry_policy: str
@@ -110,7 +110,7 @@ class GroupState(GroupInList):
 
 
 class GroupChanges(Request):
-    """Has the overrides that are to be changed; null, or an empty policy, removes one."""
+    """The overrides to change; null, or an empty policy, removes one."""
 
     max_retries: int | None = None
     retry_policy: str | None = None

@@ -28,7 +28,7 @@ Hold = Annotated[
 
 
 class Log(Answer):
-    """Is a stretch of the log: read on from ``next``."""
+    """A stretch of the log: read on from ``next``."""
 
     messages: list[Message]
     next: int

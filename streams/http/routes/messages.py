@@ -25,7 +25,7 @@ router = Router(tags=["Messages"])
 
 
 class MessageHead(Answer):
-    """Is a message without its body; ``offset`` is null until it is sequenced."""
+    """A message without its body; ``offset`` is null until it is sequenced."""
 
     message_id: int
     database: str
@@ -44,14 +44,14 @@ class MessageHead(Answer):
 
 
 class MessageShown(MessageHead):
-    """Is a message; ``has_body`` is false if the token has no right to read its body."""
+    """A message; ``has_body`` is false if the token has no right to read its body."""
 
     has_body: bool
     body: Any
 
 
 class AttemptShown(Answer):
-    """Is one delivery of the message, which may have covered others, too."""
+    """One delivery of the message, which may have covered others, too."""
 
     delivery: int
     kind: str
@@ -67,7 +67,7 @@ class AttemptShown(Answer):
 
 
 class GroupWay(Answer):
-    """Says what a group has done with the message, and what it does next (``state``)."""
+    """What a group has done with the message, and what it does next (``state``)."""
 
     group: str
     state: str

@@ -28,7 +28,7 @@ LISTED_AT_MOST = 50
 
 
 class TopicRate(Answer):
-    """Is a topic with what comes in: messages a second now, and in the last hour.
+    """A topic with what comes in: messages a second now, and in the last hour.
 
     What nobody has sampled is null.
     """
@@ -43,7 +43,7 @@ class TopicRate(Answer):
 
 
 class GroupRate(GroupInList):
-    """Is a group with its rates, in messages a second, and when its backlog will be gone."""
+    """A group with its rates, in messages a second, and when its backlog will be gone."""
 
     published_per_second: float | None
     consumed_per_second: float | None
@@ -60,7 +60,7 @@ class AlarmShown(Answer):
 
 
 class Overview(Answer):
-    """Has the busiest topics first, the groups that need somebody first, and the alarms.
+    """The busiest topics first, the groups that need somebody first, and the alarms.
 
     Nothing of a database that is ``away``.
     """
@@ -108,7 +108,7 @@ def show_overview(request: ApiRequest) -> Overview:
 
 @dataclass(frozen=True)
 class _Seen:
-    """Holds what is on one database."""
+    """What is on one database."""
 
     at: datetime
     topics: list[TopicRate]

@@ -44,7 +44,7 @@ PATIENCE = 5.0
 
 
 class NewPrepared(Request):
-    """Is a message to be prepared; see the arguments of ``prepare()``."""
+    """A message to be prepared; see the arguments of ``prepare()``."""
 
     biz: str | int
     biz_key: str | int

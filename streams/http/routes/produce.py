@@ -32,7 +32,7 @@ IdempotencyKey = Annotated[
 
 
 class Content(Request):
-    """Is a message without its topic. Its fields are the arguments of ``send()``."""
+    """A message without its topic. Its fields are the arguments of ``send()``."""
 
     body: Any = Field(None, description="Any JSON; a string alone is text.")
     body_type: BodyTypeName | None = Field(
@@ -60,7 +60,7 @@ class Content(Request):
 
 
 class OfTopic(Content):
-    """Is a message of a batch."""
+    """A message of a batch."""
 
     topic: str
 
@@ -70,7 +70,7 @@ class Batch(Request):
 
 
 class Sent(Answer):
-    """Says what was sent; of a duplicate, what was sent first."""
+    """What was sent; of a duplicate, what was sent first."""
 
     message_id: int
     topic: str

@@ -33,7 +33,7 @@ Reason = Annotated[str, Field(max_length=10_000)]
 
 
 class NewGroup(Request):
-    """Says how a group is made; what is absent is as EMS has it for all groups."""
+    """How a group is made; what is absent is as EMS has it for all groups."""
 
     start: Literal["earliest", "latest"] | Instant | None = Field(
         None, description="Needed where the topic holds messages already."
@@ -57,7 +57,7 @@ class Group(Answer):
 
 
 class Pull(Request):
-    """Asks for messages: at most ``batch``, each of which is handled within ``timeout`` seconds."""
+    """A request for messages: at most ``batch``, each handled within ``timeout`` seconds."""
 
     client: str = Field(description="Who asks. One name for each process or thread.")
     batch: Batch | None = None
@@ -82,7 +82,7 @@ class Message(Answer):
 
 
 class DeliveryOut(Answer):
-    """Is one claim; acknowledge its messages from the first one on, by its receipt."""
+    """One claim; acknowledge its messages from the first one on, by its receipt."""
 
     receipt: str
     partition: int
@@ -220,7 +220,7 @@ def release(request: ApiRequest, release: Release) -> Released:
 @needs("consume", "{topic}/{group}")
 @on_pool
 def leave(request: ApiRequest, topic: str, group: str, client: str) -> Status[None]:
-    """Give back all that a client holds in the group: it pulls no more."""
+    """Give back all that a client holds in the group: it no longer pulls."""
     using = database()
     known = pulled(topic, group, using)
     name = clients.client_id(request.auth.prefix, client)

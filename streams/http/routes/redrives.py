@@ -17,7 +17,7 @@ router = Router(tags=["Dead letters"])
 
 
 class RedriveShown(Answer):
-    """Is a redrive at a rate; ``total`` is null if nobody has counted the letters."""
+    """A redrive at a rate; ``total`` is null if nobody has counted the letters."""
 
     redrive: int
     database: str

@@ -17,7 +17,7 @@ router = Router(tags=["Groups"])
 
 
 class ReplayPart(Answer):
-    """Is a replay in one partition: the offsets ``first`` … ``end`` - 1."""
+    """A replay in one partition: the offsets ``first`` … ``end`` - 1."""
 
     partition: int
     first: int

@@ -25,7 +25,7 @@ MESSAGES, SIZE, WRITERS, SECONDS = 100_000, 1024 * 1024, 8, 60.0
 
 
 class NewRun(Request):
-    """Says what is sent; without ``group`` nobody consumes, without ``rate`` as fast as it goes."""
+    """What is sent; without ``group`` nobody consumes, without ``rate`` as fast as it goes."""
 
     topic: str = Field(pattern=r"^stress\.")
     messages: int = Field(2000, ge=1, le=MESSAGES)
@@ -40,7 +40,7 @@ class Begun(Answer):
 
 
 class RunState(Answer):
-    """Is a run. What is not known yet is null.
+    """A run. What is not known yet is null.
 
     ``committed`` and ``sequenced`` are counted in the offsets, ``distinct_ids`` in the rows,
     ``consumed`` in what the group has finished. ``missing`` and ``repeated`` are what the handler

@@ -29,7 +29,7 @@ COUNT_AT_MOST = 10_000
 
 
 class TopicInList(Answer):
-    """Is a topic in a list; ``messages`` are those that have an offset and are kept."""
+    """A topic in a list; ``messages`` are those that have an offset and are kept."""
 
     topic: str
     database: str
@@ -40,7 +40,7 @@ class TopicInList(Answer):
 
 
 class PartitionState(Answer):
-    """Is a partition: it has the offsets ``first`` … ``next`` - 1.
+    """A partition: it has the offsets ``first`` … ``next`` - 1.
 
     ``inbox`` counts the messages that are due and have no offset; 10,000 means at least so many.
     """
@@ -76,7 +76,7 @@ class NewTopic(Request):
 
 
 class TopicChanges(Request):
-    """Has the fields that are to be changed; null removes a limit."""
+    """The fields to change; null removes a limit."""
 
     access: AccessName | None = None
     retention_seconds: int | None = None

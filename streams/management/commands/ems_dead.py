@@ -211,7 +211,7 @@ class Command(StreamsCommand):
         names = ("body", "body_type", "key", "tag", "headers")
         given = {name: options[name] for name in names if options[name] is not None}
         if not given:
-            raise CommandError("Say what is to be changed: --body, --key, --tag or --headers.")
+            raise CommandError("Say what to change: --body, --key, --tag or --headers.")
         if given.get("body", "").startswith("@"):
             given["body"] = self._read(given["body"][1:])
         content = replace(before, **given)

@@ -189,5 +189,5 @@ def instant(text: str) -> datetime:
     except StreamsError as error:
         raise ArgumentTypeError(str(error)) from error
     if target.time is None:
-        raise ArgumentTypeError(f"{text!r} is no time: say it as in 2026-11-20T10:00Z.")
+        raise ArgumentTypeError(f"{text!r} is not a time: say it as in 2026-11-20T10:00Z.")
     return target.time

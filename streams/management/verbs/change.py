@@ -20,7 +20,7 @@ SECONDS = {"retention_seconds", "consume_timeout"}
 
 
 class ChangeVerb(StreamsCommand):
-    """Sets fields of a topic or a group, those that its page in the admin offers."""
+    """The verb that sets fields of a topic or a group: those that its page in the admin offers."""
 
     def add_changes(self, parser: ArgumentParser, model: type[Model]) -> None:
         """Add an option for each field that may be changed."""

@@ -14,7 +14,7 @@ from streams.operate.topic_move import TopicMove
 
 
 class MoveVerb(StreamsCommand):
-    """Moves a topic to another database."""
+    """The verb that moves a topic to another database."""
 
     def add_move_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("topic", help="name of the topic")

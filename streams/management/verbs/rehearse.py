@@ -31,7 +31,7 @@ LIMIT = 100
 
 
 class RehearseVerb(StreamsCommand):
-    """Calls the handler of a group for messages or dead letters, and undoes what it writes."""
+    """The verb that calls the handler of a group, and undoes what it writes."""
 
     def add_rehearse_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("group", help="name of the group")

@@ -25,7 +25,7 @@ CONSUMERS = ("client_id", "group", "topic", "state", "open", "started_at", "leas
 
 
 class RowVerbs(StreamsCommand):
-    """Lists the processes that serve a group, what they were given, and what waits."""
+    """The verbs that list the processes of a group, what they were given, and what waits."""
 
     def add_consumers_arguments(self, parser: ArgumentParser) -> None:
         self._add_group(parser)

@@ -16,7 +16,7 @@ from streams.observe.audit.finding import Finding
 
 
 class Claim(NamedTuple):
-    """Holds what the audit needs of a delivery."""
+    """What the audit needs of a delivery."""
 
     pk: int
     first_offset: int
@@ -30,7 +30,7 @@ class Claim(NamedTuple):
 
 
 class Coverage:
-    """Checks the deliveries of a group that begin at the offsets ``start`` … ``end`` - 1.
+    """The check of the deliveries of a group that begin at the offsets ``start`` … ``end`` - 1.
 
     They must cover all that the cursor has passed, and every failure must have gone on. For a
     replay only the first is checked here; its failures are checked with the group's own cursor.
@@ -146,7 +146,7 @@ class Coverage:
         claimed = dict(deliveries.values_list("first_offset", "claimed_at"))
         for letter, offset, at in redriven:
             if offset not in claimed or claimed[offset] < at:
-                detail = _("dead letter %d was redriven, and is no retry") % letter
+                detail = _("dead letter %d was redriven, and is not a retry") % letter
                 yield Finding("lost failure", self._where, detail)
 
     def _goes_on(self, offset: int, claim: Claim) -> bool:

@@ -35,7 +35,7 @@ class BadPosition(StreamsError, ValueError):
 
 @dataclass(frozen=True)
 class Finding:
-    """Holds one broken promise, and the ``offsets`` of the log that it is about, if it has any."""
+    """One broken promise, and the ``offsets`` of the log that it is about, if it has any."""
 
     kind: FindingKind
     where: str
@@ -62,7 +62,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditPosition:
-    """Holds how far an audit is: all before it has been checked.
+    """How far an audit is: all before it has been checked.
 
     ``row`` is the id of the partition, cursor or retry to go on with, ``offset`` the offset in it,
     and ``covered`` the offset up to which the deliveries reach that were read so far.
@@ -102,7 +102,7 @@ class AuditPosition:
 
 @dataclass(frozen=True)
 class AuditWindow:
-    """Holds what one window has shown, and where the next one begins (None: there is none).
+    """What one window has shown, and where the next one begins (None: there is none).
 
     ``offset`` is the one up to which a row of the stages log and groups was looked at: all of the
     row, if the next window is of another one.

@@ -21,7 +21,7 @@ AT_MOST = 20_000
 
 @dataclass(frozen=True)
 class DeletedGroup:
-    """Says which rows go with a group; 20,001 means at least so many."""
+    """Which rows go with a group; 20,001 means at least so many."""
 
     contents: dict[str, int]
 

@@ -13,7 +13,7 @@ from streams.operate.acts.act import Act, Consent, Effects
 
 @dataclass(frozen=True)
 class TurnedGroup(Effects):
-    """Says whether the group is paused, and whether it was otherwise before."""
+    """Whether the group is paused, and whether it was otherwise before."""
 
     paused: bool
     changed: bool

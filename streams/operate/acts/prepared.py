@@ -18,7 +18,7 @@ from streams.two_phase.record import OPERATOR
 
 @dataclass(frozen=True)
 class CheckAsked(Effects):
-    """Says whether the checker of a prepared message is asked at the next step."""
+    """Whether the checker of a prepared message is asked at the next step."""
 
     asked: bool
 
@@ -46,7 +46,7 @@ class CheckNow(Act[PreparedRow, CheckAsked]):
 
 @dataclass(frozen=True)
 class PreparedNow:
-    """Says how a prepared message stands, and which message it has become."""
+    """How a prepared message stands, and which message it has become."""
 
     state: str
     message_id: int | None

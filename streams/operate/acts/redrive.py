@@ -13,7 +13,7 @@ from streams.operate.acts.act import Act, Consent, Effects
 
 @dataclass(frozen=True)
 class TurnedRedrive(Effects):
-    """Says whether the redrive was in another state before, and in which one it is now."""
+    """Whether the redrive was in another state before, and in which one it is now."""
 
     changed: bool
     state: str

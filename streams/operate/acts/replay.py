@@ -18,7 +18,7 @@ from streams.operate.acts.act import Act, Consent, Effects, argument
 
 @dataclass(frozen=True)
 class ReplayedPart:
-    """Is what is replayed of a partition: the offsets ``first`` … ``end`` - 1."""
+    """What is replayed of a partition: the offsets ``first`` … ``end`` - 1."""
 
     partition: int
     first: int
@@ -27,7 +27,7 @@ class ReplayedPart:
 
 @dataclass(frozen=True)
 class ReplayBegun:
-    """Says which messages the replay with this number gives to the group again."""
+    """Which messages the replay with this number gives to the group again."""
 
     number: int
     messages: int
@@ -125,7 +125,7 @@ class ReplayToGroup(Act[ConsumerGroup, Replayed]):
 
 @dataclass(frozen=True)
 class ReplayCancelled(Effects):
-    """Says how many messages of a replay are not given out any more."""
+    """How many messages of a replay are not given out any more."""
 
     number: int
     left_out: int

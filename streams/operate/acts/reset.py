@@ -22,7 +22,7 @@ TYPED_FROM = 1000
 
 @dataclass(frozen=True)
 class ResetMove:
-    """Says what the reset does in one partition, in messages."""
+    """What the reset does in one partition, in messages."""
 
     partition: int
     position: int
@@ -37,7 +37,7 @@ class ResetMove:
 
 @dataclass(frozen=True)
 class ResetMoves:
-    """Says what a reset does in each partition. ``consumers`` are live."""
+    """What a reset does in each partition. ``consumers`` are live."""
 
     consumers: int
     moves: list[ResetMove]

@@ -21,7 +21,7 @@ GROWTH = gettext_lazy(
 
 @dataclass(frozen=True)
 class TopicGrown(Effects):
-    """Says how many partitions a topic has then, and how many of them are new."""
+    """How many partitions a topic has then, and how many of them are new."""
 
     partitions: int
     new: int
@@ -66,7 +66,7 @@ class GrowTopic(Act[Topic, TopicGrown]):
 
 @dataclass(frozen=True)
 class TopicRetired(Effects):
-    """Says whether a topic takes no more messages, and has taken them before."""
+    """Whether a topic takes no more messages, and has taken them before."""
 
     retired: bool
 

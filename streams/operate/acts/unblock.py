@@ -135,7 +135,7 @@ def _text(one: Blocked) -> str:
 
 @dataclass(frozen=True)
 class _Unblock(Act[ConsumerGroup, Unblocking]):
-    """Lets blocked partitions of an ordered group go on."""
+    """An act that lets blocked partitions of an ordered group go on."""
 
     at_fault = {UnknownPartition: "partition"}
 

@@ -30,7 +30,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Place:
-    """Names the owner of positions. ``database`` is its name: hosts and aliases may change."""
+    """The owner of positions. ``database`` is its name: hosts and aliases may change."""
 
     database: str
     topic: str
@@ -48,7 +48,7 @@ class Place:
 
 
 class PositionFile(Positions):
-    """Keeps positions on the disk, locked for this process until ``close``.
+    """Positions on the disk, locked for this process until ``close``.
 
     The file is replaced as a whole and forced to the disk, so a crash leaves either the old
     positions or the new ones.
@@ -114,7 +114,7 @@ def _position(values: Any) -> Position:
 
 
 class Lock:
-    """Locks a file for one process; the operating system frees it when the process dies."""
+    """A lock on a file for one process; the operating system frees it when the process dies."""
 
     def __init__(self, path: Path, place: Place) -> None:
         self._fd = -1

@@ -28,7 +28,7 @@ TURN_SECONDS = 1.0
 
 
 class BroadcastHandling(Calls):
-    """Handles one stretch in the client's one thread, and settles it in the client's file.
+    """The handling of one stretch in the client's one thread, settled in the client's file.
 
     There is no lease, and nothing to give back. A message whose handler raises is logged, and
     the position moves past it.

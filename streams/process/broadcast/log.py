@@ -12,7 +12,7 @@ from streams.models import Message, Partition
 
 @dataclass(frozen=True)
 class Log:
-    """Reads the partitions of a topic, and the messages in them."""
+    """The partitions of a topic, and the messages in them."""
 
     topic_id: int
     using: str

@@ -9,7 +9,7 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class Position:
-    """Holds the next ``offset`` to read, and what identifies the log that it belongs to.
+    """The next ``offset`` to read, and what identifies the log that it belongs to.
 
     ``message_id`` and ``sequenced_at`` are those of the message at ``offset`` - 1: ids and offsets
     may be given out again after a database was restored, but not at the same instant. None means
@@ -22,7 +22,7 @@ class Position:
 
 
 class Positions:
-    """Holds the positions of one client, by partition number, in memory until ``save``."""
+    """The positions of one client, by partition number, in memory until ``save``."""
 
     def __init__(self, known: Mapping[int, Position] | None = None) -> None:
         self.known: dict[int, Position] = dict(known or {})

@@ -39,7 +39,7 @@ CLOCK_MARGIN = timedelta(minutes=1)
 
 @dataclass
 class Stretch:
-    """Holds a range of offsets of one partition; ``progress`` is the next one to settle."""
+    """A range of offsets of one partition; ``progress`` is the next one to settle."""
 
     partition: Partition
     first_offset: int
@@ -48,7 +48,7 @@ class Stretch:
 
 
 class Reader:
-    """Gives out stretches of the log, and moves the positions of the client.
+    """A reader that gives out stretches of the log, and moves the positions of the client.
 
     One thread uses it; ``behind`` may be called from any thread.
     """

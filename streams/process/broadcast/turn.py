@@ -13,7 +13,7 @@ READ_AHEAD = 500
 
 
 class BroadcastTurn(Turn):
-    """Serves one broadcast consumer, which has one thread at a time: two would break the order."""
+    """The turns of a broadcast consumer, which has one thread: two would break the order."""
 
     _feed: RunningBroadcastGroup
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Activity:
-    """Knows how many workers are busy, and on which databases nothing is left to do.
+    """How many workers are busy, and on which databases nothing is left to do.
 
     A handler may send to a topic on any database. So nothing is left in the process only if a look
     at each database has found nothing, and no worker was busy from the first of these looks to the

@@ -15,7 +15,7 @@ from streams.produce.identity import host
 
 
 class Client:
-    """Has the client id "ip@pid@uuid", registered in each group before the first claim.
+    """The client id "ip@pid@uuid", registered in each group before the first claim.
 
     ``alive`` is this process's own view of its lease. Its clock starts before the renewal is
     sent and goes on while the process is frozen, so ``alive`` is never true for a lease that

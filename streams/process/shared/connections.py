@@ -45,7 +45,7 @@ def work_on(using: str) -> None:
 
 
 class IdleLimit:
-    """Keeps connections open between steps, and lets the server close them when they are silent.
+    """A limit for idle connections: kept between steps, closed by the server when silent.
 
     CONN_MAX_AGE is meant for web requests: it would reconnect for every claim. A frozen process
     may hold a row lock that others need; with a short wait_timeout the server frees it after the

@@ -10,7 +10,7 @@ from django.db import connections
 
 
 class DatabaseWork:
-    """Counts the statements of one thread, while it works with the database.
+    """The statements of one thread, counted while it works with the database.
 
     A count that stands still means that the database does not answer: to a statement, to a COMMIT
     or to a new connection.
@@ -59,14 +59,14 @@ class DatabaseWork:
 
 
 class Watched(Protocol):
-    """Is a thread that works with the database."""
+    """A thread that works with the database."""
 
     @property
     def statements(self) -> int | None: ...
 
 
 class Silence:
-    """Knows for how long the database has not answered threads, in looks of the main thread."""
+    """For how long the database has not answered threads, in looks of the main thread."""
 
     def __init__(self) -> None:
         # For each thread how many statements it has made, and the seconds since the last one.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Gate:
-    """Implements a readers-writer lock for the calls of one group in this process.
+    """A readers-writer lock for the calls of one group in this process.
 
     A message with which two processes have died runs alone in its group. If it ends this process,
     too, no other message of the group has spent an attempt for nothing. Neither side waits for

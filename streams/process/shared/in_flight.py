@@ -17,7 +17,7 @@ def hung(calls: Calls) -> bool:
 
 
 class InFlight:
-    """The deliveries of one database that this process holds, for the heartbeat to renew."""
+    """The deliveries that this process holds, whose leases the heartbeat renews."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

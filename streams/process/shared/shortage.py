@@ -16,7 +16,7 @@ NONE_LEFT = {1040, 1203, 1226}
 
 
 class Shortage:
-    """Knows which threads lack a connection, and says when the first one does, and when none does.
+    """Which threads lack a connection, and says when the first one does, and when none does.
 
     The keepers come first: without the heartbeat's connection those of the workers are of no use.
     """

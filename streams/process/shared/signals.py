@@ -16,7 +16,7 @@ STOP_REQUEST, END = b"s", b"e"
 
 
 class Signals:
-    """Records stop signals in a pipe: Event.set() in a handler can deadlock with its waiter.
+    """The stop signals, in a pipe: Event.set() in a handler can deadlock with its waiter.
 
     ``parent`` is a pipe in which the parent process tells this one to stop. A process manager may
     signal all processes, and a terminal does, so the request of the parent and the first signal are

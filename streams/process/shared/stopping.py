@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Stopping:
-    """Is running, then stopping (claim nothing more, finish what runs); holds why it failed."""
+    """The stop of a process: it runs, then claims no more and finishes what runs."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()

@@ -225,7 +225,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def prepare(self, key: str) -> None:
-        """A message that is no part of the stream until it is committed."""
+        """A message that is not part of the stream until it is committed."""
         value = next(self.numbers)
         held = prepare("t", value, key=key, biz="machine", biz_key=value, checker="nobody")
         assert held.created

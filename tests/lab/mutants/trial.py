@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# pytest's exit status when a test has failed; from 2 on it is no verdict on the code.
+# pytest's exit status when a test has failed; from 2 on it is not a verdict on the code.
 FAILED = 1
 NO_END = -1
 
@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 240
 
 @dataclass(frozen=True)
 class Trial:
-    """Holds the result of each test: "passed", "failed", or anything else, which is no verdict."""
+    """The result of each test: "passed", "failed", or anything else, which is not a verdict."""
 
     status: int
     results: dict[str, str]
