@@ -26,7 +26,7 @@ class Stretch(Protocol):
     last_offset: int
 
 
-class Caller:
+class HandlerCaller:
     """The handler of a group, as one thread calls it for one stretch; for a rehearsal, for none."""
 
     def __init__(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 from streams.api import ReceivedMessage
-from streams.consume.calling import Caller, Stretch
+from streams.consume.calling import HandlerCaller, Stretch
 from streams.consume.limits import Limits
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
@@ -43,7 +43,7 @@ class Calls(ABC):
         self._using = using
         self._size = 1 if registration.batch is None else limits.batch
         self._lines = Lines.wanted()
-        self._caller = Caller(
+        self._caller = HandlerCaller(
             registration,
             stretch,
             timeout=limits.consume_timeout,

@@ -21,7 +21,7 @@ from streams.models import Delivery, Partition, RetryMessage
 logger = logging.getLogger("streams.handling")
 
 
-class Claimed(NamedTuple):
+class ClaimOrigin(NamedTuple):
     """What the messages of a claim have in common: see ``OF_CLAIM``."""
 
     topic: str
@@ -133,7 +133,7 @@ def in_calls(
     ``load`` gets the rows that are left when the first of them has no body. A row is let go when
     its call has been yielded.
     """
-    claimed = Claimed(registration.topic, registration.group, partition, attempt, epoch)
+    claimed = ClaimOrigin(registration.topic, registration.group, partition, attempt, epoch)
     rows.reverse()
     while rows:
         messages: list[ReceivedMessage] = []
@@ -150,7 +150,7 @@ def in_calls(
             yield messages
 
 
-def _received(row: StoredMessage, claimed: Claimed) -> ReceivedMessage:
+def _received(row: StoredMessage, claimed: ClaimOrigin) -> ReceivedMessage:
     message = ReceivedMessage.__new__(ReceivedMessage)
     message.__dict__.update(offset=row.offset, made_of=(row, claimed))
     return message

@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from streams import telemetry
 from streams.api import ReceivedMessage
 from streams.conf import settings, working_on
-from streams.consume.calling import Caller
+from streams.consume.calling import HandlerCaller
 from streams.consume.event_loop import with_event_loop
 from streams.consume.limits import limits
 from streams.consume.registry import Registration, autodiscover, find
@@ -175,7 +175,7 @@ class _Rehearsing:
         # In a transaction, as that of an atomic handler: a statement that fails breaks it.
         each = replace(self._registration, atomic=True)
         with _as_in_a_consumer():
-            caller = Caller(each, None, timeout=self._timeout, using=self._using)
+            caller = HandlerCaller(each, None, timeout=self._timeout, using=self._using)
             for messages in calls:
                 if not self._may_begin():
                     break

@@ -15,6 +15,8 @@ import pytest
 
 from streams import Outgoing, send_many
 from streams.log.sequencer import sequence
+from streams.models import Message
+from streams.operate.topics import create
 from tests.processes import ROOT, Spawn, wait_for
 from tests.servers import free_port
 
@@ -62,12 +64,14 @@ def pyspark() -> Path:
 
 @pytest.fixture
 def python_without_ems(tmp_path: Path) -> Path:
-    """A Python of executors: it has pyspark, pyarrow and the driver, but not this package."""
+    """A Python of executors: it has pyspark, pyarrow and the driver; neither EMS nor Django."""
     path = tmp_path / "python"
+    hiding = tmp_path / "hiding"
+    hiding.mkdir()
+    (hiding / "django.py").write_text("raise ImportError('executors have no Django')")
     # Without "site" nothing reads the file with which the checkout is installed.
-    path.write_text(
-        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{pyspark().parent}" exec {sys.executable} -S "$@"\n'
-    )
+    paths = f"$PYTHONPATH:{hiding}:{pyspark().parent}"
+    path.write_text(f'#!/bin/sh\nPYTHONPATH="{paths}" exec {sys.executable} -S "$@"\n')
     path.chmod(0o700)
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     look = [str(path), "-c", "import pyarrow, sparkjobs"]
@@ -100,6 +104,40 @@ def test_a_job_runs_on_a_standalone_cluster_whose_workers_lack_the_package(
     assert said.count(" sent ") == said.count(" sequenced") == 5
     # It was an executor of the cluster that has read, not this process.
     assert list((tmp_path / "work").glob("app-*/*/stderr"))
+
+
+SINK = """
+import sys
+from sparkjobs.session import session
+rows = [("good", "k"), ("better", None)]
+frame = session("sink").createDataFrame(rows, "body string, key string")
+frame.write.format("ems").options(config=sys.argv[1], topic="orders").mode("append").save()
+bad = frame.selectExpr("body", "'a b' AS tag")
+try:
+    bad.write.format("ems").options(config=sys.argv[1], topic="orders").mode("append").save()
+except Exception as error:
+    assert "A tag has letters" in str(error), error
+    print("refused")
+"""
+
+
+@pytest.mark.timeout(900)
+def test_executors_that_lack_ems_and_django_check_rows_by_the_rules_of_a_send(
+    cluster: str, python_without_ems: Path, spawn: Spawn, option_file: Path
+) -> None:
+    create("orders", 3, "default")
+    child = spawn(
+        SINK,
+        option_file,
+        env={
+            "EMS_SPARK_MASTER": cluster,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": str(python_without_ems),
+        },
+    )
+    assert "refused" in child.succeed(800)
+    bodies = Message.objects.order_by("body").values_list("body", flat=True)
+    assert [bytes(body) for body in bodies] == [b"better", b"good"]
 
 
 @pytest.mark.timeout(900)
