@@ -88,7 +88,7 @@ def test_a_limit_says_that_there_are_more() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "--from and --to"),
+        ((), "from and to"),
         (("--newest", "1", "--from", "0"), "one of them"),
         (("--newest", "1", "--dead", "1"), "one of them"),
         (("--dead", "99999999"), "no dead letter 99999999 of bill on orders"),

@@ -9,13 +9,6 @@ SERVICE = "tests/spark/test_service.py"
 RESIDENT = [
     # A quiet time in which something has happened: no roll-up would ever count it.
     Mutant(
-        "quiet-though-a-message-waits-for-its-retry",
-        "sparkjobs/rollup/owed.py",
-        '" OR EXISTS (SELECT 1 FROM `ems_retry_msg`)"',
-        '" OR FALSE"',
-        "tests/spark/test_owed.py::test_whatever_happens_is_owed",
-    ),
-    Mutant(
         "quiet-though-a-delivery-was-committed-late",
         "sparkjobs/rollup/owed.py",
         "WHERE o.`finished_at` IS NULL AND l.`state` <> 'START')",
