@@ -67,7 +67,7 @@ def test_a_good_value_is_written_and_logged(db, as_role, name, text, value):
 def test_a_change_is_in_force_within_5_seconds_and_dated(db, as_role, monkeypatch):
     client = as_role("operator")
     # As in a process of its own, which caches: a TestCase does not.
-    monkeypatch.setattr("streams.runtime_settings.in_test_case", lambda using: False)
+    monkeypatch.setattr("streams.database.remembered.in_test_case", lambda using: False)
     runtime_settings.forget()
     client.post(ADD, {"name": "msgMaxSizeInBytes", "value": "10"})
     with pytest.raises(MessageTooLarge):

@@ -98,5 +98,5 @@ def test_the_page_has_a_lane_for_each_group_and_leads_to_a_replay(world, as_role
     buttons = re.findall(r'name="_selected_action" value="(\d+)" formaction="([^"]*)"', inside)
     assert len(buttons) == 3
     shown = client.post(buttons[0][1], {**fields, "_selected_action": buttons[0][0]})
-    assert "will see 1 message again" in shown.text
+    assert "replay 1: 1 message: orders/0@" in shown.text
     assert "Replay it to this group" not in as_role("viewer").get(page).text
