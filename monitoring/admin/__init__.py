@@ -12,6 +12,7 @@ from monitoring.admin import (
     level,
     overview,
     position,
+    records,
     run,
     traffic,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "level",
     "overview",
     "position",
+    "records",
     "run",
     "traffic",
 ]

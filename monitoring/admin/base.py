@@ -6,15 +6,15 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from monitoring.admin.filled import is_filled
 from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts.columns import Column, column
 from streams.admin.parts.figures import UNKNOWN, duration
+from streams.admin.parts.filled import ListedOnceFilled
 from streams.admin.parts.listing import Reading
 from streams.durations import of_seconds
 
 
-class RollUpAdmin(ReadOnly, LargeAdmin):
+class RollUpAdmin(ListedOnceFilled, ReadOnly, LargeAdmin):
     """The admin of roll-ups, the newest first. There is only the permission to view them."""
 
     change_list_template = "admin/ems/change_list.html"
@@ -24,12 +24,6 @@ class RollUpAdmin(ReadOnly, LargeAdmin):
     # The filter by which rows are chosen, and the order in which its index gives them.
     chosen_by = "group"
     order_of_chosen: tuple[str, ...] = ("-minute", "-id")
-
-    def get_model_perms(self, request: HttpRequest) -> dict[str, bool]:
-        """Leave a table that Spark has not filled out of the index; its URL shows it anyway."""
-        registry = self.admin_site._registry
-        tables = [model for model, page in registry.items() if isinstance(page, RollUpAdmin)]
-        return super().get_model_perms(request) if is_filled(self.model, tables) else {}
 
     def reading(self, request: HttpRequest) -> Reading:
         is_chosen = request.GET.get(self.chosen_by)

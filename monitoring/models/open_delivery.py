@@ -28,7 +28,7 @@ class OpenDelivery(models.Model):
         db_table = "ems_monitoring_open"
         verbose_name = _("open delivery")
         verbose_name_plural = _("open deliveries")
-        default_permissions = ()
+        default_permissions = ("view",)
 
     def __str__(self) -> str:
         return str(self.delivery_id)

@@ -38,7 +38,7 @@ class PartitionSample(Sample):
         db_table = "ems_monitoring_sample"
         verbose_name = _("sample of a partition")
         verbose_name_plural = _("samples of partitions")
-        default_permissions = ()
+        default_permissions = ("view",)
         constraints = (
             models.UniqueConstraint(fields=["partition", "minute"], name="ems_sample_place"),
         )
@@ -71,7 +71,7 @@ class GroupSample(Sample):
         db_table = "ems_monitoring_sample_group"
         verbose_name = _("sample of a group")
         verbose_name_plural = _("samples of groups")
-        default_permissions = ()
+        default_permissions = ("view",)
         constraints = (
             models.UniqueConstraint(fields=["group", "minute"], name="ems_sample_group_place"),
         )

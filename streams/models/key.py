@@ -24,7 +24,7 @@ class KeyEntry(models.Model):
         db_table = "ems_key"
         verbose_name = _("indexed key")
         verbose_name_plural = _("indexed keys")
-        default_permissions = ()
+        default_permissions = ("view",)
         constraints = (
             models.UniqueConstraint(fields=["partition", "offset"], name="ems_key_place"),
         )

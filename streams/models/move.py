@@ -44,7 +44,7 @@ class Move(models.Model):
         db_table = "ems_move"
         verbose_name = _("move of a topic")
         verbose_name_plural = _("moves of topics")
-        default_permissions = ()
+        default_permissions = ("view",)
         constraints = (models.UniqueConstraint(fields=["token"], name="ems_move_token"),)
 
     def __str__(self) -> str:

@@ -43,7 +43,7 @@ class StressRun(models.Model):
         db_table = "ems_stress_run"
         verbose_name = _("stress test")
         verbose_name_plural = _("stress tests")
-        default_permissions = ()
+        default_permissions = ("view",)
 
     def __str__(self) -> str:
         return f"#{self.pk}"

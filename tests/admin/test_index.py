@@ -19,7 +19,6 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import path, reverse
 
-from monitoring.admin import filled
 from monitoring.apps import MonitoringConfig
 from monitoring.figures.site import Site
 from monitoring.models import Run, Traffic
@@ -27,6 +26,7 @@ from streams.admin import index
 from streams.admin.alarm import Said
 from streams.admin.base import StreamsAdmin
 from streams.admin.pages.topic import TopicAdmin
+from streams.admin.parts import filled
 from streams.database import each
 from streams.models import ConsumerGroup, DeadMessage, Step, Topic, UtcNow
 from tests.admin.conftest import As

@@ -18,11 +18,15 @@ from streams.models import (
     ConsumerGroup,
     DeadMessage,
     Delivery,
+    KeyEntry,
     LetterEdit,
     Message,
+    Move,
     PreparedRow,
     RetryMessage,
+    Rewind,
     Step,
+    StressRun,
     SystemConfig,
     UtcNow,
 )
@@ -118,6 +122,21 @@ def make_world() -> World:
     issue(ApiToken(name="shop", created_by="ann"), [right_of("send:orders")], "default")
     row = begin([groups["billing"]], "default", rate=1, who="ann")
     assert row.stop()
+    of_partition = {"partition": place["partition"]}
+    KeyEntry.objects.create(**of_partition, key="key-0", offset=0)
+    Rewind.objects.create(
+        **of_partition,
+        epoch=1,
+        first_offset=5,
+        known_offset=7,
+        next_offset=1007,
+        noticed_at=UtcNow(timedelta(days=-60)),
+        noticed_by=XSS,
+    )
+    Move.objects.create(
+        name="orders", token="t", source="old", target="default", access="read-write", who=XSS
+    )
+    StressRun.objects.create(load={"messages": 10}, error=XSS, who=XSS)
     run_steps()
     assert (DeadMessage.objects.count(), RetryMessage.objects.count()) == (3, 2)
     return World(groups["mail"], groups["billing"], groups["slow"])

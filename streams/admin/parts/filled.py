@@ -1,4 +1,4 @@
-"""Knows which tables of the figures have rows, so that the index of the admin hides the others."""
+"""Keeps tables out of the index of the admin until they have rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from django.db.models import Model
+from django.http import HttpRequest
 
 from streams.admin.alarm import Said
 from streams.admin.parts.look import look
@@ -30,6 +31,17 @@ def is_filled(model: type[Model], tables: list[type[Model]]) -> bool:
         _asked_at = now  # first, so that no other request asks, too
         look("filled", aliases(), lambda alias: _look(alias, tables))
     return model in _filled
+
+
+class ListedOnceFilled:
+    """A ModelAdmin whose table is in the index once it has rows; its URL shows it before, too."""
+
+    def get_model_perms(self, request: HttpRequest) -> dict[str, bool]:
+        page: Any = self
+        registry = page.admin_site._registry
+        tables = [model for model, one in registry.items() if isinstance(one, ListedOnceFilled)]
+        found: dict[str, bool] = super().get_model_perms(request)  # type: ignore[misc]
+        return found if is_filled(page.model, tables) else {}
 
 
 def _look(alias: str, tables: list[type[Model]]) -> list[Said]:
