@@ -71,7 +71,7 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(WARNING, "rollups", text, error or hint)
     if not silent:
         oldest = max(ages.values())
-        yield Diagnosis(OK, "rollups", f"ran {oldest.total_seconds()} s ago")
+        yield Diagnosis(OK, "rollups", f"ran {oldest.total_seconds():.0f} s ago")
 
 
 def _works(using: str, jobs: Q) -> bool:
@@ -98,7 +98,7 @@ def _service(using: str) -> Iterator[Diagnosis]:
         return
     since = now - until
     if since > SILENT and not _works(using, ~Q(job=SERVE)):
-        text = f"ems_spark serve has done nothing for {since.total_seconds() // 60} min."
+        text = f"ems_spark serve has done nothing for {since.total_seconds() // 60:.0f} min."
         hint = "Was it killed? Start it again, or leave the roll-ups to Celery beat."
         yield Diagnosis(WARNING, "serve", text, hint)
     elif error:

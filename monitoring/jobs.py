@@ -70,7 +70,7 @@ def run(
                     os.killpg(process.pid, signal.SIGKILL)
         status = process.returncode
     if status == -signal.SIGALRM and seconds:
-        say(f"{job} took longer than {seconds} s and was ended.")
+        say(f"{job} took longer than {seconds:.0f} s and was ended.")
     return status
 
 

@@ -124,7 +124,7 @@ def steps(using: str) -> Iterator[Diagnosis]:
         if since is None:
             yield Diagnosis(ERROR, name, "This step has never run.", hint)
         elif since > SILENT:
-            text = f"This step has not run for {since.total_seconds()} s."
+            text = f"This step has not run for {since.total_seconds():.0f} s."
             yield Diagnosis(ERROR, name, text, hint)
         else:
             yield Diagnosis(OK, name, f"ran {since.total_seconds():.1f} s ago")

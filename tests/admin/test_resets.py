@@ -164,7 +164,7 @@ def test_a_reset_is_undone(world, as_role):
     ("fields", "text"),
     [
         ({"to": "9"}, "ends before offset 5"),
-        ({"to": "soon"}, "no place in a log"),
+        ({"to": "soon"}, "is not a place in a log"),
         ({"to": "2026-11-20T10:00"}, "say the time zone"),
         ({"to": "2", "partition": "7"}, "has no such partition"),
         ({"to": "2", "partition": "x"}, "Enter a whole number"),
@@ -284,7 +284,7 @@ def test_what_cannot_be_replayed_is_said_on_the_page(world, as_role, fields, tex
 @pytest.mark.parametrize(
     ("fields", "field", "text"),
     [
-        ({"from": "x", "to": "2"}, "from", "no place in a log"),
+        ({"from": "x", "to": "2"}, "from", "is not a place in a log"),
         ({"from": "1", "to": "latest"}, "to", "from an offset or a time"),
         ({"from": "1"}, "to", "Give from and to"),
         ({"to": "1"}, "from", "Give from and to"),

@@ -289,7 +289,7 @@ def test_an_edit_asks_and_a_dry_run_changes_nothing(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "Say what is to be changed"),
+        ((), "Say what to change"),
         (("--body", "1"), "Nothing is changed"),
         (("--body", "{,"), "body: line 1, column 2"),
         (("--body", "@/no/such/file"), "cannot be read"),

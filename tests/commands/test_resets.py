@@ -93,7 +93,7 @@ def test_a_target_is_said_as_a_time(parsed: Parsed) -> None:
     ("words", "text"),
     [
         (("--to", "11"), "orders/0 ends before offset 10"),
-        (("--to", "soon"), "no place in a log"),
+        (("--to", "soon"), "is not a place in a log"),
         (("--to", "2026-11-20T10:00"), "say the time zone"),
         (("--to", "3", "--partition", "1"), "mail on orders has no such partition"),
         (("--to", "3", "--topic", "flights"), "There is no group mail on flights"),

@@ -212,7 +212,7 @@ def test_a_command_commits_nothing_that_is_its_callers(autocommit_off: None) -> 
     call_command("ems_groups", "list", stdout=StringIO())
     if connection.vendor != "sqlite":  # where a second one could not write
         Topic.objects.create(name="mine")
-    call_command("ems_topics", "retire", "orders", stdout=StringIO())
+    call_command("ems_topics", "retire", "orders", "--yes", stdout=StringIO())
     assert not connection.get_autocommit()
     transaction.rollback()
     connection.close()

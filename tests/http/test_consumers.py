@@ -132,5 +132,5 @@ def test_the_client_says_why_it_is_refused(web: StartWeb) -> None:
         stranger.pull("orders", "mail", client="one")
     assert (refused.value.status, refused.value.code) == (401, "unauthorized")
     stranger.close()
-    with pytest.raises(ValueError, match="no URL"):
+    with pytest.raises(ValueError, match="not a URL"):
         Client("shop.example", "x")

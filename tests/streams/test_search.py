@@ -192,7 +192,7 @@ def test_the_command_searches(parsed: Callable[..., Any], run: Callable[..., str
     assert parsed("ems_messages", "list", "orders", "--until", "2026-01-01T00:00Z") == []
     for words, text in (
         (("--since", "2026-01-01T00:00"), "time zone"),
-        (("--since", "12"), "no time"),
+        (("--since", "12"), "not a time"),
         (("--partition", "2"), "no partition 2"),
         (("--resume", "soon"), "not where a search has stopped"),
     ):

@@ -69,13 +69,13 @@ def test_a_target_is_an_offset_of_the_partition(
     ["", "first", "1.5", "orders/0@1-2", "orders/0@x", "--1", "1e3", "2026-11-20", "noon", "٣x"],
 )
 def test_what_is_no_place_is_refused(text: str) -> None:
-    with pytest.raises(InvalidTarget, match="no place in a log"):
+    with pytest.raises(InvalidTarget, match="not a place in a log"):
         Target.parse(text)
 
 
 @pytest.mark.parametrize("text", ["2026-02-31T10:00Z", "1" * 19, "+" + "1" * 19])
 def test_what_is_no_time_and_no_offset_is_refused(text: str) -> None:
-    with pytest.raises(InvalidTarget, match="no place in a log"):
+    with pytest.raises(InvalidTarget, match="not a place in a log"):
         Target.parse(text)
 
 

@@ -151,7 +151,7 @@ def checked_timeout(seconds: float | None, limits: Limits) -> timedelta:
     most = limits.consume_timeout * MOST_TIMEOUTS
     if not 1 <= seconds <= most.total_seconds():
         raise InvalidValue(
-            f"The timeout must be 1 … {most.total_seconds()} seconds for this group."
+            f"The timeout must be 1 … {most.total_seconds():.0f} seconds for this group."
         )
     return timedelta(seconds=seconds)
 

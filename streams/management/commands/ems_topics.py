@@ -153,7 +153,7 @@ class Command(ActVerbs, ChangeVerb, MoveVerb):
         contents, obstacles = removal.contents(), removal.obstacles()
         if not dry_run:
             removal.close()
-            self.progress(f"waiting {SETTLED_SECONDS} s for sends that are under way")
+            self.progress(f"waiting {SETTLED_SECONDS:.0f} s for sends that are under way")
             removal.wait()
             removal.finish(self._show_deleted)
             self.progress("")
