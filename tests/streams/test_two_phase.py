@@ -439,7 +439,7 @@ def test_what_is_no_answer_is_unknown_with_its_reason(wrong: Any) -> None:
     assert check().failed == 1
     assert row().state == PreparedState.PREPARED
     assert row().last_answer == "error"
-    assert "broken" in row().last_error or "no Decision" in row().last_error
+    assert "broken" in row().last_error or "not a Decision" in row().last_error
     assert row().checks == 1
 
 
