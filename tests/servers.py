@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -343,10 +344,16 @@ def remove_leftovers() -> None:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of 127.0.0.1 that was free a moment ago.
+
+    It is below those that the kernel gives to outgoing connections (from 32768 on): one of them
+    could take it before the server listens.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)  # noqa: S311 - a port is not a secret
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def end_with_parent() -> list[str]:
