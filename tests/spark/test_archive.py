@@ -441,10 +441,10 @@ def test_what_a_rewound_log_leaves_out_is_not_missing(spark: Any, config: Config
 def test_topics_are_found_by_their_exact_names_in_the_archive(spark: Any, config: Config) -> None:
     from sparkjobs.archive.manifest import in_archive
 
-    for name in ("007", "a=b/c %", "Flights"):
+    for name in ("007", "a:b-ü", "Flights"):
         history(name, each=1)
     run(spark, config, DAYS[0])
     with connected(config):
-        for name in ("007", "a=b/c %", "Flights"):
+        for name in ("007", "a:b-ü", "Flights"):
             rows = in_archive(spark, config, [name], [DAYS[0]]).toArrow().to_pylist()
             assert [(row["topic"], row["offset"]) for row in rows] == [(name, 0)]

@@ -69,7 +69,7 @@ def test_the_lake_equals_the_log_byte_for_byte_in_folders_of_day_and_topic(
 ) -> None:
     history("flights")
     Partition.objects.create(topic=Topic.objects.get(), number=1)
-    history("a=b/c %")
+    history("a:b-ü")
     history("orders", archive=False)
     send("flights", b"\x00delayed\xff", delay=timedelta(hours=1), headers={"a": "é"})
     open_at = Message.objects.get(offset=None)
@@ -88,7 +88,7 @@ def test_the_lake_equals_the_log_byte_for_byte_in_folders_of_day_and_topic(
     assert len(lake(topics=["flights"], since=DAYS[1], until=DAYS[1])) == 5
     folders = {str(path.parent.relative_to(config.archive)) for path in parquet(config)}
     assert folders == {
-        f"_lake/date={day}/topic={topic}" for day in DAYS for topic in ("flights", "a%3Db%2Fc %25")
+        f"_lake/date={day}/topic={topic}" for day in DAYS for topic in ("flights", "a%3Ab-ü")
     }
 
 
