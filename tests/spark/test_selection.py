@@ -285,7 +285,7 @@ def test_the_progress_says_how_far_behind_the_stream_is(reader) -> None:
         ({"startingOffsets": "newest"}, "startingOffsets must be earliest, latest or like"),
         ({"startingOffsets": '{"a": {"0": -3}}'}, "startingOffsets must be"),
         ({"startingOffsets": '{"a": {"0": "1"}}'}, "startingOffsets must be"),
-        ({"topicPattern": "("}, "no regular expression"),
+        ({"topicPattern": "("}, "not a regular expression"),
         ({"topics": "a,,b"}, "names with commas"),
         ({"maxBytesPerTrigger": "0"}, "a number above 0"),
         ({"minPartitions": "many"}, "a number above 0"),
