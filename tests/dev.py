@@ -377,6 +377,8 @@ def main() -> int:
     parser.add_argument("--db", action="append", choices=[*DATABASES, *FURTHER_DATABASES])
     options, rest = parser.parse_known_args()
     options.rest = rest
+    # Tests start hundreds of processes: compiling all of EMS anew costs each of them a second.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     suites = {"test", "test-all"}
     further = FURTHER_DATABASES if options.command in suites else []
     options.db = options.db or [*DATABASES, *further]

@@ -91,6 +91,13 @@ def test_what_commits_runs_on_every_database(chosen) -> None:
     assert chosen("sqlite", "mariadb", "mysql") == ["sqlite", "mariadb", "mysql"]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_sqlite_leaves_some_folders_to_the_servers(chosen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "ON_SERVERS", {"test_suite.py"})
+    assert chosen("sqlite", "mariadb", "mysql") == ["mariadb", "mysql"]
+    assert chosen("sqlite") == ["sqlite"]
+
+
 @pytest.mark.every_database
 def test_a_test_may_ask_for_every_database(chosen) -> None:
     assert chosen("sqlite", "mariadb", "mysql") == ["sqlite", "mariadb", "mysql"]

@@ -1,9 +1,9 @@
 """Chooses the tests of a run: what can run here, in which tier, and on which database.
 
 ``make test`` is the commit tier: each test on the databases where it can end differently, without
-what is ``exhaustive``, and on SQLite without what is ``slow`` and runs on a server. ``make
-test-all`` leaves out nothing. Called directly, pytest runs on its one database all that can run
-there, but what is ``exhaustive``.
+what is ``exhaustive``, and on SQLite without the guarantees and what is ``slow``, which servers
+run. ``make test-all`` leaves out nothing. Called directly, pytest runs on its one database all that
+can run there, but what is ``exhaustive``.
 
 EMS_TEST_TIER        commit: each test only where it can differ; all: also what is exhaustive
 EMS_TEST_DATABASES   all databases of this run, with commas: a test that needs one of them runs on
@@ -20,6 +20,7 @@ import os
 import shutil
 import unittest
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from zlib import crc32
@@ -52,59 +53,55 @@ ON_ANY = ("sqlite", "mysql", "mariadb")
 # strictly. Locks, crashes, plans, what two sessions see and what is raised stay on every database.
 ONE_IS_ENOUGH = {
     "admin": ON_THE_IDLER_SERVER,  # pages over the same verbs, which have tests of their own
+    "browser": ON_A_SERVER,  # what is on the screen, of the same pages
     "celery_": ON_ANY,  # tasks that call one function each
+    "chaos": ON_THE_IDLER_SERVER,  # kills of the tests of a host project
+    "chaos/test_running.py": ON_ANY,  # what chaos does with a test
     "commands": ON_ANY,  # words around the same verbs
     "commands/test_stress.py": ON_THE_IDLER_SERVER,
-    "docs": ON_ANY,  # what the pages say
+    "contract": ON_A_SERVER,  # the faces of verbs that have tests of their own
     "demo": ON_ANY,  # brings a SQLite of its own
+    "docs": ON_ANY,  # what the pages say
     "e2e": ON_ANY,  # so do the host projects
-    # Of Spark's, the source and the trace read every database; long jobs read one.
+    # Web servers, rights and words around claims and outcomes that have tests on every database.
+    "http": ON_THE_IDLER_SERVER,
+    "http/test_consumers.py": ON_ANY,
+    "http/test_shards.py": ON_ANY,
+    "http/test_web_servers.py": ON_A_SERVER,
+    "http/test_web_kills.py": ON_A_SERVER,
+    # Failovers have servers of their own.
+    "lab/ha": ON_THE_IDLER_SERVER,
+    # Pages, alarms and words over figures that have tests of their own, and plans on every server.
+    "metrics": ON_THE_IDLER_SERVER,
+    "monitoring": ON_THE_IDLER_SERVER,
+    "runtime": ON_A_SERVER,  # threads, signals and children
+    # Of Spark's, each test reads one database; the plans of what the source reads are in plans/.
+    "spark": ON_THE_IDLER_SERVER,
     "spark/test_archive.py": ON_ANY,
     "spark/test_databases.py": ON_ANY,
     "spark/test_lake.py": ON_ANY,
-    "spark/test_process.py": ON_A_SERVER,
     "spark/test_reconcile.py": ON_ANY,
+    "spark/test_process.py": ON_A_SERVER,
     "spark/test_rollups.py": ON_A_SERVER,
-    "spark/test_selection.py": ON_THE_IDLER_SERVER,
     "spark/test_sink.py": ON_A_SERVER,
-    "spark/test_stream.py": ON_THE_IDLER_SERVER,
-    "chaos/test_running.py": ON_ANY,  # what chaos does with a test; the faults are beside it
+    "streams/test_audit_resets.py": ON_THE_IDLER_SERVER,
     # What a process says, holds and starts: the same on every database.
     "guarantees/test_memory.py": ON_ANY,
-    # Web servers around claims and outcomes that have tests on every database.
-    # Failovers have servers of their own.
-    "lab/ha": ON_THE_IDLER_SERVER,
-    # Rights and words over what has tests of its own.
-    "http/test_look.py": ON_THE_IDLER_SERVER,
-    "http/test_operate.py": ON_THE_IDLER_SERVER,
-    "http/outside/test_security.py": ON_THE_IDLER_SERVER,
-    "http/test_web_servers.py": ON_A_SERVER,
-    "http/test_web_kills.py": ON_A_SERVER,
-    "http/test_consumers.py": ON_ANY,
     "guarantees/test_talking.py": ON_ANY,
     # Broadcast consumers write no row; stopping is threads and signals.
     "guarantees/test_broadcast.py": ON_A_SERVER,
-    "guarantees/test_stopping.py": ON_THE_IDLER_SERVER,
+    "guarantees/test_fleets.py": ON_A_SERVER,
     "guarantees/test_frozen_connections.py": ON_THE_IDLER_SERVER,
-    "chaos/test_planted_bugs.py": ON_THE_IDLER_SERVER,
     "guarantees/test_pool.py": ON_A_SERVER,
     "guarantees/test_processes.py": ON_A_SERVER,
-    "guarantees/test_fleets.py": ON_A_SERVER,
+    "guarantees/test_rehearsals.py": ON_THE_IDLER_SERVER,
+    "guarantees/test_stopping.py": ON_THE_IDLER_SERVER,
     # Kills of the same statements as in test_crashes.py, which runs everywhere, in large claims.
     "guarantees/test_large_claims.py": ON_A_SERVER,
-    "guarantees/test_rehearsals.py": ON_THE_IDLER_SERVER,
-    "streams/test_audit_resets.py": ON_THE_IDLER_SERVER,
-    # Pages and words over figures that have tests of their own, and plans on every server.
-    "monitoring/test_alarm_commands.py": ON_THE_IDLER_SERVER,
-    "monitoring/test_alarm_page.py": ON_THE_IDLER_SERVER,
-    "monitoring/test_overview.py": ON_THE_IDLER_SERVER,
-    "monitoring/test_pages.py": ON_THE_IDLER_SERVER,
-    "monitoring/test_pipeline.py": ON_THE_IDLER_SERVER,
-    "monitoring/test_rollup_letters.py": ON_THE_IDLER_SERVER,
-    "monitoring/test_search_page.py": ON_THE_IDLER_SERVER,
-    "browser": ON_A_SERVER,  # what is on the screen, of the same pages
 }
 EVERYWHERE = {"plans", "concurrency", "guarantees"}
+# SQLite is for development: in the commit tier it leaves these folders to the servers.
+ON_SERVERS = {"guarantees"}
 
 
 def left_out(item: pytest.Item, markexpr: str) -> bool:
@@ -125,9 +122,10 @@ def left_out(item: pytest.Item, markexpr: str) -> bool:
     there = os.environ.get("EMS_TEST_DATABASES", VENDOR).split(",")
     possible = [name for name in there if not marks & IMPOSSIBLE[name]]
     preferred = preferred_databases(item, marks)
-    # SQLite is for development: what takes seconds there is left to the exhaustive tier.
-    if VENDOR == "sqlite" and "slow" in marks and not preferred and len(possible) > 1:
-        return True
+    if VENDOR == "sqlite" and len(possible) > 1 and not preferred:
+        asked = "every_database" in marks or folder_of(item) not in ON_SERVERS
+        if "slow" in marks or not asked:
+            return True
     return next((name for name in preferred if name in possible), VENDOR) != VENDOR
 
 
@@ -144,7 +142,7 @@ def _absent(markexpr: str) -> Iterator[str]:
         yield "redis"
     if not _spark_is_there():
         yield "spark"
-    if not program():
+    if not _browser_is_there():
         yield "browser"
     if "bench" not in markexpr:
         yield "bench"
@@ -157,16 +155,20 @@ def preferred_databases(item: pytest.Item, marks: set[str]) -> tuple[str, ...]:
     if "every_database" in marks or "vendor" in _fixtures(item):
         return ()
     path = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
-    folder = path.parts[0]
     for place in (f"{path}::{item.name}", str(path), *map(str, path.parents)):
         if place in ONE_IS_ENOUGH:
             return ONE_IS_ENOUGH[place]
     how = _use_of_the_database(item)
     if how == "none":
         return ON_ANY
-    if how == "rolled back" and folder not in EVERYWHERE:
+    if how == "rolled back" and folder_of(item) not in EVERYWHERE:
         return ON_A_SERVER
     return ()
+
+
+def folder_of(item: pytest.Item) -> str:
+    """Return the folder of ``tests/`` in which a test is."""
+    return item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
 
 
 def _use_of_the_database(item: pytest.Item) -> str:
@@ -190,6 +192,12 @@ def _fixtures(item: pytest.Item) -> list[str]:
     return names
 
 
+@cache
+def _browser_is_there() -> bool:
+    return bool(program())
+
+
+@cache
 def _spark_is_there() -> bool:
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin/java").exists() if home else shutil.which("java")

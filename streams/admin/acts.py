@@ -10,7 +10,7 @@ from django import forms
 from django.contrib import messages
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.text import format_lazy
+from django.utils.text import capfirst, format_lazy
 from django.utils.translation import gettext as _
 
 from streams.admin.parts import journal
@@ -227,7 +227,7 @@ def _fields(
     return [
         {
             "name": one.name,
-            "label": one.help,
+            "label": capfirst(one.help),
             "value": request.POST.get(one.name, ""),
             "digits": one.kind is int,
             "required": one.is_required,

@@ -113,6 +113,7 @@ def test_the_demo_leaves_the_database_of_the_project_alone(
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["secret-key"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_half_way_no_process_is_left_behind(
     number: signal.Signals, run: Callable[..., Child], tmp_path: Path
@@ -131,6 +132,7 @@ def test_interrupted_half_way_no_process_is_left_behind(
     assert "Traceback" not in demo.text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's help")
 def test_a_demo_that_is_killed_outright_takes_its_processes_along(
     run: Callable[..., Child], tmp_path: Path
@@ -142,6 +144,7 @@ def test_a_demo_that_is_killed_outright_takes_its_processes_along(
     wait_for(lambda: not processes_of(tmp_path), lambda: processes_of(tmp_path))
 
 
+@pytest.mark.exhaustive
 def test_on_a_terminal_the_overview_is_served_until_ctrl_c(
     terminal: Terminal, tmp_path: Path
 ) -> None:
@@ -170,6 +173,7 @@ def test_on_a_terminal_the_overview_is_served_until_ctrl_c(
     assert terminal.text.count(password) == 1
 
 
+@pytest.mark.exhaustive
 def test_without_a_terminal_serve_keeps_it_up_and_otherwise_it_says_how(
     run: Callable[..., Child], tmp_path: Path
 ) -> None:

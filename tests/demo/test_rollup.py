@@ -103,6 +103,7 @@ def test_in_a_terminal_with_java_make_demo_asks(
         terminal.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.timeout(SPARK_SECONDS)
 def test_the_demo_ends_with_the_ranking_and_the_slowest_group(

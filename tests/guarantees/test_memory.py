@@ -88,6 +88,7 @@ def consumed(spawn: Spawn, action: str = "pass") -> tuple[int, int]:
     return int(number), int(grown)
 
 
+@pytest.mark.exhaustive
 def test_headers_count_like_bodies(spawn: Spawn) -> None:
     for _ in range(10):
         send_many([Outgoing("orders", {}, headers={"scan": "x" * MIB}) for _ in range(10)])
@@ -115,6 +116,7 @@ def test_a_message_that_is_handled_is_let_go(spawn: Spawn, action: str) -> None:
     assert grown < BOUND
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("batch", [None, 50])
 def test_a_claim_of_many_batches_is_not_read_at_once(spawn: Spawn, batch: int | None) -> None:
     """Of 64 KB each, a thousand messages are 64 MB; a call with fifty of them has 3 MB."""

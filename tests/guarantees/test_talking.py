@@ -126,6 +126,7 @@ LOGGING = {
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("backlog")
 @pytest.mark.parametrize("level", ["INFO", "WARNING"])
 def test_the_logging_of_the_project_writes_each_line_once(
@@ -156,6 +157,7 @@ os.execv(sys.executable, [sys.executable, sys.argv[1], "ems_consume", "--reload"
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("broken", ["consumers.py", "apps.py"])
 def test_reload_outlives_an_error_of_syntax(spawn: Spawn, tmp_path: Path, broken: str) -> None:
     """At the start for consumers.py; for any file of the project while it runs."""

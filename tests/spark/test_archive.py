@@ -72,6 +72,7 @@ def content(**where: Any) -> list[tuple[Any, ...]]:
     return [(bytes(body), *rest) for body, *rest in values]
 
 
+@pytest.mark.exhaustive
 def test_closed_days_are_archived_compared_recorded_and_only_then_free_to_be_purged(
     spark: Any, config: Config
 ) -> None:

@@ -171,6 +171,7 @@ def test_two_writers_at_a_time_write_each_message_once(
     assert len(calls) == 2
 
 
+@pytest.mark.exhaustive
 def test_small_files_become_one_and_no_reader_sees_a_half_of_it(
     fill: Any, lake: Any, read: Any, config: Config, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +208,7 @@ def test_small_files_become_one_and_no_reader_sees_a_half_of_it(
     assert lake() == expected
 
 
+@pytest.mark.exhaustive
 def test_files_of_a_killed_process_go_with_a_compaction(
     fill: Any, lake: Any, read: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +254,7 @@ def test_a_day_of_the_lake_is_archived_from_its_files_and_compared_with_the_data
     assert fill() == []
 
 
+@pytest.mark.exhaustive
 def test_a_day_that_the_lake_holds_wrongly_is_archived_from_the_database(
     fill: Any, lake: Any, read: Any, config: Config, spark: Any
 ) -> None:
@@ -269,6 +272,7 @@ def test_a_day_that_the_lake_holds_wrongly_is_archived_from_the_database(
     assert lake() == expected
 
 
+@pytest.mark.exhaustive
 def test_what_the_archive_has_taken_over_does_not_come_into_the_lake(
     fill: Any, lake: Any, read: Any, config: Config, spark: Any
 ) -> None:

@@ -257,6 +257,7 @@ def test_breaks_of_order_are_found_in_buckets_of_ids(spark: Any) -> None:
     assert all("bucket" in line.split("windowspecdefinition(")[1] for line in sorts)
 
 
+@pytest.mark.exhaustive
 def test_what_seems_lost_only_at_the_first_look_is_not_reported(
     spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +279,7 @@ def test_what_seems_lost_only_at_the_first_look_is_not_reported(
     assert len(looks) == 2
 
 
+@pytest.mark.exhaustive
 def test_what_a_rewound_log_leaves_out_is_no_hole(found: Any) -> None:
     history("orders")
     assert jump(Partition.objects.get().pk, End(25, 0), "default")

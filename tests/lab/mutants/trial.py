@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import subprocess
@@ -61,6 +62,8 @@ def snapshot() -> Iterator[Path]:
             if (ROOT / name).is_file():
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(ROOT / name, tree / name)
+        # Once, and not by each copy: a copy keeps the times by which Python knows what is compiled.
+        compileall.compile_dir(tree, quiet=2, workers=0)
         yield tree
 
 
