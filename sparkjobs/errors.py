@@ -15,7 +15,7 @@ class BadOption(SparkJobsError):
     """An option of the source or of a job cannot be used."""
 
 
-class Purged(SparkJobsError):
+class MessagesPurged(SparkJobsError):
     """Messages that were asked for have been purged."""
 
 

@@ -71,7 +71,7 @@ def evaluate(using: str) -> None:
     measured = {
         metric: measure(metric, using) for metric in {rule.metric for rule in in_force.values()}
     }
-    look = Look(in_force, measured)
+    look = Observed(in_force, measured)
     unresolved = list(Alarm.objects.using(using).unresolved())
     known = {_key(alarm) for alarm in unresolved}
     new = [look.alarm(key) for key in look.broken if key not in known]
@@ -87,7 +87,7 @@ def evaluate(using: str) -> None:
 
 
 @dataclass
-class Look:
+class Observed:
     """What one evaluation has seen: the conditions that hold, and what is unknown."""
 
     rules: dict[str, Rule]
@@ -147,7 +147,7 @@ def _insert(alarms: list[Alarm], using: str) -> None:
     Alarm.objects.using(using).bulk_create(alarms, ignore_conflicts=True)
 
 
-def _change(look: Look, using: str) -> tuple[list[Alarm], list[Alarm]]:
+def _change(look: Observed, using: str) -> tuple[list[Alarm], list[Alarm]]:
     """Change the rows under their locks; return those that have fired and resolved."""
     with own_transaction(using):
         rows = Alarm.objects.using(using).unresolved().annotate(now=UtcNow()).order_by("pk")
@@ -177,7 +177,7 @@ def _update(alarms: list[Alarm], using: str, **changes: object) -> None:
         Alarm.objects.using(using).filter(pk__in=ids).update(**changes)
 
 
-def _note(alarms: list[Alarm], look: Look, using: str) -> None:
+def _note(alarms: list[Alarm], look: Observed, using: str) -> None:
     for alarm in alarms:
         seen = look.alarm(_key(alarm))
         for name in NOTED:
@@ -187,7 +187,7 @@ def _note(alarms: list[Alarm], look: Look, using: str) -> None:
 
 
 def _notify(
-    look: Look, fired: list[Alarm], held: list[Alarm], resolved: list[Alarm], using: str
+    look: Observed, fired: list[Alarm], held: list[Alarm], resolved: list[Alarm], using: str
 ) -> None:
     """Write what the channels are to be told, in the transaction that changes the alarms."""
     now_firing = {alarm.pk for alarm in fired}

@@ -11,7 +11,7 @@ from streams.models import Consumer, Delivery
 
 
 @dataclass(frozen=True)
-class Client:
+class LiveClient:
     """A consumer process of a group; one without a lease has died, or is about to leave."""
 
     client_id: str
@@ -33,7 +33,7 @@ class Client:
         return sum(call.last_offset + 1 - call.progress for call in self.calls)
 
 
-def clients(using: str, group: int, now: datetime, *, idle: bool) -> list[Client]:
+def clients(using: str, group: int, now: datetime, *, idle: bool) -> list[LiveClient]:
     """Return the clients of a group: those with the longest running call first.
 
     At most LISTED_AT_MOST clients, and as many claims, the oldest ones. Three statements; one if
@@ -41,17 +41,17 @@ def clients(using: str, group: int, now: datetime, *, idle: bool) -> list[Client
     """
     rows = Consumer.objects.using(using).filter(group=group).order_by("-lease_until")
     found = {
-        row.client_id: Client(
+        row.client_id: LiveClient(
             row.client_id, row.lease_until >= now, row.started_at, row.lease_until - now
         )
         for row in rows[:LISTED_AT_MOST]
     }
     held = Delivery.objects.using(using).held().filter(group=group).order_by("claimed_at")
     for call in () if idle else calls(held[:LISTED_AT_MOST], now, using):
-        gone = Client(call.client, False, None, None)  # the sweep will end what it holds
+        gone = LiveClient(call.client, False, None, None)  # the sweep will end what it holds
         found.setdefault(call.client, gone).calls.append(call)
     return sorted(found.values(), key=_longest, reverse=True)
 
 
-def _longest(client: Client) -> timedelta:
+def _longest(client: LiveClient) -> timedelta:
     return max((call.running for call in client.calls), default=timedelta(-1))

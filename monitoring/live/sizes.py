@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.db.models import Q
 
-from monitoring.live.inbox import PartitionState
+from monitoring.live.inbox import InboxState
 from streams.models import Message, Partition
 from streams.observe.mysql_server import table_sizes
 
@@ -20,7 +20,7 @@ LOGS = 50
 BESIDE = 176
 
 
-class Log(NamedTuple):
+class LogExtent(NamedTuple):
     """The offsets ``first`` … ``end`` - 1 of a partition."""
 
     pk: int
@@ -47,15 +47,15 @@ class Size:
     table: int | None
 
 
-def size_of(using: str, topic: int, partitions: Iterable[PartitionState]) -> Size:
+def size_of(using: str, topic: int, partitions: Iterable[InboxState]) -> Size:
     """Return the estimate, by messages that are spread evenly over the whole logs.
 
     The newest alone would be wrong by far where bodies grow over time. At most SAMPLED + OF_OTHERS
     messages are read, each by its offset.
     """
-    mine = [Log(one.pk, one.first_offset, one.next_offset) for one in partitions]
+    mine = [LogExtent(one.pk, one.first_offset, one.next_offset) for one in partitions]
     rows = Partition._base_manager.using(using).exclude(topic=topic)
-    others = [Log(*row) for row in rows.values_list("pk", "first_offset", "next_offset")]
+    others = [LogExtent(*row) for row in rows.values_list("pk", "first_offset", "next_offset")]
     sizes = _sizes(using, _spread(mine, SAMPLED) | _spread(others, OF_OTHERS))
     mean = _mean(mine, sizes)
     kept = sum(one.kept for one in mine)
@@ -70,7 +70,7 @@ def size_of(using: str, topic: int, partitions: Iterable[PartitionState]) -> Siz
     return Size(mean, bodies, on_disk, sum(len(sizes.get(log.pk, ())) for log in mine), table)
 
 
-def _spread(logs: Sequence[Log], most: int) -> Q:
+def _spread(logs: Sequence[LogExtent], most: int) -> Q:
     """Return the condition for at most ``most`` messages of the largest logs."""
     chosen = sorted((log for log in logs if log.kept), key=lambda log: -log.kept)[:LOGS]
     places = Q()
@@ -91,7 +91,7 @@ def _sizes(using: str, places: Q) -> Mapping[int, list[int]]:
     return found
 
 
-def _mean(logs: Sequence[Log], sizes: Mapping[int, list[int]]) -> float | None:
+def _mean(logs: Sequence[LogExtent], sizes: Mapping[int, list[int]]) -> float | None:
     """Return the mean size, in which each log counts by its messages."""
     known = [(log.kept, sizes[log.pk]) for log in logs if log.pk in sizes]
     kept = sum(count for count, _found in known)

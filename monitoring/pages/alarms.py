@@ -30,7 +30,7 @@ from monitoring.models import (
     Metric,
     Severity,
 )
-from monitoring.pages.base import Page
+from monitoring.pages.base import FiguresPage
 from streams.admin.parts import journal
 from streams.conf import database, working_on
 from streams.models import ConsumerGroup
@@ -105,7 +105,7 @@ class ChannelRow:
     url: str
 
 
-class AlarmsPage(Page):
+class AlarmsPage(FiguresPage):
     name = "alarms"
     route = "alarms/"
     title = gettext_lazy("Alarms")

@@ -42,7 +42,7 @@ class Tab:
     is_here: bool
 
 
-class Page(View):
+class FiguresPage(View):
     """A page that answers with HTML, or with the same figures as JSON at ``?format=json``.
 
     A subclass says its ``name`` (the URL's is admin:ems_monitoring_overview_NAME), its ``route``,
@@ -62,7 +62,7 @@ class Page(View):
 
     # Given by the admin.
     admin: Any = None
-    pages: Sequence[type[Page]] = ()
+    pages: Sequence[type[FiguresPage]] = ()
 
     asked: Asked
     using: str

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.charts.chart import Chart, Line
-from monitoring.pages.base import Page
+from monitoring.pages.base import FiguresPage
 
 MINUTES = 60
 
 
-class ComponentsPage(Page):
+class ComponentsPage(FiguresPage):
     name = "components"
     route = "components/"
     title = _("Components")

@@ -17,9 +17,9 @@ from monitoring.figures.group import GroupFigures, group_figures
 from monitoring.figures.rollups import Backlog, Latencies, backlog, latencies, note
 from monitoring.figures.site import Site
 from monitoring.live.clients import clients
-from monitoring.live.inbox import PartitionState
+from monitoring.live.inbox import InboxState
 from monitoring.models import ErrorClass
-from monitoring.pages.base import Page
+from monitoring.pages.base import FiguresPage
 from monitoring.sample.periods import Periods, total
 from streams.admin.parts.columns import list_url
 from streams.consume.blocked import Blockade, blockades
@@ -36,7 +36,7 @@ ELSEWHERE = _("In this range only what blocks the group has failed: see the top 
 
 
 @dataclass(frozen=True)
-class Place:
+class PartitionProgress:
     """How far the group is in one partition."""
 
     partition: int
@@ -51,7 +51,7 @@ class Place:
     blocked_for: timedelta | None
 
 
-class GroupPage(Page):
+class GroupPage(FiguresPage):
     name = "group"
     route = "groups/<int:group>/"
     title = _("Group")
@@ -125,8 +125,8 @@ class GroupPage(Page):
         return {"verbs": verbs, "unblock": unblock, "letters_url": letters}
 
     def places(
-        self, cursors: Sequence[CursorPlace], partitions: Sequence[PartitionState]
-    ) -> list[Place]:
+        self, cursors: Sequence[CursorPlace], partitions: Sequence[InboxState]
+    ) -> list[PartitionProgress]:
         """Return the partitions of the group, those that are furthest behind first."""
         states = {one.pk: one for one in partitions}
         found = []
@@ -137,7 +137,7 @@ class GroupPage(Page):
             until = cursor.blocked_until
             blocked_for = None if until is None else max(until - self.now, timedelta(0))
             found.append(
-                Place(
+                PartitionProgress(
                     partition=state.pk,
                     number=state.number,
                     first_offset=state.first_offset,

@@ -11,10 +11,10 @@ from monitoring.figures.group import group_figures
 from monitoring.figures.site import Site
 from monitoring.live.limits import LISTED_AT_MOST
 from monitoring.live.pipeline import percentiles
-from monitoring.pages.base import Page
+from monitoring.pages.base import FiguresPage
 
 
-class GroupsPage(Page):
+class GroupsPage(FiguresPage):
     name = "groups"
     route = "groups/"
     title = _("Groups")

@@ -16,7 +16,7 @@ from monitoring.figures.topic import in_range, published_series, topic_figures
 from monitoring.live.pipeline import percentiles, pipeline, ranking
 from monitoring.live.steps import step_states
 from monitoring.models import Alarm, Run
-from monitoring.pages.base import Page
+from monitoring.pages.base import FiguresPage
 from monitoring.sample.periods import Periods, total
 from monitoring.sample.series import starts
 from streams.log.condition import OLD
@@ -50,7 +50,7 @@ class Headline:
         return "bad" if self.dead else ""
 
 
-class OverviewPage(Page):
+class OverviewPage(FiguresPage):
     name = "changelist"  # where the index of the admin leads to
     route = ""
     title = _("Overview")

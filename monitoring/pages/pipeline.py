@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from monitoring import java, jobs
 from monitoring.doctor import JOBS, SERVE, SILENT
 from monitoring.models import Run, RunState
-from monitoring.pages.base import Page
+from monitoring.pages.base import FiguresPage
 from streams.admin.parts import journal
 from streams.conf import database, settings
 from streams.errors import Disabled
@@ -59,7 +59,7 @@ class Service:
     error: str
 
 
-class PipelinePage(Page):
+class PipelinePage(FiguresPage):
     name = "pipeline"
     route = "pipeline/"
     title = _("Pipeline")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monitoring.pages.alarms import AlarmsPage
-from monitoring.pages.base import Page
+from monitoring.pages.base import FiguresPage
 from monitoring.pages.components import ComponentsPage
 from monitoring.pages.group import GroupPage
 from monitoring.pages.groups import GroupsPage
@@ -13,7 +13,7 @@ from monitoring.pages.search import SearchPage
 from monitoring.pages.topic import TopicPage
 from monitoring.pages.topics import TopicsPage
 
-PAGES: tuple[type[Page], ...] = (
+PAGES: tuple[type[FiguresPage], ...] = (
     OverviewPage,
     AlarmsPage,
     TopicsPage,

@@ -12,7 +12,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.pages.base import Page
+from monitoring.pages.base import FiguresPage
 from streams.admin.parts.columns import span, url
 from streams.admin.parts.search import Search
 from streams.errors import InvalidTarget
@@ -53,7 +53,7 @@ class Hit:
         return cls(row.pk, place, *about, url(row))
 
 
-class SearchPage(Page):
+class SearchPage(FiguresPage):
     name = "search"
     route = "search/"
     title = _("Search")

@@ -15,11 +15,11 @@ from monitoring.figures.group import group_figures
 from monitoring.figures.rollups import latencies, note
 from monitoring.figures.site import Site
 from monitoring.figures.topic import topic_figures
-from monitoring.live.inbox import PartitionState
+from monitoring.live.inbox import InboxState
 from monitoring.live.sizes import size_of
 from monitoring.live.topic import hot_keys
 from monitoring.models import HotKey
-from monitoring.pages.base import Page
+from monitoring.pages.base import FiguresPage
 from monitoring.pages.group import BY_SPARK
 from monitoring.sample.periods import total
 from streams.admin.verbs.purge_preview import purge_preview
@@ -48,7 +48,7 @@ class PartitionFigures:
     inbox_age: timedelta | None
 
 
-class TopicPage(Page):
+class TopicPage(FiguresPage):
     name = "topic"
     route = "topics/<int:topic>/"
     title = _("Topic")
@@ -137,7 +137,7 @@ class TopicPage(Page):
         return [self._partition(site, one, grown, whole) for one in site.partitions]
 
     def _partition(
-        self, site: Site, one: PartitionState, grown: Mapping[int, int], whole: int
+        self, site: Site, one: InboxState, grown: Mapping[int, int], whole: int
     ) -> PartitionFigures:
         return PartitionFigures(
             pk=one.pk,

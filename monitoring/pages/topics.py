@@ -11,12 +11,12 @@ from monitoring.figures.site import Site
 from monitoring.figures.topic import topic_figures
 from monitoring.live.limits import LISTED_AT_MOST
 from monitoring.live.pipeline import ranking
-from monitoring.pages.base import Page
+from monitoring.pages.base import FiguresPage
 from monitoring.sample.periods import Periods
 from monitoring.sample.series import starts
 
 
-class TopicsPage(Page):
+class TopicsPage(FiguresPage):
     name = "topics"
     route = "topics/"
     title = _("Topics")

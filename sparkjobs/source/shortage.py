@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkjobs.database import Connection, fetch
-from sparkjobs.errors import Missing, Purged
+from sparkjobs.errors import MessagesPurged, Missing
 from sparkjobs.source.left_out import left_out
 from sparkjobs.source.request import SKIP, SourceRequest
 from sparkjobs.source.splits import Range
@@ -62,7 +62,7 @@ def check(connection: Connection, request: SourceRequest, part: Range, found: in
     holes, floor = _holes(connection, part, declared)
     where = f"{part.topic}/{part.number}"
     if floor > part.first and request.purged != SKIP:
-        raise Purged(
+        raise MessagesPurged(
             f"{where}: offsets before {floor} were purged while"
             f" {part.first} … {part.end - 1} were read: read again from there"
         )

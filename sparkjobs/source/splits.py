@@ -9,7 +9,7 @@ from datetime import datetime
 from pyspark.sql.datasource import InputPartition
 
 from sparkjobs.database import FOR_SHARE, Connection, fetch, transaction, vendor_of
-from sparkjobs.errors import BadOption, Purged
+from sparkjobs.errors import BadOption, MessagesPurged
 from sparkjobs.instants import MICROSECONDS, microseconds, now
 from sparkjobs.source.request import SKIP, SourceRequest
 
@@ -149,7 +149,7 @@ def _offsets(connection: Connection, request: SourceRequest, log: SourceLog) -> 
         if first >= end:
             continue
         if first < log.first and request.purged != SKIP:
-            raise Purged(
+            raise MessagesPurged(
                 f"{log.topic}/{log.number}: offsets from {first} on are asked for,"
                 f" those before {log.first} have been purged"
             )

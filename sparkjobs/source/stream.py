@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from sparkjobs.database import Connection, connected
-from sparkjobs.errors import BadOption, Purged
+from sparkjobs.errors import BadOption, MessagesPurged
 from sparkjobs.instants import now
 from sparkjobs.source.limits import shared, within_bytes
 from sparkjobs.source.reading import batches
@@ -62,7 +62,7 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.request.since:
             start = max(start, offset_at(connection, log, self.request.since))
         if start < log.first and self.request.purged != SKIP:
-            raise Purged(
+            raise MessagesPurged(
                 f"{log.topic}/{log.number}: the stream is to begin at offset {start}, those before"
                 f" {log.first} have been purged"
             )
@@ -140,7 +140,7 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log = found[id_]
             if first < log.first:
                 if self.request.purged != SKIP:
-                    raise Purged(
+                    raise MessagesPurged(
                         f"{log.topic}/{log.number}: the stream is at offset {first}, those"
                         f" before {log.first} have been purged; purged=skip goes on from there"
                     )
@@ -177,9 +177,9 @@ def _check_all_there(start: Offsets, found: Mapping[str, SourceLog]) -> None:
         raise _gone(gone)
 
 
-def _gone(ids: Sequence[str]) -> Purged:
+def _gone(ids: Sequence[str]) -> MessagesPurged:
     which = f"partition {ids[0]} is" if len(ids) == 1 else f"partitions {', '.join(ids)} are"
-    return Purged(
+    return MessagesPurged(
         f"{which} gone, or not asked for: was a topic deleted? Use a new checkpoint; with"
         " failOnDataLoss=false the stream goes on without"
     )
@@ -189,7 +189,7 @@ def _check_not_restored(start: Offsets, found: Mapping[str, SourceLog]) -> None:
     """Raise Purged if a log ends before the place where the stream is in it."""
     for id_, log in found.items():
         if log.end < start.get(id_, 0):
-            raise Purged(
+            raise MessagesPurged(
                 f"partition {id_} ends at offset {log.end}, and the stream is at {start[id_]}: was"
                 " the database restored from a backup? Use a new checkpoint; with"
                 " failOnDataLoss=false the stream waits until the log has grown so far"

@@ -44,7 +44,7 @@ ORDER = {BAD: 0, WARNING: 1}
 
 
 @dataclass(frozen=True)
-class Line:
+class BoxLine:
     """A sentence of the box; ``alias`` is empty where there is one database."""
 
     said: Said
@@ -56,7 +56,7 @@ class Line:
 class Box:
     """What the index begins with: what is wrong, the worst first, and the pages of EMS."""
 
-    lines: list[Line]
+    lines: list[BoxLine]
     pages: list[tuple[str, str]]
 
 
@@ -106,7 +106,7 @@ def _box(request: HttpRequest) -> Box:
             text = _("The database %s has not answered within a second.") % seen.alias
             told.append(Said(text, state=_("away")))
         alias = seen.alias if is_sharded() else ""
-        lines += [Line(one, page_url(request, one, alias), alias) for one in told]
+        lines += [BoxLine(one, page_url(request, one, alias), alias) for one in told]
     lines.sort(key=lambda line: ORDER.get(line.said.level, len(ORDER)))
     return Box(lines, list(_pages(request, may)))
 

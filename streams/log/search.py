@@ -69,7 +69,7 @@ class Criteria:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The messages, and where to go on; ``then`` is empty if all has been searched.
 
     ``left`` is how many messages are not searched yet.
@@ -99,7 +99,7 @@ def search(
     limit: int,
     using: str,
     start: Position | None = None,
-) -> Found:
+) -> SearchResult:
     """Return at most ``limit`` messages without their bodies, the newest in the log first.
 
     The messages of the inbox come before them, unless the criteria have a time, which they have
@@ -127,7 +127,7 @@ def search(
         end - parts[partition.pk].low - left_out(partition, parts[partition.pk].low, end, using)
         for partition, end in ends.items()
     )
-    return Found(shown, then, left)
+    return SearchResult(shown, then, left)
 
 
 def not_indexed(partitions: Iterable[Partition]) -> list[str]:

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from streams.metrics.catalogue import Metric
+from streams.metrics.catalogue import ExportedMetric
 
 
 class Series:
@@ -48,7 +48,7 @@ class Series:
 class QuickHistogram(Collector):
     """A histogram with a Series for each set of labels."""
 
-    def __init__(self, metric: Metric) -> None:
+    def __init__(self, metric: ExportedMetric) -> None:
         self._metric = metric
         self._series: dict[tuple[str, ...], Series] = {}
         self._lock = Lock()

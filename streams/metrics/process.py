@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from streams import telemetry
 from streams.errors import SendOutcomeUnknown, StreamsError
-from streams.metrics.catalogue import COUNTER, HISTOGRAM, PROCESS, Metric
+from streams.metrics.catalogue import COUNTER, HISTOGRAM, PROCESS, ExportedMetric
 from streams.metrics.clock import DatabaseClock
 from streams.metrics.histogram import QuickHistogram
 from streams.models import Delivery, PreparedRow, PreparedState
@@ -39,7 +39,7 @@ UNKNOWN = ""
 OF_EACH_MESSAGE = {"ems_handler_seconds", "ems_delivery_seconds"}
 
 
-def _made(metric: Metric) -> Any:
+def _made(metric: ExportedMetric) -> Any:
     if metric.name in OF_EACH_MESSAGE:
         quick = QuickHistogram(metric)
         REGISTRY.register(quick)

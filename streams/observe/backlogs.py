@@ -15,7 +15,7 @@ from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 
 
 @dataclass(frozen=True)
-class Limits:
+class BacklogLimits:
     """What the operator calls too much: an age, a number of messages; None is no limit."""
 
     age: timedelta | None = None
@@ -55,7 +55,7 @@ def _blocked(one: Blocked) -> Diagnosis:
     return Diagnosis(WARNING, "blocked", text % {**values, "attempt": one.attempt}, hint)
 
 
-def beyond(limits: Limits, using: str) -> Iterator[Diagnosis]:
+def beyond(limits: BacklogLimits, using: str) -> Iterator[Diagnosis]:
     """Yield the groups that are further behind than the ``limits``, or one ok if there are none."""
     if limits.age is None and limits.behind is None:
         return

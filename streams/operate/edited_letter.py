@@ -31,7 +31,7 @@ AROUND = 30
 
 
 @dataclass(frozen=True)
-class Content:
+class EditableContent:
     """What can be edited, as people type it: JSON and text as it is, bytes in base64."""
 
     body: str
@@ -41,7 +41,7 @@ class Content:
     headers: str  # a JSON object, or nothing
 
     @classmethod
-    def of(cls, row: DeadMessage | LetterEdit | Row) -> Content:
+    def of(cls, row: DeadMessage | LetterEdit | Row) -> EditableContent:
         kept = json.loads(row.headers) if isinstance(row.headers, str) else row.headers
         headers = "" if kept is None else _indented(kept)
         body = text_of_body(bytes(row.body), row.body_type)
@@ -100,13 +100,13 @@ def text_of_body(raw: bytes, body_type: str) -> str:
     return value if body_type == bodies.TEXT else _indented(value)
 
 
-def difference(before: Content, after: Content) -> Iterator[str]:
+def difference(before: EditableContent, after: EditableContent) -> Iterator[str]:
     """Yield the lines that differ, with what is around them, as ``diff -u`` does."""
     old, new = _lines(before), _lines(after)
     yield from unified_diff(old, new, _("before"), _("after"), lineterm="", n=2)
 
 
-def edit_and_redrive(letter: DeadMessage, content: Content, who: str) -> bool:
+def edit_and_redrive(letter: DeadMessage, content: EditableContent, who: str) -> bool:
     """Replace the letter's copy of the message and give it to its group, from the first attempt.
 
     Only this group sees it, at the offset of the message. The log and other groups are not
@@ -170,7 +170,7 @@ def _write(letter: DeadMessage, row: Row, edit: LetterEdit, using: str) -> bool:
     return True
 
 
-def _lines(content: Content) -> list[str]:
+def _lines(content: EditableContent) -> list[str]:
     about = [f"{_('key')}: {content.key}", f"{_('tag')}: {content.tag}"]
     headers = [f"{_('headers')}: {line}" for line in content.headers.splitlines()]
     return [*about, *headers, f"{_('body')}: {content.body_type}", *content.body.splitlines()]

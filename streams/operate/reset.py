@@ -60,7 +60,7 @@ LOCK_SECONDS = 3
 # Takes a cursor and the position of its group, and returns the offset to go to.
 Goal = Callable[[Cursor, int], int]
 # Takes the moves, under all locks and before anything is written; what it raises ends the reset.
-Consent = Callable[[Sequence["Move"]], None]
+Consent = Callable[[Sequence["CursorMove"]], None]
 
 
 def towards(target: Target) -> Goal:
@@ -69,7 +69,7 @@ def towards(target: Target) -> Goal:
 
 
 @dataclass(frozen=True)
-class Move:
+class CursorMove:
     """What a reset does, or in a preview would do, in one partition, in messages."""
 
     cursor: Cursor  # as it was
@@ -164,18 +164,18 @@ class Reset:
         self._number = number
         self._force = force
         self._consent = consent
-        self._tried: dict[datetime, list[Move]] = {}
+        self._tried: dict[datetime, list[CursorMove]] = {}
 
-    def preview(self) -> list[Move]:
+    def preview(self) -> list[CursorMove]:
         """Return what the reset would do now; change nothing."""
 
-        def look() -> list[Move]:
+        def look() -> list[CursorMove]:
             with snapshot(self.using):
                 return [self._move(cursor, lock=False) for cursor in self._cursors()]
 
         return retrying(look, self.using)
 
-    def run(self) -> list[Move]:
+    def run(self) -> list[CursorMove]:
         """Reset the group, in all partitions or none; return what was done."""
         live = self.group.clients.using(self.using).live()
         if not self._force and retrying(live.exists, self.using):
@@ -199,7 +199,7 @@ class Reset:
             % self.group
         )
 
-    def _run(self) -> list[Move]:
+    def _run(self) -> list[CursorMove]:
         with short_lock_waits(self.using, LOCK_SECONDS), own_transaction(self.using):
             cursors = self._cursors(lock=True)
             for cursor in cursors:
@@ -243,7 +243,7 @@ class Reset:
             raise NothingToUndo(_("%s has not been reset.") % self.group)
         return [cursor for cursor in cursors if cursor.reset_at == max(times)]
 
-    def _move(self, cursor: Cursor, *, lock: bool) -> Move:
+    def _move(self, cursor: Cursor, *, lock: bool) -> CursorMove:
         held = held_by(cursor, self.using, lock=lock)
         # In an ordered group, the held messages that are not settled are delivered again.
         position = held.progress if held else cursor.next_offset
@@ -259,9 +259,9 @@ class Reset:
             given_back = sum(max(0, target - delivery.progress) for delivery in fenced)
         elif self._goal is None and not lock:
             restored = _messages(self._restorable(cursor, position, target))
-        return Move(cursor, position, target, fenced, retries, given_back, restored)
+        return CursorMove(cursor, position, target, fenced, retries, given_back, restored)
 
-    def _apply(self, move: Move, at: datetime) -> Move:
+    def _apply(self, move: CursorMove, at: datetime) -> CursorMove:
         """Make the move under all the locks; return what was really done."""
         if move.is_nothing:
             return move

@@ -19,7 +19,7 @@ from streams.models.retry import Again
 from streams.observe.audit.walk import audit
 from streams.operate import reset as reset_module
 from streams.operate.replay import Span, start
-from streams.operate.reset import Move, Reset, towards
+from streams.operate.reset import CursorMove, Reset, towards
 from streams.operate.target import Target
 from streams.retain.purge import Purge
 from tests.concurrency.conftest import MINUTE, Stream
@@ -36,7 +36,7 @@ END_OF_RESET = "UPDATE `ems_cursor`"
 END_OF_START = "INSERT INTO `ems_cursor`"
 
 
-def reset(stream: Stream, to: str | None) -> Move:
+def reset(stream: Stream, to: str | None) -> CursorMove:
     goal = None if to is None else towards(Target.parse(to))
     (move,) = Reset(stream.group, goal, "default", force=True).run()
     return move

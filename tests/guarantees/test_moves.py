@@ -59,7 +59,7 @@ from streams.observe.audit.walk import audit
 from streams.observe.shards import shards
 from streams.operate import moved_retries, topic_move
 from streams.operate.changes import change
-from streams.operate.edited_letter import Content, edit_and_redrive
+from streams.operate.edited_letter import EditableContent, edit_and_redrive
 from streams.operate.group_deletion import delete_group
 from streams.operate.topic_deletion import SETTLED_SECONDS, TopicDeletion
 from streams.operate.topic_move import TopicMove
@@ -789,7 +789,7 @@ def test_a_redriven_letter_that_was_edited_is_taken_along():
     drain()
     failing[0] = False
     letter = DeadMessage.objects.get()
-    assert edit_and_redrive(letter, replace(Content.of(letter), body="right"), who="anna")
+    assert edit_and_redrive(letter, replace(EditableContent.of(letter), body="right"), who="anna")
     with pytest.raises(MoveRefused, match="1 message waits"):
         move()
     move(with_retries=True)

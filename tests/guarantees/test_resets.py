@@ -34,7 +34,7 @@ from streams.models import (
 )
 from streams.observe.audit.walk import audit
 from streams.operate.replay import cancel, spans, start
-from streams.operate.reset import Move, Reset, towards
+from streams.operate.reset import CursorMove, Reset, towards
 from streams.operate.target import Target
 from streams.testing import drain
 from tests.consuming import Process, consume_the_rest
@@ -92,7 +92,7 @@ def prepare(name: str, *, ordered: bool = False) -> None:
     Handled.objects.create(group=name, topic=name, partition=0, offset=8, value="")
 
 
-def reset(name: str, to: str | None) -> list[Move]:
+def reset(name: str, to: str | None) -> list[CursorMove]:
     goal = None if to is None else towards(Target.parse(to))
     return Reset(group(name), goal, "default", force=True).run()
 

@@ -10,7 +10,7 @@ import pytest
 from streams import Reject, consumer, send
 from streams.consume.outcome.dead_letter import redrive
 from streams.models import ConsumerGroup, DeadMessage, LetterEdit, Redrive, RetryMessage
-from streams.operate.edited_letter import Content, edit_and_redrive
+from streams.operate.edited_letter import EditableContent, edit_and_redrive
 from streams.operate.redrives import begin
 from streams.testing import drain
 from tests.proxy import Proxy
@@ -36,7 +36,7 @@ def letter(transactional_db: None) -> DeadMessage:
 def test_an_edit_whose_commit_was_not_confirmed_is_done_once_and_said_to_be_done(
     letter: DeadMessage, proxied: Proxy
 ) -> None:
-    content = replace(Content.of(letter), body='{"n": 2}')
+    content = replace(EditableContent.of(letter), body='{"n": 2}')
     proxied.lose_reply_to(b"COMMIT")
     assert edit_and_redrive(letter, content, "ann")
     assert proxied.fired == [b"COMMIT"]

@@ -14,7 +14,7 @@ from streams.errors import InvalidMessage, NotSerializable
 from streams.http.routes import pull as routes
 from streams.log.sequencer import sequence
 from streams.models import DeadMessage, Message, PreparedRow
-from streams.operate.edited_letter import Content, edit_and_redrive
+from streams.operate.edited_letter import EditableContent, edit_and_redrive
 from streams.testing import drain
 from tests.http.conftest import Api
 from tests.preparing import CHECKER, answering
@@ -53,7 +53,7 @@ def edited(body: Any) -> None:
     send("orders", 1)
     drain()
     edit_and_redrive(
-        DeadMessage.objects.get(), Content(json.dumps(body), "json", "", "", ""), "ada"
+        DeadMessage.objects.get(), EditableContent(json.dumps(body), "json", "", "", ""), "ada"
     )
     assert DeadMessage.objects.get().edited_at
 

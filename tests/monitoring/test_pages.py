@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from monitoring.models import Alarm, HotKey, Run
 from monitoring.pages.asked import Asked
-from monitoring.pages.base import VIEW, Page
+from monitoring.pages.base import VIEW, FiguresPage
 from monitoring.pages.registry import PAGES
 from tests.admin.world import World, make_world
 
@@ -58,7 +58,7 @@ def viewer(user_with: Any) -> Client:
     return user_with(*(f"{app}.{name}" for app, name in names))  # type: ignore[no-any-return]
 
 
-def url_of(page: type[Page], world: World) -> str:
+def url_of(page: type[FiguresPage], world: World) -> str:
     """The URL of a page; its arguments are rows of the world. A new kind of page: add it here."""
     rows = {"group": world.billing.pk, "topic": world.billing.topic_id}
     return page.url(*(rows[name] for name in re.findall(r"<int:(\w+)>", page.route)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkjobs.config import Config
-from sparkjobs.errors import BadOption, Purged
+from sparkjobs.errors import BadOption, MessagesPurged
 from streams import Outgoing, send, send_many
 from streams.log.sequencer import sequence
 from streams.models import Message, Partition, Topic
@@ -108,9 +108,9 @@ def test_data_loss_is_an_error_or_not(planned, reader) -> None:
     Message.objects.filter(offset__lt=4).delete()
     Partition.objects.update(first_offset=4)
     starting = {"startingOffsets": '{"a": {"0": 2}}'}
-    with pytest.raises(Purged):
+    with pytest.raises(MessagesPurged):
         planned(**starting)
-    with pytest.raises(Purged, match="the stream is to begin at offset 2"):
+    with pytest.raises(MessagesPurged, match="the stream is to begin at offset 2"):
         reader(**starting).initialOffset()
     assert planned(**starting, failOnDataLoss="false") == {"a": [4, 5, 6, 7, 8, 9]}
     lossy = reader(**starting, failOnDataLoss="false")
@@ -118,11 +118,11 @@ def test_data_loss_is_an_error_or_not(planned, reader) -> None:
     # A topic that was deleted, and one that a restored backup has made shorter.
     gone = {"4711": 3, str(partition.pk): 4}
     ends = {"4711": 9, str(partition.pk): 10}
-    with pytest.raises(Purged, match="partition 4711 is gone"):
+    with pytest.raises(MessagesPurged, match="partition 4711 is gone"):
         reader(topic="a").partitions(gone, ends)
     (split,) = lossy.partitions(gone, ends)
     assert sum(part.rows for part in split.ranges) == 6
-    with pytest.raises(Purged, match="ends at offset 10, and the stream is at 11"):
+    with pytest.raises(MessagesPurged, match="ends at offset 10, and the stream is at 11"):
         advanced(reader(topic="a"), {str(partition.pk): 11})
     assert advanced(lossy, {str(partition.pk): 11}) == {str(partition.pk): 11}
 
@@ -187,10 +187,10 @@ def test_a_deleted_topic_is_an_error_though_nobody_has_named_it(reader) -> None:
     gone = Partition.objects.filter(pk=b.pk)
     gone.delete()
     Topic.objects.filter(name="b").delete()
-    with pytest.raises(Purged, match=f"partition {b.pk} is gone, or not asked for"):
+    with pytest.raises(MessagesPurged, match=f"partition {b.pk} is gone, or not asked for"):
         advanced(running, reached)
     again = sent("b", 1)  # one that was made again is another
-    with pytest.raises(Purged, match=f"partition {b.pk} is gone"):
+    with pytest.raises(MessagesPurged, match=f"partition {b.pk} is gone"):
         advanced(running, reached)
     lossy = reader(topicPattern="[ab]", failOnDataLoss="false")
     assert advanced(lossy, reached) == {str(a.pk): 2, str(b.pk): 0, str(again.pk): 1}
@@ -202,7 +202,7 @@ def test_a_partition_that_joins_with_its_beginning_purged_is_an_error(reader) ->
     Partition.objects.filter(pk=b.pk).update(first_offset=4)
     start = {str(a.pk): 2}
     running = reader()
-    with pytest.raises(Purged, match="b/0: the stream is at offset 0, those before 4"):
+    with pytest.raises(MessagesPurged, match="b/0: the stream is at offset 0, those before 4"):
         running.partitions(start, advanced(running, start))
     # Where it is none, a limit counts what is there.
     lossy = reader(failOnDataLoss="false", maxMessagesPerTrigger=3)

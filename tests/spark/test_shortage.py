@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from sparkjobs.config import Config
-from sparkjobs.errors import Missing, Purged
+from sparkjobs.errors import MessagesPurged, Missing
 from sparkjobs.source import reading, shortage
 from streams.log.ends import End
 from streams.log.rewinds import jump
@@ -67,7 +67,7 @@ def test_what_is_purged_while_it_is_read_is_not_taken_for_a_hole_nor_a_hole_for_
     Message.objects.filter(offset__lt=4).delete()
     Partition.objects.update(first_offset=4)
     for options in ({}, {"holes": "skip"}):
-        with pytest.raises(Purged, match="before 4 were purged while 0 … 9 were read"):
+        with pytest.raises(MessagesPurged, match="before 4 were purged while 0 … 9 were read"):
             Reading(config, "offset", **options).task(planned)
     skipping = Reading(config, "offset", purged="skip")
     assert [row["offset"] for row in skipping.task(planned)] == [4, 5, 6, 7, 8, 9]
@@ -90,7 +90,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_purged(config: Config) -> N
     Message.objects.all().delete()
     Partition.objects.all().delete()
     Topic.objects.all().delete()
-    with pytest.raises(Purged, match="while 0 … 9 were read"):
+    with pytest.raises(MessagesPurged, match="while 0 … 9 were read"):
         Reading(config, "offset").task(planned)
     assert Reading(config, "offset", purged="skip").task(planned) == []
 

@@ -21,7 +21,7 @@ from streams.models import (
     RetryMessage,
 )
 from streams.observe.audit.walk import audit
-from streams.operate.edited_letter import Content, difference, edit_and_redrive
+from streams.operate.edited_letter import EditableContent, difference, edit_and_redrive
 from streams.operate.reset import Reset, towards
 from streams.operate.target import Target
 from streams.retain.old_rows import edits
@@ -66,11 +66,11 @@ def the_letter() -> DeadMessage:
     return DeadMessage.objects.get()
 
 
-def edited(letter: DeadMessage, **changes: str) -> Content:
-    return replace(Content.of(letter), **changes)
+def edited(letter: DeadMessage, **changes: str) -> EditableContent:
+    return replace(EditableContent.of(letter), **changes)
 
 
-def repaired(letter: DeadMessage) -> Content:
+def repaired(letter: DeadMessage) -> EditableContent:
     return edited(letter, body='{"amount": 2, "name": "Zoë"}')
 
 
@@ -123,7 +123,7 @@ def test_text_is_stored_as_typed_and_bytes_from_base64(shop, body_type, typed, v
     )
     letter = the_letter()
     assert decode(bytes(letter.body), letter.body_type) == value
-    again = Content.of(letter)
+    again = EditableContent.of(letter)
     assert again.checked(letter).body == bytes(letter.body)  # what is shown is what is stored
 
 
@@ -236,13 +236,13 @@ def test_a_reset_keeps_the_edited_copy_which_the_log_does_not_have(shop):
 def test_a_difference_shows_what_changes(shop):
     letter = the_letter()
     lines = list(
-        difference(Content.of(letter), edited(letter, body='{\n  "amount": 2\n}', tag="x"))
+        difference(EditableContent.of(letter), edited(letter, body='{\n  "amount": 2\n}', tag="x"))
     )
     assert "-tag: web" in lines
     assert "+tag: x" in lines
     assert '-  "amonut": 2,' in lines
     assert '+  "amount": 2' in lines
-    assert not list(difference(Content.of(letter), Content.of(letter)))
+    assert not list(difference(EditableContent.of(letter), EditableContent.of(letter)))
 
 
 def test_edits_are_deleted_with_their_letter(shop):

@@ -23,7 +23,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.observe.audit.walk import audit
-from streams.operate.edited_letter import Content, edit_and_redrive
+from streams.operate.edited_letter import EditableContent, edit_and_redrive
 from streams.operate.redrives import begin
 from streams.steps import redrives
 from streams.steps.of_apps import run_steps_of_apps
@@ -246,7 +246,7 @@ def test_no_letter_takes_the_place_of_an_edited_one_that_is_a_retry(group, edite
     assert redrive(edited)
     if by_hand:
         assert not redrive(other)
-        assert not edit_and_redrive(other, Content.of(other), "ann")
+        assert not edit_and_redrive(other, EditableContent.of(other), "ann")
     else:
         row = started(group, 100, ids=[other.pk])
         later(5)

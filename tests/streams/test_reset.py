@@ -40,7 +40,7 @@ from streams.models import (
 from streams.models.consumer import LEASE
 from streams.observe.audit.walk import audit
 from streams.operate.replay import Span, start
-from streams.operate.reset import Move, Reset, towards
+from streams.operate.reset import CursorMove, Reset, towards
 from streams.operate.target import Target
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, fail, registered, rows
@@ -78,7 +78,7 @@ def group() -> ConsumerGroup:
     return ConsumerGroup.objects.select_related("topic").get(name="mail")
 
 
-def reset(to: str | None, **options: Any) -> Move:
+def reset(to: str | None, **options: Any) -> CursorMove:
     """Reset the group in its one partition."""
     goal = None if to is None else towards(Target.parse(to))
     expected = Reset(group(), goal, "default", **options).preview()

@@ -16,8 +16,8 @@ from streams.errors import InvalidTarget, NaiveDatetime
 from streams.log import search as module
 from streams.log.search import (
     Criteria,
-    Found,
     Position,
+    SearchResult,
     not_indexed,
     parse_position,
     position_text,
@@ -46,12 +46,12 @@ def sent(count: int, topic: str = "orders", **values: Any) -> None:
     sequence("default")
 
 
-def looked_for(limit: int = 100, start: Position | None = None, **criteria: Any) -> Found:
+def looked_for(limit: int = 100, start: Position | None = None, **criteria: Any) -> SearchResult:
     partitions = list(Partition.objects.order_by("number"))
     return search(partitions, Criteria(**criteria), limit, "default", start)
 
 
-def offsets(found: Found) -> list[int | None]:
+def offsets(found: SearchResult) -> list[int | None]:
     return [message.offset for message in found.messages]
 
 

@@ -30,7 +30,7 @@ _SILENT = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class DatabaseChoice:
     """What the switch shows of a database; ``text`` is empty if it was not asked."""
 
     alias: str
@@ -41,7 +41,7 @@ class Choice:
     said: Any = ""
 
     @classmethod
-    def of(cls, seen: Reply[Said], url: str) -> Choice:
+    def of(cls, seen: Reply[Said], url: str) -> DatabaseChoice:
         level = level_of(seen)
         if silent := _SILENT.get(seen.state):
             word = _("away") if seen.state is ReplyState.AWAY else _("slow")
@@ -55,14 +55,14 @@ class Databases:
     """What the switch shows; without choices, the page is of one database only."""
 
     alias: str
-    choices: list[Choice]
+    choices: list[DatabaseChoice]
 
     @property
-    def in_trouble(self) -> list[Choice]:
+    def in_trouble(self) -> list[DatabaseChoice]:
         return [one for one in self.choices if one.said]
 
     @property
-    def worst(self) -> list[Choice]:
+    def worst(self) -> list[DatabaseChoice]:
         return self.in_trouble[:WORST]
 
     @property
@@ -71,7 +71,7 @@ class Databases:
 
 
 @dataclass(frozen=True)
-class Alarm:
+class AlarmNotice:
     """A sentence for the top of a page, and the page that it leads to, if there is one.
 
     One of another database has a link there, too.
@@ -100,19 +100,19 @@ def databases(request: HttpRequest) -> Databases | None:
     return Databases(
         switch.alias,
         [
-            Choice.of(seen[alias], url)
+            DatabaseChoice.of(seen[alias], url)
             if alias in seen
-            else Choice(alias, url, alias == switch.alias)
+            else DatabaseChoice(alias, url, alias == switch.alias)
             for alias, url in switch.urls.items()
         ],
     )
 
 
-def alarms(request: HttpRequest) -> list[Alarm]:
+def alarms(request: HttpRequest) -> list[AlarmNotice]:
     """Return the alarm of the page's database; on a page of none, those of all databases."""
     if not is_sharded() or _is_of_one(request):
         said = alarm(database(), request.user.has_perm)
-        return [Alarm(said.text, page_url(request, said))] if said.text else []
+        return [AlarmNotice(said.text, page_url(request, said))] if said.text else []
     rights, urls = rights_of(request), _switch(request).urls
     may = rights.__contains__
     found = []
@@ -121,7 +121,7 @@ def alarms(request: HttpRequest) -> list[Alarm]:
         said = Said(str(silent)) if silent else seen.said[0]
         if said.text:
             page = page_url(request, said, seen.alias)
-            found.append(Alarm(said.text, page, seen.alias, urls[seen.alias]))
+            found.append(AlarmNotice(said.text, page, seen.alias, urls[seen.alias]))
     return found
 
 

@@ -19,7 +19,7 @@ from streams.errors import InvalidTarget
 from streams.log.search import (
     STEPS,
     Criteria,
-    Found,
+    SearchResult,
     not_indexed,
     parse_position,
     position_text,
@@ -63,7 +63,7 @@ class FinderForm(forms.Form):
 class FinderChangeList(StreamsChangeList):
     """The page of results of a search; without a search, the list as it is."""
 
-    found: Found | None = None
+    found: SearchResult | None = None
     finder: FinderForm
     steps = STEPS
     # The topics whose index of keys would make this search quick.

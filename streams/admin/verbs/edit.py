@@ -18,7 +18,7 @@ from streams.admin.verbs.page import page
 from streams.conf import database
 from streams.errors import InvalidName, StreamsError
 from streams.models import BodyType, DeadMessage, LetterEdit
-from streams.operate.edited_letter import Content, difference, edit_and_redrive, version
+from streams.operate.edited_letter import EditableContent, difference, edit_and_redrive, version
 
 VERB = "edit"
 # In bytes: larger bodies are edited with ems_dead edit. A browser cannot edit them well, and Django
@@ -29,7 +29,7 @@ LINES_AT_MOST = 400
 EDITS_AT_MOST = 10
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """A line of a difference, with what it is for the stylesheet."""
 
     kind: str
@@ -40,7 +40,7 @@ class Edit(NamedTuple):
     """What one edit has changed."""
 
     record: LetterEdit
-    lines: list[Line]
+    lines: list[DiffLine]
 
 
 def respond(admin: Any, request: HttpRequest, letter: DeadMessage) -> HttpResponse:
@@ -51,13 +51,13 @@ def respond(admin: Any, request: HttpRequest, letter: DeadMessage) -> HttpRespon
         text = _("The body has more than %(most)d bytes: use ems_dead edit %(id)d --body @FILE.")
         return _back(admin, request, letter, text % {"most": EDITED_AT_MOST, "id": letter.pk})
     if request.method != "POST":
-        return _form(admin, request, letter, Content.of(letter))
+        return _form(admin, request, letter, EditableContent.of(letter))
     if OFFER not in request.POST:
         return _preview(admin, request, letter, _typed(request, letter))
     offered = accepted(request, VERB, letter.pk)
     if offered is None:
         return _back(admin, request, letter, _("This preview is not valid any more: begin again."))
-    content, seen = Content(**offered["content"]), offered["version"]
+    content, seen = EditableContent(**offered["content"]), offered["version"]
     if "again" in request.POST:
         return _form(admin, request, letter, content)
     if seen != _version(letter) or not edit_and_redrive(letter, content, _who(request)):
@@ -75,20 +75,20 @@ def edits(letter: DeadMessage) -> list[Edit]:
     shown = letter.size <= EDITED_AT_MOST
     versions: list[DeadMessage | LetterEdit] = [letter, *newest] if shown else [*newest]
     return [
-        Edit(before, _lines(difference(Content.of(before), Content.of(after))))
+        Edit(before, _lines(difference(EditableContent.of(before), EditableContent.of(after))))
         for after, before in pairwise(versions)
         if isinstance(before, LetterEdit)
     ]
 
 
 def _preview(
-    admin: Any, request: HttpRequest, letter: DeadMessage, content: Content
+    admin: Any, request: HttpRequest, letter: DeadMessage, content: EditableContent
 ) -> HttpResponse:
     try:
-        after = Content.of(content.checked(letter))
+        after = EditableContent.of(content.checked(letter))
     except StreamsError as error:
         return _form(admin, request, letter, content, error=str(error), field=field_of(error))
-    changes = _lines(difference(Content.of(letter), after))
+    changes = _lines(difference(EditableContent.of(letter), after))
     if not changes:
         text = _("Nothing is changed. To hand it over as it is, redrive it.")
         return _form(admin, request, letter, content, error=text)
@@ -106,7 +106,7 @@ def _form(
     admin: Any,
     request: HttpRequest,
     letter: DeadMessage,
-    content: Content,
+    content: EditableContent,
     error: str = "",
     field: str = "",
 ) -> HttpResponse:
@@ -122,7 +122,7 @@ def _form(
     return page(admin, request, "letter_edit", context)
 
 
-def _typed(request: HttpRequest, letter: DeadMessage) -> Content:
+def _typed(request: HttpRequest, letter: DeadMessage) -> EditableContent:
     names = ("body", "body_type", "key", "tag", "headers")
     given = {name: request.POST.get(name, "") for name in names}
     if given["body_type"] not in BodyType.values:
@@ -130,7 +130,7 @@ def _typed(request: HttpRequest, letter: DeadMessage) -> Content:
     if b"\r\n" not in bytes(letter.body):
         # Browsers send the ends of lines like this, whatever they were.
         given["body"] = given["body"].replace("\r\n", "\n")
-    return Content(**given)
+    return EditableContent(**given)
 
 
 def field_of(error: StreamsError) -> str:
@@ -142,10 +142,12 @@ def field_of(error: StreamsError) -> str:
     return "body"
 
 
-def _lines(lines: Iterable[str]) -> list[Line]:
-    shown = [Line(_kind(line), line) for line in islice(_without_heading(lines), LINES_AT_MOST + 1)]
+def _lines(lines: Iterable[str]) -> list[DiffLine]:
+    shown = [
+        DiffLine(_kind(line), line) for line in islice(_without_heading(lines), LINES_AT_MOST + 1)
+    ]
     if len(shown) > LINES_AT_MOST:
-        shown[-1] = Line("", _("… and more"))
+        shown[-1] = DiffLine("", _("… and more"))
     return shown
 
 

@@ -19,12 +19,14 @@ from streams.admin.verbs.page import Refused, page
 from streams.conf import database
 from streams.errors import InvalidMessage, InvalidName, StreamsError
 from streams.models import BodyType, Topic
-from streams.operate.edited_letter import Content
+from streams.operate.edited_letter import EditableContent
 from streams.produce.outgoing import checked_row
 from streams.produce.send import send
 
 VERB = "produce"
-EXAMPLE = Content(body='{"test": true}', body_type=BodyType.JSON, key="", tag="", headers="")
+EXAMPLE = EditableContent(
+    body='{"test": true}', body_type=BodyType.JSON, key="", tag="", headers=""
+)
 
 
 def produce(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
@@ -46,7 +48,9 @@ def produce(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
     return _form(admin, request, topic, content)
 
 
-def _preview(admin: Any, request: HttpRequest, topic: Topic, content: Content) -> HttpResponse:
+def _preview(
+    admin: Any, request: HttpRequest, topic: Topic, content: EditableContent
+) -> HttpResponse:
     using = database()
     value, headers = content.values()
     row = checked_row(using, topic.name, value, content.key or None, content.tag, headers)
@@ -56,22 +60,22 @@ def _preview(admin: Any, request: HttpRequest, topic: Topic, content: Content) -
     context = {
         "title": _("Send a test message"),
         "topic": topic,
-        "content": Content.of(row),
+        "content": EditableContent.of(row),
         "groups": list(groups),
         OFFER: offer(request, VERB, topic.pk, what),
     }
     return page(admin, request, "produce_preview", context)
 
 
-def _accepted(request: HttpRequest, topic: Topic) -> tuple[Content, str]:
+def _accepted(request: HttpRequest, topic: Topic) -> tuple[EditableContent, str]:
     what = accepted(request, VERB, topic.pk)
     if what is None:
         raise Refused(_("This preview is not valid any more: begin again."))
-    return Content(**what["content"]), what["once"]
+    return EditableContent(**what["content"]), what["once"]
 
 
 def _send(
-    admin: Any, request: HttpRequest, topic: Topic, content: Content, once: str
+    admin: Any, request: HttpRequest, topic: Topic, content: EditableContent, once: str
 ) -> HttpResponse:
     using = database()
     value, headers = content.values()
@@ -100,7 +104,7 @@ def _send(
 
 
 def _form(
-    admin: Any, request: HttpRequest, topic: Topic, content: Content, **more: Any
+    admin: Any, request: HttpRequest, topic: Topic, content: EditableContent, **more: Any
 ) -> HttpResponse:
     context = {
         "title": _("Send a test message"),
@@ -112,10 +116,10 @@ def _form(
     return page(admin, request, "produce", context)
 
 
-def _typed(request: HttpRequest) -> Content:
+def _typed(request: HttpRequest) -> EditableContent:
     names = ("body", "body_type", "key", "tag", "headers")
     given = {name: request.POST.get(name, "") for name in names}
     if given["body_type"] not in BodyType.values:
         given["body_type"] = BodyType.JSON
     # Browsers send the ends of lines as \r\n.
-    return Content(**{name: text.replace("\r\n", "\n") for name, text in given.items()})
+    return EditableContent(**{name: text.replace("\r\n", "\n") for name, text in given.items()})

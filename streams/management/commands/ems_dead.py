@@ -35,7 +35,7 @@ from streams.management.base import (
 )
 from streams.models import BodyType, ConsumerGroup, DeadMessage, Partition
 from streams.models.redrive import valid_rate
-from streams.operate.edited_letter import Content, difference, edit_and_redrive
+from streams.operate.edited_letter import EditableContent, difference, edit_and_redrive
 from streams.operate.redrives import begin
 
 PAGE = 500
@@ -207,7 +207,7 @@ class Command(StreamsCommand):
         **options: Any,
     ) -> None:
         letter = self._letter(id)
-        before = Content.of(letter)
+        before = EditableContent.of(letter)
         names = ("body", "body_type", "key", "tag", "headers")
         given = {name: options[name] for name in names if options[name] is not None}
         if not given:
@@ -215,7 +215,7 @@ class Command(StreamsCommand):
         if given.get("body", "").startswith("@"):
             given["body"] = self._read(given["body"][1:])
         content = replace(before, **given)
-        lines = list(difference(before, Content.of(content.checked(letter))))
+        lines = list(difference(before, EditableContent.of(content.checked(letter))))
         if not lines:
             raise CommandError("Nothing is changed. To hand it over as it is, redrive it.")
         if not self.as_json:

@@ -11,7 +11,7 @@ from typing import Any
 from streams.management.base import StreamsCommand, duration, line, positive
 from streams.observe.audit.finding import AuditPosition, Finding, joined
 from streams.observe.audit.walk import walk
-from streams.observe.backlogs import Limits, beyond
+from streams.observe.backlogs import BacklogLimits, beyond
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 from streams.observe.doctor import examine, ready
 from streams.operate.rewound import declare
@@ -67,7 +67,7 @@ class Command(StreamsCommand):
         found = ready(self.using) if options["ready"] else examine(self.using)
         readable = not any(d.level == ERROR and d.name in ("database", "schema") for d in found)
         if readable:
-            found += beyond(Limits(options["max_age"], options["max_behind"]), self.using)
+            found += beyond(BacklogLimits(options["max_age"], options["max_behind"]), self.using)
         if readable and (options["audit"] or start):
             found += self._audit(start, options["seconds"])
         self._show(found)

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from streams.errors import InvalidTarget, NaiveDatetime, OffsetOutOfRange, UnknownPartition
 from streams.models import ConsumerGroup, Cursor, Mode
 from streams.operate.acts.act import Act, Consent, Effects, Table, argument
-from streams.operate.reset import Goal, Move, Reset, towards
+from streams.operate.reset import CursorMove, Goal, Reset, towards
 from streams.operate.target import Target
 
 # In messages: who skips as many types in the number, since it is easily meant otherwise.
@@ -48,7 +48,7 @@ class Moves(Effects):
     """Where a group goes in each of its partitions, and what happens to its messages."""
 
     group: ConsumerGroup
-    moves: Sequence[Move]
+    moves: Sequence[CursorMove]
     consumers: int
 
     def texts(self) -> list[str]:
@@ -206,7 +206,7 @@ class UndoReset(_Reset):
         return None, None
 
 
-def _moves(group: ConsumerGroup, moves: Sequence[Move], using: str) -> Moves:
+def _moves(group: ConsumerGroup, moves: Sequence[CursorMove], using: str) -> Moves:
     return Moves(group, moves, group.clients.using(using).live().count())
 
 
@@ -217,7 +217,7 @@ def _exactly(targets: dict[int, int]) -> Goal:
     return goal
 
 
-def _described(move: Move) -> ResetMove:
+def _described(move: CursorMove) -> ResetMove:
     return ResetMove(
         partition=move.partition.number,
         position=move.position,
