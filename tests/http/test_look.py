@@ -69,7 +69,7 @@ def test_a_topic_has_its_partitions_and_what_waits_in_its_inbox(look: Api) -> No
         None,
     )
     (listed,) = look.get("/topics").json()["items"]
-    assert (listed["partitions"], listed["messages"]) == (2, 3)
+    assert (listed["partitions"], listed["kept"]) == (2, 3)
 
 
 def test_a_group_says_how_far_it_is_and_who_works_for_it(look: Api) -> None:

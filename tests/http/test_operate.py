@@ -290,7 +290,17 @@ def test_a_replay_is_begun_listed_and_cancelled(boss: Api) -> None:
     assert (begun["number"], begun["done"]) == (1, True)
     (listed,) = boss.get(f"{path}/replays").json()["items"]
     assert listed["parts"] == [
-        {"partition": 0, "first": 2, "end": 5, "given_out": 0, "open": 0, "state": "running"}
+        {
+            "topic": "orders",
+            "group": "mail",
+            "replay": 1,
+            "partition": 0,
+            "first": 2,
+            "end": 5,
+            "given_out": 0,
+            "open": 0,
+            "state": "running",
+        }
     ]
     shown = boss.post(f"{path}/cancel-replay", {"number": 1}).json()
     assert (shown["number"], shown["left_out"]) == (1, 3)

@@ -17,6 +17,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.parts.figures import UNKNOWN, named, titled
+from streams.log.places import LogPlace
 
 # In characters: what a list shows of a text, of a place, and of a name beside it.
 SHORT = 60
@@ -113,10 +114,7 @@ def linked(field: str, description: Any, width: int | None = None) -> Column:
 
 def span(row: Any) -> str:
     """Return topic/partition@offsets of a row of the log, as the search accepts it."""
-    if hasattr(row, "offset"):
-        return UNKNOWN if row.offset is None else f"{row.partition}@{row.offset}"
-    last = f"-{row.last_offset}" if row.last_offset > row.first_offset else ""
-    return f"{row.partition}@{row.first_offset}{last}"
+    return UNKNOWN if getattr(row, "offset", 0) is None else str(LogPlace.of(row))
 
 
 @column(_("place"))

@@ -14,7 +14,6 @@ from streams.http.access import ApiRequest, Caller, needs
 from streams.http.databases import OfKey, alias_of_key, page_of_all
 from streams.http.fields import (
     Answer,
-    BodyTypeName,
     Instant,
     Limit,
     NoFields,
@@ -27,6 +26,7 @@ from streams.http.problems import Problem
 from streams.http.threads import on_pool, short_waits
 from streams.models import PreparedRow
 from streams.models.prepared import of_key
+from streams.nouns.noun import BodyTypeName
 from streams.two_phase import decide
 from streams.two_phase.content import checked_names
 from streams.two_phase.handle import STATES, Prepared, handle
