@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib import admin
+from django.contrib.admin.utils import flatten
 
 from streams import Reject, Retry, consumer, send
 from streams.log.sequencer import sequence
@@ -87,3 +89,20 @@ def _like(printed: Any, answered: Any) -> Any:
             for name, value in answered.items()
         }
     return printed
+
+
+def test_a_page_calls_a_field_what_its_model_calls_it() -> None:
+    admin.autodiscover()
+    others = set()
+    for model, page in admin.site._registry.items():
+        names = {one.name: one.verbose_name for one in model._meta.concrete_fields}
+        for column in flatten([*page.list_display, *getattr(page, "layout", ())]):
+            label = getattr(column, "short_description", None)
+            name = getattr(column, "__name__", column)
+            if label and names.get(name, label) != label:
+                others.add((model.__name__, name))
+    assert others == {
+        ("Message", "size"),  # a list says "bytes"
+        ("RetryMessage", "delivery"),  # "held by"
+        ("Traffic", "messages"),  # a link to them
+    }

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.bodies import BodyAdmin
 from streams.admin.parts import figures, journal
-from streams.admin.parts.columns import at, instant, place, short, url
+from streams.admin.parts.columns import instant, place, short, url
 from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import FixedFilter, PartitionFilter, number
 from streams.admin.parts.finder import FinderChangeList, FinderForm
@@ -37,11 +37,7 @@ REPLAY = ("ems.view_consumergroup", "ems.replay_consumergroup")
 class MessageState(FixedFilter):
     title = _("state")
     parameter_name = "state"
-    options = (
-        ("log", _("In the log")),
-        ("inbox", _("In the inbox")),
-        ("delayed", _("Delayed")),
-    )
+    options = (("log", _("In the log")), ("inbox", _("In the inbox")), ("delayed", _("Delayed")))
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "log":
@@ -57,10 +53,10 @@ class MessageAdmin(BodyAdmin):
     list_display = (
         "id",
         place,
-        short("key", _("key"), 20),
-        short("tag", _("tag"), 12),
+        short("key", 20),
+        short("tag", 12),
         figures.counted("size", _("bytes")),
-        at("created_at", _("sent")),
+        "created_at",
         "sequenced",
         "sender",
     )
@@ -73,7 +69,7 @@ class MessageAdmin(BodyAdmin):
         ("key", "tag"),
         "headers",
         ("host", "process", "thread"),
-        (at("created_at", _("sent")), "due", at("sequenced_at", _("sequenced"))),
+        ("created_at", "due", "sequenced_at"),
         ("body_type", "size"),
     )
 
