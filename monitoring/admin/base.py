@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts.columns import Column, column
 from streams.admin.parts.filled import ListedOnceFilled
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 
 
 class RollUpAdmin(ListedOnceFilled, ReadOnly, LargeAdmin):
@@ -23,9 +23,9 @@ class RollUpAdmin(ListedOnceFilled, ReadOnly, LargeAdmin):
     chosen_by = "group"
     order_of_chosen: tuple[str, ...] = ("-minute", "-id")
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         is_chosen = request.GET.get(self.chosen_by)
-        return Reading(self.order_of_chosen if is_chosen else self.ordering)
+        return ListReading(self.order_of_chosen if is_chosen else self.ordering)
 
 
 def share(field: str) -> Column:

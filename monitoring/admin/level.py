@@ -16,7 +16,7 @@ from monitoring.models import (
     TrafficLevel,
 )
 from streams.admin.parts.filters import FixedFilter
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 
 WHEN = ("grain", "start")
 GROUP = "group"
@@ -33,8 +33,8 @@ class LevelAdmin(RollUpAdmin):
 
     list_filter = (GrainFilter,)
 
-    def reading(self, request: HttpRequest) -> Reading:
-        return Reading(self.ordering)
+    def reading(self, request: HttpRequest) -> ListReading:
+        return ListReading(self.ordering)
 
 
 @admin.register(TrafficLevel)

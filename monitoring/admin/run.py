@@ -21,7 +21,7 @@ class JobFilter(FixedFilter):
     )
 
 
-class StateFilter(FixedFilter):
+class RunStateFilter(FixedFilter):
     title = _("state")
     parameter_name = "state"
     options = RunState.choices
@@ -38,7 +38,7 @@ class RunAdmin(RollUpAdmin):
         "started_at",
         short("error"),
     )
-    list_filter = (JobFilter, StateFilter)
+    list_filter = (JobFilter, RunStateFilter)
     ordering = ("-id",)
     order_of_chosen = ("-id",)
     fields = (

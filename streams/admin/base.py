@@ -23,7 +23,7 @@ from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.listing import (
     UPTO,
     CappedPaginator,
-    Reading,
+    ListReading,
     StreamsChangeList,
     Window,
     WindowPaginator,
@@ -102,9 +102,9 @@ class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  
         filters: Any = self.list_filter
         return lookup in {filter_.parameter_name for filter_ in filters} | {UPTO}
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         """Return how the list reads its table for the filters of this URL."""
-        return Reading(self.ordering)
+        return ListReading(self.ordering)
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         return self.reading(request).ordering

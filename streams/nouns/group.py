@@ -64,7 +64,7 @@ class GroupPlace(Noun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overrides(Noun):
+class GroupOverrides(Noun):
     """What an operator has set instead of what the code says; null: nothing."""
 
     max_retries: int | None
@@ -75,7 +75,7 @@ class Overrides(Noun):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupState(GroupInList):
-    overrides: Overrides
+    overrides: GroupOverrides
     partitions: list[GroupPlace]
     clients: list[GroupClient]
     deliveries: list[DeliveryShown]

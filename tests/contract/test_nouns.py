@@ -35,6 +35,11 @@ NOUNS = {
     "a message": ("/topics/orders/messages", "items", "ems_messages list orders"),
     "a message with its body": ("/messages/{message}", "", "ems_messages show {message}"),
     "the way of a message": ("/messages/{message}/trace", "", "ems_messages trace {message}"),
+    "the way of a place": (
+        "/topics/orders/partitions/0/messages/1/trace",
+        "",
+        "ems_messages trace orders/0@1",
+    ),
     "a topic": ("/topics", "items", "ems_topics list"),
 }
 
@@ -94,11 +99,12 @@ def _like(printed: Any, answered: Any) -> Any:
 def test_a_page_calls_a_field_what_its_model_calls_it() -> None:
     admin.autodiscover()
     others = set()
+    page: Any
     for model, page in admin.site._registry.items():
         names = {one.name: one.verbose_name for one in model._meta.concrete_fields}
         for column in flatten([*page.list_display, *getattr(page, "layout", ())]):
-            label = getattr(column, "short_description", None)
-            name = getattr(column, "__name__", column)
+            label: Any = getattr(column, "short_description", None)
+            name: Any = getattr(column, "__name__", column)
             if label and names.get(name, label) != label:
                 others.add((model.__name__, name))
     assert others == {

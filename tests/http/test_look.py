@@ -151,27 +151,6 @@ def test_bytes_are_shown_in_base64(look: Api, make_token: MakeToken) -> None:
     assert (shown["body_type"], shown["body"], shown["size"]) == ("bytes", "AP8=", 2)
 
 
-def test_the_trace_says_what_each_group_has_done(look: Api) -> None:
-    @consumer("orders", group="mail")
-    def mail(message: Any) -> None:
-        raise Reject("odd")
-
-    consumer("orders", group="stock")(lambda message: None)
-    sent = send("orders", 1)
-    drain()
-    for path in (
-        f"/messages/{sent.message_id}/trace",
-        "/topics/orders/partitions/0/messages/0/trace",
-    ):
-        way = look.get(path).json()
-        assert way["message"]["message_id"] == sent.message_id
-        mail_way, stock_way = way["groups"]
-        assert (mail_way["group"], mail_way["state"]) == ("mail", "dead")
-        assert mail_way["attempts"][0]["error"].endswith("odd")
-        assert len(mail_way["dead_letters"]) == 1
-        assert (stock_way["state"], stock_way["attempts"][0]["outcome"]) == ("done", "done")
-
-
 def test_messages_are_searched_by_key_tag_and_time(look: Api) -> None:
     send_many([Outgoing("orders", n, key=f"k{n % 2}", tag="t" if n > 3 else "") for n in range(6)])
     sequence("default")

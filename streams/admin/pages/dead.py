@@ -29,7 +29,7 @@ from streams.admin.parts.columns import (
     short,
 )
 from streams.admin.parts.filters import FixedFilter, GroupFilter, number
-from streams.admin.parts.listing import Reading, StreamsChangeList
+from streams.admin.parts.listing import ListReading, StreamsChangeList
 from streams.admin.parts.search import Search
 from streams.admin.verbs import edit, export, rehearse
 from streams.admin.verbs.bulk import Bulk
@@ -258,13 +258,13 @@ class DeadMessageAdmin(BodyAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamsChangeList]:
         return DeadChangeList
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         search = self.search(request)
         if search.place:
-            return Reading()
+            return ListReading()
         if search.is_text:
-            return Reading(is_bounded=True, always=search.id_match)
-        return Reading()
+            return ListReading(is_bounded=True, always=search.id_match)
+        return ListReading()
 
     def found(self, search: Search) -> Q:
         text = Q(key=search.text) | Q(error_class=search.text)

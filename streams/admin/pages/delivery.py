@@ -14,7 +14,7 @@ from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts import figures
 from streams.admin.parts.columns import below, group_name, messages
 from streams.admin.parts.filters import FixedFilter, GroupFilter
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 from streams.admin.parts.search import Search
 from streams.models import Delivery, Kind, State
 
@@ -112,17 +112,17 @@ class DeliveryAdmin(ReadOnly, LargeAdmin):
     def client(self, row: Delivery) -> str:
         return below(figures.titled(row.client_id, 20), figures.shortened(row.thread, 22))
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         search = self.search(request)
         group, state, kind = (request.GET.get(name) for name in ("group", "state", "kind"))
         if search.place:
-            return Reading()
+            return ListReading()
         if search.is_text or kind or (state and state != State.START):
-            return Reading(is_bounded=True, always=search.id_match)
+            return ListReading(is_bounded=True, always=search.id_match)
         # Open deliveries are few, and have an index; those of a group are in the order of its log.
         if group and not state:
-            return Reading(("-partition_id", "-first_offset", "-id"))
-        return Reading()
+            return ListReading(("-partition_id", "-first_offset", "-id"))
+        return ListReading()
 
     def found(self, search: Search) -> Q:
         covering = search.place.deliveries if search.place else None

@@ -20,7 +20,7 @@ from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import FixedFilter, PartitionFilter, number
 from streams.admin.parts.finder import FinderChangeList, FinderForm
 from streams.admin.parts.lanes import Lanes, attempt_level
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 from streams.admin.parts.search import Search
 from streams.conf import database
 from streams.models import IMMEDIATE, Message, Partition, UtcNow
@@ -158,19 +158,19 @@ class MessageAdmin(BodyAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[FinderChangeList]:
         return FinderChangeList
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         if FinderForm.asked(request):
-            return Reading(("-sequenced_at", "-offset", "-id"))
+            return ListReading(("-sequenced_at", "-offset", "-id"))
         search = self.search(request)
         if search.is_text:
-            return Reading(is_bounded=True, always=search.id_match)
+            return ListReading(is_bounded=True, always=search.id_match)
         partition, state = request.GET.get("partition"), request.GET.get("state")
         if partition or search.place:
             # The log from its end, or the inbox in the order of due times. Not also by id:
             # MariaDB would sort.
             in_log = state in (None, "log")
-            return Reading(("-offset",) if in_log else ("due_at", "id"))
-        return Reading(is_bounded=bool(state))
+            return ListReading(("-offset",) if in_log else ("due_at", "id"))
+        return ListReading(is_bounded=bool(state))
 
     def newest(self, request: HttpRequest) -> int:
         partition = number(request.GET.get("partition"))

@@ -18,7 +18,7 @@ from streams.admin.parts import figures
 from streams.admin.parts.columns import list_url, short
 from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import CHOICES_AT_MOST, FixedFilter
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 from streams.admin.parts.search import Search
 from streams.conf import database
 from streams.models import CheckEndpoint, Message, PreparedRow, PreparedState
@@ -35,7 +35,7 @@ LEVELS = {
 }
 
 
-class StateFilter(FixedFilter):
+class PreparedStateFilter(FixedFilter):
     title = _("state")
     parameter_name = "state"
     options = PreparedState.choices
@@ -95,7 +95,7 @@ class PreparedAdmin(BodyAdmin):
         short("last_answer", 8),
         short("decided_by", 24),
     )
-    list_filter = (StateFilter, BizFilter, CheckerFilter)
+    list_filter = (PreparedStateFilter, BizFilter, CheckerFilter)
     search_fields = ("biz_key",)
     search_help_text = _("A whole key, or business:key.")
     fields = (
@@ -115,16 +115,16 @@ class PreparedAdmin(BodyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("body", "headers", "context")
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         # The indexes: (state, checker, next_at) for the few that are not done, (biz, biz_key).
         if request.GET.get("q"):
-            return Reading()
+            return ListReading()
         state = request.GET.get("state")
         if state in UNFINISHED:
-            return Reading(("checker", "next_at", "id"))
+            return ListReading(("checker", "next_at", "id"))
         if request.GET.get("biz") and not state:
-            return Reading(("biz_key",), is_bounded=bool(request.GET.get("checker")))
-        return Reading(is_bounded=bool(state or request.GET.get("checker")))
+            return ListReading(("biz_key",), is_bounded=bool(request.GET.get("checker")))
+        return ListReading(is_bounded=bool(state or request.GET.get("checker")))
 
     def found(self, search: Search) -> Q:
         biz, _colon, key = search.text.partition(":")

@@ -14,7 +14,7 @@ from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts import figures
 from streams.admin.parts.columns import below, group_name, linked, messages
 from streams.admin.parts.filters import FixedFilter, GroupFilter
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 from streams.admin.parts.search import Search
 from streams.models import RetryMessage, UtcNow
 
@@ -69,15 +69,15 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
             return figures.state(gettext("waiting"), figures.WARNING)
         return below(figures.state(gettext("in hand")), gettext("delivery %d") % row.delivery_id)
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         search = self.search(request)
         if search.text:
-            return Reading(is_bounded=not search.place, always=search.id_match)
+            return ListReading(is_bounded=not search.place, always=search.id_match)
         group, state = request.GET.get("group"), request.GET.get("state")
         if group:
             # In the order of the index (group, delivery, due_at): waiting ones, next due first.
-            return Reading(("delivery_id", "due_at", "id"))
-        return Reading(is_bounded=bool(state))
+            return ListReading(("delivery_id", "due_at", "id"))
+        return ListReading(is_bounded=bool(state))
 
     def found(self, search: Search) -> Q:
         nothing = Q(pk__in=())

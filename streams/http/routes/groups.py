@@ -19,7 +19,7 @@ from streams.models import Consumer, ConsumerGroup, Delivery
 from streams.nouns.at_place import with_names
 from streams.nouns.client import clients
 from streams.nouns.delivery import DeliveryShown
-from streams.nouns.group import GroupInList, GroupPlace, GroupState, Overrides
+from streams.nouns.group import GroupInList, GroupOverrides, GroupPlace, GroupState
 from streams.operate.changes import change
 
 router = Router(tags=["Groups"])
@@ -98,7 +98,7 @@ def state(group: ConsumerGroup) -> GroupState:
     held = Delivery.objects.using(using).held().filter(group=group.pk).order_by("claimed_at")
     return GroupState.of(
         standing,
-        overrides=Overrides.of(group),
+        overrides=GroupOverrides.of(group),
         partitions=sorted(places, key=lambda place: place.partition),
         clients=clients(rows.order_by("-lease_until")[:LISTED_AT_MOST], using),
         deliveries=[
