@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.alarms.rules import told_by_these_alone
 from monitoring.models import AlarmChannel
-from streams.admin.parts.columns import at, short
+from streams.admin.parts.columns import short
 from streams.admin.secret_address import SECRETS, SecretAddressAdmin, SecretForm
 from streams.conf import database
 
@@ -27,18 +27,12 @@ class AlarmChannelAdmin(SecretAddressAdmin):
     form = ChannelForm
     list_display = (
         *("name", "kind", "enabled", "target"),
-        at("last_sent_at", _("last sent")),
-        at("last_failed_at", _("last failed")),
-        short("last_error", _("error")),
+        "last_sent_at",
+        "last_failed_at",
+        short("last_error"),
     )
     ordering = ("name",)
-    fields = (
-        ("name", "kind"),
-        "enabled",
-        "recipients",
-        *SECRETS,
-        "allow_private",
-    )
+    fields = (("name", "kind"), "enabled", "recipients", *SECRETS, "allow_private")
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         rules = told_by_these_alone(objs, database())

@@ -7,11 +7,9 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import ManyToManyField
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy as _
 
 from monitoring.models import AlarmChannel, AlarmRule
 from streams.admin.base import StreamsAdmin
-from streams.admin.parts.columns import at
 from streams.conf import database
 
 
@@ -20,7 +18,7 @@ class AlarmRuleAdmin(StreamsAdmin):
     per_database = False
     list_display = (
         *("name", "metric", "enabled", "threshold", "for_seconds", "severity"),
-        at("muted_until", _("muted until")),
+        "muted_until",
     )
     ordering = ("name",)
     fields = (

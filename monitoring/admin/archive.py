@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin
 from monitoring.models.archive import ArchivedDay, LedgerEntry
-from streams.admin.parts.columns import at, linked
 from streams.admin.parts.filters import PartitionFilter
 
 
@@ -15,26 +13,25 @@ from streams.admin.parts.filters import PartitionFilter
 class ArchivedDayAdmin(RollUpAdmin):
     list_display = (
         *("id", "day"),
-        linked("partition", _("partition")),
+        "partition",
         *("first_offset", "end_offset", "messages", "bytes"),
-        at("archived_at", _("archived")),
+        "archived_at",
     )
     list_filter = (PartitionFilter,)
-    related = ("partition",)
     ordering = ("-id",)
     chosen_by = "partition"
     order_of_chosen = ("-partition_id", "-day")
     fields = (
-        ("day", linked("partition", _("partition"))),
+        ("day", "partition"),
         ("topic", "number"),
         ("first_offset", "end_offset"),
         ("messages", "bytes", "hash"),
-        ("path", at("archived_at", _("archived"))),
+        ("path", "archived_at"),
     )
 
 
 @admin.register(LedgerEntry)
 class LedgerEntryAdmin(RollUpAdmin):
-    list_display = ("id", "name", "batch", at("done_at", _("done")))
+    list_display = ("id", "name", "batch", "done_at")
     ordering = ("-id",)
-    fields = ("name", "batch", at("done_at", _("done")))
+    fields = ("name", "batch", "done_at")

@@ -8,10 +8,8 @@ from django.http import HttpRequest
 
 from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts.columns import Column, column
-from streams.admin.parts.figures import UNKNOWN, duration
 from streams.admin.parts.filled import ListedOnceFilled
-from streams.admin.parts.listing import Reading
-from streams.durations import of_seconds
+from streams.admin.parts.listing import ListReading
 
 
 class RollUpAdmin(ListedOnceFilled, ReadOnly, LargeAdmin):
@@ -25,31 +23,15 @@ class RollUpAdmin(ListedOnceFilled, ReadOnly, LargeAdmin):
     chosen_by = "group"
     order_of_chosen: tuple[str, ...] = ("-minute", "-id")
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         is_chosen = request.GET.get(self.chosen_by)
-        return Reading(self.order_of_chosen if is_chosen else self.ordering)
+        return ListReading(self.order_of_chosen if is_chosen else self.ordering)
 
 
-def seconds(field: str, description: Any) -> Column:
-    """Return a column with a duration that may be short."""
-
-    @column(description)
-    def show(row: Any) -> str:
-        value = getattr(row, field)
-        if value is None:
-            return UNKNOWN
-        if value >= 60:
-            return duration(of_seconds(value))
-        return f"{value:.3f}\N{NO-BREAK SPACE}s"
-
-    show.__name__ = field
-    return show
-
-
-def share(field: str, description: Any) -> Column:
+def share(field: str) -> Column:
     """Return a column with a share of one, in per cent."""
 
-    @column(description)
+    @column()
     def show(row: Any) -> str:
         return f"{100 * getattr(row, field):.1f}\N{NO-BREAK SPACE}%"
 

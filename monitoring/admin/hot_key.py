@@ -6,11 +6,9 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin, share
 from monitoring.models import HotKey
-from streams.admin.parts.columns import at, linked
 from streams.admin.parts.filters import TopicFilter
 from streams.admin.parts.listing import StreamsChangeList
 
@@ -26,22 +24,12 @@ class _Ranked(StreamsChangeList):
 
 @admin.register(HotKey)
 class HotKeyAdmin(RollUpAdmin):
-    list_display = (
-        at("hour", _("hour")),
-        linked("topic", _("topic")),
-        *("place", "key", "messages", "bytes"),
-        share("share", _("share")),
-    )
+    list_display = ("hour", "topic", "place", "key", "messages", "bytes", share("share"))
     list_filter = (TopicFilter,)
-    related = ("topic",)
     ordering = ("-hour", "-id")
     chosen_by = "topic"
     order_of_chosen = ("-topic_id", "-hour", "-place")
-    fields = (
-        (at("hour", _("hour")), linked("topic", _("topic"))),
-        ("place", "key"),
-        ("messages", "bytes", share("share", _("share"))),
-    )
+    fields = (("hour", "topic"), ("place", "key"), ("messages", "bytes", share("share")))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamsChangeList]:
         return _Ranked

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.admin.base import RollUpAdmin, seconds
+from monitoring.admin.base import RollUpAdmin
 from monitoring.models import (
     BacklogLevel,
     ConsumptionLevel,
@@ -15,12 +15,11 @@ from monitoring.models import (
     LatencyLevel,
     TrafficLevel,
 )
-from streams.admin.parts.columns import at, linked
 from streams.admin.parts.filters import FixedFilter
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 
-WHEN = ("grain", at("start", _("from")))
-GROUP = linked("group", _("group"))
+WHEN = ("grain", "start")
+GROUP = "group"
 
 
 class GrainFilter(FixedFilter):
@@ -34,52 +33,39 @@ class LevelAdmin(RollUpAdmin):
 
     list_filter = (GrainFilter,)
 
-    def reading(self, request: HttpRequest) -> Reading:
-        return Reading(self.ordering)
+    def reading(self, request: HttpRequest) -> ListReading:
+        return ListReading(self.ordering)
 
 
 @admin.register(TrafficLevel)
 class TrafficLevelAdmin(LevelAdmin):
-    list_display = (*WHEN, linked("partition", _("partition")), "messages", "bytes", "delayed")
-    related = ("partition",)
+    list_display = (*WHEN, "partition", "messages", "bytes", "delayed")
     ordering = ("-grain", "-start", "-partition_id")
-    fields = (WHEN, linked("partition", _("partition")), ("messages", "bytes", "delayed"))
+    fields = (WHEN, "partition", ("messages", "bytes", "delayed"))
 
 
 @admin.register(ConsumptionLevel)
 class ConsumptionLevelAdmin(LevelAdmin):
     list_display = (*WHEN, GROUP, "consumed", "failed", "retried", "dead", "lost")
-    related = ("group",)
     ordering = ("-grain", "-start", "-group_id")
     fields = (
         WHEN,
         GROUP,
         ("deliveries", "consumed", "failed", "retried", "dead"),
-        ("lost", "missing", "passed", seconds("busy_seconds", _("busy"))),
+        ("lost", "missing", "passed", "busy_seconds"),
     )
 
 
 @admin.register(LatencyLevel)
 class LatencyLevelAdmin(LevelAdmin):
-    list_display = (
-        *(*WHEN, GROUP, "leg", "messages"),
-        seconds("mean", _("mean")),
-        seconds("worst", _("longest")),
-    )
-    related = ("group",)
+    list_display = (*(*WHEN, GROUP, "leg", "messages"), "mean", "worst")
     ordering = ("-grain", "-start", "-group_id", "-leg")
-    fields = (
-        WHEN,
-        (GROUP, "leg"),
-        ("messages", seconds("mean", _("mean")), seconds("worst", _("longest"))),
-        "histogram",
-    )
+    fields = (WHEN, (GROUP, "leg"), ("messages", "mean", "worst"), "histogram")
 
 
 @admin.register(ErrorLevel)
 class ErrorLevelAdmin(LevelAdmin):
     list_display = (*WHEN, GROUP, "error_class", "failed", "dead")
-    related = ("group",)
     ordering = ("-grain", "-start", "-group_id", "-error_class")
     fields = (WHEN, GROUP, ("error_class", "failed", "dead"))
 
@@ -87,11 +73,5 @@ class ErrorLevelAdmin(LevelAdmin):
 @admin.register(BacklogLevel)
 class BacklogLevelAdmin(LevelAdmin):
     list_display = (*WHEN, GROUP, "behind", "least", "waiting", "dead")
-    related = ("group",)
     ordering = ("-grain", "-start", "-group_id")
-    fields = (
-        (*WHEN, "samples"),
-        GROUP,
-        ("behind", "least", "waiting", "dead"),
-        seconds("age_seconds", _("age")),
-    )
+    fields = ((*WHEN, "samples"), GROUP, ("behind", "least", "waiting", "dead"), "age_seconds")

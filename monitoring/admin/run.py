@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.contrib import admin
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.admin.base import RollUpAdmin, seconds
+from monitoring.admin.base import RollUpAdmin
 from monitoring.models import Run, RunState
-from streams.admin.parts.columns import at, short
+from streams.admin.parts.columns import short
 from streams.admin.parts.filters import FixedFilter
 
 
@@ -31,21 +31,21 @@ class RunStateFilter(FixedFilter):
 class RunAdmin(RollUpAdmin):
     list_display = (
         *("id", "job", "state"),
-        at("since", _("from")),
-        at("until", _("to")),
+        "since",
+        "until",
         *("read", "rows", "missed"),
-        seconds("seconds", _("took")),
-        at("started_at", _("started")),
-        short("error", _("error")),
+        "seconds",
+        "started_at",
+        short("error"),
     )
     list_filter = (JobFilter, RunStateFilter)
     ordering = ("-id",)
     order_of_chosen = ("-id",)
     fields = (
         ("job", "state"),
-        (at("since", _("from")), at("until", _("to")), at("resume_at", _("next from"))),
+        ("since", "until", "resume_at"),
         ("read", "rows", "missed"),
-        (at("started_at", _("started")), at("finished_at", _("finished"))),
-        seconds("seconds", _("took")),
+        ("started_at", "finished_at"),
+        "seconds",
         "error",
     )

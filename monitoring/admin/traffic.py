@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin
 from monitoring.models import Traffic
-from streams.admin.parts.columns import at, linked, messages
+from streams.admin.parts.columns import messages
 from streams.admin.parts.filters import PartitionFilter
 
 
 @admin.register(Traffic)
 class TrafficAdmin(RollUpAdmin):
-    list_display = (
-        at("minute", _("minute")),
-        linked("partition", _("partition")),
-        *("messages", "bytes", "keys", "delayed"),
-        messages,
-    )
+    list_display = ("minute", "partition", "messages", "bytes", "keys", "delayed", messages)
     list_filter = (PartitionFilter,)
-    related = ("partition",)
     ordering = ("-minute", "-partition_id", "-id")
     chosen_by = "partition"
     order_of_chosen = ("-partition_id", "-first_offset")
     fields = (
-        (at("minute", _("minute")), linked("partition", _("partition"))),
+        ("minute", "partition"),
         ("first_offset", "end_offset", messages),
         ("messages", "bytes", "keys", "delayed"),
     )

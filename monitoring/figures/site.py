@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from monitoring.figures.known import Rates, known
-from monitoring.live.inbox import InboxState, partition_states
+from monitoring.live.inbox import PartitionNow, partition_states
 from monitoring.live.limits import COUNT_AT_MOST
 from monitoring.models import Alarm
 from monitoring.sample.periods import Periods
@@ -35,7 +35,7 @@ class Site:
     using: str
     now: datetime
     periods: Periods
-    partitions: Sequence[InboxState]
+    partitions: Sequence[PartitionNow]
     lags: Sequence[Lag]
     log: Mapping[int, LogSeries]
     readers: Mapping[int, GroupSeries]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from monitoring.figures.site import Site
-from monitoring.live.inbox import InboxState
+from monitoring.live.inbox import PartitionNow
 from monitoring.sample.periods import total
 
 
@@ -32,7 +32,7 @@ def topic_figures(site: Site, starts: Mapping[int, int]) -> list[TopicFigures]:
 
     ``starts``: where the log of each partition was at the beginning of the range.
     """
-    by_topic: dict[int, list[InboxState]] = {}
+    by_topic: dict[int, list[PartitionNow]] = {}
     for one in site.partitions:
         by_topic.setdefault(one.topic, []).append(one)
     readers: dict[int, int] = {}
@@ -56,12 +56,12 @@ def topic_figures(site: Site, starts: Mapping[int, int]) -> list[TopicFigures]:
     return sorted(found, key=lambda one: (-(one.in_range or 0), -(one.published or 0), one.name))
 
 
-def in_range(starts: Mapping[int, int], partitions: Sequence[InboxState]) -> int | None:
+def in_range(starts: Mapping[int, int], partitions: Sequence[PartitionNow]) -> int | None:
     """Return how many messages came into these partitions since their first sample of the range."""
     grown = [one.next_offset - starts[one.pk] for one in partitions if one.pk in starts]
     return sum(grown) if grown else None
 
 
-def published_series(site: Site, partitions: Sequence[InboxState]) -> Sequence[float | None]:
+def published_series(site: Site, partitions: Sequence[PartitionNow]) -> Sequence[float | None]:
     """Return the messages a second that came into these partitions, period by period."""
     return total(site.log[one.pk].published for one in partitions if one.pk in site.log)

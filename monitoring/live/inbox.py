@@ -14,7 +14,7 @@ from streams.observe.inbox import due_counts, due_since
 
 
 @dataclass(frozen=True)
-class InboxState:
+class PartitionNow:
     """A partition as it is now, with what is due in its inbox."""
 
     pk: int
@@ -35,7 +35,7 @@ class InboxState:
 
 def partition_states(
     using: str, now: datetime, rows: QuerySet[Partition] | None = None, *, inbox: bool = True
-) -> list[InboxState]:
+) -> list[PartitionNow]:
     """Return the state of each partition of this namespace, or of ``rows`` of it.
 
     Two statements, and two more while something is due: see ``due_since()``. One without the
@@ -52,7 +52,7 @@ def partition_states(
     counts = due_counts(since, COUNT_AT_MOST, using)
     ages = {pk: max(now - at, timedelta(0)) for pk, at in since.items()}
     return [
-        InboxState(
+        PartitionNow(
             *(pk, topic, name, number, first, end, sequenced_at),
             inbox=counts.get(pk, 0),
             inbox_age=ages.get(pk),

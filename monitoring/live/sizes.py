@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.db.models import Q
 
-from monitoring.live.inbox import InboxState
+from monitoring.live.inbox import PartitionNow
 from streams.models import Message, Partition
 from streams.observe.mysql_server import table_sizes
 
@@ -47,7 +47,7 @@ class Size:
     table: int | None
 
 
-def size_of(using: str, topic: int, partitions: Iterable[InboxState]) -> Size:
+def size_of(using: str, topic: int, partitions: Iterable[PartitionNow]) -> Size:
     """Return the estimate, by messages that are spread evenly over the whole logs.
 
     The newest alone would be wrong by far where bodies grow over time. At most SAMPLED + OF_OTHERS

@@ -46,10 +46,10 @@ class AlarmChannel(models.Model):
         default=False,
         help_text=_("Without it, private, loopback and link-local addresses are refused."),
     )
-    last_sent_at = UtcDateTimeField(_("last sent at"), null=True, blank=True, editable=False)
-    last_failed_at = UtcDateTimeField(_("last failed at"), null=True, blank=True, editable=False)
+    last_sent_at = UtcDateTimeField(_("last sent"), null=True, blank=True, editable=False)
+    last_failed_at = UtcDateTimeField(_("last failed"), null=True, blank=True, editable=False)
     last_error = models.CharField(
-        _("last error"), max_length=500, default="", blank=True, editable=False
+        _("error"), max_length=500, default="", blank=True, editable=False
     )
 
     objects = OwnManager["AlarmChannel"]()

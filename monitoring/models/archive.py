@@ -33,7 +33,7 @@ class ArchivedDay(models.Model):
     bytes = models.BigIntegerField(_("bytes"))
     hash = models.CharField(_("hash"), max_length=40, help_text=_("The sum of all rows' xxHash64."))
     path = models.CharField(_("path"), max_length=1000)
-    archived_at = UtcDateTimeField(_("archived at"), default=UtcNow)
+    archived_at = UtcDateTimeField(_("archived"), default=UtcNow)
 
     class Meta:
         db_table = "ems_monitoring_archive"
@@ -61,7 +61,7 @@ class LedgerEntry(models.Model):
 
     name = NameField(_("name"), max_length=190)
     batch = models.BigIntegerField(_("batch"))
-    done_at = UtcDateTimeField(_("done at"), default=UtcNow)
+    done_at = UtcDateTimeField(_("done"), default=UtcNow)
 
     class Meta:
         db_table = "ems_monitoring_ledger"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import LooseForeignKey, UtcDateTimeField
+from streams.models.fields import LooseForeignKey, SecondsField, UtcDateTimeField
 
 
 class Consumption(models.Model):
@@ -32,8 +32,8 @@ class Consumption(models.Model):
     )
     missing = models.BigIntegerField(_("missing"))
     passed = models.BigIntegerField(_("passed over"))
-    busy_seconds = models.FloatField(
-        _("busy seconds"), help_text=_("From the claim of each delivery to its end.")
+    busy_seconds = SecondsField(
+        _("busy"), help_text=_("From the claim of each delivery to its end.")
     )
 
     class Meta:

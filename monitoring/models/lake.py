@@ -19,9 +19,9 @@ class LakeFile(models.Model):
     bytes = models.BigIntegerField(_("bytes"), help_text=_("Of the bodies."))
     size = models.BigIntegerField(_("size in bytes"), help_text=_("Of the file."))
     version = models.PositiveIntegerField(_("version"), help_text=_("Of the file's columns."))
-    added_at = UtcDateTimeField(_("added at"), default=UtcNow)
+    added_at = UtcDateTimeField(_("added"), default=UtcNow)
     retired_at = UtcDateTimeField(
-        _("retired at"),
+        _("retired"),
         null=True,
         blank=True,
         help_text=_("When it left the lake: other files, or the archive, hold its messages."),

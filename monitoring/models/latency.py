@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import LooseForeignKey, UtcDateTimeField
+from streams.models.fields import LooseForeignKey, SecondsField, UtcDateTimeField
 
 
 class Leg(models.TextChoices):
@@ -27,11 +27,11 @@ class Latency(models.Model):
     minute = UtcDateTimeField(_("minute"))
     leg = models.CharField(_("leg"), max_length=9, choices=Leg.choices)
     messages = models.BigIntegerField(_("messages"))
-    mean = models.FloatField(_("mean"))
-    p50 = models.FloatField(_("median"))
-    p95 = models.FloatField(_("95 %"))
-    p99 = models.FloatField(_("99 %"))
-    worst = models.FloatField(_("longest"))
+    mean = SecondsField(_("mean"))
+    p50 = SecondsField(_("median"))
+    p95 = SecondsField(_("95 %"))
+    p99 = SecondsField(_("99 %"))
+    worst = SecondsField(_("longest"))
     histogram = models.TextField(
         _("histogram"),
         help_text=_("Bucket and count; from it the percentiles of longer times are computed."),

@@ -8,7 +8,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.models.latency import Leg
-from streams.models.fields import LooseForeignKey, UtcDateTimeField
+from streams.models.fields import LooseForeignKey, SecondsField, UtcDateTimeField
 
 
 class Grain(models.IntegerChoices):
@@ -71,7 +71,7 @@ class ConsumptionLevel(Level):
     lost = models.BigIntegerField(_("lost"))
     missing = models.BigIntegerField(_("missing"))
     passed = models.BigIntegerField(_("passed over"))
-    busy_seconds = models.FloatField(_("busy seconds"))
+    busy_seconds = SecondsField(_("busy"))
 
     class Meta(Level.Meta):
         db_table = "ems_monitoring_consumption_level"
@@ -89,8 +89,8 @@ class LatencyLevel(Level):
     group = _of_group()
     leg = models.CharField(_("leg"), max_length=9, choices=Leg.choices)
     messages = models.BigIntegerField(_("messages"))
-    mean = models.FloatField(_("mean"))
-    worst = models.FloatField(_("longest"))
+    mean = SecondsField(_("mean"))
+    worst = SecondsField(_("longest"))
     histogram = models.TextField(_("histogram"))
 
     class Meta(Level.Meta):
@@ -127,7 +127,7 @@ class BacklogLevel(Level):
     least = models.BigIntegerField(_("behind at least"), null=True, blank=True)
     waiting = models.BigIntegerField(_("retries"))
     dead = models.BigIntegerField(_("dead"))
-    age_seconds = models.FloatField(_("age"), null=True, blank=True)
+    age_seconds = SecondsField(_("age"), null=True, blank=True)
 
     class Meta(Level.Meta):
         db_table = "ems_monitoring_backlog_level"

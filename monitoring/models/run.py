@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import UtcDateTimeField, UtcNow
+from streams.models.fields import SecondsField, UtcDateTimeField, UtcNow
 
 
 class RunState(models.TextChoices):
@@ -25,8 +25,8 @@ class Run(models.Model):
     state = models.CharField(
         _("state"), max_length=7, choices=RunState.choices, default=RunState.RUNNING
     )
-    since = UtcDateTimeField(_("window from"), null=True, blank=True)
-    until = UtcDateTimeField(_("window to"), null=True, blank=True)
+    since = UtcDateTimeField(_("from"), null=True, blank=True)
+    until = UtcDateTimeField(_("to"), null=True, blank=True)
     resume_at = UtcDateTimeField(
         _("next from"),
         null=True,
@@ -40,10 +40,10 @@ class Run(models.Model):
         default=0,
         help_text=_("Messages of the window that were purged before they could be counted."),
     )
-    seconds = models.FloatField(_("seconds"), null=True, blank=True)
+    seconds = SecondsField(_("took"), null=True, blank=True)
     error = models.TextField(_("error"), default="", blank=True)
-    started_at = UtcDateTimeField(_("started at"), default=UtcNow)
-    finished_at = UtcDateTimeField(_("finished at"), null=True, blank=True)
+    started_at = UtcDateTimeField(_("started"), default=UtcNow)
+    finished_at = UtcDateTimeField(_("finished"), null=True, blank=True)
 
     class Meta:
         db_table = "ems_monitoring_run"

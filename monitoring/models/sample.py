@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import LooseForeignKey, UtcDateTimeField
+from streams.models.fields import LooseForeignKey, SecondsField, UtcDateTimeField
 
 
 class Sample(models.Model):
@@ -32,7 +32,7 @@ class PartitionSample(Sample):
     inbox = models.BigIntegerField(
         _("inbox"), help_text=_("Due and without an offset; counted up to 10,000.")
     )
-    inbox_age_seconds = models.FloatField(_("inbox age"), null=True, blank=True)
+    inbox_age_seconds = SecondsField(_("inbox age"), null=True, blank=True)
 
     class Meta:
         db_table = "ems_monitoring_sample"
@@ -64,7 +64,7 @@ class GroupSample(Sample):
     )
     consumers = models.PositiveIntegerField(_("consumers"))
     blocked = models.PositiveIntegerField(_("blocked partitions"), default=0)
-    age_seconds = models.FloatField(_("age"), null=True, blank=True)
+    age_seconds = SecondsField(_("age"), null=True, blank=True)
     reset_at = UtcDateTimeField(_("reset at"), null=True, blank=True)
 
     class Meta:

@@ -17,7 +17,7 @@ from monitoring.figures.group import GroupFigures, group_figures
 from monitoring.figures.rollups import Backlog, Latencies, backlog, latencies, note
 from monitoring.figures.site import Site
 from monitoring.live.clients import clients
-from monitoring.live.inbox import InboxState
+from monitoring.live.inbox import PartitionNow
 from monitoring.models import ErrorClass
 from monitoring.pages.base import FiguresPage
 from monitoring.sample.periods import Periods, total
@@ -125,7 +125,7 @@ class GroupPage(FiguresPage):
         return {"verbs": verbs, "unblock": unblock, "letters_url": letters}
 
     def places(
-        self, cursors: Sequence[CursorPlace], partitions: Sequence[InboxState]
+        self, cursors: Sequence[CursorPlace], partitions: Sequence[PartitionNow]
     ) -> list[PartitionProgress]:
         """Return the partitions of the group, those that are furthest behind first."""
         states = {one.pk: one for one in partitions}

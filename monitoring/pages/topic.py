@@ -15,7 +15,7 @@ from monitoring.figures.group import group_figures
 from monitoring.figures.rollups import latencies, note
 from monitoring.figures.site import Site
 from monitoring.figures.topic import topic_figures
-from monitoring.live.inbox import InboxState
+from monitoring.live.inbox import PartitionNow
 from monitoring.live.sizes import size_of
 from monitoring.live.topic import hot_keys
 from monitoring.models import HotKey
@@ -137,7 +137,7 @@ class TopicPage(FiguresPage):
         return [self._partition(site, one, grown, whole) for one in site.partitions]
 
     def _partition(
-        self, site: Site, one: InboxState, grown: Mapping[int, int], whole: int
+        self, site: Site, one: PartitionNow, grown: Mapping[int, int], whole: int
     ) -> PartitionFigures:
         return PartitionFigures(
             pk=one.pk,

@@ -18,12 +18,12 @@ from django.utils.translation import gettext as _
 from streams.admin import acts
 from streams.admin.index import begin_index
 from streams.admin.parts import journal
-from streams.admin.parts.columns import label
+from streams.admin.parts.columns import is_linked, label, shown
 from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.listing import (
     UPTO,
     CappedPaginator,
-    Reading,
+    ListReading,
     StreamsChangeList,
     Window,
     WindowPaginator,
@@ -76,6 +76,10 @@ class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  
 
     def __init__(self, model: type[Model], admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
+        if not self.related:
+            linked = [one.name for one in model._meta.concrete_fields if is_linked(one)]
+            self.related = tuple(name for name in linked if name in self.list_display)
+        self.list_display = shown(model, self.list_display)
         begin_index(admin_site)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -98,9 +102,9 @@ class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  
         filters: Any = self.list_filter
         return lookup in {filter_.parameter_name for filter_ in filters} | {UPTO}
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         """Return how the list reads its table for the filters of this URL."""
-        return Reading(self.ordering)
+        return ListReading(self.ordering)
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         return self.reading(request).ordering
@@ -206,6 +210,13 @@ class LargeAdmin(StreamsAdmin):
 class ReadOnly(StreamsAdmin):
     """The admin of rows that only EMS itself may write."""
 
+    def __init__(self, model: type[Model], admin_site: admin.AdminSite) -> None:
+        super().__init__(model, admin_site)
+        self.layout = shown(model, self.fields or ())
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.layout
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -216,4 +227,4 @@ class ReadOnly(StreamsAdmin):
         return False
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return flatten(self.fields or ())
+        return flatten(self.get_fields(request, obj))

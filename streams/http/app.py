@@ -18,12 +18,14 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Js
 from django.urls import URLPattern, path, re_path, resolve
 from ninja import NinjaAPI
 from ninja.operation import Operation, PathView
+from ninja.renderers import JSONRenderer
 
 from streams.http.access import identified
 from streams.http.contract import complete
 from streams.http.problems import Problem, answer, handle_all, too_large
 from streams.http.routes import ROUTERS, UNVERSIONED
 from streams.logs import event
+from streams.nouns.noun import NounEncoder
 
 AsyncView = Callable[..., Awaitable[HttpResponseBase]]
 
@@ -31,6 +33,10 @@ logger = logging.getLogger("streams.http")
 
 # In the scope of a request: that it was checked before its body was read (streams/http/asgi.py).
 IS_CHECKED = "ems.is_checked"
+
+
+class NounRenderer(JSONRenderer):
+    encoder_class = NounEncoder
 
 
 class Api(NinjaAPI):
@@ -44,6 +50,7 @@ api = Api(
     description="A message stream on the MySQL of a Django project.",
     urls_namespace="ems_http",
     openapi_url=None,  # see openapi() below
+    renderer=NounRenderer(),
     docs_url=None,  # that page loads scripts from other hosts
 )
 handle_all(api)

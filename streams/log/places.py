@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import ObjectDoesNotExist
 
 from streams.errors import InvalidPlace
 from streams.log.foreign import own_rows
@@ -39,6 +42,16 @@ class LogPlace:
             )
         first = whole(match["first"])
         return cls(match["log"], first, whole(match["last"]) if match["last"] else first)
+
+    @classmethod
+    def of(cls, row: Any) -> LogPlace:
+        """Return the place of a row with an offset, or a first and a last one."""
+        first = row.offset if hasattr(row, "offset") else row.first_offset
+        try:
+            log = str(row.partition)
+        except ObjectDoesNotExist:
+            log = f"#{row.partition_id}"
+        return cls(log, first, getattr(row, "last_offset", first))
 
     @property
     def is_one(self) -> bool:

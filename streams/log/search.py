@@ -121,6 +121,9 @@ def search(
     in_log = [message for part in parts.values() for message in part.messages]
     in_log.sort(key=lambda m: (m.sequenced_at, m.offset), reverse=True)
     shown = [*inbox, *in_log][:limit]
+    known = {partition.pk: partition for partition in chosen}
+    for message in shown:
+        message.partition = known[message.partition_id]
     then = _then(parts, {message.pk for message in shown})
     ends = {partition: then[partition.pk] for partition in chosen if partition.pk in then}
     left = sum(

@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.core.serializers.json import DjangoJSONEncoder
 from django.db import Error, InterfaceError, OperationalError, connections
 from django.utils.formats import number_format
 
@@ -28,6 +27,7 @@ from streams.durations import parse_duration
 from streams.errors import InvalidDuration, InvalidPlace, NotMigrated, StreamsError, storable
 from streams.log.places import PLACE, LogPlace, message_name
 from streams.models import IMMEDIATE, ConsumerGroup, DeadMessage, Message
+from streams.nouns.noun import Noun, NounEncoder
 from streams.observe.mysql_server import models
 from streams.sharding import alias_of, aliases
 
@@ -35,7 +35,10 @@ UNKNOWN = "–"
 CLEAR_LINE = "\r\x1b[K"
 CLEAR_SCREEN = "\x1b[H\x1b[J"
 # Columns and fields whose numbers are names, which people copy into another command.
-NAMING = {"id", "message_id", "offset", "partition", "replay", "from", "to", "value", "default"}
+NAMING = {
+    *("id", "message_id", "offset", "partition", "replay", "redrive", "first", "end"),
+    *("from", "to", "value", "default"),
+}
 # The highest number that a BIGINT column can have.
 MOST = 2**63 - 1
 # The error number of MySQL and MariaDB when a table does not exist.
@@ -205,17 +208,27 @@ class StreamsCommand(BaseCommand):
         if self._gathered is not None:
             self._gathered.add(self.using, columns, rows, sort)
             return
+        heads = [head(name) for name in columns]
         if sort is not None:
-            rows = sorted_by(columns.index(sort), rows)
+            rows = sorted_by(heads.index(sort), rows)
         if self.as_json:
             self.write_json([dict(zip(columns, row, strict=True)) for row in rows])
             return
         lines = ([cell(*pair) for pair in zip(columns, row, strict=True)] for row in rows)
-        cells = [columns, *lines]
+        cells = [heads, *lines]
         widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
         for row in cells:
             padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
             self.stdout.write("  ".join(padded).rstrip())
+
+    def show_nouns(
+        self, nouns: Iterable[Noun], columns: Sequence[str], sort: str | None = None
+    ) -> None:
+        """Print these columns as a table, or with ``--json`` all of them as a list of objects."""
+        found = list(nouns)
+        if self.as_json and found:
+            columns = found[0].columns()
+        self.show(columns, ([getattr(one, name) for name in columns] for one in found), sort)
 
     def show_one(self, values: Mapping[str, Any], *texts: str) -> None:
         """Print the ``values`` of one thing, and after them longer ``texts``."""
@@ -228,6 +241,13 @@ class StreamsCommand(BaseCommand):
         for text in texts:
             self.stdout.write("\n" + printable(text))
 
+    def show_noun(self, noun: Noun, **texts: str) -> None:
+        """Print one with all its columns; but those in ``texts`` after it, as these texts."""
+        values = vars(noun)
+        if not self.as_json:
+            values = {name: value for name, value in values.items() if name not in texts}
+        self.show_one(values, *filter(None, texts.values()))
+
     def tell(self, text: str, **values: Any) -> None:
         """Print what was done: ``text``, or with ``--json`` an object of ``values``."""
         if self.as_json:
@@ -239,7 +259,7 @@ class StreamsCommand(BaseCommand):
         if self._gathered is not None:
             self._gathered.values.append({"database": self.using, **value})
             return
-        self.stdout.write(json.dumps(value, cls=Encoder, indent=2, ensure_ascii=False))
+        self.stdout.write(json.dumps(value, cls=NounEncoder, indent=2, ensure_ascii=False))
 
     @property
     def can_ask(self) -> bool:
@@ -306,13 +326,6 @@ class _Gathered:
         self.rows += [(alias, *row) for row in rows]
 
 
-class Encoder(DjangoJSONEncoder):
-    """A JSON encoder that writes durations as seconds, for programs."""
-
-    def default(self, o: Any) -> Any:
-        return o.total_seconds() if isinstance(o, timedelta) else super().default(o)
-
-
 def add_dry_run(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
 
@@ -328,7 +341,8 @@ def add_yes(parser: ArgumentParser) -> None:
 
 def add_sort(parser: ArgumentParser, columns: Iterable[str]) -> None:
     text = "sort by this column: the largest and the newest first"
-    parser.add_argument("--sort", choices=columns, metavar="COLUMN", help=text)
+    names = [head(name) for name in columns]
+    parser.add_argument("--sort", choices=names, metavar="COLUMN", help=text)
 
 
 def add_watch(parser: ArgumentParser) -> None:
@@ -402,6 +416,11 @@ def sorted_by(index: int, rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
     return [*known, *unknown]
 
 
+def head(name: str) -> str:
+    """Return what a table calls a column: a duration is printed with its unit."""
+    return name.removesuffix("_seconds")
+
+
 def cell(name: str, value: Any) -> str:
     """Return the value of a column or field as a text; what names a row has no separators."""
     return str(value) if name in NAMING and value is not None else line(value)
@@ -425,8 +444,10 @@ def counted(contents: Mapping[str, int]) -> str:
 
 def line(value: Any) -> str:
     """Return a value on one line, as people read it; unknown is a dash, never 0."""
-    if value is None:
+    if value is None or value in ([], {}):
         return UNKNOWN
+    if isinstance(value, list):
+        return ", ".join(map(line, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

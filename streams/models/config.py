@@ -49,7 +49,7 @@ class SystemConfig(models.Model):
 
     name = models.CharField(_("name"), max_length=64, choices=names)
     value = models.JSONField(_("value"))
-    updated_at = UtcDateTimeField(_("updated at"), default=UtcNow, editable=False)
+    updated_at = UtcDateTimeField(_("changed"), default=UtcNow, editable=False)
 
     objects = SystemConfigQuerySet.as_manager()
 

@@ -32,7 +32,7 @@ class Consumer(models.Model):
         "ems.ConsumerGroup", models.CASCADE, related_name="clients", verbose_name=_("group")
     )
     lease_until = UtcDateTimeField(_("lease until"))
-    started_at = UtcDateTimeField(_("started at"), default=UtcNow)
+    started_at = UtcDateTimeField(_("started"), default=UtcNow)
 
     objects = ConsumerQuerySet.as_manager()
 

@@ -72,7 +72,7 @@ class Cursor(models.Model):
         help_text=_("Where it was before the last reset; of a replay: where it was cancelled."),
     )
     # Identifies the last reset: what it has revoked has this time as finished_at.
-    reset_at = UtcDateTimeField(_("reset at"), null=True, blank=True)
+    reset_at = UtcDateTimeField(_("reset"), null=True, blank=True)
     stop_offset = models.BigIntegerField(_("stop offset"), null=True, blank=True)
     log_offset = models.BigIntegerField(
         _("log kept from"),

@@ -101,15 +101,15 @@ class DeadMessage(models.Model):
     tag = NameField(_("tag"), max_length=MAX_TAG, default="", blank=True)
     headers = models.JSONField(_("headers"), null=True, blank=True)
     producer = models.CharField(_("producer"), max_length=MAX_PRODUCER)
-    sent_at = UtcDateTimeField(_("sent at"))
+    sent_at = UtcDateTimeField(_("sent"))
     attempts = models.PositiveIntegerField(_("attempts"))
     error_class = models.CharField(_("error class"), max_length=255)
     error = models.TextField(_("error"))
     traceback = models.TextField(_("traceback"), default="", blank=True)
-    died_at = UtcDateTimeField(_("died at"), default=UtcNow)
-    redriven_at = UtcDateTimeField(_("redriven at"), null=True, blank=True)
+    died_at = UtcDateTimeField(_("died"), default=UtcNow)
+    redriven_at = UtcDateTimeField(_("redriven"), null=True, blank=True)
     # What it was before, and who has edited it, is in LetterEdit.
-    edited_at = UtcDateTimeField(_("edited at"), null=True, blank=True)
+    edited_at = UtcDateTimeField(_("edited"), null=True, blank=True)
 
     objects = DeadMessageQuerySet.as_manager()
 

@@ -19,7 +19,7 @@ class DedupKey(models.Model):
     key_hash = HashField(_("SHA-256 of the key"))
     message_id = models.BigIntegerField(_("message id"), null=True)
     partition = models.PositiveIntegerField(_("partition"), default=0)
-    expires_at = UtcDateTimeField(_("expires at"))
+    expires_at = UtcDateTimeField(_("expires"))
 
     class Meta:
         db_table = "ems_dedup"

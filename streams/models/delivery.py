@@ -93,10 +93,10 @@ class Delivery(models.Model):
     thread = models.CharField(_("thread"), max_length=64)
     token = models.CharField(_("token"), max_length=32)
     state = models.CharField(_("state"), max_length=8, choices=State.choices, default=State.START)
-    claimed_at = UtcDateTimeField(_("claimed at"), default=UtcNow)
-    started_at = UtcDateTimeField(_("started at"), null=True, blank=True)
+    claimed_at = UtcDateTimeField(_("claimed"), default=UtcNow)
+    started_at = UtcDateTimeField(_("started"), null=True, blank=True)
     deadline = UtcDateTimeField(_("deadline"))
-    finished_at = UtcDateTimeField(_("finished at"), null=True, blank=True)
+    finished_at = UtcDateTimeField(_("finished"), null=True, blank=True)
     failed = models.PositiveIntegerField(_("failed"), default=0)
     dead = models.PositiveIntegerField(
         _("dead"), default=0, help_text=_("Of the failed, those that became dead letters.")

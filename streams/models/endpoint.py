@@ -58,7 +58,7 @@ class CheckEndpoint(models.Model):
     failures = models.PositiveIntegerField(_("failures in a row"), default=0, editable=False)
     paused_until = UtcDateTimeField(_("paused until"), null=True, blank=True, editable=False)
     last_error = models.CharField(
-        _("last error"), max_length=500, default="", blank=True, editable=False
+        _("error"), max_length=500, default="", blank=True, editable=False
     )
 
     objects = OwnManager["CheckEndpoint"]()

@@ -121,6 +121,14 @@ class HashField(models.BinaryField):  # type: ignore[type-arg]  # generic only i
         return "binary(32)" if connection.vendor == "mysql" else super().db_type(connection)
 
 
+class SecondsField(models.FloatField):  # type: ignore[type-arg]  # generic only in stubs
+    """A duration in seconds. Migrations have it as a FloatField."""
+
+    def deconstruct(self) -> Any:
+        name, _path, args, options = super().deconstruct()
+        return name, "django.db.models.FloatField", args, options
+
+
 class NameField(models.CharField):  # type: ignore[type-arg]  # generic only in stubs
     """A name or key that is compared byte for byte, even if the server ignores case."""
 

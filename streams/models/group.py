@@ -88,7 +88,7 @@ class ConsumerGroup(models.Model):
     )
     paused = models.BooleanField(_("paused"), default=False)
     paused_at = UtcDateTimeField(_("paused at"), null=True, blank=True, editable=False)
-    created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
+    created_at = UtcDateTimeField(_("created"), default=UtcNow, editable=False)
 
     objects = OwnManager.from_queryset(ConsumerGroupQuerySet)()
 

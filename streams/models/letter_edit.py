@@ -21,7 +21,7 @@ class LetterEdit(models.Model):
     letter = LooseForeignKey("ems.DeadMessage", related_name="edits", verbose_name=_("dead letter"))
     group = LooseForeignKey("ems.ConsumerGroup", related_name="+", verbose_name=_("group"))
     who = models.CharField(_("edited by"), max_length=MAX_WHO)
-    at = UtcDateTimeField(_("edited at"), default=UtcNow)
+    at = UtcDateTimeField(_("edited"), default=UtcNow)
     body = models.BinaryField(_("body before"))
     body_type = models.CharField(_("body type"), max_length=5, choices=BodyType.choices)
     size = models.PositiveIntegerField(_("size in bytes"))

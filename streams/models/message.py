@@ -47,8 +47,8 @@ class Message(models.Model):
     body_type = models.CharField(_("body type"), max_length=5, choices=BodyType.choices)
     size = models.PositiveIntegerField(_("size in bytes"))
     producer = models.CharField(_("producer"), max_length=MAX_PRODUCER)
-    created_at = UtcDateTimeField(_("created at"), default=UtcNow)
-    sequenced_at = UtcDateTimeField(_("sequenced at"), null=True, editable=False)
+    created_at = UtcDateTimeField(_("sent"), default=UtcNow)
+    sequenced_at = UtcDateTimeField(_("sequenced"), null=True, editable=False)
 
     objects = MessageQuerySet.as_manager()
 

@@ -46,7 +46,7 @@ class Partition(models.Model):
         editable=False,
         help_text=_("The server on which the last offsets were given."),
     )
-    last_sequenced_at = UtcDateTimeField(_("last sequenced at"), null=True, editable=False)
+    last_sequenced_at = UtcDateTimeField(_("last sequenced"), null=True, editable=False)
 
     class Meta:
         db_table = "ems_partition"

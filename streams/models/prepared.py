@@ -95,24 +95,24 @@ class PreparedRow(models.Model):
     checker = NameField(_("checker"), max_length=MAX_CHECKER)
     context = models.JSONField(_("context"), null=True, blank=True)
     checks = models.PositiveIntegerField(_("checks"), default=0)
-    sends = models.PositiveIntegerField(_("tries to send"), default=0)
+    sends = models.PositiveIntegerField(_("tries"), default=0)
     next_at = UtcDateTimeField(
-        _("next at"), null=True, help_text=_("Empty: nothing is done without a person or a caller.")
+        _("next"), null=True, help_text=_("Empty: nothing is done without a person or a caller.")
     )
-    checked_at = UtcDateTimeField(_("checked at"), null=True)
+    checked_at = UtcDateTimeField(_("checked"), null=True)
     last_answer = models.CharField(_("last answer"), max_length=8, default="", blank=True)
     last_error = models.CharField(_("last error"), max_length=MAX_ERROR, default="", blank=True)
-    decided_at = UtcDateTimeField(_("decided at"), null=True)
+    decided_at = UtcDateTimeField(_("decided"), null=True)
     decided_by = models.CharField(_("decided by"), max_length=MAX_PRODUCER, default="", blank=True)
     disputed_at = UtcDateTimeField(
-        _("disputed at"),
+        _("disputed"),
         null=True,
         help_text=_("When its caller came to commit it, and a check had rolled it back."),
     )
     message_id = models.BigIntegerField(_("message"), null=True)
     sent_partition = models.PositiveIntegerField(_("sent to partition"), null=True)
-    sent_at = UtcDateTimeField(_("sent at"), null=True)
-    created_at = UtcDateTimeField(_("prepared at"), default=UtcNow)
+    sent_at = UtcDateTimeField(_("sent"), null=True)
+    created_at = UtcDateTimeField(_("prepared"), default=UtcNow)
 
     # Of what is claimed: whether its check is the last one.
     is_last: bool

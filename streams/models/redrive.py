@@ -56,9 +56,9 @@ class Redrive(models.Model):
     done = models.BigIntegerField(_("redriven"), default=0)
     skipped = models.BigIntegerField(_("left out"), default=0)
     who = models.CharField(_("begun by"), max_length=MAX_TEXT)
-    created_at = UtcDateTimeField(_("begun at"), default=UtcNow)
+    created_at = UtcDateTimeField(_("begun"), default=UtcNow)
     stepped_at = UtcDateTimeField(_("redriven until"), default=UtcNow)
-    finished_at = UtcDateTimeField(_("finished at"), null=True, blank=True)
+    finished_at = UtcDateTimeField(_("finished"), null=True, blank=True)
 
     objects = OfNamespace.from_queryset(RedriveQuerySet)()
 

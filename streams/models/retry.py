@@ -66,7 +66,7 @@ class RetryMessage(models.Model):
     attempt = models.PositiveIntegerField(
         _("attempt"), default=1, help_text=_("The attempt that comes next, from 1.")
     )
-    due_at = UtcDateTimeField(_("due at"))
+    due_at = UtcDateTimeField(_("due"))
     delivery = LooseForeignKey("ems.Delivery", null=True, blank=True, verbose_name=_("delivery"))
     again = models.BooleanField(
         _("again"), default=False, help_text=_("Asked for once more while a delivery held it.")

@@ -37,7 +37,7 @@ class Step(models.Model):
     """When one time-driven step last ran."""
 
     name = StepNameField(_("name"), max_length=32)
-    last_run_at = UtcDateTimeField(_("last run at"))
+    last_run_at = UtcDateTimeField(_("last run"))
 
     objects = OwnManager.from_queryset(StepQuerySet)()
 

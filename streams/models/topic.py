@@ -73,7 +73,7 @@ class Topic(models.Model):
             " message that has a key."
         ),
     )
-    created_at = UtcDateTimeField(_("created at"), default=UtcNow, editable=False)
+    created_at = UtcDateTimeField(_("created"), default=UtcNow, editable=False)
 
     objects = OwnManager["Topic"]()
 

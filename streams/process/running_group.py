@@ -50,7 +50,7 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class GroupPlace:
+class NextOffsets:
     """The next offsets of a group by partition number, and how many messages it is behind."""
 
     offsets: dict[int, int]
@@ -122,13 +122,13 @@ class RunningGroup:
             self.totals += outcome
         handled(self.registration, outcome)
 
-    def place(self) -> GroupPlace:
+    def place(self) -> NextOffsets:
         """Read where the group is now, without its replays."""
         cursors = Cursor.objects.using(self._using).filter(group=self.group.pk, replay=0)
         columns = cursors.values_list("partition__number", "next_offset", "partition__next_offset")
         rows = retrying(list, self._using, columns)
         offsets = {number: offset for number, offset, _end in rows}
-        return GroupPlace(offsets, sum(max(0, end - offset) for _number, offset, end in rows))
+        return NextOffsets(offsets, sum(max(0, end - offset) for _number, offset, end in rows))
 
     def report(self) -> str:
         """Return a line that says how many messages this process has handled."""

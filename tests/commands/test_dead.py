@@ -70,7 +70,7 @@ def test_letters_are_listed_newest_first_and_filtered(
         ("orders", 1),
         ("orders", 0),
     ]
-    assert rows[1]["error"] == "streams.errors.Reject: no 1"
+    assert (rows[1]["error_class"], rows[1]["error"]) == ("streams.errors.Reject", "no 1")
     assert (rows[0]["attempts"], rows[1]["attempts"]) == (17, 1)
     assert len(parsed("ems_dead", "list", "--limit", "1")) == 1
     for option, value in (
@@ -318,10 +318,10 @@ def test_a_redrive_at_a_rate_is_begun_listed_stopped_and_gone_on_with(
     begun = parsed("ems_dead", "redrive", "--all", "--group", "mail", "--rate", "0.5")
     assert DeadMessage.objects.waiting().count() == 3
     (row,) = parsed("ems_redrives", "list")
-    assert (row["id"], row["rate"], row["state"]) == (begun["redrive"], 0.5, "running")
-    turned = {"id": row["id"], "state": "stopped", "changed": True}
-    assert parsed("ems_redrives", "stop", row["id"]) == [turned]
-    assert parsed("ems_redrives", "stop", row["id"]) == [{**turned, "changed": False}]
+    assert (row["redrive"], row["rate"], row["state"]) == (begun["redrive"], 0.5, "running")
+    turned = {"redrive": row["redrive"], "state": "stopped", "changed": True}
+    assert parsed("ems_redrives", "stop", row["redrive"]) == [turned]
+    assert parsed("ems_redrives", "stop", row["redrive"]) == [{**turned, "changed": False}]
     assert parsed("ems_redrives", "list")[0]["state"] == "stopped"
     with pytest.raises(CommandError, match="There is no redrive 999"):
         run("ems_redrives", "stop", 999)

@@ -58,7 +58,7 @@ def test_a_message_is_shown_by_id_and_by_place(
     sequence("default")
     by_id = parsed("ems_messages", "show", str(result.message_id))
     assert by_id == parsed("ems_messages", "show", "orders/0@0")
-    assert (by_id["id"], by_id["partition"]) == (result.message_id, "orders/0")
+    assert (by_id["message_id"], by_id["partition"]) == (result.message_id, 0)
     assert (by_id["body"], by_id["headers"]) == (as_json, {"a": "b"})
     assert run("ems_messages", "show", "orders/0@0").splitlines()[-1] == as_text
 
@@ -89,26 +89,25 @@ def test_the_trace_names_every_delivery_of_every_group(
     drain()
     advance(timedelta(minutes=1))
     drain()
-    rows = parsed("ems_messages", "trace", str(result.message_id))
-    assert [(row["group"], row["state"], row["attempt"]) for row in rows] == [
-        ("audit", "done", None),
-        ("audit", "new: done", 1),
-        ("mail", "done", None),
-        ("mail", "new: failed", 1),
-        ("mail", "retry: done", 2),
+    audit, mail = parsed("ems_messages", "trace", str(result.message_id))["groups"]
+    assert (audit["group"], audit["state"]) == ("audit", "done")
+    assert (mail["group"], mail["state"]) == ("mail", "done")
+    assert [(one["kind"], one["outcome"], one["attempt"]) for one in mail["attempts"]] == [
+        ("new", "failed", 1),
+        ("retry", "done", 2),
     ]
-    assert rows[3]["error"] == "ValueError: not yet"
-    assert rows[4]["error"] == ""
-    assert rows[3]["client_id"] == "streams.testing"
-    assert rows[3]["took"] >= 0
-    assert rows[4]["waited"] > 0
+    failed, done = mail["attempts"]
+    assert (failed["error"], done["error"]) == ("ValueError: not yet", "")
+    assert failed["client"] == "streams.testing"
+    assert failed["took_seconds"] >= 0
+    assert done["waited_seconds"] > 0
     first, head, *_ = run("ems_messages", "trace", "orders/0@0").splitlines()
     assert first.startswith(f"orders/0@0, sent by {Message.objects.get().producer} at ")
     Message.objects.update(offset=666687)
     for place in ("orders/0@666687,", "orders/0@666,687"):
         assert run("ems_messages", "trace", place).startswith("orders/0@666687, sent by")
     assert head.split() == [
-        "group", "state", "attempt", "client_id", "thread", "claimed_at", "waited", "took", "error",
+        "group", "state", "attempt", "client", "thread", "claimed_at", "waited", "took", "error",
     ]  # fmt: skip
 
 

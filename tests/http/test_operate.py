@@ -281,17 +281,13 @@ def test_a_reset_is_refused_while_the_group_has_consumers(boss: Api) -> None:
     assert forced.json()["done"] is True
 
 
-def test_a_replay_is_begun_listed_and_cancelled(boss: Api) -> None:
+def test_a_replay_is_begun_and_cancelled(boss: Api) -> None:
     with_group(10)
     path = "/topics/orders/groups/mail"
     shown = boss.post(f"{path}/replay", {"from": "2", "to": "5"}).json()
     assert (shown["number"], shown["messages"], shown["done"]) == (1, 3, False)
     begun = boss.post(f"{path}/replay", {"token": shown["token"]}).json()
     assert (begun["number"], begun["done"]) == (1, True)
-    (listed,) = boss.get(f"{path}/replays").json()["items"]
-    assert listed["parts"] == [
-        {"partition": 0, "first": 2, "end": 5, "given_out": 0, "open": 0, "state": "running"}
-    ]
     shown = boss.post(f"{path}/cancel-replay", {"number": 1}).json()
     assert (shown["number"], shown["left_out"]) == (1, 3)
     boss.post(f"{path}/cancel-replay", {"token": shown["token"]})

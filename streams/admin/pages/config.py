@@ -13,7 +13,6 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import StreamsAdmin
-from streams.admin.parts.columns import at
 from streams.conf import database
 from streams.models import SystemConfig
 from streams.operate.changes import in_force
@@ -44,7 +43,7 @@ class _ValueField(forms.JSONField):
 class SystemConfigAdmin(StreamsAdmin):
     """The run-time settings. A row overrides a default in all processes within 5 seconds."""
 
-    list_display = ("name", "value", at("updated_at", _("changed")))
+    list_display = ("name", "value", "updated_at")
     ordering = ("name",)
     sortable_by = ()
     fields = ("name", "value")

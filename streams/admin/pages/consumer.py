@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
 from streams.admin.parts import figures
-from streams.admin.parts.columns import at, linked, list_url, messages
+from streams.admin.parts.columns import linked, list_url, messages
 from streams.admin.parts.filters import FixedFilter, GroupFilter
 from streams.conf import database
 from streams.log.calls import Call, calls
@@ -41,10 +41,10 @@ class ConsumerAdmin(ReadOnly):
         "id",
         "host",
         "process",
-        linked("group", _("group"), 44),
+        linked("group", 44),
         "is_live",
-        at("started_at", _("started")),
-        at("lease_until", _("lease until")),
+        "started_at",
+        "lease_until",
         "deliveries",
     )
     list_filter = (GroupFilter, Lease)
@@ -54,8 +54,8 @@ class ConsumerAdmin(ReadOnly):
     search_fields = ("client_id",)
     search_help_text = _("A part of the client's id: host@process@…")
     fields = (
-        ("client_id", linked("group", _("group"))),
-        ("is_live", at("started_at", _("started")), at("lease_until", _("lease until"))),
+        ("client_id", "group"),
+        ("is_live", "started_at", "lease_until"),
         "calls",
         "deliveries",
     )

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
 from streams.admin.parts import figures
-from streams.admin.parts.columns import NAME, at, below, group_name, linked
+from streams.admin.parts.columns import NAME, below, group_name, linked
 from streams.admin.parts.filters import GroupFilter
 from streams.models import Cursor
 
@@ -18,7 +18,7 @@ class CursorAdmin(ReadOnly):
     list_display = (
         "id",
         group_name,
-        linked("partition", _("partition"), NAME),
+        linked("partition", NAME),
         "replay",
         "next_offset",
         "stop_offset",
@@ -30,18 +30,18 @@ class CursorAdmin(ReadOnly):
     ordering = ("group_id", "partition_id", "replay")
     sortable_by = ()
     fields = (
-        linked("group", _("group")),
-        linked("partition", _("partition")),
+        "group",
+        "partition",
         "replay",
         "start_offset",
-        ("previous_offset", at("reset_at", _("reset"))),
+        ("previous_offset", "reset_at"),
         "next_offset",
         "stop_offset",
         "behind",
         "open_delivery",
         "attempt",
-        at("blocked_at", _("blocked since")),
-        at("blocked_until", _("blocked until")),
+        "blocked_at",
+        "blocked_until",
         "last_error",
     )
 

@@ -23,15 +23,13 @@ from streams.admin.bodies import BodyAdmin
 from streams.admin.parts import figures, journal
 from streams.admin.parts.columns import (
     SHORT,
-    at,
     group_name,
-    linked,
     list_url,
     messages,
     short,
 )
 from streams.admin.parts.filters import FixedFilter, GroupFilter, number
-from streams.admin.parts.listing import Reading, StreamsChangeList
+from streams.admin.parts.listing import ListReading, StreamsChangeList
 from streams.admin.parts.search import Search
 from streams.admin.verbs import edit, export, rehearse
 from streams.admin.verbs.bulk import Bulk
@@ -154,9 +152,9 @@ class DeadMessageAdmin(BodyAdmin):
         "id",
         group_name,
         "failure",
-        short("key", _("key"), 18),
-        figures.counted("attempts", _("attempts")),
-        at("died_at", _("died")),
+        short("key", 18),
+        figures.counted("attempts"),
+        "died_at",
         "state",
     )
     list_filter = (GroupFilter, DeadState)
@@ -165,13 +163,13 @@ class DeadMessageAdmin(BodyAdmin):
     search_fields = ("id", "message_id", "key", "error_class")
     search_help_text = _("An id, a place (orders/0@12), a whole key, or a class of error.")
     fields = (
-        ("id", linked("group", _("group")), messages),
+        ("id", "group", messages),
         ("key", "tag"),
         "headers",
-        ("producer", at("sent_at", _("sent"))),
+        ("producer", "sent_at"),
         ("body_type", "size"),
-        ("attempts", at("died_at", _("died")), at("redriven_at", _("redriven"))),
-        at("edited_at", _("edited")),
+        ("attempts", "died_at", "redriven_at"),
+        "edited_at",
         "error_class",
         "error",
     )
@@ -260,13 +258,13 @@ class DeadMessageAdmin(BodyAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamsChangeList]:
         return DeadChangeList
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         search = self.search(request)
         if search.place:
-            return Reading()
+            return ListReading()
         if search.is_text:
-            return Reading(is_bounded=True, always=search.id_match)
-        return Reading()
+            return ListReading(is_bounded=True, always=search.id_match)
+        return ListReading()
 
     def found(self, search: Search) -> Q:
         text = Q(key=search.text) | Q(error_class=search.text)

@@ -7,7 +7,6 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.admin.parts.columns import at, linked
 from streams.admin.parts.search import Search
 from streams.models import DedupKey
 
@@ -16,15 +15,11 @@ from streams.models import DedupKey
 class DedupKeyAdmin(ReadOnly, LargeAdmin):
     """Which message holds which key, by its hash: the key itself is not stored."""
 
-    list_display = ("id", linked("topic", _("topic")), "message_id", at("expires_at", _("expires")))
+    list_display = ("id", "topic", "message_id", "expires_at")
     related = ("topic",)
     search_fields = ("id", "message_id")
     search_help_text = _("The id of a row, or of the message that holds the key.")
-    fields = (
-        ("id", linked("topic", _("topic"))),
-        "hash",
-        ("message_id", "partition", at("expires_at", _("expires"))),
-    )
+    fields = (("id", "topic"), "hash", ("message_id", "partition", "expires_at"))
 
     @admin.display(description=_("SHA-256 of the key"))
     def hash(self, row: DedupKey) -> str:

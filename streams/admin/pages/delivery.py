@@ -12,9 +12,9 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts import figures
-from streams.admin.parts.columns import at, below, group_name, linked, messages
+from streams.admin.parts.columns import below, group_name, messages
 from streams.admin.parts.filters import FixedFilter, GroupFilter
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 from streams.admin.parts.search import Search
 from streams.models import Delivery, Kind, State
 
@@ -64,25 +64,17 @@ def outcome(row: Delivery) -> str:
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnly, LargeAdmin):
-    list_display = (
-        "id",
-        group_name,
-        "claim",
-        "ended",
-        at("claimed_at", _("claimed")),
-        "took",
-        "client",
-    )
+    list_display = ("id", group_name, "claim", "ended", "claimed_at", "took", "client")
     list_filter = (GroupFilter, DeliveryState, DeliveryKind)
     related = ("partition", "group")
     search_fields = ("id", "client_id")
     search_help_text = _("An id, a place (orders/0@12), or the beginning of a client's id.")
     fields = (
-        ("id", linked("group", _("group")), messages),
+        ("id", "group", messages),
         ("kind", "attempt"),
         ("client_id", "thread"),
-        (at("claimed_at", _("claimed")), at("started_at", _("started"))),
-        (at("finished_at", _("finished")), at("deadline", _("deadline"))),
+        ("claimed_at", "started_at"),
+        ("finished_at", "deadline"),
         ("state", "progress"),
         ("failed", "dead", "missing"),
         "error",
@@ -120,17 +112,17 @@ class DeliveryAdmin(ReadOnly, LargeAdmin):
     def client(self, row: Delivery) -> str:
         return below(figures.titled(row.client_id, 20), figures.shortened(row.thread, 22))
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         search = self.search(request)
         group, state, kind = (request.GET.get(name) for name in ("group", "state", "kind"))
         if search.place:
-            return Reading()
+            return ListReading()
         if search.is_text or kind or (state and state != State.START):
-            return Reading(is_bounded=True, always=search.id_match)
+            return ListReading(is_bounded=True, always=search.id_match)
         # Open deliveries are few, and have an index; those of a group are in the order of its log.
         if group and not state:
-            return Reading(("-partition_id", "-first_offset", "-id"))
-        return Reading()
+            return ListReading(("-partition_id", "-first_offset", "-id"))
+        return ListReading()
 
     def found(self, search: Search) -> Q:
         covering = search.place.deliveries if search.place else None

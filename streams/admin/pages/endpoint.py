@@ -13,7 +13,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.parts import journal
-from streams.admin.parts.columns import at, short
+from streams.admin.parts.columns import short
 from streams.admin.secret_address import SECRETS, SecretAddressAdmin, SecretForm
 from streams.conf import database
 from streams.database.clock import database_now
@@ -67,8 +67,8 @@ class CheckEndpointAdmin(SecretAddressAdmin):
     form = EndpointForm
     list_display = (
         *("name", "target", "dialect", "enabled", "failures"),
-        at("paused_until", _("paused until")),
-        short("last_error", _("error")),
+        "paused_until",
+        short("last_error"),
     )
     ordering = ("name",)
     fields = (

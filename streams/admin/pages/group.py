@@ -97,16 +97,7 @@ LIMITS = {"max_retries": MOST, "consume_timeout": MOST}
 class ConsumerGroupAdmin(StreamsAdmin):
     """The groups with their current lag. Pause and resume are in force within 5 seconds."""
 
-    list_display = (
-        "group",
-        "state",
-        "age",
-        "behind",
-        "open",
-        "waiting",
-        "dead",
-        "consumers",
-    )
+    list_display = ("group", "state", "age", "behind", "open", "waiting", "dead", "consumers")
     list_display_links = None
     list_filter = (TopicFilter, Paused)
     ordering = ("name", "topic__name")
@@ -114,7 +105,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
     search_fields = ("name", "topic__name")
     search_help_text = _("A part of a group's or a topic's name.")
     facts = (
-        ("name", linked("topic", _("topic"))),
+        ("name", linked("topic", description=_("topic"))),
         ("state", "consumers", at("created_at", _("created"))),
         ("age", "behind", "open", "waiting", "dead"),
         "rows",

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.admin.parts.columns import at, linked, short
+from streams.admin.parts.columns import short
 from streams.admin.parts.search import Search
 from streams.models import LetterEdit
 
@@ -21,14 +21,14 @@ from streams.models import LetterEdit
 class LetterEditAdmin(ReadOnly, LargeAdmin):
     """The edits; what each has changed is on the page of its letter, with the body."""
 
-    list_display = ("id", "the_letter", "who", at("at", _("edited")))
+    list_display = ("id", "the_letter", "who", "at")
     related = ("group",)
     search_fields = ("id", "letter")
     search_help_text = _("The id of an edit, or of a dead letter.")
     fields = (
-        ("id", "the_letter", linked("group", _("group"))),
-        ("who", at("at", _("edited"))),
-        (short("key", _("key before")), short("tag", _("tag before"))),
+        ("id", "the_letter", "group"),
+        ("who", "at"),
+        (short("key"), short("tag")),
         "size",
     )
 

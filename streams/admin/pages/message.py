@@ -15,12 +15,12 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.bodies import BodyAdmin
 from streams.admin.parts import figures, journal
-from streams.admin.parts.columns import at, instant, place, short, url
+from streams.admin.parts.columns import instant, place, short, url
 from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import FixedFilter, PartitionFilter, number
 from streams.admin.parts.finder import FinderChangeList, FinderForm
 from streams.admin.parts.lanes import Lanes, attempt_level
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 from streams.admin.parts.search import Search
 from streams.conf import database
 from streams.models import IMMEDIATE, Message, Partition, UtcNow
@@ -37,11 +37,7 @@ REPLAY = ("ems.view_consumergroup", "ems.replay_consumergroup")
 class MessageState(FixedFilter):
     title = _("state")
     parameter_name = "state"
-    options = (
-        ("log", _("In the log")),
-        ("inbox", _("In the inbox")),
-        ("delayed", _("Delayed")),
-    )
+    options = (("log", _("In the log")), ("inbox", _("In the inbox")), ("delayed", _("Delayed")))
 
     def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "log":
@@ -57,10 +53,10 @@ class MessageAdmin(BodyAdmin):
     list_display = (
         "id",
         place,
-        short("key", _("key"), 20),
-        short("tag", _("tag"), 12),
+        short("key", 20),
+        short("tag", 12),
         figures.counted("size", _("bytes")),
-        at("created_at", _("sent")),
+        "created_at",
         "sequenced",
         "sender",
     )
@@ -73,7 +69,7 @@ class MessageAdmin(BodyAdmin):
         ("key", "tag"),
         "headers",
         ("host", "process", "thread"),
-        (at("created_at", _("sent")), "due", at("sequenced_at", _("sequenced"))),
+        ("created_at", "due", "sequenced_at"),
         ("body_type", "size"),
     )
 
@@ -162,19 +158,19 @@ class MessageAdmin(BodyAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[FinderChangeList]:
         return FinderChangeList
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         if FinderForm.asked(request):
-            return Reading(("-sequenced_at", "-offset", "-id"))
+            return ListReading(("-sequenced_at", "-offset", "-id"))
         search = self.search(request)
         if search.is_text:
-            return Reading(is_bounded=True, always=search.id_match)
+            return ListReading(is_bounded=True, always=search.id_match)
         partition, state = request.GET.get("partition"), request.GET.get("state")
         if partition or search.place:
             # The log from its end, or the inbox in the order of due times. Not also by id:
             # MariaDB would sort.
             in_log = state in (None, "log")
-            return Reading(("-offset",) if in_log else ("due_at", "id"))
-        return Reading(is_bounded=bool(state))
+            return ListReading(("-offset",) if in_log else ("due_at", "id"))
+        return ListReading(is_bounded=bool(state))
 
     def newest(self, request: HttpRequest) -> int:
         partition = number(request.GET.get("partition"))

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
 from streams.admin.parts import figures
-from streams.admin.parts.columns import at, linked, list_url
+from streams.admin.parts.columns import linked, list_url
 from streams.models import Message, Partition
 
 
@@ -19,12 +19,12 @@ from streams.models import Message, Partition
 class PartitionAdmin(ReadOnly):
     list_display = (
         "id",
-        linked("topic", _("topic"), 44),
+        linked("topic", 44),
         "number",
         "first_offset",
         "next_offset",
         "kept",
-        at("last_sequenced_at", _("last sequenced")),
+        "last_sequenced_at",
         "messages",
     )
     related = ("topic",)
@@ -33,12 +33,12 @@ class PartitionAdmin(ReadOnly):
     search_fields = ("topic__name",)
     search_help_text = _("A part of a topic's name.")
     fields = (
-        linked("topic", _("topic")),
+        "topic",
         "number",
         "first_offset",
         "next_offset",
         "kept",
-        at("last_sequenced_at", _("last sequenced")),
+        "last_sequenced_at",
         "messages",
     )
 

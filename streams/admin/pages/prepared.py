@@ -15,10 +15,10 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.bodies import BodyAdmin
 from streams.admin.parts import figures
-from streams.admin.parts.columns import at, list_url, short
+from streams.admin.parts.columns import list_url, short
 from streams.admin.parts.figures import UNKNOWN
 from streams.admin.parts.filters import CHOICES_AT_MOST, FixedFilter
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 from streams.admin.parts.search import Search
 from streams.conf import database
 from streams.models import CheckEndpoint, Message, PreparedRow, PreparedState
@@ -35,7 +35,7 @@ LEVELS = {
 }
 
 
-class StateFilter(FixedFilter):
+class PreparedStateFilter(FixedFilter):
     title = _("state")
     parameter_name = "state"
     options = PreparedState.choices
@@ -85,46 +85,46 @@ def businesses() -> list[str]:
 @admin.register(PreparedRow)
 class PreparedAdmin(BodyAdmin):
     list_display = (
-        short("biz", _("business"), 20),
-        short("biz_key", _("key of the business"), 24),
+        short("biz", 20),
+        short("biz_key", 24),
         "now",
-        short("topic", _("topic"), 24),
-        at("created_at", _("prepared")),
-        figures.counted("checks", _("checks")),
-        at("next_at", _("next")),
-        short("last_answer", _("last answer"), 8),
-        short("decided_by", _("decided by"), 24),
+        short("topic", 24),
+        "created_at",
+        figures.counted("checks"),
+        "next_at",
+        short("last_answer", 8),
+        short("decided_by", 24),
     )
-    list_filter = (StateFilter, BizFilter, CheckerFilter)
+    list_filter = (PreparedStateFilter, BizFilter, CheckerFilter)
     search_fields = ("biz_key",)
     search_help_text = _("A whole key, or business:key.")
     fields = (
         ("id", "biz", "biz_key"),
-        ("now", at("created_at", _("prepared")), "producer"),
+        ("now", "created_at", "producer"),
         ("topic", "partition", "key", "tag"),
         "headers",
-        ("checker", figures.counted("checks", _("checks")), at("next_at", _("next"))),
-        ("last_answer", at("checked_at", _("checked"))),
+        ("checker", figures.counted("checks"), "next_at"),
+        ("last_answer", "checked_at"),
         "the_context",
         "last_error",
-        (at("decided_at", _("decided")), "decided_by", at("disputed_at", _("disputed"))),
-        ("the_message", at("sent_at", _("sent")), figures.counted("sends", _("tries"))),
+        ("decided_at", "decided_by", "disputed_at"),
+        ("the_message", "sent_at", figures.counted("sends")),
         ("body_type", "size"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("body", "headers", "context")
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         # The indexes: (state, checker, next_at) for the few that are not done, (biz, biz_key).
         if request.GET.get("q"):
-            return Reading()
+            return ListReading()
         state = request.GET.get("state")
         if state in UNFINISHED:
-            return Reading(("checker", "next_at", "id"))
+            return ListReading(("checker", "next_at", "id"))
         if request.GET.get("biz") and not state:
-            return Reading(("biz_key",), is_bounded=bool(request.GET.get("checker")))
-        return Reading(is_bounded=bool(state or request.GET.get("checker")))
+            return ListReading(("biz_key",), is_bounded=bool(request.GET.get("checker")))
+        return ListReading(is_bounded=bool(state or request.GET.get("checker")))
 
     def found(self, search: Search) -> Q:
         biz, _colon, key = search.text.partition(":")

@@ -6,15 +6,11 @@ from typing import Any
 
 from django.contrib import admin
 from django.db import models
-from django.http import HttpRequest
 
 from streams.admin.base import LargeAdmin, ReadOnly
-from streams.admin.parts.columns import Column, at, flag, linked, short
+from streams.admin.parts.columns import Column, is_linked, short
 from streams.admin.parts.filled import ListedOnceFilled
 from streams.models import KeyEntry, Move, Rewind, StressRun
-
-# Foreign keys that a page links to.
-RELATED = ("topic", "partition", "group")
 
 
 class RecordAdmin(ListedOnceFilled, ReadOnly, LargeAdmin):
@@ -26,37 +22,18 @@ class RecordAdmin(ListedOnceFilled, ReadOnly, LargeAdmin):
     ordering = ("-pk",)
 
     def __init__(self, model: type[models.Model], admin_site: admin.AdminSite) -> None:
+        fields = model._meta.concrete_fields
+        names: Any = [_shown(one) for one in fields if not isinstance(one, models.BinaryField)]
+        self.list_display = names
         super().__init__(model, admin_site)
-        shown = [
-            one for one in model._meta.concrete_fields if not isinstance(one, models.BinaryField)
-        ]
-        self.related = tuple(one.name for one in shown if _is_linked(one))
-        self._columns = [_column(one) for one in shown]
-
-    def get_list_display(self, request: HttpRequest) -> Any:
-        return self._columns
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self._columns
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self._columns
+        self.layout = self.list_display
 
 
-def _is_linked(field: Any) -> bool:
-    return field.is_relation and field.name in RELATED
-
-
-def _column(field: Any) -> Column:
-    if isinstance(field, models.DateTimeField):
-        return at(field.name, field.verbose_name)
-    if _is_linked(field):
-        return linked(field.name, field.verbose_name)
-    if isinstance(field, models.BooleanField):
-        return flag(field.name, field.verbose_name)
-    if isinstance(field, models.CharField | models.TextField) and not field.choices:
-        return short(field.name, field.verbose_name)
-    return field.attname if field.is_relation else field.name
+def _shown(field: Any) -> Column:
+    if field.is_relation:
+        return field.name if is_linked(field) else field.attname
+    is_text = isinstance(field, models.CharField | models.TextField) and not field.choices
+    return short(field.name) if is_text else field.name
 
 
 admin.site.register([KeyEntry, Move, Rewind, StressRun], RecordAdmin)

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts import figures
-from streams.admin.parts.columns import at, short
+from streams.admin.parts.columns import short
 from streams.models import Redrive, RedriveState
 
 LEVELS = {
@@ -27,19 +27,19 @@ LEVELS = {
 class RedriveAdmin(ReadOnly, LargeAdmin):
     list_display = (
         "id",
-        short("about", _("dead letters"), 40),
+        short("about", 40),
         "progress",
         "now",
         "per_second",
         "time_left",
         "who",
-        at("created_at", _("begun")),
+        "created_at",
     )
     fields = (
-        ("id", short("about", _("dead letters"), 200)),
+        ("id", short("about", 200)),
         ("now", "progress", "per_second", "time_left"),
-        (figures.counted("done", _("redriven")), figures.counted("skipped", _("left out"))),
-        ("who", at("created_at", _("begun")), at("finished_at", _("finished"))),
+        (figures.counted("done"), figures.counted("skipped")),
+        ("who", "created_at", "finished_at"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

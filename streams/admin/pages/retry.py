@@ -12,9 +12,9 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts import figures
-from streams.admin.parts.columns import at, below, flag, group_name, linked, messages
+from streams.admin.parts.columns import below, group_name, linked, messages
 from streams.admin.parts.filters import FixedFilter, GroupFilter
-from streams.admin.parts.listing import Reading
+from streams.admin.parts.listing import ListReading
 from streams.admin.parts.search import Search
 from streams.models import RetryMessage, UtcNow
 
@@ -41,20 +41,20 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
         "id",
         group_name,
         "message",
-        figures.counted("attempt", _("attempt")),
-        at("due_at", _("due")),
+        figures.counted("attempt"),
+        "due_at",
         "held_by",
-        flag("alone", _("alone")),
+        "alone",
     )
     list_filter = (GroupFilter, RetryState)
     related = ("partition", "group")
     search_fields = ("id",)
     search_help_text = _("An id, or a place (orders/0@12).")
     fields = (
-        ("id", linked("group", _("group")), messages),
-        ("attempt", at("due_at", _("due")), linked("delivery", _("held by"))),
-        (flag("again", _("again")), flag("alone", _("alone"))),
-        linked("dead_letter", _("dead letter that it came from")),
+        ("id", "group", messages),
+        ("attempt", "due_at", linked("delivery", description=_("held by"))),
+        ("again", "alone"),
+        linked("dead_letter"),
         "last_error",
     )
 
@@ -69,15 +69,15 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
             return figures.state(gettext("waiting"), figures.WARNING)
         return below(figures.state(gettext("in hand")), gettext("delivery %d") % row.delivery_id)
 
-    def reading(self, request: HttpRequest) -> Reading:
+    def reading(self, request: HttpRequest) -> ListReading:
         search = self.search(request)
         if search.text:
-            return Reading(is_bounded=not search.place, always=search.id_match)
+            return ListReading(is_bounded=not search.place, always=search.id_match)
         group, state = request.GET.get("group"), request.GET.get("state")
         if group:
             # In the order of the index (group, delivery, due_at): waiting ones, next due first.
-            return Reading(("delivery_id", "due_at", "id"))
-        return Reading(is_bounded=bool(state))
+            return ListReading(("delivery_id", "due_at", "id"))
+        return ListReading(is_bounded=bool(state))
 
     def found(self, search: Search) -> Q:
         nothing = Q(pk__in=())

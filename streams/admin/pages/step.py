@@ -10,7 +10,6 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import ReadOnly
-from streams.admin.parts.columns import at
 from streams.admin.parts.figures import age
 from streams.models import Step, UtcNow
 
@@ -19,10 +18,10 @@ from streams.models import Step, UtcNow
 class StepAdmin(ReadOnly):
     """The steps that run by the clock, and when each last ran."""
 
-    list_display = ("name", at("last_run_at", _("last run")), "ago")
+    list_display = ("name", "last_run_at", "ago")
     ordering = ("name",)
     sortable_by = ()
-    fields = ("name", at("last_run_at", _("last run")), "ago")
+    fields = ("name", "last_run_at", "ago")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows = super().get_queryset(request)

@@ -55,15 +55,7 @@ class TopicAdmin(StreamsAdmin):
     actions = ("produce", "remove")
     verbs = {"produce": _("Send a test message …"), "remove": _("Delete …")}
 
-    list_display = (
-        "title",
-        "accepts",
-        "sequenced",
-        "kept",
-        "groups",
-        "kept_for",
-        "logs",
-    )
+    list_display = ("title", "accepts", "sequenced", "kept", "groups", "kept_for", "logs")
     list_filter = (AccessFilter,)
     ordering = ("name",)
     sortable_by = ("title",)

@@ -9,25 +9,31 @@ from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.core.exceptions import ObjectDoesNotExist
-from django.db.models import Model
+from django.db.models import BooleanField, DateTimeField, Model
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from streams.admin.parts.figures import UNKNOWN, named, titled
+from streams.admin.parts.figures import UNKNOWN, duration, named, titled
+from streams.durations import of_seconds
+from streams.log.places import LogPlace
+from streams.models.fields import SecondsField
 
 # In characters: what a list shows of a text, of a place, and of a name beside it.
 SHORT = 60
 NAME = 32
 BESIDE = 19
 
+# Foreign keys that lists and pages link to.
+LINKED = ("topic", "partition", "group")
+
 # A callable as a column or a field, which Django's stubs do not know everywhere.
 Column = Any
 
 
-def column(description: Any) -> Callable[[Callable[[Any], Any]], Column]:
+def column(description: Any = None) -> Callable[[Callable[[Any], Any]], Column]:
     def described(show: Callable[[Any], Any]) -> Column:
         return admin.display(description=description)(show)
 
@@ -48,7 +54,7 @@ def instant(value: datetime | None) -> str:
     )
 
 
-def at(field: str, description: Any) -> Column:
+def at(field: str, description: Any = None) -> Column:
     """Return a column with an instant."""
 
     @column(description)
@@ -59,7 +65,7 @@ def at(field: str, description: Any) -> Column:
     return show
 
 
-def short(field: str, description: Any, width: int = SHORT) -> Column:
+def short(field: str, width: int = SHORT, description: Any = None) -> Column:
     """Return a column with the beginning of a text, and all of it as its title."""
 
     @column(description)
@@ -70,15 +76,34 @@ def short(field: str, description: Any, width: int = SHORT) -> Column:
     return show
 
 
-def flag(field: str, description: Any) -> Column:
+def flag(field: str, description: Any = None) -> Column:
     """Return a column with "yes" or "no". Django's icons would say that one of them is bad."""
 
     @column(description)
     def show(row: Any) -> str:
         return gettext("yes") if getattr(row, field) else gettext("no")
 
+    show.__name__ = show.admin_order_field = field
+    return show
+
+
+def seconds(field: str) -> Column:
+    """Return a column with a duration that may be short."""
+
+    @column()
+    def show(row: Any) -> str:
+        value = getattr(row, field)
+        if value is None:
+            return UNKNOWN
+        if value >= 60:
+            return duration(of_seconds(value))
+        return f"{value:.3f}\N{NO-BREAK SPACE}s"
+
     show.__name__ = field
     return show
+
+
+COLUMNS = {DateTimeField: at, SecondsField: seconds, BooleanField: flag}
 
 
 def url(row: Model) -> str:
@@ -97,7 +122,7 @@ def link(row: Model | None, text: str = "") -> str:
     )
 
 
-def linked(field: str, description: Any, width: int | None = None) -> Column:
+def linked(field: str, width: int | None = None, description: Any = None) -> Column:
     """Return a field with a link to the row of a foreign key, which may be gone."""
 
     @column(description)
@@ -111,12 +136,30 @@ def linked(field: str, description: Any, width: int | None = None) -> Column:
     return show
 
 
+def shown(model: type[Model], layout: Any) -> Any:
+    """Return what a list or a page shows, with a column for each name of a field that has one.
+
+    The model says what it is, and its name: an instant, a duration, yes or no, a row with a page.
+    """
+    if isinstance(layout, list | tuple):
+        return tuple(shown(model, one) for one in layout)
+    name = layout if isinstance(layout, str) else layout.__name__
+    field = {one.name: one for one in model._meta.concrete_fields}.get(name)
+    if field is not None and layout == name:
+        of_kind = (show for kind, show in COLUMNS.items() if isinstance(field, kind))
+        layout = (linked if is_linked(field) else next(of_kind, str))(name)
+    if field is not None and callable(layout) and not hasattr(layout, "short_description"):
+        layout.short_description = field.verbose_name
+    return layout
+
+
+def is_linked(field: Any) -> bool:
+    return field.is_relation and field.name in LINKED
+
+
 def span(row: Any) -> str:
     """Return topic/partition@offsets of a row of the log, as the search accepts it."""
-    if hasattr(row, "offset"):
-        return UNKNOWN if row.offset is None else f"{row.partition}@{row.offset}"
-    last = f"-{row.last_offset}" if row.last_offset > row.first_offset else ""
-    return f"{row.partition}@{row.first_offset}{last}"
+    return UNKNOWN if getattr(row, "offset", 0) is None else str(LogPlace.of(row))
 
 
 @column(_("place"))

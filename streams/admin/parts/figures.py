@@ -107,7 +107,7 @@ def named(name: str, url: str, width: int = 60) -> str:
     return format_html('<a href="{}" title="{}">{}</a>', url, name, short)
 
 
-def counted(field: str, description: Any) -> Any:
+def counted(field: str, description: Any = None) -> Any:
     """Return a column with the number in ``field``."""
 
     @admin.display(description=description)

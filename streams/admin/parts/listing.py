@@ -24,7 +24,7 @@ UPTO = "upto"  # in the URL: where the window ends
 
 
 @dataclass(frozen=True)
-class Reading:
+class ListReading:
     """How a list reads its table for the filters of the URL.
 
     An index gives the ``ordering``. If ``is_bounded``, no index serves the filters, and only a

@@ -13,6 +13,8 @@ from django.http import StreamingHttpResponse
 from django.utils.translation import gettext as _
 
 from streams.models import BodyType, DeadMessage
+from streams.nouns.at_place import with_names
+from streams.nouns.letter import LetterShown
 
 AT_MOST = 50_000
 # Letters of one statement.
@@ -44,21 +46,13 @@ def _lines(rows: QuerySet[DeadMessage], ids: Sequence[int]) -> Iterator[str]:
     for start in range(0, min(len(ids), AT_MOST), PAGE):
         chosen = ids[start : min(start + PAGE, AT_MOST)]
         page = rows.model._base_manager.using(rows.db).filter(pk__in=chosen).order_by("-pk")
-        page = page.select_related("group__topic", "partition")
         page = page.defer("body", "headers", "traceback")
-        for letter in page.annotate(begin=Substr("body", 1, BODY_BYTES)):
-            yield writer.writerow([cell(value) for value in _values(letter)])
+        page = page.annotate(begin=Substr("body", 1, BODY_BYTES))
+        for row in with_names(page, rows.db):
+            letter = LetterShown.of(row, body=_text(row), has_body=True, headers={}, traceback="")
+            yield writer.writerow([cell(getattr(letter, name)) for name in COLUMNS])
     if len(ids) > AT_MOST:
         yield writer.writerow([_("There are more than %d: narrow the list.") % AT_MOST])
-
-
-def _values(letter: Any) -> Iterator[Any]:
-    group = letter.group
-    yield from (letter.pk, group.topic.name, group.name, letter.partition.number, letter.offset)
-    for name in COLUMNS[5:-1]:
-        value = getattr(letter, name)
-        yield value.isoformat() if isinstance(value, datetime) else value
-    yield _text(letter)
 
 
 def _text(letter: Any) -> str:
@@ -70,6 +64,8 @@ def _text(letter: Any) -> str:
 
 def cell(value: Any) -> Any:
     """Return the value as a cell that no spreadsheet takes for a formula."""
+    if isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, str) and value.startswith(FORMULAS):
         return f"'{value}"
     return value

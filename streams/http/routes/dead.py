@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, cast
+from typing import Self
 
 from django.db.models import Max
 from django.http import HttpResponse
@@ -18,9 +18,7 @@ from streams.http.databases import ABOUT, Database, alias_of_id
 from streams.http.fields import (
     MOST,
     Answer,
-    BodyTypeName,
     Id,
-    Instant,
     Limit,
     Page,
     Request,
@@ -33,7 +31,9 @@ from streams.http.letters import of_ids, place, waiting
 from streams.http.offers import accepted, offer
 from streams.http.problems import Problem, problem_of
 from streams.http.threads import on_pool
-from streams.models import ConsumerGroup, DeadMessage, Partition, Verb
+from streams.models import ConsumerGroup, DeadMessage, Verb
+from streams.nouns.at_place import with_names
+from streams.nouns.letter import LetterHead, LetterShown
 from streams.operate.redrives import begin
 from streams.sharding import alias_of
 
@@ -44,39 +44,6 @@ DEAD, DISCARD = str(Verb.DEAD), str(Verb.DISCARD)
 LETTERS = "letters of a database"
 # Letters of one request.
 AT_ONCE = 1000
-
-
-class LetterHead(Answer):
-    """A dead letter without its body."""
-
-    id: int
-    database: str
-    topic: str
-    group: str
-    partition: int | None
-    offset: int
-    message_id: int
-    key: str | None
-    tag: str
-    size: int
-    attempts: int
-    error_class: str
-    error: str
-    producer: str
-    sent_at: Instant
-    died_at: Instant
-    redriven_at: Instant | None
-    edited_at: Instant | None
-
-
-class LetterShown(LetterHead):
-    """A dead letter; ``has_body`` is false if the token may not read its body."""
-
-    headers: dict[str, Any]
-    traceback: str
-    body_type: BodyTypeName
-    has_body: bool
-    body: Any
 
 
 class Chosen(Request):
@@ -164,8 +131,8 @@ def list_letters(
     start = position(after, int) or [0]
     ids, then = waiting(row, using, error_class=error_class, after=start[0], upto=MOST, limit=limit)
     letters = DeadMessage.objects.using(using).filter(pk__in=ids).order_by("pk")
-    found = list(letters.defer("body", "traceback", "headers"))
-    items = [LetterHead(**_values(one, row, number)) for one, number in _numbered(found, using)]
+    found = with_names(letters.defer("body", "traceback", "headers"), using)
+    items = [LetterHead.of(one) for one in found]
     return Page(items=items, next=None if then is None else cursor(then))
 
 
@@ -181,16 +148,9 @@ def show_letter(request: ApiRequest, letter_id: Id, on: Database = None) -> Http
     mine = row is not None and groups.filter(pk=row.group_id).exists()
     if row is None or not mine or not request.auth.may(DEAD, place(row.group)):
         raise Problem(404, "unknown", f"There is no dead letter {letter_id}.")
-    ((_row, number),) = _numbered([row], using)
     may = request.auth.may("body", row.group.topic.name)
-    shown = LetterShown(
-        **_values(row, row.group, number),
-        headers=row.headers or {},
-        traceback=row.traceback,
-        body_type=cast("BodyTypeName", row.body_type),
-        has_body=may,
-        body=None,
-    )
+    with_names([row], using)
+    shown = LetterShown.of(row, has_body=may, body=None)
     return with_body(shown, body_out(bytes(row.body), row.body_type) if may else "null")
 
 
@@ -304,21 +264,3 @@ def _named(wanted: Chosen, found: list[DeadMessage]) -> str:
 
 def _numbers(found: list[DeadMessage]) -> str:
     return ", ".join(str(one.pk) for one in found[:20])
-
-
-def _numbered(rows: list[DeadMessage], using: str) -> list[tuple[DeadMessage, int | None]]:
-    places = Partition.objects.using(using).filter(pk__in={row.partition_id for row in rows})
-    numbers = dict(places.values_list("pk", "number"))
-    return [(row, numbers.get(row.partition_id)) for row in rows]
-
-
-def _values(row: DeadMessage, group: ConsumerGroup, number: int | None) -> dict[str, Any]:
-    same = ("id", "offset", "message_id", "key", "tag", "size", "attempts", "error_class", "error")
-    times = ("producer", "sent_at", "died_at", "redriven_at", "edited_at")
-    return {
-        **{name: getattr(row, name) for name in (*same, *times)},
-        "database": row._state.db,
-        "topic": group.topic.name,
-        "group": group.name,
-        "partition": number,
-    }

@@ -8,46 +8,25 @@ from functools import partial
 from typing import Any
 
 from django.apps import apps
-from django.db.models import Count, F, Sum
+from django.db.models import Count
 from ninja import Router
 
 from streams.database.clock import database_now
 from streams.http.access import ApiRequest, needs
 from streams.http.answering import Answering
 from streams.http.fields import Answer, Instant
-from streams.http.routes.groups import GroupInList, measured
+from streams.http.routes.groups import measured
 from streams.http.threads import on_pool
 from streams.log.condition import Standing
 from streams.models import ConsumerGroup, Topic
+from streams.nouns.group import GroupInList
+from streams.nouns.topic import TopicRate, with_counts
 from streams.sharding import aliases
 
 router = Router(tags=["Overview"])
 
 # Topics and groups of one answer.
 LISTED_AT_MOST = 50
-
-
-class TopicRate(Answer):
-    """A topic with what comes in: messages a second now, and in the last hour.
-
-    What nobody has sampled is null.
-    """
-
-    topic: str
-    database: str
-    partitions: int
-    messages: int
-    groups: int
-    published_per_second: float | None
-    published_last_hour: int | None
-
-
-class GroupRate(GroupInList):
-    """A group with its rates, in messages a second, and when its backlog will be gone."""
-
-    published_per_second: float | None
-    consumed_per_second: float | None
-    clear_seconds: float | None
 
 
 class AlarmShown(Answer):
@@ -69,7 +48,7 @@ class Overview(Answer):
     topics_in_all: int
     groups_in_all: int
     topics: list[TopicRate]
-    groups: list[GroupRate]
+    groups: list[GroupInList]
     alarms: list[AlarmShown]
     away: list[str]
 
@@ -91,16 +70,7 @@ def show_overview(request: ApiRequest) -> Overview:
         topics_in_all=len(topics),
         groups_in_all=len(groups),
         topics=topics[:LISTED_AT_MOST],
-        groups=[
-            GroupRate(
-                **GroupInList.of(one).model_dump(),
-                published_per_second=one.known.published,
-                consumed_per_second=one.known.consumed,
-                clear_seconds=None if clears is None else clears.total_seconds(),
-            )
-            for one in groups[:LISTED_AT_MOST]
-            for clears in [one.clearing.time]
-        ],
+        groups=[GroupInList.of(one) for one in groups[:LISTED_AT_MOST]],
         alarms=[alarm for one in seen.values() for alarm in one.alarms],
         away=databases.away,
     )
@@ -142,24 +112,13 @@ def _known(using: str) -> dict[str, Any]:
 
 
 def _topics(using: str, rates: dict[str, Any]) -> list[TopicRate]:
-    rows = Topic.objects.using(using).annotate(
-        n=Count("partitions"),
-        kept=Sum(F("partitions__next_offset") - F("partitions__first_offset")),
-    )
     readers = dict(
         ConsumerGroup.objects.using(using).order_by().values_list("topic").annotate(n=Count("pk"))
     )
     unknown = {"published_per_second": None, "published_last_hour": None}
     return [
-        TopicRate(
-            topic=row.name,
-            database=using,
-            partitions=row.n,
-            messages=row.kept or 0,
-            groups=readers.get(row.pk, 0),
-            **rates.get(row.name, unknown),
-        )
-        for row in rows
+        TopicRate.of(row, groups=readers.get(row.pk, 0), **rates.get(row.name, unknown))
+        for row in with_counts(Topic.objects.using(using))
     ]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from ninja import Router, Status
@@ -13,9 +14,6 @@ from streams.errors import AlreadyDecided
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.databases import OfKey, alias_of_key, page_of_all
 from streams.http.fields import (
-    Answer,
-    BodyTypeName,
-    Instant,
     Limit,
     NoFields,
     PageOfAll,
@@ -27,9 +25,10 @@ from streams.http.problems import Problem
 from streams.http.threads import on_pool, short_waits
 from streams.models import PreparedRow
 from streams.models.prepared import of_key
+from streams.nouns.noun import BodyTypeName, Noun, column
 from streams.two_phase import decide
 from streams.two_phase.content import checked_names
-from streams.two_phase.handle import STATES, Prepared, handle
+from streams.two_phase.handle import STATES, handle
 from streams.two_phase.listing import is_by_key, rows_after
 from streams.two_phase.lookup import alias_with
 from streams.two_phase.prepare import look_up, prepare
@@ -60,29 +59,25 @@ class NewPrepared(Request):
     check_after: float | None = None
 
 
-class PreparedMessage(Answer):
+@dataclass(frozen=True, kw_only=True)
+class PreparedShown(Noun):
     biz: str
     biz_key: str
     topic: str
-    database: str
+    database: str = column("using")
     state: StateName
     created: bool
     message_id: int | None
     checks: int
-    next_check_at: Instant | None
+    next_check_at: datetime | None
     decided_by: str | None
-    decided_at: Instant | None
-
-    @classmethod
-    def of(cls, held: Prepared) -> PreparedMessage:
-        same = {name: getattr(held, name) for name in cls.model_fields if name != "database"}
-        return cls(**same, database=held.using)
+    decided_at: datetime | None
 
 
-@router.post("/prepared", response={201: PreparedMessage, 200: PreparedMessage})
+@router.post("/prepared", response={201: PreparedShown, 200: PreparedShown})
 @needs("prepare")
 @on_pool
-def prepare_message(request: ApiRequest, message: NewPrepared) -> Status[PreparedMessage]:
+def prepare_message(request: ApiRequest, message: NewPrepared) -> Status[PreparedShown]:
     """Keep a message until it is committed or rolled back. 200: it was prepared before.
 
     409 `already_rolled_back`, and 409 `prepared_conflict`: with other content, another checker or
@@ -111,25 +106,25 @@ def prepare_message(request: ApiRequest, message: NewPrepared) -> Status[Prepare
     if held.created:  # the time is that of the database, which has not told it
         rows = PreparedRow.objects.using(held.using).filter(of_key(biz, biz_key))
         held = replace(held, next_check_at=rows.values_list("next_at", flat=True).first())
-    return Status(201 if held.created else 200, PreparedMessage.of(held))
+    return Status(201 if held.created else 200, PreparedShown.of(held))
 
 
-@router.post("/prepared/{biz}/{path:biz_key}/commit", response=PreparedMessage)
+@router.post("/prepared/{biz}/{path:biz_key}/commit", response=PreparedShown)
 @needs("prepare", "{biz}")
 @on_pool
 def commit_prepared(
     request: ApiRequest, biz: str, biz_key: str, on: OfKey = None, nothing: NoFields | None = None
-) -> PreparedMessage:
+) -> PreparedShown:
     """Send the message. It may be repeated."""
     return _decided(request.auth, biz, biz_key, on, decide.commit, "already_rolled_back")
 
 
-@router.post("/prepared/{biz}/{path:biz_key}/rollback", response=PreparedMessage)
+@router.post("/prepared/{biz}/{path:biz_key}/rollback", response=PreparedShown)
 @needs("prepare", "{biz}")
 @on_pool
 def roll_back_prepared(
     request: ApiRequest, biz: str, biz_key: str, on: OfKey = None, nothing: NoFields | None = None
-) -> PreparedMessage:
+) -> PreparedShown:
     """Drop the message. It may be repeated."""
     return _decided(request.auth, biz, biz_key, on, decide.roll_back, "already_committed")
 
@@ -141,13 +136,13 @@ def _decided(
     on: str | None,
     decision: Callable[..., PreparedRow],
     conflict: str,
-) -> PreparedMessage:
+) -> PreparedShown:
     """Make a decision; 409 with the code ``conflict`` if the other one was made before."""
     names = checked_names(biz, biz_key)
     using = alias_with(*names, alias_of_key(on))
     with _refused_by(conflict), short_waits(using):
         row = decision(*names, by=who(caller), using=using, patience=PATIENCE)
-    return PreparedMessage.of(handle(row, using))
+    return PreparedShown.of(handle(row, using))
 
 
 @contextmanager
@@ -161,39 +156,39 @@ def _refused_by(conflict: str) -> Iterator[None]:
 
 # A key may end like the two paths above.
 @router.get(
-    "/prepared/{biz}/{path:biz_key}/commit", response=PreparedMessage, include_in_schema=False
+    "/prepared/{biz}/{path:biz_key}/commit", response=PreparedShown, include_in_schema=False
 )
 @needs("prepare", "{biz}")
 @on_pool
 def show_prepared_commit(
     request: ApiRequest, biz: str, biz_key: str, on: OfKey = None
-) -> PreparedMessage:
+) -> PreparedShown:
     return _shown(biz, f"{biz_key}/commit", on)
 
 
 @router.get(
-    "/prepared/{biz}/{path:biz_key}/rollback", response=PreparedMessage, include_in_schema=False
+    "/prepared/{biz}/{path:biz_key}/rollback", response=PreparedShown, include_in_schema=False
 )
 @needs("prepare", "{biz}")
 @on_pool
 def show_prepared_rollback(
     request: ApiRequest, biz: str, biz_key: str, on: OfKey = None
-) -> PreparedMessage:
+) -> PreparedShown:
     return _shown(biz, f"{biz_key}/rollback", on)
 
 
-@router.get("/prepared/{biz}/{path:biz_key}", response=PreparedMessage)
+@router.get("/prepared/{biz}/{path:biz_key}", response=PreparedShown)
 @needs("prepare", "{biz}")
 @on_pool
-def show_prepared(request: ApiRequest, biz: str, biz_key: str, on: OfKey = None) -> PreparedMessage:
+def show_prepared(request: ApiRequest, biz: str, biz_key: str, on: OfKey = None) -> PreparedShown:
     return _shown(biz, biz_key, on)
 
 
-def _shown(biz: str, biz_key: str, on: str | None) -> PreparedMessage:
-    return PreparedMessage.of(look_up(biz, biz_key, alias_of_key(on), PATIENCE))
+def _shown(biz: str, biz_key: str, on: str | None) -> PreparedShown:
+    return PreparedShown.of(look_up(biz, biz_key, alias_of_key(on), PATIENCE))
 
 
-@router.get("/prepared", response=PageOfAll[PreparedMessage])
+@router.get("/prepared", response=PageOfAll[PreparedShown])
 @needs("prepare")
 @on_pool
 def list_prepared(
@@ -202,7 +197,7 @@ def list_prepared(
     biz: str | None = None,
     after: str | None = None,
     limit: Limit = 100,
-) -> PageOfAll[PreparedMessage]:
+) -> PageOfAll[PreparedShown]:
     """List the prepared messages of the businesses of the token, without bodies.
 
     A page may have fewer than `limit`; the last one has no `next`.
@@ -212,10 +207,10 @@ def list_prepared(
     states = None if state is None else [str(one) for one, name in STATES.items() if name == state]
     by_key = is_by_key(biz, states)
 
-    def read(using: str, behind: Any, most: int) -> tuple[list[PreparedMessage], Any]:
+    def read(using: str, behind: Any, most: int) -> tuple[list[PreparedShown], Any]:
         rows = rows_after(behind, LOOKED_AT, using, biz=biz, states=states)
         found, last = _chosen(rows, request.auth, states, most)
-        items = [PreparedMessage.of(handle(row, using)) for row in found]
+        items = [PreparedShown.of(handle(row, using)) for row in found]
         if last is None or (last == rows[-1] and len(rows) < LOOKED_AT):
             return items, None
         return items, last.biz_key if by_key else last.pk

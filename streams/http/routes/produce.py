@@ -13,11 +13,12 @@ from streams.api import Outgoing, SendResult
 from streams.conf import MAX_BATCH, database
 from streams.http.access import ApiRequest, needs
 from streams.http.databases import Database, alias_of_id
-from streams.http.fields import Answer, BodyTypeName, Id, Instant, Request, body_in
+from streams.http.fields import Answer, Id, Instant, Request, body_in
 from streams.http.problems import Problem
 from streams.http.threads import on_pool, short_waits
 from streams.log.foreign import own_rows
 from streams.models import Message
+from streams.nouns.noun import BodyTypeName
 from streams.produce.cancel import cancel
 from streams.produce.send import one_of_all, send, send_many
 from streams.sharding import alias_of

@@ -13,7 +13,7 @@ from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH, MAX_HOLD, database
 from streams.http import threads
 from streams.http.access import ApiRequest, needs
-from streams.http.fields import Answer, Id, Instant, Request, body_out, joined, written
+from streams.http.fields import Answer, Id, Instant, Request, body_out, joined
 from streams.http.pulling import clients, holding, outcomes, poller
 from streams.http.pulling.groups import ensure_group, pulled
 from streams.http.pulling.handing_out import Asked, Found, Handed, hand_out, take_back
@@ -22,6 +22,7 @@ from streams.http.pulling.waiting import waiting
 from streams.http.threads import on_pool
 from streams.log.bodies import StoredMessage
 from streams.models import ConsumerGroup, Delivery
+from streams.nouns.noun import written
 from streams.sharding import alias_of
 from streams.wakeup import announce
 

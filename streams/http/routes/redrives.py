@@ -6,30 +6,15 @@ from ninja import Router
 
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.databases import Database, alias_of_id, page_of_all
-from streams.http.fields import MOST, Answer, Id, Instant, Limit, PageOfAll
+from streams.http.fields import MOST, Id, Limit, PageOfAll
 from streams.http.letters import place
 from streams.http.problems import Problem
 from streams.http.threads import on_pool
 from streams.models import ConsumerGroup, Redrive, Verb
 from streams.models.token import ANY
+from streams.nouns.redrive import RedriveShown
 
 router = Router(tags=["Dead letters"])
-
-
-class RedriveShown(Answer):
-    """A redrive at a rate; ``total`` is null if nobody has counted the letters."""
-
-    redrive: int
-    database: str
-    about: str
-    state: str
-    rate: float
-    total: int | None
-    done: int
-    left_out: int
-    begun_by: str
-    begun_at: Instant
-    finished_at: Instant | None
 
 
 @router.get("/dead/redrives", response=PageOfAll[RedriveShown])
@@ -43,7 +28,7 @@ def list_redrives(
     def read(using: str, behind: int | None, most: int) -> tuple[list[RedriveShown], int | None]:
         rows = Redrive.objects.using(using).defer("ids").filter(pk__lt=behind or MOST)
         found = list(rows.order_by("-pk")[:most])
-        items = [_redrive(row) for row in found if _may(request.auth, row)]
+        items = [RedriveShown.of(row) for row in found if _may(request.auth, row)]
         return items, found[-1].pk if len(found) == most else None
 
     return page_of_all(after, int, limit, read)
@@ -64,19 +49,3 @@ def _may(caller: Caller, row: Redrive) -> bool:
     found = [place(one) for one in groups.select_related("topic")]
     # Nobody can tell any more what a deleted group was.
     return 0 < len(found) == len(row.groups) and all(caller.may(Verb.DEAD, one) for one in found)
-
-
-def _redrive(row: Redrive) -> RedriveShown:
-    return RedriveShown(
-        redrive=row.pk,
-        database=row._state.db or "",
-        about=row.about,
-        state=row.state,
-        rate=row.rate,
-        total=row.total,
-        done=row.done,
-        left_out=row.skipped,
-        begun_by=row.who,
-        begun_at=row.created_at,
-        finished_at=row.finished_at,
-    )

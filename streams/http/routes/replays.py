@@ -11,20 +11,10 @@ from streams.http.access import ApiRequest, needs
 from streams.http.fields import Answer
 from streams.http.found import group_named
 from streams.http.threads import on_pool
+from streams.nouns.replay import ReplayPart
 from streams.operate import replay
 
 router = Router(tags=["Groups"])
-
-
-class ReplayPart(Answer):
-    """A replay in one partition: the offsets ``first`` … ``end`` - 1."""
-
-    partition: int
-    first: int
-    end: int
-    given_out: int
-    open: int
-    state: str
 
 
 class ReplayState(Answer):
@@ -51,19 +41,8 @@ def list_replays(request: ApiRequest, topic: str, group: str) -> Replays:
             ReplayState(
                 number=number,
                 messages=sum(len(one.span) for one in parts),
-                parts=[_part(one) for one in parts],
+                parts=[ReplayPart.of(one) for one in parts],
             )
             for number, parts in by_number.items()
         ]
-    )
-
-
-def _part(one: replay.Replay) -> ReplayPart:
-    return ReplayPart(
-        partition=one.span.partition.number,
-        first=one.span.first,
-        end=one.span.end,
-        given_out=one.given_out,
-        open=one.open,
-        state=one.state,
     )

@@ -39,7 +39,7 @@ class Begun(Answer):
     run: int
 
 
-class RunState(Answer):
+class StressRunShown(Answer):
     """A run. What is not known yet is null.
 
     ``committed`` and ``sequenced`` are counted in the offsets, ``distinct_ids`` in the rows,
@@ -97,17 +97,17 @@ def begin_stress(request: ApiRequest, wanted: NewRun) -> Status[Begun]:
     return Status(202, Begun(run=run.pk))
 
 
-@router.get("/stress/{int:run}", response=RunState)
+@router.get("/stress/{int:run}", response=StressRunShown)
 @needs("stress")
 @on_pool
-def show_stress(request: ApiRequest, run: Id) -> RunState:
+def show_stress(request: ApiRequest, run: Id) -> StressRunShown:
     """Show a run: `state` is `running`, `deleting` (measured), `done`, `failed` or `lost`."""
     rows = StressRun.objects.using(database()).filter(pk=run)
     row = rows.first()
     if row is None or not request.auth.may("stress", row.load["topic"]):
         raise Problem(404, "unknown", f"There is no run {run}.")
     is_old = rows.filter(started_at__lt=UtcNow(-LONGEST)).exists()
-    return RunState(
+    return StressRunShown(
         run=row.pk,
         topic=row.load["topic"],
         state=_state(row, is_old=is_old),

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, cast
 
-from django.db.models import Count, F, Sum
 from ninja import Router, Status
 
 from streams.conf import database
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.databases import page_of_all
-from streams.http.fields import Answer, Instant, Limit, PageOfAll, Request
+from streams.http.fields import Limit, PageOfAll, Request
 from streams.http.journal import note, note_changes, who
 from streams.http.threads import on_pool
 from streams.models import ConsumerGroup, Partition, Topic
+from streams.nouns.topic import AccessName, PartitionState, TopicInList, TopicState, with_counts
 from streams.observe.inbox import due_counts, due_since
 from streams.operate import topics
 from streams.operate.changes import change
@@ -23,51 +22,8 @@ from streams.sharding import alias_of
 
 router = Router(tags=["Topics"])
 
-AccessName = Literal["read-write", "write-only", "read-only", "denied"]
 # Where counts end: 10,000 means at least so many.
 COUNT_AT_MOST = 10_000
-
-
-class TopicInList(Answer):
-    """A topic in a list; ``messages`` are those that have an offset and are kept."""
-
-    topic: str
-    database: str
-    access: AccessName
-    partitions: int
-    messages: int
-    created_at: Instant
-
-
-class PartitionState(Answer):
-    """A partition: it has the offsets ``first`` … ``next`` - 1.
-
-    ``inbox`` counts the messages that are due and have no offset; 10,000 means at least so many.
-    """
-
-    partition: int
-    first: int
-    next: int
-    sequenced_at: Instant | None
-    inbox: int
-    inbox_since: Instant | None
-
-
-class TopicFields(Answer):
-    access: AccessName
-    retention_seconds: int | None
-    retention_count: int | None
-    retention_consumed: bool
-    archive: bool
-    index_keys: bool
-
-
-class TopicState(TopicFields):
-    topic: str
-    database: str
-    created_at: Instant
-    partitions: list[PartitionState]
-    groups: list[str]
 
 
 class NewTopic(Request):
@@ -110,22 +66,8 @@ def _listed(
             chosen.append(name)
         if len(chosen) > limit:
             break
-    shown = rows.filter(name__in=chosen[:limit])
-    counted = shown.annotate(
-        n=Count("partitions"),
-        messages=Sum(F("partitions__next_offset") - F("partitions__first_offset")),
-    )
-    items = [
-        TopicInList(
-            topic=row.name,
-            database=using,
-            access=cast("AccessName", row.access),
-            partitions=row.n,
-            messages=row.messages or 0,
-            created_at=row.created_at,
-        )
-        for row in counted
-    ]
+    shown = with_counts(rows.filter(name__in=chosen[:limit]))
+    items = [TopicInList.of(row) for row in shown]
     return items, chosen[limit - 1] if len(chosen) > limit else None
 
 
@@ -165,20 +107,10 @@ def _state(row: Topic) -> TopicState:
     since = due_since((one.pk for one in found), using)
     counts = due_counts(since, COUNT_AT_MOST, using)
     groups = ConsumerGroup.objects.using(using).filter(topic=row.pk).order_by("name")
-    return TopicState(
-        **{name: getattr(row, name) for name in TopicFields.model_fields},
-        topic=row.name,
-        database=using,
-        created_at=row.created_at,
+    return TopicState.of(
+        row,
         partitions=[
-            PartitionState(
-                partition=one.number,
-                first=one.first_offset,
-                next=one.next_offset,
-                sequenced_at=one.last_sequenced_at,
-                inbox=counts.get(one.pk, 0),
-                inbox_since=since.get(one.pk),
-            )
+            PartitionState.of(one, inbox=counts.get(one.pk, 0), inbox_since=since.get(one.pk))
             for one in found
         ],
         groups=[*groups.values_list("name", flat=True)],

@@ -22,7 +22,6 @@ from streams.database.sql.dialect import fetch
 from streams.log.foreign import own_rows
 from streams.log.places import LogPlace
 from streams.management.base import (
-    Encoder,
     StreamsCommand,
     add_dry_run,
     add_limit,
@@ -33,14 +32,20 @@ from streams.management.base import (
     portable,
     printable,
 )
-from streams.models import BodyType, ConsumerGroup, DeadMessage, Partition
+from streams.models import BodyType, ConsumerGroup, DeadMessage
 from streams.models.redrive import valid_rate
+from streams.nouns.at_place import with_names
+from streams.nouns.letter import LetterHead, LetterShown
+from streams.nouns.noun import NounEncoder
 from streams.operate.edited_letter import EditableContent, difference, edit_and_redrive
 from streams.operate.redrives import begin
 
 PAGE = 500
 # The most letters of each group that a list by class of error reads, since no index has the class.
 SEARCHED = 10_000
+LETTERS = (
+    *("id", "topic", "group", "partition", "offset", "key", "attempts", "failure", "died_at"),
+)
 
 
 class Command(StreamsCommand):
@@ -122,25 +127,8 @@ class Command(StreamsCommand):
             )
         ]
         found.sort(key=lambda letter: letter.pk, reverse=True)
-        numbers = self._numbers(found[:limit])
-        columns = ("id", "topic", "group", "partition", "offset", "key", "attempts", "error")
-        self.show(
-            (*columns, "died_at"),
-            (
-                (
-                    letter.pk,
-                    groups[letter.group_id].topic.name,
-                    groups[letter.group_id].name,
-                    numbers.get(letter.partition_id),
-                    letter.offset,
-                    letter.key,
-                    letter.attempts,
-                    f"{letter.error_class}: {letter.error}"[:60],
-                    letter.died_at,
-                )
-                for letter in found[:limit]
-            ),
-        )
+        shown = (LetterHead.of(letter) for letter in with_names(found[:limit], self.using))
+        self.show_nouns(shown, LETTERS)
 
     def do_show(
         self,
@@ -149,12 +137,9 @@ class Command(StreamsCommand):
         **options: Any,
     ) -> None:
         letter = self._letter(id)
-        values = _exported(letter, letter.group, self._numbers([letter]))
         traceback = letter.traceback or f"{letter.error_class}: {letter.error}"
-        if not self.as_json:
-            del values["body"], values["traceback"]
         preview = bodies.preview(letter.body, letter.body_type, letter.size)
-        self.show_one(values, preview, traceback)
+        self.show_noun(_shown(letter), has_body="", body=preview, traceback=traceback)
 
     def do_redrive(self, *, rate: float | None, **options: Any) -> None:
         if rate is None:
@@ -238,7 +223,7 @@ class Command(StreamsCommand):
     def _letter(self, name: int | LogPlace) -> DeadMessage:
         letters = DeadMessage.objects.using(self.using).select_related("group__topic")
         rows = own_rows(letters, self.using).filter(pk__in=ids_named([name], self.using))
-        found = list(rows.order_by("-pk"))
+        found = with_names(rows.order_by("-pk"), self.using)
         # At a place, what was redriven is history.
         found = [letter for letter in found if letter.redriven_at is None] or found[:1]
         if not found:
@@ -256,11 +241,11 @@ class Command(StreamsCommand):
     def do_export(self, *, limit: int | None, redriven: bool, **options: Any) -> None:
         groups = self._groups(**options)
         pages = self._all() if redriven else self._waiting(groups)
-        letters = chain.from_iterable(self._letters(p, options["error_class"]) for p in pages)
-        numbers = self._numbers()
+        letters = chain.from_iterable(
+            with_names(self._letters(page, options["error_class"]), self.using) for page in pages
+        )
         for letter in islice((one for one in letters if one.group_id in groups), limit):
-            exported = _exported(letter, groups[letter.group_id], numbers)
-            self.stdout.write(json.dumps(exported, cls=Encoder, ensure_ascii=False))
+            self.stdout.write(json.dumps(_shown(letter), cls=NounEncoder, ensure_ascii=False))
 
     def _each(
         self,
@@ -320,13 +305,6 @@ class Command(StreamsCommand):
             text += f"; left out: {number(left)} (redriven already, gone, or behind an edited one)"
         self.tell(text, **{"dry_run": dry_run, done: count, "left_out": left})
 
-    def _numbers(self, letters: Iterable[DeadMessage] | None = None) -> dict[int, int]:
-        """Return the numbers of the partitions that still exist, of these letters or of all."""
-        partitions = Partition.objects.using(self.using)
-        if letters is not None:
-            partitions = partitions.filter(pk__in={letter.partition_id for letter in letters})
-        return dict(partitions.values_list("pk", "number"))
-
     def _letters(self, ids: Sequence[int], error_class: str | None) -> Any:
         letters = DeadMessage.objects.using(self.using).filter(pk__in=ids).order_by("pk")
         return letters.filter(error_class=error_class) if error_class else letters
@@ -363,16 +341,5 @@ def batched(ids: Sequence[int]) -> Iterator[Sequence[int]]:
     return (ids[start : start + PAGE] for start in range(0, len(ids), PAGE))
 
 
-def _exported(
-    letter: DeadMessage, group: ConsumerGroup, numbers: Mapping[int, int]
-) -> dict[str, Any]:
-    names = ("offset", "message_id", "key", "tag", "headers", "producer", "sent_at", "body_type")
-    more = ("size", "attempts", "error_class", "error", "died_at", "redriven_at", "edited_at")
-    return {
-        "id": letter.pk,
-        "topic": group.topic.name,
-        "group": group.name,
-        "partition": numbers.get(letter.partition_id),
-        **{name: getattr(letter, name) for name in (*names, *more, "traceback")},
-        "body": portable(letter),
-    }
+def _shown(letter: DeadMessage) -> LetterShown:
+    return LetterShown.of(letter, has_body=True, body=portable(letter))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streams.consume.blocked import Blockade, blockades
-from streams.log.condition import Condition
+from streams.log.condition import Condition, Standing
 from streams.log.standings import standings
 from streams.management.acts import ActVerbs
 from streams.management.base import add_sort, add_watch
@@ -15,10 +15,11 @@ from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.rehearse import RehearseVerb
 from streams.management.verbs.rows import RowVerbs
 from streams.models import ConsumerGroup
+from streams.nouns.group import BlockedGroup
 
 COLUMNS = (
     *("group", "topic", "mode", "state", "trouble", "consumers"),
-    *("behind", "clears", "open", "retries", "dead", "age"),
+    *("behind", "clear_seconds", "open", "retries", "dead", "age_seconds"),
 )
 # Of the message that has blocked an ordered group the longest. A table without any leaves them out.
 OF_BLOCKED = ("blocked_by", "attempt", "next_attempt", "error")
@@ -79,30 +80,14 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
         blocked = blockades(groups, self.using, most=1)
         found = standings(groups, self.using)
         # The lists of several databases are one table.
-        is_whole = blocked or self.as_json or options.get("all_databases")
-        more = OF_BLOCKED if is_whole else ()
-        self.show(
-            COLUMNS + more,
+        is_whole = blocked or options.get("all_databases")
+        self.show_nouns(
             (
-                (
-                    lag.group.name,
-                    lag.group.topic.name,
-                    lag.group.kind,
-                    one.condition.value,
-                    one.trouble if self.as_json else ", ".join(one.trouble) or None,
-                    lag.consumers,
-                    lag.behind,
-                    one.clearing.time,
-                    lag.open,
-                    lag.waiting,
-                    lag.dead,
-                    lag.age,
-                    *_blocked(blocked.get(lag.group.pk))[: len(more)],
-                )
+                _blocked(one, blocked.get(one.lag.group.pk))
                 for one in sorted(found, key=lambda one: one.order)
-                for lag in [one.lag]
                 if state in (None, one.condition.value)
             ),
+            COLUMNS + (OF_BLOCKED if is_whole else ()),
             sort="behind" if sort == LAG else sort,
         )
 
@@ -110,8 +95,12 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
         self.apply_changes(self.group(group, topic), **options)
 
 
-def _blocked(blockade: Blockade | None) -> tuple[Any, ...]:
-    if blockade is None or not blockade.worst:
-        return (None,) * len(OF_BLOCKED)
-    (one,) = blockade.worst
-    return one.place, one.attempt, one.due_at, one.error
+def _blocked(standing: Standing, blockade: Blockade | None) -> BlockedGroup:
+    worst = blockade.worst[0] if blockade and blockade.worst else None
+    return BlockedGroup.of(
+        standing,
+        blocked_by=worst and worst.place,
+        attempt=worst and worst.attempt,
+        next_attempt=worst and worst.due_at,
+        error=worst and worst.error,
+    )

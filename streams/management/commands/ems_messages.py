@@ -32,9 +32,13 @@ from streams.management.base import (
     number,
     portable,
 )
-from streams.models import IMMEDIATE, Message, Partition
+from streams.models import Message, Partition
+from streams.nouns.message import GroupWay, MessageHead, MessageShown, Way
 from streams.observe.trace import trace
 from streams.operate.target import Target
+
+COLUMNS = ("message_id", "partition", "offset", "key", "tag", "size", "created_at", "sequenced_at")
+ATTEMPTS = ("attempt", "client", "thread", "claimed_at", "waited", "took", "error")
 
 
 class Command(StreamsCommand):
@@ -103,15 +107,7 @@ class Command(StreamsCommand):
                 f"found {len(messages)}, {number(found.left)} messages are left to be searched"
             )
         self.progress("")
-        numbers = {one.pk: one.number for one in chosen}
-        columns = ("key", "tag", "size", "created_at", "sequenced_at")
-        self.show(
-            ("id", "partition", "offset", *columns),
-            (
-                (m.pk, numbers[m.partition_id], m.offset, *(getattr(m, name) for name in columns))
-                for m in messages
-            ),
-        )
+        self.show_nouns((MessageHead.of(one) for one in messages), COLUMNS)
         if not found.is_complete:
             text = "Older ones are not searched yet: go on with --resume %s"
             self.stderr.write(text % position_text(found.then), style_func=str)
@@ -121,45 +117,34 @@ class Command(StreamsCommand):
 
     def do_show(self, *, message: int | LogPlace, **options: Any) -> None:
         row = self._message(message)
-        names = ("offset", "key", "tag", "headers", "producer", "created_at")
-        values = {
-            "id": row.pk,
-            "partition": str(row.partition),
-            "due_at": None if self.as_json and row.due_at == IMMEDIATE else row.due_at,
-            **{name: getattr(row, name) for name in names},
-            "sequenced_at": row.sequenced_at,
-            "body_type": row.body_type,
-            "size": row.size,
-        }
-        if self.as_json:
-            values["body"] = portable(row)
-        self.show_one(values, bodies.preview(row.body, row.body_type, row.size))
+        shown = MessageShown.of(row, has_body=True, body=portable(row))
+        preview = bodies.preview(row.body, row.body_type, row.size)
+        self.show_noun(shown, has_body="", body=preview)
 
     def do_trace(self, *, message: int | LogPlace, **options: Any) -> None:
         row = self._message(message)
-        if not self.as_json:
-            self.stdout.write(
-                f"{row.partition}@{UNKNOWN if row.offset is None else row.offset}, sent by"
-                f" {line(row.producer)} at {line(row.created_at)}"
-            )
-        columns = ("attempt", "client_id", "thread", "claimed_at", "waited", "took", "error")
+        way = Way(message=MessageHead.of(row), groups=[GroupWay.of(one) for one in trace(row)])
+        if self.as_json:
+            self.write_json(way)
+            return
+        self.stdout.write(
+            f"{row.partition}@{UNKNOWN if row.offset is None else row.offset}, sent by"
+            f" {line(row.producer)} at {line(row.created_at)}"
+        )
         rows: list[tuple[Any, ...]] = []
-        for group in trace(row):
-            rows.append((group.group.name, group.state, *[None] * len(columns)))
-            for attempt in group.attempts:
-                claim = attempt.delivery
-                spans: list[Any] = [attempt.waited, attempt.took]
-                if not self.as_json:
-                    spans = [None if span is None else precise(span) for span in spans]
+        for group in way.groups:
+            rows.append((group.group, group.state, *[None] * len(ATTEMPTS)))
+            for one in group.attempts:
+                spans = (one.waited_seconds, one.took_seconds)
                 rows.append(
                     (
-                        group.group.name if self.as_json else "",
-                        f"{claim.kind}: {attempt.outcome}",
-                        *(claim.attempt, claim.client_id, claim.thread, claim.claimed_at),
-                        *(*spans, attempt.error),
+                        *("", f"{one.kind}: {one.outcome}"),
+                        *(one.attempt, one.client, one.thread, one.claimed_at),
+                        *(None if span is None else precise(span) for span in spans),
+                        one.error,
                     )
                 )
-        self.show(("group", "state", *columns), rows)
+        self.show(("group", "state", *ATTEMPTS), rows)
 
     def do_cancel(self, *, message: int | LogPlace, database: str | None, **options: Any) -> None:
         # What has a place has an offset, so it is visible.

@@ -11,6 +11,11 @@ from django.core.management.base import CommandError
 from streams.management.acts import ActVerbs
 from streams.management.base import add_limit, add_watch, positive
 from streams.models import Redrive
+from streams.nouns.redrive import RedriveShown
+
+COLUMNS = (
+    *("redrive", "about", "state", "rate", "done", "left_out", "total", "begun_at", "begun_by"),
+)
 
 
 class Command(ActVerbs):
@@ -36,20 +41,11 @@ class Command(ActVerbs):
         return found
 
     def described(self, row: Redrive) -> dict[str, Any]:
-        return {"id": row.pk}
+        return {"redrive": row.pk}
 
     def do_list(self, *, limit: int, **options: Any) -> None:
-        columns = ("id", "about", "state", "rate", "redriven", "left out", "total", "begun", "by")
-        self.show(
-            columns,
-            (
-                (
-                    *(row.pk, row.about, row.state, row.rate, row.done, row.skipped),
-                    *(row.total, row.created_at, row.who),
-                )
-                for row in self._rows().order_by("-pk")[:limit]
-            ),
-        )
+        rows = self._rows().order_by("-pk")[:limit]
+        self.show_nouns((RedriveShown.of(row) for row in rows), COLUMNS)
 
     def _rows(self) -> Any:
         return Redrive.objects.using(self.using).defer("ids")

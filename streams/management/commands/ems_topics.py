@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Count
 
 from streams.conf import ANY_REST, settings
 from streams.database.clock import database_now
@@ -17,6 +17,7 @@ from streams.management.base import add_dry_run, add_sort, add_watch, counted, n
 from streams.management.verbs.change import ChangeVerb
 from streams.management.verbs.move import MoveVerb
 from streams.models import Message, Partition, Topic
+from streams.nouns.topic import TopicListed, with_counts
 from streams.observe.producers import producers
 from streams.operate.changes import change
 from streams.operate.key_index import complete
@@ -91,28 +92,19 @@ class Command(ActVerbs, ChangeVerb, MoveVerb):
         )
 
     def do_list(self, *, sort: str | None, **options: Any) -> None:
-        topics = Topic.objects.using(self.using).annotate(
-            n=Count("partitions"),
-            end=Sum("partitions__next_offset"),
-            start=Sum("partitions__first_offset"),
-        )
+        rows = with_counts(Topic.objects.using(self.using)).order_by("name")
         inbox, default = self._inbox(), default_rule(self.using)
-        self.show(
-            (*COLUMNS, "retention_seconds") if self.as_json else COLUMNS,
+        self.show_nouns(
             (
-                (
-                    t.name,
-                    t.access,
-                    t.n,
-                    inbox.get(t.pk, 0),
-                    t.end,
-                    (t.end or 0) - (t.start or 0),
-                    str(rule_of(t, self.using, default)),
-                    *((t.retention_seconds,) if self.as_json else ()),
+                TopicListed.of(
+                    row,
+                    inbox=inbox.get(row.pk, 0),
+                    retention=str(rule_of(row, self.using, default)),
                 )
-                for t in topics.order_by("name")
+                for row in rows
             ),
-            sort=sort,
+            COLUMNS,
+            sort,
         )
 
     def do_producers(self, *, topic: str | None, sort: str | None, **options: Any) -> None:
@@ -121,8 +113,7 @@ class Command(ActVerbs, ChangeVerb, MoveVerb):
         rows = (
             (
                 *(one.host, one.process, one.threads),
-                one.topics if self.as_json else ", ".join(one.topics),
-                *(one.messages, one.last_sent_at),
+                *(one.topics, one.messages, one.last_sent_at),
             )
             for one in found.listed
         )

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any
 
 from django.db.models import Max
 
 from streams.consume.blocked import blockades
 from streams.database.clock import database_now
-from streams.log.calls import Call, calls
+from streams.log.calls import calls
 from streams.log.foreign import own_rows
+from streams.log.places import LogPlace
 from streams.management.base import StreamsCommand, add_limit, add_sort, add_watch, number
-from streams.models import Consumer, ConsumerGroup, Delivery, Partition, RetryMessage, State
+from streams.models import Consumer, Delivery, RetryMessage, State
+from streams.nouns.at_place import with_names
+from streams.nouns.client import clients
+from streams.nouns.delivery import RunningDelivery
+from streams.nouns.replay import ReplayPart
 from streams.operate.replay import replays
 
 # The most deliveries that a list of one group's reads.
 SEARCHED = 100_000
-# Of what is claimed now; "slow": ten times as long as is usual.
-RUNNING = ("running", "usual", "slow")
-CONSUMERS = ("client_id", "group", "topic", "state", "open", "started_at", "lease_until")
+CLIENTS = ("client", "group", "topic", "live", "open", "started_at", "lease_until")
+DELIVERIES = (
+    *("id", "group", "place", "kind", "attempt", "state"),
+    *("running_seconds", "usual_seconds", "slow"),  # of what is claimed now
+    *("failed", "claimed_at", "finished_at", "client", "thread", "error"),
+)
 
 
 class RowVerbs(StreamsCommand):
@@ -29,8 +35,7 @@ class RowVerbs(StreamsCommand):
 
     def add_consumers_arguments(self, parser: ArgumentParser) -> None:
         self._add_group(parser)
-
-        add_sort(parser, CONSUMERS)
+        add_sort(parser, CLIENTS)
         add_watch(parser)
 
     def add_deliveries_arguments(self, parser: ArgumentParser) -> None:
@@ -53,44 +58,15 @@ class RowVerbs(StreamsCommand):
         parser.add_argument("--topic", help="only on this topic")
 
     def do_replays(self, *, group: str | None, topic: str | None, **options: Any) -> None:
-        self.show(
-            ("group", "topic", "replay", "partition", "from", "to", "given_out", "open", "state"),
-            (
-                (
-                    *(one.cursor.group.name, one.cursor.group.topic.name, one.number),
-                    *(one.span.partition.number, one.span.first, one.span.end),
-                    *(one.given_out, one.open, one.state),
-                )
-                for one in replays(self.groups(group, topic), self.using)
-            ),
-        )
+        found = replays(self.groups(group, topic), self.using)
+        self.show_nouns((ReplayPart.of(one) for one in found), ReplayPart.columns())
 
     def do_consumers(
         self, *, group: str | None, topic: str | None, sort: str | None, **options: Any
     ) -> None:
-        groups = self._by_id(group, topic)
-        rows = Consumer.objects.using(self.using).filter(group__in=groups)
-        live = set(rows.live().values_list("pk", flat=True))
-        held: dict[tuple[str, int], int] = {}
-        for delivery in Delivery.objects.using(self.using).open().filter(group__in=groups):
-            place = delivery.client_id, delivery.group_id
-            held[place] = held.get(place, 0) + delivery.last_offset + 1 - delivery.progress
-        self.show(
-            CONSUMERS,
-            (
-                (
-                    row.client_id,
-                    groups[row.group_id].name,
-                    groups[row.group_id].topic.name,
-                    "live" if row.pk in live else "lapsed",
-                    held.get((row.client_id, row.group_id), 0),
-                    row.started_at,
-                    row.lease_until,
-                )
-                for row in rows.order_by("client_id", "id")
-            ),
-            sort=sort,
-        )
+        rows = Consumer.objects.using(self.using).filter(group__in=self.groups(group, topic))
+        rows = rows.select_related("group__topic").order_by("client_id", "id")
+        self.show_nouns(clients(rows, self.using), CLIENTS, sort)
 
     def do_deliveries(
         self,
@@ -101,10 +77,9 @@ class RowVerbs(StreamsCommand):
         limit: int,
         **options: Any,
     ) -> None:
-        groups = self._by_id(group, topic)
         rows = own_rows(Delivery.objects.using(self.using).all(), self.using)
         if group or topic:
-            rows = rows.filter(group__in=groups)
+            rows = rows.filter(group__in=self.groups(group, topic))
         if open:
             # As many as there are threads. Sorted here: for a LIMIT the server reads all by id.
             found = sorted(rows.open().order_by(), key=lambda row: -row.pk)[:limit]
@@ -114,78 +89,43 @@ class RowVerbs(StreamsCommand):
             found = list(rows.filter(pk__gt=newest - SEARCHED).order_by("-pk")[:limit])
             if newest > SEARCHED and (group or topic):
                 self.stderr.write(f"searched the newest {number(SEARCHED)} deliveries")
-        places = self._places(found)
-        columns = ("claimed_at", "finished_at", "client_id", "thread", "error")
         held = [row for row in found if row.state == State.START and row.token] if open else []
         running = {call.pk: call for call in calls(held, database_now(self.using), self.using)}
-        self.show(
-            ("id", "group", "place", "kind", "attempt", "state", *RUNNING, "failed", *columns),
+        self.show_nouns(
             (
-                (
-                    row.pk,
-                    _name(groups, row.group_id),
-                    _place(places, row.partition_id, row.first_offset, row.last_offset),
-                    row.kind,
-                    row.attempt,
-                    row.state,
-                    *_running(running.get(row.pk)),
-                    row.failed,
-                    *(getattr(row, name) for name in columns),
+                RunningDelivery.of(
+                    row,
+                    running_seconds=call and call.running,
+                    usual_seconds=call and call.usual,
+                    slow=call and call.is_slow,
                 )
-                for row in found
+                for row in with_names(found, self.using)
+                for call in [running.get(row.pk)]
             ),
+            DELIVERIES,
         )
 
     def do_retries(
         self, *, group: str | None, topic: str | None, limit: int, **options: Any
     ) -> None:
-        groups = self._by_id(group, topic)
+        groups = self.groups(group, topic)
         found: list[RetryMessage] = []
-        for pk in groups:  # in the order of the index: waiting ones, the next due first
-            rows = RetryMessage.objects.using(self.using).filter(group=pk)
+        for one in groups:  # in the order of the index: waiting ones, the next due first
+            rows = RetryMessage.objects.using(self.using).filter(group=one)
             found += rows.order_by("delivery_id", "due_at", "id")[:limit]
         found.sort(key=lambda row: (row.delivery_id is not None, row.due_at, row.pk))
-        del found[limit:]
-        places = self._places(found)
         blocked: list[tuple[Any, ...]] = [
             # Of an ordered group there is no row: its cursor waits.
             (None, one.group, one.place, one.attempt, one.due_at, one.state, one.error)
-            for blockade in blockades(groups.values(), self.using, most=limit).values()
+            for blockade in blockades(groups, self.using, most=limit).values()
             for one in blockade.worst
         ]
         waiting = (
             (
-                row.pk,
-                _name(groups, row.group_id),
-                _place(places, row.partition_id, row.offset, row.offset),
-                row.attempt,
-                row.due_at,
-                "waiting" if row.delivery_id is None else "held",
-                row.last_error,
+                *(row.pk, row.group.name, str(LogPlace.of(row)), row.attempt, row.due_at),
+                *("waiting" if row.delivery_id is None else "held", row.last_error),
             )
-            for row in found
+            for row in with_names(found[:limit], self.using)
         )
         columns = ("id", "group", "place", "attempt", "due_at", "state", "error")
         self.show(columns, [*blocked, *waiting][:limit])
-
-    def _by_id(self, group: str | None, topic: str | None) -> dict[int, ConsumerGroup]:
-        return {row.pk: row for row in self.groups(group, topic)}
-
-    def _places(self, rows: Iterable[Delivery | RetryMessage]) -> dict[int, str]:
-        """Return the names of their partitions, as far as they still exist."""
-        partitions = Partition.objects.using(self.using).select_related("topic")
-        found = partitions.filter(pk__in={row.partition_id for row in rows})
-        return {partition.pk: str(partition) for partition in found}
-
-
-def _running(call: Call | None) -> tuple[timedelta | None, timedelta | None, bool | None]:
-    return (call.running, call.usual, call.is_slow) if call else (None, None, None)
-
-
-def _name(groups: dict[int, ConsumerGroup], pk: int) -> str | None:
-    return groups[pk].name if pk in groups else None
-
-
-def _place(places: dict[int, str], partition: int, first: int, last: int) -> str:
-    name = places.get(partition, f"#{partition}")
-    return f"{name}@{first}-{last}" if last > first else f"{name}@{first}"

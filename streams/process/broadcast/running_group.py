@@ -12,7 +12,7 @@ from streams.consume.limits import Overrides
 from streams.consume.registry import Registration
 from streams.process.broadcast.file import Place, PositionFile
 from streams.process.broadcast.reader import Reader
-from streams.process.running_group import GroupPlace, RunningGroup
+from streams.process.running_group import NextOffsets, RunningGroup
 from streams.sharding import home_of
 
 
@@ -48,9 +48,9 @@ class RunningBroadcastGroup(RunningGroup):
     def close(self) -> None:
         self._file.close()
 
-    def place(self) -> GroupPlace:
+    def place(self) -> NextOffsets:
         """Return where this client is: its positions are on its disk."""
-        return GroupPlace(*self.reader.place())
+        return NextOffsets(*self.reader.place())
 
     def describe(self) -> str:
         whom = f"broadcast to the client {self.client}, positions in {self._folder}"
