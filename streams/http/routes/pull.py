@@ -14,6 +14,7 @@ from streams.conf import MAX_BATCH, MAX_HOLD, database
 from streams.http import threads
 from streams.http.access import ApiRequest, needs
 from streams.http.fields import Answer, Id, Instant, Request, body_out, joined, written
+from streams.http.hot import hot
 from streams.http.pulling import clients, holding, outcomes, poller
 from streams.http.pulling.groups import ensure_group, pulled
 from streams.http.pulling.handing_out import Asked, Found, Handed, hand_out, take_back
@@ -151,6 +152,7 @@ def make_group(request: ApiRequest, topic: str, group: str, new: NewGroup) -> St
 
 
 @router.post("/topics/{topic}/groups/{group}/pull", response=Pulled)
+@hot
 @needs("consume", "{topic}/{group}")
 async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> HttpResponse:
     """Get messages to handle, or wait for some at most ``hold`` seconds."""
@@ -183,6 +185,7 @@ async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> Http
 
 
 @router.post("/deliveries/ack", response=Settled)
+@hot
 @needs("consume")
 @on_pool
 def acknowledge(request: ApiRequest, ack: Ack) -> Settled:
@@ -196,6 +199,7 @@ def acknowledge(request: ApiRequest, ack: Ack) -> Settled:
 
 
 @router.post("/deliveries/extend", response=Extended)
+@hot
 @needs("consume")
 @on_pool
 def extend(request: ApiRequest, extension: Extend) -> Extended:
@@ -205,6 +209,7 @@ def extend(request: ApiRequest, extension: Extend) -> Extended:
 
 
 @router.post("/deliveries/release", response=Released)
+@hot
 @needs("consume")
 @on_pool
 def release(request: ApiRequest, release: Release) -> Released:
