@@ -201,7 +201,7 @@ async def asked(application: Any, scope: Any, body: bytes) -> HttpResponse:
 
 # What calls the hot routes is tried in both ways in which a project may serve them.
 BOTH_WAYS = {
-    *("test_bodies", "test_busy", "test_problems", "test_produce", "test_pulling"),
+    *("test_acks", "test_bodies", "test_busy", "test_problems", "test_produce", "test_pulling"),
     *("test_repeated_pulls", "test_shards", "test_tokens", "test_tracing"),
 }
 

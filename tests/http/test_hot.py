@@ -19,7 +19,8 @@ from tests.http.conftest import Api, BareApi, MakeToken
 from tests.http.test_produce import ORDERS
 
 HOT = {
-    *("send_message", "send_batch", "pull", "acknowledge", "extend", "release"),
+    *("send_message", "send_batch"),
+    *("pull", "acknowledge", "acknowledge_all", "extend", "release"),
 }
 
 
@@ -62,7 +63,7 @@ WRONG = [
     *(b"", b"{", b"null", b"[]", b'"x"', b"\xff", b"7", b"{}" * 2, b"[" * 100_000),
     *(b'{"nobody": "knows"}', b'{"body": NaN, "no": 1}', b'{"delay": Infinity}', b'{"tag": null}'),
     *(b'{"key": "\\ud800"}', b'{"key": "\xff"}', b'{"messages": []}', b'{"messages": [{}]}'),
-    *(b'{"client": 1}', b'{"receipt": "x", "results": [{"offset": -1}]}'),
+    *(b'{"client": 1}', b'{"acks": []}', b'{"receipt": "x", "results": [{"offset": -1}]}'),
 ]
 
 
