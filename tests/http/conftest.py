@@ -147,14 +147,27 @@ class BareApi(Api):
     def call(
         self, method: str, path: str, data: Any = None, *, token: str | None = None, **headers: str
     ) -> Any:
-        token = token or self.token
-        given = {name.replace("_", "-").lower(): value for name, value in headers.items()}
-        if token:
-            given.setdefault("authorization", f"Bearer {token}")
         body = data if isinstance(data, bytes) else b"" if data is None else _json(data)
+        scope = self.scope(method, path, body, token=token, **headers)
+        ends = (request_started, request_finished)
+        for signal in ends:  # as Django's test client: they would close the test's connection
+            signal.disconnect(close_old_connections)
+        try:
+            return async_to_sync(asked)(refusing_early(ASGIHandler()), scope, body)
+        finally:
+            for signal in ends:
+                signal.connect(close_old_connections)
+
+    def scope(
+        self, method: str, path: str, body: bytes, *, token: str | None = None, **headers: str
+    ) -> dict[str, Any]:
+        """Return what a server tells an application of a request."""
+        given = {name.replace("_", "-").lower(): value for name, value in headers.items()}
+        if token := token or self.token:
+            given.setdefault("authorization", f"Bearer {token}")
         given |= {"host": "testserver", "content-length": str(len(body))}
         url = urlsplit(path if path.startswith("/ems/") else f"/ems/v1{path}")
-        scope = {
+        return {
             "type": "http",
             "http_version": "1.1",
             "method": method,
@@ -166,14 +179,6 @@ class BareApi(Api):
             ],
             "client": ["127.0.0.1", 1],
         }
-        ends = (request_started, request_finished)
-        for signal in ends:  # as Django's test client: they would close the test's connection
-            signal.disconnect(close_old_connections)
-        try:
-            return async_to_sync(asked)(refusing_early(ASGIHandler()), scope, body)
-        finally:
-            for signal in ends:
-                signal.connect(close_old_connections)
 
 
 async def asked(application: Any, scope: Any, body: bytes) -> HttpResponse:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 
-from streams.http.pulling import groups, outcomes
+from streams.http.access import ApiRequest, Caller
+from streams.http.pulling import groups, outcomes, receipts
 from streams.http.routes import pull as routes
 from streams.models import ConsumerGroup, Cursor, Delivery, RetryMessage, State, UtcNow
 from streams.steps.sweep import sweep
@@ -212,3 +216,86 @@ def test_a_request_has_so_many_acks_and_no_more(api: Api) -> None:
     for some in (acks, []):
         assert api.post("/deliveries/acks", {"acks": some}).status_code == 422
     assert states() == [State.START]
+
+
+# -- what a process remembers of what it has handed out --
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_pull_and_its_ack_are_a_few_statements(transactional_db: None) -> None:
+    """Each is processor time of two servers; see docs/guides/http.md."""
+    groups.ensure_group("orders", "mail", "default")
+    fill(4)
+    place = "orders", "mail", "http@x@one", routes.Pull(client="one", batch=1)
+    request = ApiRequest()
+    request.auth = Caller(1, "x", "x", "", "", None, 1, frozenset({("consume", "*/*")}))
+
+    def pulled_once(*acks: routes.Ack) -> routes.Ack:
+        acking = routes.Acking(request, acks)
+        (handed,) = routes._look(*place, acking, 0.0, threading.Event()).handed
+        offset = routes.ResultIn(offset=handed.messages[0].offset)
+        return routes.Ack(receipt=receipts.receipt_of(handed.delivery), results=[offset])
+
+    first = pulled_once(pulled_once())  # what is read once is known
+    with CaptureQueriesContext(connection) as noted:
+        pulled_once(first)
+    # Looks that are made a few times a second, for all clients, and the ends of a transaction.
+    others = r"BEGIN|COMMIT|SELECT (1|d\.`id`, d\.`partition_id`|c\.`id`, c\.`partition_id`)"
+    made = [one["sql"].split()[0] for one in noted if not re.match(others, one["sql"])]
+    assert made == [
+        "UPDATE",  # the ack
+        *("SELECT", "UPDATE", "INSERT"),  # the claim
+        *("SELECT", "SELECT"),  # the messages; the deadline and the lease
+    ]
+
+
+def test_a_wrong_token_settles_nothing_that_this_process_has_handed_out(api: Api) -> None:
+    made(api)
+    fill(1)
+    (delivery,) = pulled(api)
+    number, _dot, token = delivery["receipt"].partition(".")
+    wrong = {**delivery, "receipt": f"{number}.{token[::-1]}"}
+    assert said(pulled_with(api, ack(wrong))) == ["lease_lost"]
+    assert states() == [State.START]
+    assert said(pulled_with(api, ack(delivery))) == [0]
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "expected"),
+    [
+        ({"progress": 1}, "invalid_value"),
+        ({"state": State.RELEASED}, "lease_lost"),
+        ({"token": "0" * 32}, "lease_lost"),
+    ],
+)
+def test_what_another_process_has_changed_counts(
+    api: Api, meanwhile: dict[str, Any], expected: str
+) -> None:
+    made(api)
+    fill(3)
+    (delivery,) = pulled(api)
+    Delivery.objects.update(**meanwhile)
+    assert said(pulled_with(api, ack(delivery))) == [expected]
+    assert Delivery.objects.get().progress == meanwhile.get("progress", 0)
+    if expected == "invalid_value":
+        assert said(pulled_with(api, ack(delivery, 1, 2))) == [0]
+
+
+def test_parts_of_a_delivery_are_acknowledged_by_several_processes(api: Api) -> None:
+    made(api)
+    fill(4)
+    (delivery,) = pulled(api)
+    assert said(pulled_with(api, ack(delivery, 0))) == [3]
+    receipts._handed.clear()  # another process
+    assert said(pulled_with(api, ack(delivery, 1))) == [2]
+    assert said(pulled_with(api, ack(delivery, 2, 3))) == [0]
+    assert states() == [State.DONE]
+
+
+def test_a_process_remembers_so_many_deliveries(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "REMEMBERED", 2)
+    made(api)
+    fill(3)
+    some = [pulled(api, batch=1)[0] for _ in range(3)]
+    assert len(receipts._handed) == 2
+    assert said(pulled_with(api, *map(ack, some))) == [0, 0, 0]

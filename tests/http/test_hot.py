@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,10 @@ from django.core.handlers.asgi import ASGIHandler
 from django.test import RequestFactory
 
 from streams.http import app
+from streams.http.asgi import refusing_early
 from streams.http.hot import Hot
 from streams.http.problems import answer
+from streams.http.pulling.waiting import waiting
 from streams.models import Message
 from tests.http.conftest import Api, BareApi, MakeToken
 from tests.http.test_produce import ORDERS
@@ -107,3 +110,32 @@ def test_a_header_is_an_argument_in_both_ways(api: Api, make_token: MakeToken) -
     ]
     assert [one["message_id"] for one in others] == [first["message_id"]] * 2
     assert [one["duplicate"] for one in (first, *others)] == [False, True, True]
+
+
+@pytest.mark.django_db
+def test_a_client_that_goes_is_held_no_longer(make_token: MakeToken) -> None:
+    api = BareApi(make_token("send:orders", "consume:orders/*"))
+    assert api.put("/topics/orders/groups/mail", {}).status_code == 201
+
+    async def play() -> list[Any]:
+        sent: list[Any] = []
+        body = json.dumps({"client": "one", "hold": 20}).encode()
+        parts = [{"type": "http.request", "body": body}]
+
+        async def receive() -> Any:
+            if parts:
+                return parts.pop()
+            while not waiting("default"):
+                await asyncio.sleep(0.01)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = api.scope("POST", "/topics/orders/groups/mail/pull", body)
+        asking = refusing_early(ASGIHandler())(scope, receive, send)
+        await asyncio.wait_for(asking, 10)
+        return sent
+
+    assert async_to_sync(play)() == []
+    assert not waiting("default")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH, MAX_HOLD, database
-from streams.errors import StreamsError
+from streams.errors import InvalidValue, LeaseLost, StreamsError
 from streams.http import threads
 from streams.http.access import ApiRequest, needs
 from streams.http.fields import Answer, Id, Instant, Request, body_out, joined, written
@@ -24,7 +24,7 @@ from streams.http.problems import Problem, problem_of
 from streams.http.pulling import clients, holding, outcomes, poller
 from streams.http.pulling.groups import ensure_group, pulled
 from streams.http.pulling.handing_out import Asked, Found, Handed, hand_out, take_back
-from streams.http.pulling.receipts import Named, named, receipt_of
+from streams.http.pulling.receipts import Named, named, receipt_of, remember, remembered
 from streams.http.pulling.waiting import waiting
 from streams.http.threads import on_pool
 from streams.log.bodies import StoredMessage
@@ -249,7 +249,7 @@ def acknowledge_all(request: ApiRequest, acks: Acks) -> AllAcked:
 @on_pool
 def extend(request: ApiRequest, extension: Extend) -> Extended:
     """Hold a delivery for ``timeout`` seconds from now."""
-    delivery = _named(request, extension.receipt).delivery
+    delivery = _named(request, extension.receipt)
     return Extended(deadline=outcomes.extend(delivery, extension.timeout))
 
 
@@ -259,7 +259,7 @@ def extend(request: ApiRequest, extension: Extend) -> Extended:
 @on_pool
 def release(request: ApiRequest, release: Release) -> Released:
     """Give back what is open of a delivery: others get it, and no attempt is spent."""
-    delivery = _named(request, release.receipt).delivery
+    delivery = _named(request, release.receipt)
     count = delivery.last_offset + 1 - delivery.progress
     outcomes.give_back(delivery)
     _wake(delivery)
@@ -322,10 +322,22 @@ def _look(
 
 
 def _acknowledged(request: ApiRequest, ack: Ack) -> outcomes.Settled:
-    found = _named(request, ack.receipt)
     results = [outcomes.Result(r.offset, r.outcome, r.reason, r.delay) for r in ack.results]
-    settled = outcomes.acknowledge(found.delivery, results, found.age)
-    _wake(found.delivery)
+    if known := remembered(ack.receipt, results[0].offset):
+        with suppress(LeaseLost, InvalidValue):  # not as this process knows it: it is read
+            return _settled(request, known, results)
+    return _settled(request, named(ack.receipt), results)
+
+
+def _settled(
+    request: ApiRequest, found: Named, results: Sequence[outcomes.Result]
+) -> outcomes.Settled:
+    delivery = found.delivery
+    _needs_group(request, delivery)
+    settled = outcomes.acknowledge(delivery, results, found.age)
+    if settled.open:
+        remember(found)
+    _wake(delivery)
     return settled
 
 
@@ -355,12 +367,15 @@ def _held(request: ApiRequest) -> Any:
     return holding.held(request, request.auth.id, request.auth.max_holds)
 
 
-def _named(request: ApiRequest, receipt: str) -> Named:
+def _named(request: ApiRequest, receipt: str) -> Delivery:
     """Return the delivery of a receipt whose group the caller may consume."""
-    found = named(receipt)
-    group = found.delivery.group
-    request.auth.needs("consume", f"{group.topic.name}/{group.name}")
-    return found
+    delivery = named(receipt).delivery
+    _needs_group(request, delivery)
+    return delivery
+
+
+def _needs_group(request: ApiRequest, delivery: Delivery) -> None:
+    request.auth.needs("consume", f"{delivery.group.topic.name}/{delivery.group.name}")
 
 
 def _wake(delivery: Delivery) -> None:
