@@ -22,6 +22,7 @@ from ninja.renderers import JSONRenderer
 
 from streams.http.access import identified
 from streams.http.contract import complete
+from streams.http.hot import Hot
 from streams.http.problems import Problem, answer, handle_all, too_large
 from streams.http.routes import ROUTERS, UNVERSIONED
 from streams.logs import event
@@ -71,6 +72,11 @@ def _merge() -> None:
             first = views.setdefault(bound.prefix + name, view)
             if first is not view:
                 first.operations += bound.path_operations.pop(name).operations
+    for view in views.values():
+        for operation in view.operations:
+            if getattr(operation.view_func, "is_hot", False):
+                made: Any = operation
+                made.run = Hot(operation)
 
 
 _merge()
@@ -88,7 +94,9 @@ def url_patterns() -> list[URLPattern]:
     found = [one for one in api.urls[0] if isinstance(one, URLPattern) and one.name != "api-root"]
     for one in found:
         operations: PathView = getclosurevars(one.callback).nonlocals["self"]
-        one.callback = guarded(one.callback, partial(_identify, operations))
+        made: Any = guarded(one.callback, partial(_identify, operations))
+        made.operations = operations
+        one.callback = made
     return [
         path("openapi.json", guarded(openapi), name="openapi"),
         *found,
@@ -152,6 +160,15 @@ async def refusal(request: ASGIRequest) -> HttpResponse | None:
     except Exception as error:  # noqa: BLE001 - a page of HTML is not an answer to a program
         return answer(request, error)
     return None
+
+
+def hot_operation(request: ASGIRequest) -> Hot | None:
+    """Return what runs the request, which refusal() has let pass, without Django's handler."""
+    match = request.resolver_match
+    operations = getattr(match.func, "operations", None) if match else None
+    operation = operations._find_operation(request) if operations else None
+    run: Any = operation.run if operation else None
+    return run if isinstance(run, Hot) else None
 
 
 @cache

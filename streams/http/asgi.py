@@ -1,7 +1,8 @@
-"""Refuses requests under ASGI before their body is read.
+"""Refuses requests under ASGI before their body is read, and answers those that come all the time.
 
 Django's handler writes the whole body into a file before any view sees the request: without this,
-anybody could fill the disk. An ``asgi.py`` imports this module before Django is set up.
+anybody could fill the disk. It also changes between threads ten times and more for each request. An
+``asgi.py`` imports this module before Django is set up.
 """
 
 from __future__ import annotations
@@ -24,36 +25,45 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 def refusing_early(application: Application) -> Application:
     """Return ``application``; what the API refuses is refused before its body is read.
 
-    In the ``asgi.py`` of a project: ``application = refusing_early(get_asgi_application())``.
+    Its hot routes are answered here, so they pass neither Django's handler nor any middleware of
+    the project. In its ``asgi.py``: ``application = refusing_early(get_asgi_application())``.
     """
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        request = _request(scope) if scope["type"] == "http" else None
+        if request is None:
             await application(scope, receive, send)
             return
+        from streams.http.app import hot_operation, refusal
+        from streams.http.hot import answered
         from streams.http.problems import too_large
 
-        refused = await _refusal(scope)
-        if refused is not None:
-            await _answer(refused, send)
-            return
-        try:
-            await application(scope, _bounded(scope, receive), send)
-        except RequestDataTooBig:
-            await _answer(too_large().response(), send)
+        # What the check has found out, such as who calls, is in the scope for the view.
+        response = await refusal(request)
+        if response is None:
+            receive = _bounded(scope, receive)
+            try:
+                if (hot := hot_operation(request)) is None:
+                    await application(scope, receive, send)
+                else:
+                    response = await answered(request, receive, waits=hot.waits)
+            except RequestDataTooBig:
+                response = too_large().response()
+        if response is not None:
+            await _answer(response, send)
 
     return call
 
 
-async def _refusal(scope: Scope) -> HttpResponse | None:
-    from streams.http.app import refusal
+def _request(scope: Scope) -> ASGIRequest | None:
+    """Return the request without its body; None if it is malformed.
 
+    Then the handler of the project says so, whichever of its pages it is for.
+    """
     try:
-        request = ASGIRequest(scope, BytesIO())
-    except Exception:  # noqa: BLE001 - any page of the project: its handler says what is malformed
+        return ASGIRequest(scope, BytesIO())
+    except Exception:  # noqa: BLE001 - any page of the project
         return None
-    # What the check has found out, such as who calls, is in the scope for the view.
-    return await refusal(request)
 
 
 def _bounded(scope: Scope, receive: Receive) -> Receive:

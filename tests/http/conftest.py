@@ -6,19 +6,25 @@ with connections of their own. In others they run on the test's connection, whic
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
-from asgiref.sync import sync_to_async
-from django.db import connections
+from asgiref.sync import async_to_sync, sync_to_async
+from django.core.handlers.asgi import ASGIHandler
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections, connections
+from django.http import HttpResponse
 from django.test import Client
 
 from streams.database import remembered
 from streams.http import access, rates, threads
+from streams.http.asgi import refusing_early
 from streams.http.pulling import poller, waiting
 from streams.models import ApiToken
 from streams.operate.tokens import issue, right_of
@@ -135,10 +141,86 @@ def _json(data: Any) -> bytes:
     return json.dumps(data).encode()
 
 
+class BareApi(Api):
+    """Calls the API as a server of ASGI does, where ``asgi.py`` has refusing_early()."""
+
+    def call(
+        self, method: str, path: str, data: Any = None, *, token: str | None = None, **headers: str
+    ) -> Any:
+        body = data if isinstance(data, bytes) else b"" if data is None else _json(data)
+        scope = self.scope(method, path, body, token=token, **headers)
+        ends = (request_started, request_finished)
+        for signal in ends:  # as Django's test client: they would close the test's connection
+            signal.disconnect(close_old_connections)
+        try:
+            return async_to_sync(asked)(refusing_early(ASGIHandler()), scope, body)
+        finally:
+            for signal in ends:
+                signal.connect(close_old_connections)
+
+    def scope(
+        self, method: str, path: str, body: bytes, *, token: str | None = None, **headers: str
+    ) -> dict[str, Any]:
+        """Return what a server tells an application of a request."""
+        given = {name.replace("_", "-").lower(): value for name, value in headers.items()}
+        if token := token or self.token:
+            given.setdefault("authorization", f"Bearer {token}")
+        given |= {"host": "testserver", "content-length": str(len(body))}
+        url = urlsplit(path if path.startswith("/ems/") else f"/ems/v1{path}")
+        return {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "https",
+            "path": unquote(url.path),
+            "query_string": url.query.encode(),
+            "headers": [
+                (name.encode(), value.encode("latin-1", "replace")) for name, value in given.items()
+            ],
+            "client": ["127.0.0.1", 1],
+        }
+
+
+async def asked(application: Any, scope: Any, body: bytes) -> HttpResponse:
+    """Return what an application answers to a request whose client waits for that."""
+    parts: list[Any] = [{"type": "http.request", "body": body}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if parts:
+            return parts.pop()
+        return await asyncio.get_running_loop().create_future()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await application(scope, receive, send)
+    start, *rest = sent
+    answer = HttpResponse(b"".join(one["body"] for one in rest), status=start["status"])
+    del answer["Content-Type"]
+    for name, value in start["headers"]:
+        answer[name.decode()] = value.decode("latin-1")
+    answer.json = lambda: json.loads(answer.content)  # type: ignore[attr-defined]
+    return answer
+
+
+# What calls the hot routes is tried in both ways in which a project may serve them.
+BOTH_WAYS = {
+    *("test_acks", "test_bodies", "test_busy", "test_problems", "test_produce", "test_pulling"),
+    *("test_repeated_pulls", "test_shards", "test_tokens", "test_tracing"),
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    module = metafunc.module.__name__.rpartition(".")[2]
+    if module in BOTH_WAYS and "api" in metafunc.fixturenames:
+        metafunc.parametrize("api", ["django", "bare"], indirect=True)
+
+
 @pytest.fixture
-def api(db: None) -> Api:
+def api(db: None, request: pytest.FixtureRequest) -> Api:
     """Return a client without a token: pass one to each call, or set ``api.token``."""
-    return Api()
+    return BareApi() if getattr(request, "param", "") == "bare" else Api()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from streams import send, wakeup
 from streams.chaos.forks import in_fork
 from streams.deliver import poller as looking
 from streams.deliver.due import what_is_due
+from streams.http.access import ApiRequest
 from streams.http.pulling import holding, poller
 from streams.http.pulling import waiting as waiting_module
 from streams.http.pulling.groups import PulledGroup, ensure_group, pulled
@@ -139,7 +140,8 @@ def test_only_who_leaves_something_wakes_the_next_one(
         waiter, other = held(request), held()
         waiter.wake()
         waiter.begin()
-        found = pull._look("orders", "mail", "http@x@one", asked, 0.0, threading.Event())
+        nothing = pull.Acking(ApiRequest(), [])
+        found = pull._look("orders", "mail", "http@x@one", asked, nothing, 0.0, threading.Event())
         waiter.found()
         waiter.leaves_more = found.leaves_more
     assert [len(one.messages) for one in found.handed] == [2]
@@ -206,7 +208,8 @@ def test_what_is_sent_between_two_pulls_concerns_this_process(
     listener = wakeup.Listener("default", waiting("default").topics, lambda: None)
     assert not listener._concerns(b'["orders"]')
     asked = pull.Pull.model_validate({"client": "one"})
-    pull._look("orders", "mail", "http@x@one", asked, 0.0, threading.Event())
+    nothing = pull.Acking(ApiRequest(), [])
+    pull._look("orders", "mail", "http@x@one", asked, nothing, 0.0, threading.Event())
     waiting("default").let_go()
     assert listener._concerns(b'["orders"]')
     monkeypatch.setattr(waiting_module, "CONCERNS_SECONDS", 0.0)

@@ -458,7 +458,7 @@ def test_a_paused_group_hands_out_nothing(api: Api) -> None:
     fill(1)
     ConsumerGroup.objects.pause()
     answer = api.post(f"{GROUP}/pull", {"client": "one"})
-    assert answer.json() == {"deliveries": [], "paused": True, "retry_after": None}
+    assert answer.json() == {"deliveries": [], "paused": True, "retry_after": None, "acks": []}
     ConsumerGroup.objects.resume()
     assert len(pulled(api)) == 1
 

@@ -12,6 +12,7 @@ import pytest
 from django.db import OperationalError
 
 from streams.http import threads
+from streams.http.access import ApiRequest
 from streams.http.pulling import clients, groups, holding
 from streams.http.pulling.handing_out import Asked, Found, Handed, hand_out, take_back
 from streams.http.pulling.receipts import named, receipt_of
@@ -73,7 +74,8 @@ def test_a_request_that_is_gone_takes_nothing_from_its_repeat(
     async def play() -> Any:
         def look() -> asyncio.Task[Found]:
             gone = threading.Event()
-            work = threads.on_a_thread(pull._look, "orders", "mail", name, asked, 0.0, gone)
+            place = "orders", "mail", name, asked, pull.Acking(ApiRequest(), []), 0.0
+            work = threads.on_a_thread(pull._look, *place, gone)
             return asyncio.ensure_future(holding.shielded(work, pull._taken_back, gone))
 
         free = threading.Event()
@@ -102,9 +104,9 @@ def test_a_request_that_is_gone_before_its_turn_claims_nothing(api: Api) -> None
     gone = threading.Event()
     gone.set()
     name = clients.client_id("abcdefgh", "one")
-    assert not pull._look(
-        "orders", "mail", name, pull.Pull.model_validate({"client": "one"}), 0.0, gone
-    ).handed
+    asked = pull.Pull.model_validate({"client": "one"})
+    nothing = pull.Acking(ApiRequest(), [])
+    assert not pull._look("orders", "mail", name, asked, nothing, 0.0, gone).handed
     assert not Delivery.objects.exists()
 
 

@@ -21,17 +21,20 @@ UPSERT_CLIENT = {
     for vendor in (MYSQL, SQLITE)
 }
 
-# Tells whether a client holds a message that runs alone. Indexes: ems_retry_due, of the retries of
-# the group that are held, and ems_cursor_place; then the primary key.
-HOLDS_ALONE = (
+# Tells whether a client holds a message that runs alone, beside the deliveries of ``ids``. Indexes:
+# ems_retry_due, of the retries of the group that are held, and ems_cursor_place; then the primary
+# key.
+_HOLDS_ALONE = (
+    "EXISTS ("
     "SELECT 1 FROM `ems_retry_msg` r JOIN `ems_topic_group_log` d ON d.`id` = r.`delivery_id`"
     " WHERE r.`group_id` = %s AND r.`delivery_id` IS NOT NULL AND r.`alone`"
-    " AND d.`state` = 'START' AND d.`client_id` = %s"
+    " AND d.`state` = 'START' AND d.`client_id` = %s AND d.`id` NOT IN ({ids})"
     " UNION ALL"
     " SELECT 1 FROM `ems_cursor` c JOIN `ems_topic_group_log` d ON d.`id` = c.`open_delivery`"
     " WHERE c.`group_id` = %s AND c.`alone` AND d.`state` = 'START' AND d.`client_id` = %s"
-    " LIMIT 1"
+    " AND d.`id` NOT IN ({ids}))"
 )
+HOLDS_ALONE = "SELECT " + _HOLDS_ALONE.format(ids="0")
 
 # Reads the delivery of a receipt, by its key, and the clock. As a statement of its own: each
 # request that settles something begins with it.
@@ -45,10 +48,11 @@ OF_RECEIPT = for_each_vendor(
 )
 
 # Reads the deadlines of deliveries that are still held, by their keys, and whether the lease of
-# their client lasts as long; None without a lease.
+# their client lasts as long (None without a lease), and whether it holds another that runs alone.
 DEADLINES = (
-    "SELECT d.`id`, d.`deadline`, (SELECT c.`lease_until` >= d.`deadline` FROM `ems_client` c"
-    " WHERE c.`client_id` = %s AND c.`group_id` = %s) FROM `ems_topic_group_log` d"
+    "SELECT d.`id`, d.`deadline`, (SELECT c.`lease_until` >= d.`deadline` FROM `ems_client` c"  # noqa: S608
+    f" WHERE c.`client_id` = %s AND c.`group_id` = %s), {_HOLDS_ALONE}"
+    " FROM `ems_topic_group_log` d"
     " WHERE d.`id` IN ({ids}) AND d.`state` = 'START' AND d.`token` <> ''"
 )
 

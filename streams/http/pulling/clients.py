@@ -29,6 +29,11 @@ AT_LEAST, AT_MOST = 5.0, 10.0
 # As many leases as a process remembers; then it starts anew.
 REMEMBERED = 10_000
 
+
+class HoldsAlone(Exception):
+    """The client holds a message that runs alone: it gets no other until that is settled."""
+
+
 # By alias, client and group: until when, on the monotonic clock, the lease holds at least.
 _known: Forgettable[tuple[str, str, int], float] = Forgettable()
 
@@ -69,19 +74,28 @@ def keep_lease(client: str, group_id: int, seconds: float, using: str) -> None:
     retrying(_write, using, client, group_id, timedelta(seconds=seconds + AT_MOST), using)
 
 
+def holds_alone(client: str, group_id: int, using: str) -> bool:
+    """Tell whether the client holds a message that runs alone."""
+    place = [group_id, client] * 2
+    return bool(retrying(fetch, using, using, sql.HOLDS_ALONE, place)[0][0])
+
+
 def deadlines(
     client: str, group_id: int, deliveries: Collection[int], timeout: timedelta, using: str
 ) -> dict[int, datetime]:
     """Return the deadlines of ``deliveries``, once the lease of their client lasts as long.
 
     A delivery that has been taken away meanwhile is absent. The lease is read each time: the client
-    may have left through another process, which has deleted it.
+    may have left through another process, which has deleted it. Raises HoldsAlone.
     """
     statement = sql.DEADLINES.format(ids=numbers(deliveries))
-    found = retrying(fetch, using, using, statement, [client, group_id])
-    if not all(lasts for _pk, _deadline, lasts in found):
+    place = [client, group_id, *[group_id, client] * 2]
+    found = retrying(fetch, using, using, statement, place)
+    if any(alone for *_delivery, alone in found):
+        raise HoldsAlone
+    if not all(lasts for _pk, _deadline, lasts, _alone in found):
         keep_lease(client, group_id, timeout.total_seconds(), using)
-    return {pk: instant(deadline) for pk, deadline, _lasts in found}
+    return {pk: instant(deadline) for pk, deadline, _lasts, _alone in found}
 
 
 def _write(client: str, group_id: int, lease: timedelta, using: str) -> None:

@@ -13,18 +13,20 @@ from typing import NamedTuple
 from django.db import Error, connections
 
 from streams.api import ReceivedMessage
-from streams.conf import CLAIM_BYTES
+from streams.conf import CLAIM_BYTES, FRESH_SECONDS
 from streams.consume.limits import Limits
 from streams.consume.outcome.settle import release
+from streams.database.remembered import Fresh
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
 from streams.database.sql.dialect import fetch
 from streams.deliver.opening import hold, open_whole
 from streams.deliver.turns import Claimed, Turns
 from streams.errors import LeaseLost
-from streams.http.pulling.clients import deadlines, keep_while_holding
+from streams.http.pulling.clients import HoldsAlone, deadlines, holds_alone, keep_while_holding
 from streams.http.pulling.groups import REPEATED, THREAD, PulledGroup
 from streams.http.pulling.outcomes import tell
+from streams.http.pulling.receipts import Named, remember
 from streams.logs import event
 from streams.models import Delivery, Kind, RetryMessage
 
@@ -32,6 +34,9 @@ logger = logging.getLogger("streams.http")
 
 # An answer of so many bytes gets no further delivery.
 ENOUGH_BYTES = CLAIM_BYTES // 4
+
+# By alias, client and group: a client that held a message that runs alone, and may still.
+_alone: Fresh[tuple[str, str, int], bool] = Fresh()
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,8 @@ def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> Found:
     """
     if asked.token and (before := _handed_before(group, limits, asked)):
         return Found(_with_deadlines(before, group, asked), leaves_more=True)
-    if _holds_alone(group, asked.client):
+    key = group.using, asked.client, group.group.pk
+    if _alone.fresh(key) and holds_alone(asked.client, group.group.pk, group.using):
         return Found()
     keep_while_holding(asked.client, group, asked.hold)
     out: list[Handed] = []
@@ -87,6 +93,12 @@ def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> Found:
         with group.turns(asked.client, asked.token) as turns:
             leaves_more = _claim_all(group, turns, limits, asked, out)
         return Found(_with_deadlines(out, group, asked), leaves_more)
+    except HoldsAlone:
+        # Hardly any client does, so it is asked with the deadlines. Who does is asked first from
+        # now on: what is given back each time would be claimed each time.
+        _alone.keep(key, True, FRESH_SECONDS, group.using)
+        take_back(out)
+        return Found(leaves_more=True)
     except BaseException as error:
         if not isinstance(error, Error):  # without a database they expire
             take_back(out)
@@ -190,11 +202,6 @@ def _mark_repeated(delivery: Delivery) -> bool:
     return bool(delivery.held().update(thread=REPEATED))
 
 
-def _holds_alone(group: PulledGroup, client: str) -> bool:
-    place = [group.group.pk, client, group.group.pk, client]
-    return bool(retrying(fetch, group.using, group.using, sql.HOLDS_ALONE, place))
-
-
 def _with_deadlines(out: list[Handed], group: PulledGroup, asked: Asked) -> list[Handed]:
     """Return those of ``out`` that are still held, with their deadlines."""
     if not out:
@@ -203,4 +210,7 @@ def _with_deadlines(out: list[Handed], group: PulledGroup, asked: Asked) -> list
     found = deadlines(asked.client, group.group.pk, ids, asked.timeout, group.using)
     for handed in out:
         handed.deadline = found.get(handed.delivery.pk)
-    return [handed for handed in out if handed.deadline]
+    held = [handed for handed in out if handed.deadline]
+    for handed in held:
+        remember(Named(handed.delivery))
+    return held

@@ -14,6 +14,7 @@ from streams.conf import MAX_BATCH, database
 from streams.http.access import ApiRequest, needs
 from streams.http.databases import Database, alias_of_id
 from streams.http.fields import Answer, Id, Instant, Request, body_in
+from streams.http.hot import hot
 from streams.http.problems import Problem
 from streams.http.threads import on_pool, short_waits
 from streams.log.foreign import own_rows
@@ -99,6 +100,7 @@ class Cancelled(Answer):
 
 
 @router.post("/topics/{topic}/messages", response={201: Sent, 200: Sent})
+@hot
 @needs("send", "{topic}")
 @on_pool
 def send_message(
@@ -127,6 +129,7 @@ def send_message(
 
 
 @router.post("/messages", response={201: AllSent})
+@hot
 @needs("send")
 @on_pool
 def send_batch(

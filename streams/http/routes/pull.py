@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
@@ -11,22 +15,29 @@ from pydantic import Field
 
 from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH, MAX_HOLD, database
+from streams.errors import InvalidValue, LeaseLost, StreamsError
 from streams.http import threads
 from streams.http.access import ApiRequest, needs
 from streams.http.fields import Answer, Id, Instant, Request, body_out, joined
+from streams.http.hot import hot
+from streams.http.problems import Problem, problem_of
 from streams.http.pulling import clients, holding, outcomes, poller
 from streams.http.pulling.groups import ensure_group, pulled
 from streams.http.pulling.handing_out import Asked, Found, Handed, hand_out, take_back
-from streams.http.pulling.receipts import Named, named, receipt_of
+from streams.http.pulling.receipts import Named, named, receipt_of, remember, remembered
 from streams.http.pulling.waiting import waiting
 from streams.http.threads import on_pool
 from streams.log.bodies import StoredMessage
 from streams.models import ConsumerGroup, Delivery
 from streams.nouns.noun import written
 from streams.sharding import alias_of
+from streams.tracing import continued
 from streams.wakeup import announce
 
 router = Router(tags=["Consume"])
+
+# Acks of one request: each is a statement or several, on one thread.
+MAX_ACKS = 100
 
 Batch = Annotated[int, Field(ge=1, le=MAX_BATCH)]
 Receipt = Annotated[str, Field(max_length=200, description="What the pull gave with a delivery.")]
@@ -57,6 +68,49 @@ class Group(Answer):
     paused: bool
 
 
+class ResultIn(Request):
+    offset: Id
+    outcome: Literal["done", "retry", "reject", "fail"] = "done"
+    reason: Reason = ""
+    delay: float | None = Field(None, description="Of a retry, in seconds.")
+
+
+class Ack(Request):
+    receipt: Receipt
+    results: Annotated[list[ResultIn], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class Acks(Request):
+    """Acks of several deliveries; each is recorded, or refused, by itself."""
+
+    acks: Annotated[list[Ack], Field(min_length=1, max_length=MAX_ACKS)]
+
+
+class Settled(Answer):
+    open: int
+    progress: int
+
+
+class Refused(Answer):
+    """Why one of several acks is refused: what a request with it alone is answered."""
+
+    status: int
+    code: str
+    detail: str
+
+
+class Acked(Answer):
+    """What became of one of several acks; with a ``problem`` nothing of it is recorded."""
+
+    open: int | None = None
+    progress: int | None = None
+    problem: Refused | None = None
+
+
+class AllAcked(Answer):
+    acks: list[Acked]
+
+
 class Pull(Request):
     """A request for messages: at most ``batch``, each handled within ``timeout`` seconds."""
 
@@ -66,6 +120,9 @@ class Pull(Request):
     timeout: float | None = Field(None, description="In seconds; by default that of the group.")
     request_id: Annotated[str, Field(min_length=8, max_length=200)] | None = Field(
         None, description="A repeated request with it gets the same deliveries again."
+    )
+    acks: Annotated[list[Ack], Field(max_length=MAX_ACKS)] = Field(
+        [], description="Are recorded first, whether or not there is anything to hand out."
     )
 
 
@@ -99,23 +156,7 @@ class Pulled(Answer):
     deliveries: list[DeliveryOut]
     paused: bool
     retry_after: int | None = Field(None, description="Not held: too many are. Seconds.")
-
-
-class ResultIn(Request):
-    offset: Id
-    outcome: Literal["done", "retry", "reject", "fail"] = "done"
-    reason: Reason = ""
-    delay: float | None = Field(None, description="Of a retry, in seconds.")
-
-
-class Ack(Request):
-    receipt: Receipt
-    results: Annotated[list[ResultIn], Field(min_length=1, max_length=MAX_BATCH)]
-
-
-class Settled(Answer):
-    open: int
-    progress: int
+    acks: list[Acked] = Field([], description="One for each of the request, in its order.")
 
 
 class Extend(Request):
@@ -152,23 +193,24 @@ def make_group(request: ApiRequest, topic: str, group: str, new: NewGroup) -> St
 
 
 @router.post("/topics/{topic}/groups/{group}/pull", response=Pulled)
+@hot
 @needs("consume", "{topic}/{group}")
 async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> HttpResponse:
     """Get messages to handle, or wait for some at most ``hold`` seconds."""
     hold = holding.longest(request, asked.hold)
     client = clients.client_id(request.auth.prefix, asked.client)
-    seen = Found()
+    seen, acking = Found(), Acking(request, asked.acks)
 
     async def look() -> Found | None:
         nonlocal seen
         gone = threading.Event()
-        work = threads.on_a_thread(_look, topic, group, client, asked, hold, gone)
+        work = threads.on_a_thread(_look, topic, group, client, asked, acking, hold, gone)
         seen = await holding.shielded(work, _taken_back, gone)
         return seen if seen.handed else None
 
     async def answer(*, refused: bool = False) -> HttpResponse:
         try:
-            return _answer(seen, refused=refused)
+            return _answer(seen, acking.told, refused=refused)
         except Exception:
             await _taken_back(seen)
             raise
@@ -184,33 +226,41 @@ async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> Http
 
 
 @router.post("/deliveries/ack", response=Settled)
+@hot
 @needs("consume")
 @on_pool
 def acknowledge(request: ApiRequest, ack: Ack) -> Settled:
     """Say what became of messages, from the first open one on; the last one ends the delivery."""
-    found = _named(request, ack.receipt)
-    delivery = found.delivery
-    results = [outcomes.Result(r.offset, r.outcome, r.reason, r.delay) for r in ack.results]
-    settled = outcomes.acknowledge(delivery, results, found.age)
-    _wake(delivery)
+    settled = _acknowledged(request, ack)
     return Settled(open=settled.open, progress=settled.progress)
 
 
+@router.post("/deliveries/acks", response=AllAcked)
+@hot
+@needs("consume")
+@on_pool
+def acknowledge_all(request: ApiRequest, acks: Acks) -> AllAcked:
+    """Say what became of messages of several deliveries; one that is refused stops no other."""
+    return AllAcked(acks=[_acked(request, ack) for ack in acks.acks])
+
+
 @router.post("/deliveries/extend", response=Extended)
+@hot
 @needs("consume")
 @on_pool
 def extend(request: ApiRequest, extension: Extend) -> Extended:
     """Hold a delivery for ``timeout`` seconds from now."""
-    delivery = _named(request, extension.receipt).delivery
+    delivery = _named(request, extension.receipt)
     return Extended(deadline=outcomes.extend(delivery, extension.timeout))
 
 
 @router.post("/deliveries/release", response=Released)
+@hot
 @needs("consume")
 @on_pool
 def release(request: ApiRequest, release: Release) -> Released:
     """Give back what is open of a delivery: others get it, and no attempt is spent."""
-    delivery = _named(request, release.receipt).delivery
+    delivery = _named(request, release.receipt)
     count = delivery.last_offset + 1 - delivery.progress
     outcomes.give_back(delivery)
     _wake(delivery)
@@ -230,24 +280,82 @@ def leave(request: ApiRequest, topic: str, group: str, client: str) -> Status[No
     return Status(204, None)
 
 
+@dataclass
+class Acking:
+    """The acks of a pull, and what became of those that are recorded or refused."""
+
+    request: ApiRequest
+    given: Sequence[Ack]
+    told: list[Acked] = field(default_factory=list)
+
+    def record(self) -> None:
+        """Record those that are left: of several looks of a request, the first does it."""
+        with continued(self.request.headers) if self.given else nullcontext():
+            for ack in self.given[len(self.told) :]:
+                self.told.append(_acked(self.request, ack))
+
+
 def _look(
-    topic: str, name: str, client: str, asked: Pull, hold: float, gone: threading.Event
+    topic: str,
+    name: str,
+    client: str,
+    asked: Pull,
+    acking: Acking,
+    hold: float,
+    gone: threading.Event,
 ) -> Found:
-    """Claim once for the client, unless it is gone."""
+    """Record the acks of a client, and claim once for it, unless it is gone."""
     using = alias_of(topic)
     group = pulled(topic, name, using)
     waiting(using).concern(topic)
+    limits = group.limits
+    timeout = outcomes.checked_timeout(asked.timeout, limits) if limits else None
+    acking.record()
     if gone.is_set():
         return Found()
     # What comes later must come into the log, and what others have lost be retried.
     poller.ensure(using)
-    limits = group.limits
-    if limits is None:
+    if limits is None or timeout is None:
         clients.keep_while_holding(client, group, hold)
         return Found(paused=True)
-    timeout = outcomes.checked_timeout(asked.timeout, limits)
     wanted = Asked(client, asked.batch or limits.batch, timeout, hold, asked.request_id or "")
     return hand_out(group, limits, wanted)
+
+
+def _acknowledged(request: ApiRequest, ack: Ack) -> outcomes.Settled:
+    results = [outcomes.Result(r.offset, r.outcome, r.reason, r.delay) for r in ack.results]
+    if known := remembered(ack.receipt, results[0].offset):
+        with suppress(LeaseLost, InvalidValue):  # not as this process knows it: it is read
+            return _settled(request, known, results)
+    return _settled(request, named(ack.receipt), results)
+
+
+def _settled(
+    request: ApiRequest, found: Named, results: Sequence[outcomes.Result]
+) -> outcomes.Settled:
+    delivery = found.delivery
+    _needs_group(request, delivery)
+    settled = outcomes.acknowledge(delivery, results, found.age)
+    if settled.open:
+        remember(found)
+    _wake(delivery)
+    return settled
+
+
+def _acked(request: ApiRequest, ack: Ack) -> Acked:
+    """Record one of several acks, or tell why it is refused.
+
+    What is a fault of this server, or of its database, is that of the request: it may be repeated.
+    """
+    try:
+        settled = _acknowledged(request, ack)
+    except (Problem, StreamsError) as error:
+        problem = problem_of(error)
+        if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise
+        said = Refused(status=problem.status, code=problem.code, detail=problem.detail)
+        return Acked(problem=said)
+    return Acked(open=settled.open, progress=settled.progress)
 
 
 async def _taken_back(found: Found) -> None:
@@ -260,12 +368,15 @@ def _held(request: ApiRequest) -> Any:
     return holding.held(request, request.auth.id, request.auth.max_holds)
 
 
-def _named(request: ApiRequest, receipt: str) -> Named:
+def _named(request: ApiRequest, receipt: str) -> Delivery:
     """Return the delivery of a receipt whose group the caller may consume."""
-    found = named(receipt)
-    group = found.delivery.group
-    request.auth.needs("consume", f"{group.topic.name}/{group.name}")
-    return found
+    delivery = named(receipt).delivery
+    _needs_group(request, delivery)
+    return delivery
+
+
+def _needs_group(request: ApiRequest, delivery: Delivery) -> None:
+    request.auth.needs("consume", f"{delivery.group.topic.name}/{delivery.group.name}")
 
 
 def _wake(delivery: Delivery) -> None:
@@ -291,12 +402,13 @@ def _group(topic: str, group: ConsumerGroup) -> Group:
     )
 
 
-def _answer(found: Found, *, refused: bool = False) -> HttpResponse:
+def _answer(found: Found, acked: Sequence[Acked], *, refused: bool = False) -> HttpResponse:
     """Return the answer as it is declared; made by hand, since it may have a thousand messages."""
     deliveries = ", ".join(_delivery(handed) for handed in found.handed)
     values = {
         "paused": found.paused,
         "retry_after": holding.RETRY_AFTER if refused and not found.handed else None,
+        "acks": [one.model_dump() for one in acked],
     }
     content = joined(values, "deliveries", f"[{deliveries}]")
     return HttpResponse(content, content_type="application/json")

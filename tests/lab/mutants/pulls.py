@@ -10,6 +10,9 @@ OPENING = "streams/deliver/opening.py"
 OUTCOMES = "streams/http/pulling/outcomes.py"
 PULLING = "tests/http/test_pulling.py"
 SERVERS = "tests/http/test_web_servers.py"
+RECEIPTS = "streams/http/pulling/receipts.py"
+ROUTES = "streams/http/routes/pull.py"
+ACKS = "tests/http/test_acks.py"
 POLLER = "streams/http/pulling/poller.py"
 POLLER_TESTS = "tests/http/test_poller.py"
 
@@ -18,7 +21,7 @@ PULLS = [
     Mutant(
         "lease-of-a-process-for-a-client",
         CLIENTS,
-        "    if not all(lasts for _pk, _deadline, lasts in found):\n",
+        "    if not all(lasts for _pk, _deadline, lasts, _alone in found):\n",
         "    if False:\n",
         f"{PULLING}::test_a_client_that_works_longer_than_a_process_may_be_silent_keeps_its_delivery",
     ),
@@ -72,10 +75,50 @@ PULLS = [
         "    if True:\n",
         f"{PULLING}::test_what_has_no_attempt_left_is_dead_before_anything_is_handed_out",
     ),
+    # Its id is in the receipt, too, and can be guessed.
+    Mutant(
+        "a-receipt-known-by-its-id",
+        RECEIPTS,
+        "known is None or known.delivery.token != token or",
+        "known is None or",
+        f"{ACKS}::test_a_wrong_token_settles_nothing_that_this_process_has_handed_out",
+    ),
+    Mutant(
+        "what-a-process-has-handed-out-is-for-all",
+        ROUTES,
+        "    _needs_group(request, delivery)\n    settled",
+        "    settled",
+        f"{ACKS}::test_acks_may_be_of_another_group_that_the_token_may_consume",
+    ),
+    Mutant(
+        "one-ack-stops-the-others",
+        ROUTES,
+        "    except (Problem, StreamsError) as error:\n",
+        "    except Problem as error:\n",
+        f"{ACKS}::test_what_is_wrong_with_one_ack_stops_no_other",
+    ),
+    Mutant(
+        "a-wrong-pull-records-its-acks",
+        ROUTES,
+        """    timeout = outcomes.checked_timeout(asked.timeout, limits) if limits else None
+    acking.record()
+""",
+        """    acking.record()
+    timeout = outcomes.checked_timeout(asked.timeout, limits) if limits else None
+""",
+        f"{ACKS}::test_a_wrong_pull_records_nothing",
+    ),
+    Mutant(
+        "nobody-hears-that-a-client-goes",
+        "streams/http/hot.py",
+        "            task.cancel()\n",
+        "            pass\n",
+        "tests/http/test_hot.py::test_a_client_that_goes_is_held_no_longer",
+    ),
     Mutant(
         "more-beside-what-runs-alone",
-        HANDING,
-        "    if _holds_alone(group, asked.client):\n",
+        CLIENTS,
+        "    if any(alone for *_delivery, alone in found):\n",
         "    if False:\n",
         f"{PULLING}::test_a_message_with_which_two_clients_died_is_the_only_one_of_its_client",
     ),
