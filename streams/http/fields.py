@@ -45,7 +45,7 @@ def _instant(given: Any) -> Any:
 
 def written(instant: datetime) -> str:
     """Return an instant as answers have it: RFC 3339, UTC, with microseconds."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 Instant = Annotated[
@@ -127,12 +127,13 @@ def body_out(raw: bytes, body_type: str) -> str:
     return json.dumps(base64.b64encode(raw).decode() if body_type == BYTES else raw.decode())
 
 
-def joined(values: Mapping[str, Any], name: str, text: str) -> str:
-    """Return the JSON text of an object with ``values``, and ``text`` as its last member."""
-    return f"{json.dumps(values)[:-1]}, {json.dumps(name)}: {text}}}"
+def joined(values: Mapping[str, Any], **texts: str) -> str:
+    """Return the JSON text of an object with ``values``; the last members are JSON already."""
+    last = ", ".join(f'"{name}": {text}' for name, text in texts.items())
+    return f"{json.dumps(values)[:-1]}, {last}}}"
 
 
 def with_body(shown: BaseModel, text: str) -> HttpResponse:
     """Return ``shown`` as an answer, with ``text`` as its ``body``."""
-    content = joined(shown.model_dump(mode="json", exclude={"body"}), "body", text)
+    content = joined(shown.model_dump(mode="json", exclude={"body"}), body=text)
     return HttpResponse(content, content_type="application/json")
