@@ -156,6 +156,14 @@ def _received(row: StoredMessage, claimed: ClaimOrigin) -> ReceivedMessage:
     return message
 
 
+def stored(message: ReceivedMessage | StoredMessage) -> StoredMessage:
+    """Return the row of a message that is handed over: what is passed on whole need not be made."""
+    if isinstance(message, StoredMessage):
+        return message
+    row: StoredMessage = vars(message)["made_of"][0]
+    return row
+
+
 def _judged(
     absent: set[int], delivery: Delivery, retry: RetryMessage | None
 ) -> tuple[set[int], set[int]]:

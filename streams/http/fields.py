@@ -124,13 +124,14 @@ def body_out(raw: bytes, body_type: str) -> str:
     return json.dumps(base64.b64encode(raw).decode() if body_type == BYTES else raw.decode())
 
 
-def joined(values: Mapping[str, Any], name: str, text: str) -> str:
-    """Return the JSON text of an object with ``values``, and ``text`` as its last member."""
-    return f"{_to_json(values)[:-1]}, {json.dumps(name)}: {text}}}"
+def joined(values: Mapping[str, Any], **texts: str) -> str:
+    """Return the JSON text of an object with ``values``; the last members are JSON already."""
+    last = ", ".join(f'"{name}": {text}' for name, text in texts.items())
+    return f"{_to_json(values)[:-1]}, {last}}}"
 
 
 def with_body(shown: Noun, text: str) -> HttpResponse:
     """Return ``shown`` as an answer, with ``text`` as its ``body``."""
     values = {name: value for name, value in vars(shown).items() if name != "body"}
-    content = joined(values, "body", text)
+    content = joined(values, body=text)
     return HttpResponse(content, content_type="application/json")

@@ -62,7 +62,7 @@ class Noun:
 
 def written(instant: datetime) -> str:
     """Return an instant as JSON has it: RFC 3339, UTC, with microseconds."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 class NounEncoder(DjangoJSONEncoder):

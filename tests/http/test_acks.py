@@ -226,15 +226,21 @@ def test_a_pull_and_its_ack_are_a_few_statements(transactional_db: None) -> None
     """Each is processor time of two servers; see docs/guides/http.md."""
     groups.ensure_group("orders", "mail", "default")
     fill(4)
-    place = "orders", "mail", "http@x@one", routes.Pull(client="one", batch=1)
+    place = (
+        "orders",
+        "mail",
+        "http@x@one",
+        routes.Pull.model_validate({"client": "one", "batch": 1}),
+    )
     request = ApiRequest()
     request.auth = Caller(1, "x", "x", "", "", None, 1, frozenset({("consume", "*/*")}))
 
     def pulled_once(*acks: routes.Ack) -> routes.Ack:
         acking = routes.Acking(request, acks)
         (handed,) = routes._look(*place, acking, 0.0, threading.Event()).handed
-        offset = routes.ResultIn(offset=handed.messages[0].offset)
-        return routes.Ack(receipt=receipts.receipt_of(handed.delivery), results=[offset])
+        results = [{"offset": handed.messages[0].offset}]
+        receipt = receipts.receipt_of(handed.delivery)
+        return routes.Ack.model_validate({"receipt": receipt, "results": results})
 
     first = pulled_once(pulled_once())  # what is read once is known
     with CaptureQueriesContext(connection) as noted:

@@ -82,6 +82,12 @@ _reading: Forgettable[str, threading.Lock] = Forgettable()
 _failed: Forgettable[str, tuple[float, Error]] = Forgettable()
 
 
+def fresh(topic: str, name: str, using: str) -> PulledGroup | None:
+    """Return the group if this process has read it in the last FRESH_SECONDS; asks no database."""
+    known = _known.get((using, topic, name))
+    return known if known and time.monotonic() < known.fresh_until else None
+
+
 def pulled(topic: str, name: str, using: str) -> PulledGroup:
     """Return the group, at most FRESH_SECONDS old.
 
@@ -90,14 +96,13 @@ def pulled(topic: str, name: str, using: str) -> PulledGroup:
     """
     key = using, topic, name
     asked = time.monotonic()
-    known = _known.get(key)
-    if known and time.monotonic() < known.fresh_until:
+    if known := fresh(topic, name, using):
         return known
     # Only one thread reads a group that has become old: hundreds may ask for it at once.
     with _reading.setdefault(using, threading.Lock()):
-        known = _known.get(key)
-        if known and time.monotonic() < known.fresh_until:
+        if known := fresh(topic, name, using):
             return known
+        known = _known.get(key)
         failed_at, error = _failed.get(using, (0.0, Error()))
         if failed_at > asked:
             raise type(error)(*error.args) from error

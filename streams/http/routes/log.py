@@ -83,5 +83,5 @@ def _answer(read: Stretch, with_bodies: bool, *, refused: bool) -> HttpResponse:
         "end": read.end,
         "retry_after": holding.RETRY_AFTER if refused and not read.messages else None,
     }
-    content = joined(values, "messages", f"[{messages}]")
+    content = joined(values, messages=f"[{messages}]")
     return HttpResponse(content, content_type="application/json")

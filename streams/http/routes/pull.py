@@ -15,6 +15,7 @@ from pydantic import Field
 
 from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH, MAX_HOLD, database
+from streams.deliver.reading import stored
 from streams.errors import InvalidValue, LeaseLost, StreamsError
 from streams.http import threads
 from streams.http.access import ApiRequest, needs
@@ -22,7 +23,7 @@ from streams.http.fields import Answer, Id, Instant, Request, body_out, joined
 from streams.http.hot import hot
 from streams.http.problems import Problem, problem_of
 from streams.http.pulling import clients, holding, outcomes, poller
-from streams.http.pulling.groups import ensure_group, pulled
+from streams.http.pulling.groups import ensure_group, fresh, pulled
 from streams.http.pulling.handing_out import Asked, Found, Handed, hand_out, take_back
 from streams.http.pulling.receipts import Named, named, receipt_of, remember, remembered
 from streams.http.pulling.waiting import waiting
@@ -218,7 +219,10 @@ async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> Http
     if not hold:
         await look()
         return await answer()
-    known = await threads.on_a_thread(pulled, topic, group, alias_of(topic))
+    using = alias_of(topic)
+    known = fresh(topic, group, using)
+    if known is None:
+        known = await threads.on_a_thread(pulled, topic, group, using)
     with waiting(known.using).for_group(known) as waiter, _held(request) as admitted:
         await holding.until_found(look, waiter, hold if admitted else 0)
         waiter.leaves_more = seen.leaves_more
@@ -410,7 +414,7 @@ def _answer(found: Found, acked: Sequence[Acked], *, refused: bool = False) -> H
         "retry_after": holding.RETRY_AFTER if refused and not found.handed else None,
         "acks": [one.model_dump() for one in acked],
     }
-    content = joined(values, "deliveries", f"[{deliveries}]")
+    content = joined(values, deliveries=f"[{deliveries}]")
     return HttpResponse(content, content_type="application/json")
 
 
@@ -426,21 +430,22 @@ def _delivery(handed: Handed) -> str:
         "deadline": handed.deadline and written(handed.deadline),
     }
     messages = ", ".join(message_out(message) for message in handed.messages)
-    return joined(values, "messages", f"[{messages}]")
+    return joined(values, messages=f"[{messages}]")
 
 
 def message_out(message: ReceivedMessage | StoredMessage, *, with_body: bool = True) -> str:
     """Return a message as answers have it, as JSON; without its body that is null."""
+    row = stored(message)
+    sequenced_at = row.sequenced_at
     values = {
-        "offset": message.offset,
-        "message_id": message.message_id,
-        "key": message.key,
-        "tag": message.tag,
-        "headers": message.headers,
-        "body_type": message.body_type,
-        "producer": message.producer,
-        "created_at": written(message.created_at),
-        "sequenced_at": written(message.sequenced_at) if message.sequenced_at else None,
+        "offset": row.offset,
+        "message_id": row.message_id,
+        "key": row.key,
+        "tag": row.tag,
+        "body_type": row.body_type,
+        "producer": row.producer,
+        "created_at": written(row.created_at),
+        "sequenced_at": written(sequenced_at) if sequenced_at else None,
     }
-    body = body_out(message.raw_body, message.body_type) if with_body else "null"
-    return joined(values, "body", body)
+    body = body_out(row.raw_body, row.body_type) if with_body else "null"
+    return joined(values, headers=row.stored_headers or "{}", body=body)

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from tests.lab.benchmarks import server
+from tests.lab.benchmarks import server, web
 from tests.lab.benchmarks.consume.cost import far_behind
 from tests.lab.benchmarks.consume.lines import LOG, a_round
 from tests.lab.benchmarks.consume.log import Log
@@ -29,7 +29,7 @@ from tests.lab.benchmarks.latency import LIMITS, measure
 from tests.lab.benchmarks.server import logged
 
 SEND, LATENCY = "send", "latency"
-NAMES = [*LINES, SEND, LATENCY]
+NAMES = [*LINES, SEND, LATENCY, web.SEND, web.PULL]
 SENT = 1_000  # messages of a round
 LATENCY_SECONDS = 5
 
@@ -100,6 +100,8 @@ def _database(folder: Path, which: str) -> Iterator[Contender]:
 def _compared(name: str, both: list[Contender], rounds: int) -> Iterator[Row]:
     if name in LINES:
         yield from _consuming(name, both, rounds)
+    elif name in (web.SEND, web.PULL):
+        yield from _requesting(name, both, rounds)
     elif name == SEND:
         yield row("send, messages/s", alternately([_sender(one) for one in both], rounds))
     else:
@@ -133,6 +135,21 @@ def _consuming(name: str, both: list[Contender], rounds: int) -> Iterator[Row]:
         yield row("server CPU, µs a message", [[s.micros(s.server_seconds)] for s in spent])
         yield row("statements per 100", [[cost.per_100(cost.statements)] for cost in costs])
         yield row("log flushes per 100", [[cost.per_100(cost.flushes)] for cost in costs])
+
+
+def _requesting(name: str, both: list[Contender], rounds: int) -> Iterator[Row]:
+    with ExitStack() as stack:
+        webs = []
+        for one in both:
+            webs.append(web.Web(one, name, rounds))
+            stack.callback(webs[-1].close)
+        what = "sends" if name == web.SEND else "pulls and acks of ten"
+        yield row(f"{what}, a second", alternately([one.round for one in webs], rounds))
+        spent = [one.spent for one in webs]
+        yield row("web CPU, ms each", [[s.micros(s.client_seconds) / 1000] for s in spent])
+        yield row("database CPU, ms each", [[s.micros(s.server_seconds) / 1000] for s in spent])
+        each = [[one.statements / one.spent.messages] for one in webs]
+        yield row("statements each", each)
 
 
 def _note_round(team: Consumers, messages: int, speeds: list[float]) -> None:

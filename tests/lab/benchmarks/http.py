@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from tests.lab.benchmarks.contender import processor_seconds, server_pid, this
 from tests.lab.benchmarks.figures import Options, Row, Value
 from tests.lab.benchmarks.server import connect, execute, name
-from tests.processes import Spawn
+from tests.processes import Child, Spawn
 
 T = TypeVar("T")
 
@@ -45,7 +45,17 @@ from streams.http.pulling import holding
 holding.HOLDS = 2000
 settings.ALLOWED_HOSTS = ["*"]
 from django.core.asgi import get_asgi_application
-uvicorn.run(get_asgi_application(), port=0, log_level="info", access_log=False)
+from streams.http.asgi import refusing_early
+application = refusing_early(get_asgi_application())
+uvicorn.run(application, port=0, log_level="info", access_log=False)
+"""
+# Prints a token for all that is measured.
+TOKEN = """
+from streams.models import ApiToken
+from streams.operate.tokens import issue, right_of
+
+token = ApiToken(name="bench", created_by="bench", max_holds=2000)
+print(issue(token, [right_of("consume:*/*"), right_of("send:*")], "default"))
 """
 
 
@@ -70,14 +80,10 @@ def figures(options: Options) -> Iterator[Row]:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    token = _token()
     spawn = this().spawn(REDIS="redis", POLL_SECONDS=1.0, HTTP_INSECURE=True, HTTP_THREADS=THREADS)
     try:
-        server = spawn(SERVER)
-        line = server.expect(PORT_LINE)
-        port = int(line.split("http://127.0.0.1:")[1].split()[0])
-        api = Api(port, token)
-        _make_group(api, GROUP)
+        server, api = served(spawn)
+        make_group(api, GROUP)
         yield from _held(api, 100 if options.quick else HELD, 5.0 if options.quick else 10.0)
         yield from _latency(api, spawn, 3.0 if options.quick else 30.0)
         yield from _pulls(api, server.pid, 300 if options.quick else 5000)
@@ -85,23 +91,23 @@ def figures(options: Options) -> Iterator[Row]:
         spawn.close()
 
 
-def _make_group(api: Api, group: str) -> None:
+def served(spawn: Spawn) -> tuple[Child, Api]:
+    """Start a web process; return it, and what makes its requests."""
+    token = spawn(TOKEN).succeed().split()[-1]
+    server = spawn(SERVER)
+    line = server.expect(PORT_LINE)
+    return server, Api(int(line.split("http://127.0.0.1:")[1].split()[0]), token)
+
+
+def make_group(api: Api, group: str) -> None:
     path = f"/v1/topics/{TOPIC}/groups/{group}"
     given = {"start": "latest", "consume_timeout": TIMEOUT}
-    _within(PULLED_WITHIN, api.one("PUT", path, given))
+    within(PULLED_WITHIN, api.one("PUT", path, given))
 
 
-def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Return what ``work`` returns; raises TimeoutError after so many seconds."""
     return asyncio.run(asyncio.wait_for(work, seconds))
-
-
-def _token() -> str:
-    from streams.models import ApiToken
-    from streams.operate.tokens import issue, right_of
-
-    token = ApiToken(name="bench", created_by="bench", max_holds=2000)
-    return issue(token, [right_of("consume:*/*"), right_of("send:*")], "default")
 
 
 @dataclass
@@ -163,7 +169,7 @@ class Connection:
 
 
 def _held(api: Api, clients: int, seconds: float) -> Iterator[Row]:
-    statements, connections = _within(HELD_WITHIN, _hold(api, clients, seconds))
+    statements, connections = within(HELD_WITHIN, _hold(api, clients, seconds))
     yield Row(
         f"{clients} held clients, statements/s",
         {"value": round(statements, 2), "limit": STATEMENTS},
@@ -187,11 +193,11 @@ async def _hold(api: Api, clients: int, seconds: float) -> tuple[float, int]:
         _fail_with(waits)
         await asyncio.sleep(0.1)
     await asyncio.sleep(3)  # what is looked for often at first, becomes rare
-    before, started = _questions(plain), time.monotonic()
+    before, started = questions(plain), time.monotonic()
     await asyncio.sleep(seconds)
     _fail_with(waits)
     # One of them is the question itself.
-    made_statements = _questions(plain) - before - 1
+    made_statements = questions(plain) - before - 1
     elapsed = time.monotonic() - started
     ((connections,),) = execute(
         plain,
@@ -216,13 +222,13 @@ def _fail_with(tasks: Sequence[asyncio.Future[Any]]) -> None:
             task.result()
 
 
-def _questions(plain: Any) -> int:
+def questions(plain: Any) -> int:
     ((_name, value),) = execute(plain, "SHOW GLOBAL STATUS LIKE 'Questions'")
     return int(value)
 
 
 def _latency(api: Api, spawn: Spawn, seconds: float) -> Iterator[Row]:
-    waits = _within(seconds + SENT_WITHIN, _waits(api, spawn, int(A_SECOND * seconds)))
+    waits = within(seconds + SENT_WITHIN, _waits(api, spawn, int(A_SECOND * seconds)))
     cuts = statistics.quantiles(waits, n=100, method="inclusive")
     for share, limit in ((50, HALF), (99, MOST)):
         yield Row(
@@ -265,7 +271,7 @@ def _pulls(api: Api, web: int, count: int) -> Iterator[Row]:
 
     for with_ack in (False, True):
         group = "pulls-and-acks" if with_ack else "pulls"
-        _make_group(api, group)
+        make_group(api, group)
         for _ in range(count * BATCH // 1000):
             send_many([Outgoing(TOPIC, {"number": n}) for n in range(1000)])
         while sequence("default").more:
@@ -274,7 +280,7 @@ def _pulls(api: Api, web: int, count: int) -> Iterator[Row]:
         pid = server_pid(plain)
         before = processor_seconds(web), processor_seconds(pid) if pid else 0.0
         started = time.monotonic()
-        made = _within(PULLED_WITHIN, _together(partial(_count_pulls, api, group, with_ack)))
+        made = within(PULLED_WITHIN, together(partial(_count_pulls, api, group, with_ack)))
         elapsed = time.monotonic() - started
         after = processor_seconds(web), processor_seconds(pid) if pid else 0.0
         plain.close()
@@ -289,7 +295,7 @@ def _pulls(api: Api, web: int, count: int) -> Iterator[Row]:
             yield Row(f"{label} of {BATCH} messages, {where} CPU, ms each", used)
 
 
-async def _together(work: Callable[[int], Awaitable[int]]) -> int:
+async def together(work: Callable[[int], Awaitable[int]]) -> int:
     return sum(await asyncio.gather(*(work(number) for number in range(CLIENTS))))
 
 
