@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from streams import runtime_settings
@@ -88,6 +88,18 @@ class Limits:
     retry: RetryPolicy = field(default_factory=default_policy)
     claim_seconds: float = 0.0
     workers: int = 1
+
+    @cached_property
+    def one_call(self) -> bool:
+        """Tell whether a death in the first attempt is the end: a claim is one call then.
+
+        Its start is written before it, so that nothing is buried whose handler was not called.
+        """
+        return not self.max_retries or delay_after(self.retry, 1, ProcessDied()) is None
+
+    def claimed_at_once(self, registration: Registration) -> int:
+        """Return the messages of the smallest claim: of a call, or of ``batch`` calls of one."""
+        return 1 if self.one_call and registration.batch is None else self.batch
 
 
 def limits(

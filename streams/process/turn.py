@@ -49,11 +49,10 @@ class Turn:
     def _take(self, limits: Limits) -> bool:
         claimer, gate = self._turns.claimer, self._feed.gate
         claimer.client_id = self._runtime.client.client_id
-        # Whoever dies spends an attempt of each message that it has claimed: where there is no
-        # second one, that is one batch.
-        claimer.pace.seconds = limits.claim_seconds if limits.max_retries else 0.0
+        claimer.pace.seconds = 0.0 if limits.one_call else limits.claim_seconds
         claimer.pace.workers = limits.workers
-        claimed = self._turns.claim(limits.batch, limits.consume_timeout)
+        batch = limits.claimed_at_once(self._feed.registration)
+        claimed = self._turns.claim(batch, limits.consume_timeout)
         if claimed is None:
             return False
         self._runtime.pool.wake(self._feed)

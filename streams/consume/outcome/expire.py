@@ -12,15 +12,18 @@ from streams.consume.outcome.settle import (
     Settlement,
     give_back,
     holds_cursor,
+    leave_range,
     lock_cursor,
+    lock_cursors,
     unsettled,
     wait_for_retry,
     write_failures,
 )
 from streams.database.transactions import own_transaction
 from streams.errors import describe
-from streams.models import Delivery, Kind, State, Verdict
+from streams.models import Delivery, Kind, RetryMessage, State, Verdict
 from streams.models.consumer import LEASE, Consumer
+from streams.models.delivery import DeliveryQuerySet
 from streams.models.fields import UtcNow
 from streams.models.retry import Again
 
@@ -30,17 +33,19 @@ def expire(
 ) -> Settlement | None:
     """Take the delivery from a dead or overdue client: what it has not settled is retried.
 
-    A retry that was never started keeps its attempt. Any other message has spent one, since it may
-    be what killed the process. It comes back after ``delay``; None gives up. With
-    ``max_retries=None`` attempts are not counted here: the process that claims it next knows the
-    limit.
+    What keeps a record of its start, as a retry and a last attempt do, has spent its attempt if it
+    was started, and only then it is given up. Any other message has spent one, since it may be what
+    killed the process. It comes back after ``delay``; None gives up. With ``max_retries=None``
+    attempts are not counted here: the process that claims it next knows the limit.
 
     Returns what followed, or None if the delivery ended in the meantime.
     """
     died = ProcessDied()
-    given_up = delay is None or (
+    is_last = delay is None or (
         max_retries is not None and backoff.exhausted(delivery.attempt, max_retries)
     )
+    unspent = delivery.counts_starts(is_last=is_last) and delivery.started_at is None
+    by_itself = delivery.group.ordered or delivery.kind == Kind.RETRY
     waits = delay or timedelta(0)
     with own_transaction(delivery.using):
         # EMS locks the cursor before the delivery everywhere; another order could deadlock. If
@@ -48,25 +53,29 @@ def expire(
         cursor = lock_cursor(delivery, skip_locked=True) if delivery.group.ordered else None
         if delivery.group.ordered and cursor is None and holds_cursor(delivery):
             return None
+        if unspent and not by_itself:
+            lock_cursors(delivery)
         expired = Delivery.objects.using(delivery.using).expired().filter(pk=delivery.pk)
         # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
         # the other deliveries.
-        row = expired.select_for_update(skip_locked=True).filter(progress=delivery.progress)
+        row = expired.select_for_update(skip_locked=True).filter(
+            progress=delivery.progress, started_at__isnull=delivery.started_at is None
+        )
         if not list(row.values_list("pk")):
             return None
+        taken = Delivery.objects.using(delivery.using).filter(pk=delivery.pk)
         # The token is removed: with it, the client could take this end for its own.
-        Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
-            state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
-        )
-        judged: list[Judged] = []
-        if given_up:
+        if unspent and not by_itself:
+            leave_range(delivery, taken)
+            taken.update(token="")
+            return Settlement([])
+        taken.update(state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died))
+        settlement = Settlement([])
+        if unspent:
+            give_back(delivery, cursor)
+        elif is_last:
             ends = [delivery.progress] if cursor else unsettled(delivery)
             judged = [_end(delivery, offset) for offset in ends]
-        settlement = Settlement([])
-        again = delivery.kind == Kind.RETRY or (cursor and delivery.attempt > 1)
-        if again and delivery.started_at is None:
-            give_back(delivery, cursor)
-        elif judged:
             settlement = Settlement(judged, write_failures(delivery, judged, cursor))
         elif cursor:
             # The first message that is not settled spends an attempt; those after it wait.
@@ -103,23 +112,38 @@ def _is_suspect(delivery: Delivery) -> bool:
     most one was running.
     """
     alone = len(unsettled(delivery)) == 1
-    return alone and not _client_is_live(delivery) and _died_before(delivery)
+    return alone and not _client_is_live(delivery) and _died_before(delivery) is not None
 
 
-def _died_before(delivery: Delivery) -> bool:
-    """Tell whether the attempt before this one ended with its process, too."""
+def ended_uncalled(message: Delivery | RetryMessage, offset: int, using: str) -> bool:
+    """Tell whether the last attempt at ``offset`` ended with its process before any call.
+
+    ``message`` is a claim, which is not meant, or a row that waits.
+    """
+    before = Delivery.objects.using(using)
+    if isinstance(message, Delivery):
+        before = before.filter(pk__lt=message.pk)
+    death = _death(before.covering(message.group_id, message.partition_id, offset), offset)
+    return death is not None and death.started_at is None
+
+
+def _died_before(delivery: Delivery) -> Delivery | None:
+    """Return the attempt before this one if it ended with its process, too."""
     place = delivery.group_id, delivery.partition_id, delivery.progress
     before = Delivery.objects.using(delivery.using).covering(*place).filter(pk__lt=delivery.pk)
+    return _death(before, delivery.progress)
+
+
+def _death(deliveries: DeliveryQuerySet, offset: int) -> Delivery | None:
+    """Return the last attempt among ``deliveries`` if its process died with ``offset``."""
     # What was given back was no attempt, and a later attempt without a start was none.
-    attempts = before.filter(state__in=[State.DONE, State.RETRY]).exclude(
+    attempts = deliveries.filter(state__in=[State.DONE, State.RETRY]).exclude(
         Q(kind=Kind.RETRY) | Q(attempt__gt=1), started_at=None
     )
+    last = max(attempts, key=lambda row: row.pk, default=None)
     # A message that its delivery had settled, as failed, did not end that process.
-    rows = list(attempts.values_list("pk", "error", "progress"))
-    if not rows:
-        return False
-    _last, error, progress = max(rows)
-    return error == describe(ProcessDied()) and progress <= delivery.progress
+    died = last and last.error == describe(ProcessDied()) and last.progress <= offset
+    return last if died else None
 
 
 def _client_is_live(delivery: Delivery) -> bool:
