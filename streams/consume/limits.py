@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from streams import runtime_settings
-from streams.conf import MAX_BATCH, settings
+from streams.conf import MAX_BATCH
 from streams.consume.outcome.backoff import (
     RetryPolicy,
     default_policy,
@@ -161,12 +161,13 @@ def _say_once(group: ConsumerGroup, error: str) -> None:
 def delay_after_expiry(group: ConsumerGroup, attempt: int) -> timedelta | None:
     """Return how long a message waits whose process died in its attempt ``attempt``.
 
-    That is the first step of ``EMS["RETRY_DELAYS"]``, unless the group has a policy of its own:
-    the process that died has cost it time already. None: the policy gives up.
+    That is a step of ``EMS["RETRY_DELAYS"]``, unless the group has a policy of its own. The ladder
+    begins after the second death: after the first one the message does not wait (see expire). None:
+    the policy gives up.
     """
     policy = _own_policy(group, find(group.topic.name, group.name))
     if policy is None:
-        return timedelta(seconds=settings().RETRY_DELAYS[0])
+        policy, attempt = default_policy(), max(1, attempt - 1)
     return delay_after(policy, attempt, ProcessDied())
 
 

@@ -169,6 +169,7 @@ class Supervisor:
         # Before the workers: a stop that comes after this is told to them.
         for feed in self._feeds:
             self._lifecycle.on_stop(feed.gate.end)
+        self._lifecycle.on_stop(self._runtime.suspects.end)
         self._lifecycle.on_stop(self._runtime.pool.stop)
         self._workers = [
             Worker(self._runtime, f"{number}{self._suffix}") for number in range(self._threads)

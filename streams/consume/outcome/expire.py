@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from django.db.models import Q
@@ -22,7 +23,7 @@ from streams.consume.outcome.settle import (
 from streams.database.transactions import own_transaction
 from streams.errors import describe
 from streams.models import Delivery, Kind, RetryMessage, State, Verdict
-from streams.models.consumer import LEASE, Consumer
+from streams.models.consumer import LEASE, Consumer, ConsumerQuerySet
 from streams.models.delivery import DeliveryQuerySet
 from streams.models.fields import UtcNow
 from streams.models.retry import Again
@@ -35,8 +36,9 @@ def expire(
 
     What keeps a record of its start, as a retry and a last attempt do, has spent its attempt if it
     was started, and only then it is given up. Any other message has spent one, since it may be what
-    killed the process. It comes back after ``delay``; None gives up. With ``max_retries=None``
-    attempts are not counted here: the process that claims it next knows the limit.
+    killed the process. It comes back at once the first time that its process has died, and after
+    ``delay`` otherwise; None gives up. With ``max_retries=None`` attempts are not counted here: the
+    process that claims it next knows the limit.
 
     Returns what followed, or None if the delivery ended in the meantime.
     """
@@ -46,7 +48,6 @@ def expire(
     )
     unspent = delivery.counts_starts(is_last=is_last) and delivery.started_at is None
     by_itself = delivery.group.ordered or delivery.kind == Kind.RETRY
-    waits = delay or timedelta(0)
     with own_transaction(delivery.using):
         # EMS locks the cursor before the delivery everywhere; another order could deadlock. If
         # no cursor waits for this delivery, the group was reset.
@@ -77,26 +78,17 @@ def expire(
             ends = [delivery.progress] if cursor else unsettled(delivery)
             judged = [_end(delivery, offset) for offset in ends]
             settlement = Settlement(judged, write_failures(delivery, judged, cursor))
-        elif cursor:
-            # The first message that is not settled spends an attempt; those after it wait.
-            alone = _is_suspect(delivery)
-            cursor.return_to(
-                delivery.progress,
-                delivery.attempt + 1,
-                waits,
-                alone=alone,
-                error=describe(died),
-            )
         else:
-            # They become separate retries, and the next death shows which one ends the process.
-            alone = _is_suspect(delivery)
-            wait_for_retry(
-                delivery,
-                [
-                    Again(offset, delivery.attempt + 1, waits, describe(died), alone)
-                    for offset in unsettled(delivery)
-                ],
-            )
+            # One by one: the next death shows which one ends the process. In an ordered group the
+            # first message that is not settled spends an attempt; those after it wait.
+            first = _again(delivery, delay or timedelta(0))
+            if cursor:
+                cursor.return_to(
+                    first.offset, first.attempt, first.delay, alone=first.alone, error=first.error
+                )
+            else:
+                rows = [replace(first, offset=offset) for offset in unsettled(delivery)]
+                wait_for_retry(delivery, rows)
     return settlement
 
 
@@ -105,14 +97,21 @@ def _end(delivery: Delivery, offset: int) -> Judged:
     return Judged(failure, Verdict.of(failure.error, offset, delivery.attempt))
 
 
-def _is_suspect(delivery: Delivery) -> bool:
-    """Tell whether the message may be what ended its process: it is the second one in a row.
+def _again(delivery: Delivery, delay: timedelta) -> Again:
+    """Return when and how the first message that is not settled comes back.
 
-    One death proves nothing: a kill -9 takes along whatever runs. Of several unsettled messages at
-    most one was running.
+    One death proves nothing: a kill -9 takes along whatever runs. So it comes back at once, unless
+    the call may still run. After the second one in a row the message may be what ended its process:
+    it is a suspect, and runs alone. Of several unsettled messages at most one was running.
     """
-    alone = len(unsettled(delivery)) == 1
-    return alone and not _client_is_live(delivery) and _died_before(delivery) is not None
+    again = len(unsettled(delivery)) == 1 and _died_before(delivery) is not None
+    return Again(
+        delivery.progress,
+        delivery.attempt + 1,
+        delay if again or _has_lease(delivery) else timedelta(0),
+        describe(ProcessDied()),
+        again and not _client_is_live(delivery),
+    )
 
 
 def ended_uncalled(message: Delivery | RetryMessage, offset: int, using: str) -> bool:
@@ -149,6 +148,13 @@ def _death(deliveries: DeliveryQuerySet, offset: int) -> Delivery | None:
 def _client_is_live(delivery: Delivery) -> bool:
     # The client's lease lasts longer than its process. Only a renewal after the deadline of the
     # delivery shows that the process lives, and that only its call was overdue.
+    return _leases(delivery).filter(lease_until__gte=delivery.deadline + LEASE).exists()
+
+
+def _has_lease(delivery: Delivery) -> bool:
+    return _leases(delivery).exists()
+
+
+def _leases(delivery: Delivery) -> ConsumerQuerySet:
     clients = Consumer.objects.using(delivery.using).live()
-    renewed = clients.filter(lease_until__gte=delivery.deadline + LEASE)
-    return renewed.filter(client_id=delivery.client_id, group=delivery.group_id).exists()
+    return clients.filter(client_id=delivery.client_id, group=delivery.group_id)
