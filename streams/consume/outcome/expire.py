@@ -65,11 +65,10 @@ def expire(
         if not list(row.values_list("pk")):
             return None
         taken = Delivery.objects.using(delivery.using).filter(pk=delivery.pk)
-        # The token is removed: with it, the client could take this end for its own.
         if unspent and not by_itself:
             leave_range(delivery, taken)
-            taken.update(token="")
             return Settlement([])
+        # The token is removed: with it, the client could take this end for its own.
         taken.update(state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died))
         settlement = Settlement([])
         if unspent:
