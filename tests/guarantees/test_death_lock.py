@@ -266,7 +266,7 @@ def test_a_connection_that_was_killed_is_noticed_without_a_statement(
     one = holder()
     first = session_of(one.id)
     with one.session.connection.execute_wrapper(no_statement):
-        one.keep()
+        one.keep()  # between two checks
     second_connection().execute(f"KILL CONNECTION {first}")
     wait_for(lambda: session_of(one.id) is None)
     wait_for(lambda: one.kept() and session_of(one.id))
@@ -301,6 +301,21 @@ def test_while_the_server_holds_on_to_the_last_session_nothing_is_noted(
     stale.close()
     wait_for(one.kept)
     assert Consumer.objects.get(client_id=one.id).locked_on
+
+
+def test_a_lock_that_is_lost_behind_a_proxy_is_not_noted_any_more(
+    holder: Callable[[], Holder],
+    second_connection: Callable[..., Session],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A proxy that shares its connections may do so only when it has more clients."""
+    monkeypatch.setattr(death_lock, "RENEW_SECONDS", 0.0)
+    one = holder()
+    assert one.kept()
+    with one.session.active():
+        fetch("default", "SELECT RELEASE_LOCK(%s)", [sql.lock_of(one.id)])
+    assert not one.kept()
+    assert not Consumer.objects.get(client_id=one.id).locked_on
 
 
 @pytest.mark.parametrize("reason", ["galera", "proxy", "refused", "off"])

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import Error, connections
 
-from streams.conf import settings
+from streams.conf import RENEW_SECONDS, settings
 from streams.database.retrying import transient
 from streams.database.sql import locks as sql
 from streams.database.sql.dialect import fetch
@@ -39,6 +39,7 @@ class DeathLock:
         self._wanted = settings().DEATH_LOCK and connections[using].vendor == "mysql"
         self._held: tuple[str, object] = ("", None)  # the client id, and the driver's connection
         self._noted: tuple[str, str] = ("", "")  # the client id, and the server
+        self._session, self._check_at = 0, 0.0
         self._again_at = 0.0
 
     @property
@@ -57,6 +58,7 @@ class DeathLock:
             return
         connection, id_ = connections[self._using], self._client.client_id
         if self._held == (id_, connection.connection) and not _ended(connection):
+            self._check()
             return
         if self._held[1] is connection.connection:
             connection.close()  # it has ended, or has the lock of an earlier id
@@ -76,11 +78,20 @@ class DeathLock:
         if not taken:  # by a session of this process that the server has not given up yet
             self._again_at = time.monotonic() + 2 * LOOK_SECONDS
             return
-        if fetch(self._using, sql.HELD, [name]) != [(session, session)]:
-            self._give_up("another session answers: a proxy shares its connections among clients")
+        self._held, self._session = (id_, connections[self._using].connection), session
+        self._check_at = 0.0
+        self._check()
+        if self._wanted:
+            self._note(id_, server)
+
+    def _check(self) -> None:
+        """Give up if the session that answers is another one than that which took the lock."""
+        if time.monotonic() < self._check_at:
             return
-        self._held = id_, connections[self._using].connection
-        self._note(id_, server)
+        name = sql.lock_of(self._held[0])
+        if fetch(self._using, sql.HELD, [name]) != [(self._session, self._session)]:
+            self._give_up("another session answers: a proxy shares its connections among clients")
+        self._check_at = time.monotonic() + RENEW_SECONDS
 
     def _note(self, id_: str, server: str) -> None:
         if self._noted != (id_, server):
@@ -89,8 +100,8 @@ class DeathLock:
             self._noted = id_, server
 
     def _give_up(self, reason: str) -> None:
-        self._wanted = False
         self._note(self._client.client_id, "")
+        self._wanted = False
         logger.warning(
             "No lock tells others that this process has died; its lease does: %s",
             reason,

@@ -111,6 +111,14 @@ DYING = [
         "mysql",
     ),
     Mutant(
+        "lock-of-another-session-kept",
+        LOCK,
+        "!= [(self._session, self._session)]:",
+        "!= [(self._session, self._session)] and False:",
+        f"{LOCKS}::test_a_lock_that_is_lost_behind_a_proxy_is_not_noted_any_more",
+        "mysql",
+    ),
+    Mutant(
         "end-of-the-connection-unseen",
         LOCK,
         "return bool(poll.poll(0)) and",
