@@ -167,7 +167,8 @@ def _handle_all(registration: Registration, claimer: Claimer, alias: str) -> Ite
         yield from _broadcast(claimer.group, registration, current, alias)
         return
     turns = Turns(claimer)
-    while claimed := turns.claim(current.batch, current.consume_timeout):
+    batch = current.claimed_at_once(registration)
+    while claimed := turns.claim(batch, current.consume_timeout):
         yield Handling(claimed.delivery, registration, current, retry=claimed.retry).run()
 
 

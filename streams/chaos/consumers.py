@@ -212,7 +212,8 @@ class Consumers:
         current = replace(current, batch=batch or current.batch)
         seconds = current.consume_timeout.total_seconds()
         noted = replace(registration, handler=_noting(registration, statements, seconds))
-        while claimed := turns.claim(current.batch, current.consume_timeout):
+        at_once = current.claimed_at_once(registration)
+        while claimed := turns.claim(at_once, current.consume_timeout):
             yield Handling(claimed.delivery, noted, current, retry=claimed.retry)
 
 

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from streams import runtime_settings
-from streams.conf import MAX_BATCH, settings
+from streams.conf import MAX_BATCH
 from streams.consume.outcome.backoff import (
     RetryPolicy,
     default_policy,
@@ -89,6 +89,18 @@ class Limits:
     claim_seconds: float = 0.0
     workers: int = 1
 
+    @cached_property
+    def one_call(self) -> bool:
+        """Tell whether a death in the first attempt is the end: a claim is one call then.
+
+        Its start is written before it, so that nothing is buried whose handler was not called.
+        """
+        return not self.max_retries or delay_after(self.retry, 1, ProcessDied()) is None
+
+    def claimed_at_once(self, registration: Registration) -> int:
+        """Return the messages of the smallest claim: of a call, or of ``batch`` calls of one."""
+        return 1 if self.one_call and registration.batch is None else self.batch
+
 
 def limits(
     group: ConsumerGroup,
@@ -149,12 +161,13 @@ def _say_once(group: ConsumerGroup, error: str) -> None:
 def delay_after_expiry(group: ConsumerGroup, attempt: int) -> timedelta | None:
     """Return how long a message waits whose process died in its attempt ``attempt``.
 
-    That is the first step of ``EMS["RETRY_DELAYS"]``, unless the group has a policy of its own:
-    the process that died has cost it time already. None: the policy gives up.
+    That is a step of ``EMS["RETRY_DELAYS"]``, unless the group has a policy of its own. The ladder
+    begins after the second death: after the first one the message does not wait (see expire). None:
+    the policy gives up.
     """
     policy = _own_policy(group, find(group.topic.name, group.name))
     if policy is None:
-        return timedelta(seconds=settings().RETRY_DELAYS[0])
+        policy, attempt = default_policy(), max(1, attempt - 1)
     return delay_after(policy, attempt, ProcessDied())
 
 

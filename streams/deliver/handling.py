@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import timedelta
 from typing import Any
@@ -26,7 +26,7 @@ from streams.database.retrying import (
 from streams.database.transactions import latest_rows, own_transaction
 from streams.deliver.calls import Calls
 from streams.deliver.closing import Closed, Outcome, close
-from streams.deliver.opening import exhausted
+from streams.deliver.opening import exhausted, hold, open_whole
 from streams.deliver.pace import LONG_SECONDS
 from streams.deliver.reading import Reading
 from streams.errors import LeaseLost, TransactionEnded
@@ -63,7 +63,7 @@ class Handling(Calls):
         self._call = ExitStack()
         self._waiting = False
         self._reading = Reading(delivery, registration, retry)
-        self._counts_starts = delivery.counts_starts
+        self._counts_starts = delivery.counts_starts(is_last=limits.one_call)
         self._extended = self._ran_since = time.monotonic()
         self._began = False  # whether a call has begun
         self._atomic = False  # whether a transaction of the handler is open
@@ -87,8 +87,22 @@ class Handling(Calls):
             return self.outcome
         with self._call:
             atomically = self._make_atomically if self.registration.atomic else None
-            self.make(self._reading.calls(self._size), atomically)
+            last = self.limits.one_call and len(self.delivery.offsets) > 1
+            calls = self._one_call() if last else self._reading.calls(self._size)
+            self.make(calls, atomically)
         return self.outcome
+
+    def _one_call(self) -> Iterator[list[ReceivedMessage]]:
+        """Yield the messages of one call; the delivery holds no others then.
+
+        Once it has begun, a death ends all that the delivery holds.
+        """
+        opened = open_whole(self.delivery, self._retry, self.limits, self.registration)
+        if opened.closed:
+            self._note(opened.closed)
+        if opened.messages:
+            hold(self.delivery, opened.messages)
+            yield list(opened.messages)
 
     def may_begin(self) -> bool:
         """Tell whether the next call may start now, and make the lease long enough for it."""
@@ -124,7 +138,9 @@ class Handling(Calls):
     def settle(self, progress: int, failures: Sequence[Failure]) -> None:
         running = timedelta(seconds=time.monotonic() - self._ran_since)
         left_out = self._reading.left_out
-        closed = close(self.delivery, progress, failures, self.limits, left_out, running=running)
+        self._note(close(self.delivery, progress, failures, self.limits, left_out, running=running))
+
+    def _note(self, closed: Closed) -> None:
         self.outcome.add(closed.outcome)
         self._untold.append(closed)
         if not self._atomic:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from streams.api import ReceivedMessage
 from streams.consume.limits import Limits
 from streams.consume.outcome import backoff
+from streams.consume.outcome.expire import ended_uncalled
 from streams.consume.outcome.failure import AttemptsExhausted, Failure
 from streams.consume.outcome.settle import keep_below
 from streams.consume.registry import Registration
@@ -28,11 +28,14 @@ class Opened:
 def exhausted(delivery: Delivery, retry: RetryMessage | None, limits: Limits) -> Failure | None:
     """Return the failure that ends a delivery without an attempt left; None if there is one.
 
-    Its max_retries was lowered while the message waited, so the attempt is the one before.
+    Its max_retries was lowered while the message waited, so the attempt is the one before. That is
+    made again if its process died without a call, and whoever noticed did not know the limit.
     """
     if not backoff.exhausted(delivery.attempt - 1, limits.max_retries):
         return None
     delivery.attempt -= 1
+    if ended_uncalled(delivery, delivery.first_offset, delivery.using):
+        return None
     spent = AttemptsExhausted(retry.last_error if retry else "")
     return Failure(delivery.first_offset, spent)
 
@@ -61,14 +64,11 @@ def open_whole(
     return Opened(messages[:number], closed)
 
 
-def hold(delivery: Delivery, messages: Sequence[ReceivedMessage], timeout: timedelta) -> None:
-    """Hold exactly the opened ``messages``, to be handled within ``timeout``. Raises LeaseLost.
+def hold(delivery: Delivery, messages: Sequence[ReceivedMessage]) -> None:
+    """Hold exactly the opened ``messages``. Raises LeaseLost.
 
-    So whoever settles a result need not know which messages there were. A retry spends its attempt:
-    whoever it is handed to may have it before anything is heard of it.
+    So whoever settles a result, or notices a death, need not know which messages there were.
     """
     end = messages[-1].offset + 1
     if end <= delivery.last_offset:
         keep_below(delivery, end)
-    if delivery.counts_starts and delivery.started_at is None:
-        delivery.start(timeout)

@@ -292,6 +292,7 @@ class Migration(migrations.Migration):
                 ('group', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='clients', to='ems.consumergroup', verbose_name='group')),
                 ('lease_until', streams.models.fields.UtcDateTimeField(verbose_name='lease until')),
                 ('started_at', streams.models.fields.UtcDateTimeField(default=streams.models.fields.UtcNow, verbose_name='started')),
+                ('locked_on', models.CharField(db_default='', default='', editable=False, max_length=128)),
             ],
             options={
                 'verbose_name': 'consumer',

@@ -33,6 +33,8 @@ class Consumer(models.Model):
     )
     lease_until = UtcDateTimeField(_("lease until"))
     started_at = UtcDateTimeField(_("started"), default=UtcNow)
+    # The server, and its start, on which the process has taken its lock; empty if on none.
+    locked_on = models.CharField(max_length=128, default="", db_default="", editable=False)
 
     objects = ConsumerQuerySet.as_manager()
 

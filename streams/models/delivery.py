@@ -79,7 +79,7 @@ class Delivery(models.Model):
 
     Only the client that has ``token`` may move ``progress`` and end the delivery, while its state
     is START. ``progress`` is the first offset that is not settled yet. An open one without a token
-    is a range that was given back.
+    is a range that was given back. An open one has ``started_at`` only if its one call has begun.
     """
 
     group = LooseForeignKey("ems.ConsumerGroup", related_name="deliveries", verbose_name=_("group"))
@@ -138,13 +138,13 @@ class Delivery(models.Model):
     def using(self) -> str:
         return self._state.db or database()
 
-    @property
-    def counts_starts(self) -> bool:
+    def counts_starts(self, *, is_last: bool) -> bool:
         """Tell whether the attempt is spent by a start only, which is written before the call.
 
-        Any other delivery has spent one when its client dies: the message may be why (see expire).
+        ``is_last``: a death in it leaves no other attempt. Any other delivery has spent one when
+        its client dies: the message may be why (see expire).
         """
-        return self.kind == Kind.RETRY or self.attempt > 1
+        return is_last or self.kind == Kind.RETRY or self.attempt > 1
 
     def noted(self, errors: Mapping[int, str]) -> str | None:
         """Return ``self.errors`` with these errors added, by their offsets.

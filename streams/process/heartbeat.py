@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from datetime import timedelta
 
 from django.db import OperationalError
@@ -12,6 +13,7 @@ from streams.database.retrying import connection_lost, transient
 from streams.deliver.calls import Calls
 from streams.logs import event
 from streams.process.runtime import Runtime
+from streams.process.shared.death_lock import DeathLock
 from streams.process.shared.in_flight import hung
 
 logger = logging.getLogger("streams.heartbeat")
@@ -22,6 +24,15 @@ class Heartbeat:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self.lock = DeathLock(runtime.client, runtime.using)
+        self._due_at = 0.0
+
+    def beat(self) -> float:
+        """Keep the lock, and do a step if one is due."""
+        self.lock.keep()
+        if time.monotonic() >= self._due_at:
+            self._due_at = time.monotonic() + self.step()
+        return max(0.0, min(self._due_at - time.monotonic(), self.lock.pause))
 
     def step(self) -> float:
         client, handlings = self._runtime.client, self._runtime.held.all()

@@ -12,6 +12,7 @@ from streams.process.running_group import RunningGroup
 from streams.process.shared.activity import Activity
 from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
+from streams.process.shared.gate import Gate
 from streams.process.shared.in_flight import InFlight
 from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
@@ -26,6 +27,7 @@ class Launch:
     client: str = DEFAULT_NAME  # in the broadcast groups
     lifecycle: Stopping = field(default_factory=Stopping)
     activity: Activity = field(default_factory=Activity)
+    suspects: Gate = field(default_factory=Gate)
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Runtime:
     drain: bool
     lifecycle: Stopping
     activity: Activity
+    suspects: Gate  # of all groups: they run one after the other
     pool: Pool
     client: Client
     held: InFlight
@@ -48,7 +51,7 @@ class Runtime:
     ) -> Runtime:
         for feed in feeds:
             idle_limit.allow(feed.consume_timeout())
-        once = launch.drain, launch.lifecycle, launch.activity
+        once = launch.drain, launch.lifecycle, launch.activity, launch.suspects
         client = Client([feed.group.pk for feed in feeds], using)
         return cls(using, *once, Pool(feeds), client, InFlight(), Shortage(using), idle_limit)
 

@@ -28,9 +28,10 @@ from streams.process.shared.connections import KEEPER_PREFIX, IdleLimit
 from streams.process.shared.database_work import Silence
 from streams.process.worker import Worker
 from streams.sharding import home_of, is_sharded
+from streams.steps.gone_clients import GoneClients
 from streams.steps.nightly_purge import purge_if_due
 from streams.steps.of_apps import run_steps_of_apps
-from streams.steps.sweep import SWEEP_EVERY, sweep_if_due
+from streams.steps.sweep import SWEEP_EVERY, sweep, sweep_if_due
 from streams.two_phase.pausing import may_check
 from streams.wakeup import Listener
 
@@ -81,7 +82,7 @@ class Supervisor:
         except BaseException:
             self._undo()
             raise
-        self._purge_at = 0.0
+        self._purge_at = self._maintain_at = 0.0
         self._silence = Silence()
         self._unanswered: set[Thread] = set()
         self._leaving: Thread | None = None
@@ -99,11 +100,13 @@ class Supervisor:
         self._client, self._lifecycle = runtime.client, runtime.lifecycle
         poller = ProcessPoller(runtime)
         self._poller = self._keeper("poller", poller.step)
-        self._heartbeat = self._keeper("heartbeat", Heartbeat(runtime).step)
+        heartbeat = Heartbeat(runtime)
+        self._lock, self._gone = heartbeat.lock, GoneClients(using)
+        self._heartbeat = self._keeper("heartbeat", heartbeat.beat)
         self._keepers = [
             self._poller,
             self._heartbeat,
-            self._keeper("maintenance", self._maintain),
+            self._keeper("maintenance", self._look_after),
         ]
 
         def wake() -> None:
@@ -169,6 +172,7 @@ class Supervisor:
         # Before the workers: a stop that comes after this is told to them.
         for feed in self._feeds:
             self._lifecycle.on_stop(feed.gate.end)
+        self._lifecycle.on_stop(self._runtime.suspects.end)
         self._lifecycle.on_stop(self._runtime.pool.stop)
         self._workers = [
             Worker(self._runtime, f"{number}{self._suffix}") for number in range(self._threads)
@@ -192,6 +196,17 @@ class Supervisor:
     def _who(self) -> dict[str, str]:
         """Return what the log records of this supervisor have in common."""
         return {"client": self._client.client_id, "database": self._using}
+
+    def _look_after(self) -> float:
+        """Take what clients held that are gone, and maintain what is due."""
+        pause = float("inf")
+        if self._lock.held:
+            if self._gone.step(self._client.client_id) and sweep(self._using):
+                self._poller.wake()
+            pause = self._gone.pause
+        if time.monotonic() >= self._maintain_at:
+            self._maintain_at = time.monotonic() + self._maintain()
+        return max(0.0, min(self._maintain_at - time.monotonic(), pause))
 
     def _maintain(self) -> float:
         """Sweep, and do what else is due, in less than a lease from one sweep to the next.

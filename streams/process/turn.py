@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from streams.consume.limits import Limits
 from streams.deliver.calls import Calls
@@ -47,13 +49,12 @@ class Turn:
         return self._take(limits)
 
     def _take(self, limits: Limits) -> bool:
-        claimer, gate = self._turns.claimer, self._feed.gate
+        claimer = self._turns.claimer
         claimer.client_id = self._runtime.client.client_id
-        # Whoever dies spends an attempt of each message that it has claimed: where there is no
-        # second one, that is one batch.
-        claimer.pace.seconds = limits.claim_seconds if limits.max_retries else 0.0
+        claimer.pace.seconds = 0.0 if limits.one_call else limits.claim_seconds
         claimer.pace.workers = limits.workers
-        claimed = self._turns.claim(limits.batch, limits.consume_timeout)
+        batch = limits.claimed_at_once(self._feed.registration)
+        claimed = self._turns.claim(batch, limits.consume_timeout)
         if claimed is None:
             return False
         self._runtime.pool.wake(self._feed)
@@ -65,7 +66,7 @@ class Turn:
             limits,
             retry=retry,
             may_go_on=self._runtime.may_go_on,
-            beside=gate.alone if alone else gate.together,
+            beside=self._alone if alone else self._feed.gate.together,
         )
         began = time.monotonic()
         try:
@@ -77,6 +78,15 @@ class Turn:
                 claimer.pace.learn(handled, took)
                 self._turns.new_seconds = took if len(delivery.offsets) > limits.batch else 0.0
         return True
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let a suspect run beside no message of its group, and beside no suspect of another one.
+
+        One of them may end the process each time, and each would take the others along each time.
+        """
+        with self._runtime.suspects.alone(), self._feed.gate.alone():
+            yield
 
     def _run(self, calls: Calls) -> None:
         """Make the calls, let the heartbeat see them meanwhile, and count what came of them."""

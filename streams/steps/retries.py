@@ -8,6 +8,7 @@ from datetime import timedelta
 from streams.consume.limits import known_max_retries
 from streams.consume.outcome import backoff, notices
 from streams.consume.outcome.dead_letter import give_up
+from streams.consume.outcome.expire import ended_uncalled
 from streams.consume.outcome.failure import AttemptsExhausted
 from streams.database.retrying import retrying
 from streams.deliver.claim import groups_with_due_retries
@@ -53,7 +54,9 @@ def _bury_exhausted(group: ConsumerGroup, limit: TimeLimit, using: str) -> int:
     for row in rows:
         if buried and limit.over:
             break
-        if backoff.exhausted(row.attempt - 1, max_retries):
+        if backoff.exhausted(row.attempt - 1, max_retries) and not ended_uncalled(
+            row, row.offset, using
+        ):
             row.group = group
             spent = AttemptsExhausted(row.last_error)
             if retrying(give_up, using, row, spent):

@@ -107,8 +107,8 @@ def test_an_overdue_delivery_becomes_retries_due_at_the_first_step_of_the_ladder
         (1, 2, None),
         (2, 2, None),
     ]
-    assert not waiting.filter(due_at__lt=UtcNow(timedelta(seconds=9))).exists()
-    assert not waiting.filter(due_at__gt=UtcNow(timedelta(seconds=11))).exists()
+    assert not waiting.filter(due_at__lt=UtcNow(timedelta(seconds=7))).exists()
+    assert not waiting.filter(due_at__gt=UtcNow(timedelta(seconds=12))).exists()
     assert audit("default") == []
 
 

@@ -17,7 +17,7 @@ from streams.consume.outcome import notices
 from streams.consume.outcome.settle import settle
 from streams.database import remembered
 from streams.errors import LeaseLost
-from streams.http.pulling import clients, groups, outcomes
+from streams.http.pulling import clients, groups, handing_out, outcomes
 from streams.http.pulling.receipts import named
 from streams.log.sequencer import sequence
 from streams.models import (
@@ -312,6 +312,36 @@ def test_a_retry_spends_its_attempt_when_it_is_handed_out(api: Api) -> None:
     Delivery.objects.open().update(deadline=UtcNow(timedelta(seconds=-1)))
     sweep("default")
     assert RetryMessage.objects.get().attempt == 3
+
+
+def test_without_retries_a_death_ends_what_was_handed_out_and_nothing_else(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was claimed in a request that died before its answer, nobody has seen."""
+    made(api, max_retries=0)
+    fill(4)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*args: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(handing_out, "hold", die)
+        patch.setattr(handing_out, "take_back", lambda out: None)
+        with pytest.raises(Killed):
+            pulled(api, batch=2)
+    Delivery.objects.held().update(deadline=UtcNow(timedelta(seconds=-1)))
+    sweep("default")
+    assert not DeadMessage.objects.exists()
+    (delivery,) = pulled(api, batch=2)
+    assert (offsets(delivery), delivery["attempt"]) == ([0, 1], 1)
+    ack(api, delivery["receipt"], 0)
+    Delivery.objects.held().update(deadline=UtcNow(timedelta(seconds=-1)))
+    sweep("default")
+    assert DeadMessage.objects.get().offset == 1
+    assert offsets(pulled(api)[0]) == [2, 3]
 
 
 def test_retries_and_new_messages_take_turns(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -339,12 +339,10 @@ def test_retries_are_looked_for_once_in_a_while_and_when_nothing_is_new(process)
     assert looks(process.worker.step, RETRY_LOOK) == 1
 
 
-def test_where_there_are_no_retries_a_claim_is_one_batch():
-    """Whoever dies spends an attempt of each message that it has claimed."""
-
-    @consumer("orders", group="mail", max_retries=0)
-    def mail(message):
-        pass
+@pytest.mark.parametrize(("batch", "claims"), [(None, [1, 1]), (5, [5, 5])])
+def test_where_there_are_no_retries_a_claim_is_one_call(batch, claims):
+    """Whoever dies ends each message of the claim whose start it has written."""
+    consumer("orders", group="mail", max_retries=0, batch=batch)(lambda messages: None)
 
     process = Process("mail")
     send_many([Outgoing("orders", n) for n in range(100)])
@@ -352,7 +350,7 @@ def test_where_there_are_no_retries_a_claim_is_one_batch():
     process.worker.step()
     process.turn._turns.claimer.pace.each = 1e-6
     process.worker.step()
-    assert [len(row.offsets) for row in Delivery.objects.order_by("pk")] == [10, 10]
+    assert [len(row.offsets) for row in Delivery.objects.order_by("pk")] == claims
 
 
 def test_a_turn_of_retries_takes_as_long_as_the_last_claim_of_new_messages():

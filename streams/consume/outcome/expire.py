@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from django.db.models import Q
@@ -12,15 +13,18 @@ from streams.consume.outcome.settle import (
     Settlement,
     give_back,
     holds_cursor,
+    leave_range,
     lock_cursor,
+    lock_cursors,
     unsettled,
     wait_for_retry,
     write_failures,
 )
 from streams.database.transactions import own_transaction
 from streams.errors import describe
-from streams.models import Delivery, Kind, State, Verdict
-from streams.models.consumer import LEASE, Consumer
+from streams.models import Delivery, Kind, RetryMessage, State, Verdict
+from streams.models.consumer import LEASE, Consumer, ConsumerQuerySet
+from streams.models.delivery import DeliveryQuerySet
 from streams.models.fields import UtcNow
 from streams.models.retry import Again
 
@@ -30,64 +34,60 @@ def expire(
 ) -> Settlement | None:
     """Take the delivery from a dead or overdue client: what it has not settled is retried.
 
-    A retry that was never started keeps its attempt. Any other message has spent one, since it may
-    be what killed the process. It comes back after ``delay``; None gives up. With
-    ``max_retries=None`` attempts are not counted here: the process that claims it next knows the
-    limit.
+    What keeps a record of its start, as a retry and a last attempt do, has spent its attempt if it
+    was started, and only then it is given up. Any other message has spent one, since it may be what
+    killed the process. It comes back at once the first time that its process has died, and after
+    ``delay`` otherwise; None gives up. With ``max_retries=None`` attempts are not counted here: the
+    process that claims it next knows the limit.
 
     Returns what followed, or None if the delivery ended in the meantime.
     """
     died = ProcessDied()
-    given_up = delay is None or (
+    is_last = delay is None or (
         max_retries is not None and backoff.exhausted(delivery.attempt, max_retries)
     )
-    waits = delay or timedelta(0)
+    unspent = delivery.counts_starts(is_last=is_last) and delivery.started_at is None
+    by_itself = delivery.group.ordered or delivery.kind == Kind.RETRY
     with own_transaction(delivery.using):
         # EMS locks the cursor before the delivery everywhere; another order could deadlock. If
         # no cursor waits for this delivery, the group was reset.
         cursor = lock_cursor(delivery, skip_locked=True) if delivery.group.ordered else None
         if delivery.group.ordered and cursor is None and holds_cursor(delivery):
             return None
+        if unspent and not by_itself:
+            lock_cursors(delivery)
         expired = Delivery.objects.using(delivery.using).expired().filter(pk=delivery.pk)
         # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
         # the other deliveries.
-        row = expired.select_for_update(skip_locked=True).filter(progress=delivery.progress)
+        row = expired.select_for_update(skip_locked=True).filter(
+            progress=delivery.progress, started_at__isnull=delivery.started_at is None
+        )
         if not list(row.values_list("pk")):
             return None
+        taken = Delivery.objects.using(delivery.using).filter(pk=delivery.pk)
+        if unspent and not by_itself:
+            leave_range(delivery, taken)
+            return Settlement([])
         # The token is removed: with it, the client could take this end for its own.
-        Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
-            state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
-        )
-        judged: list[Judged] = []
-        if given_up:
+        taken.update(state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died))
+        settlement = Settlement([])
+        if unspent:
+            give_back(delivery, cursor)
+        elif is_last:
             ends = [delivery.progress] if cursor else unsettled(delivery)
             judged = [_end(delivery, offset) for offset in ends]
-        settlement = Settlement([])
-        again = delivery.kind == Kind.RETRY or (cursor and delivery.attempt > 1)
-        if again and delivery.started_at is None:
-            give_back(delivery, cursor)
-        elif judged:
             settlement = Settlement(judged, write_failures(delivery, judged, cursor))
-        elif cursor:
-            # The first message that is not settled spends an attempt; those after it wait.
-            alone = _is_suspect(delivery)
-            cursor.return_to(
-                delivery.progress,
-                delivery.attempt + 1,
-                waits,
-                alone=alone,
-                error=describe(died),
-            )
         else:
-            # They become separate retries, and the next death shows which one ends the process.
-            alone = _is_suspect(delivery)
-            wait_for_retry(
-                delivery,
-                [
-                    Again(offset, delivery.attempt + 1, waits, describe(died), alone)
-                    for offset in unsettled(delivery)
-                ],
-            )
+            # One by one: the next death shows which one ends the process. In an ordered group the
+            # first message that is not settled spends an attempt; those after it wait.
+            first = _again(delivery, delay or timedelta(0))
+            if cursor:
+                cursor.return_to(
+                    first.offset, first.attempt, first.delay, alone=first.alone, error=first.error
+                )
+            else:
+                rows = [replace(first, offset=offset) for offset in unsettled(delivery)]
+                wait_for_retry(delivery, rows)
     return settlement
 
 
@@ -96,35 +96,64 @@ def _end(delivery: Delivery, offset: int) -> Judged:
     return Judged(failure, Verdict.of(failure.error, offset, delivery.attempt))
 
 
-def _is_suspect(delivery: Delivery) -> bool:
-    """Tell whether the message may be what ended its process: it is the second one in a row.
+def _again(delivery: Delivery, delay: timedelta) -> Again:
+    """Return when and how the first message that is not settled comes back.
 
-    One death proves nothing: a kill -9 takes along whatever runs. Of several unsettled messages at
-    most one was running.
+    One death proves nothing: a kill -9 takes along whatever runs. So it comes back at once, unless
+    the call may still run. After the second one in a row the message may be what ended its process:
+    it is a suspect, and runs alone. Of several unsettled messages at most one was running.
     """
-    alone = len(unsettled(delivery)) == 1
-    return alone and not _client_is_live(delivery) and _died_before(delivery)
+    again = len(unsettled(delivery)) == 1 and _died_before(delivery) is not None
+    return Again(
+        delivery.progress,
+        delivery.attempt + 1,
+        delay if again or _has_lease(delivery) else timedelta(0),
+        describe(ProcessDied()),
+        again and not _client_is_live(delivery),
+    )
 
 
-def _died_before(delivery: Delivery) -> bool:
-    """Tell whether the attempt before this one ended with its process, too."""
+def ended_uncalled(message: Delivery | RetryMessage, offset: int, using: str) -> bool:
+    """Tell whether the last attempt at ``offset`` ended with its process before any call.
+
+    ``message`` is a claim, which is not meant, or a row that waits.
+    """
+    before = Delivery.objects.using(using)
+    if isinstance(message, Delivery):
+        before = before.filter(pk__lt=message.pk)
+    death = _death(before.covering(message.group_id, message.partition_id, offset), offset)
+    return death is not None and death.started_at is None
+
+
+def _died_before(delivery: Delivery) -> Delivery | None:
+    """Return the attempt before this one if it ended with its process, too."""
     place = delivery.group_id, delivery.partition_id, delivery.progress
     before = Delivery.objects.using(delivery.using).covering(*place).filter(pk__lt=delivery.pk)
+    return _death(before, delivery.progress)
+
+
+def _death(deliveries: DeliveryQuerySet, offset: int) -> Delivery | None:
+    """Return the last attempt among ``deliveries`` if its process died with ``offset``."""
     # What was given back was no attempt, and a later attempt without a start was none.
-    attempts = before.filter(state__in=[State.DONE, State.RETRY]).exclude(
+    attempts = deliveries.filter(state__in=[State.DONE, State.RETRY]).exclude(
         Q(kind=Kind.RETRY) | Q(attempt__gt=1), started_at=None
     )
+    last = max(attempts, key=lambda row: row.pk, default=None)
     # A message that its delivery had settled, as failed, did not end that process.
-    rows = list(attempts.values_list("pk", "error", "progress"))
-    if not rows:
-        return False
-    _last, error, progress = max(rows)
-    return error == describe(ProcessDied()) and progress <= delivery.progress
+    died = last and last.error == describe(ProcessDied()) and last.progress <= offset
+    return last if died else None
 
 
 def _client_is_live(delivery: Delivery) -> bool:
     # The client's lease lasts longer than its process. Only a renewal after the deadline of the
     # delivery shows that the process lives, and that only its call was overdue.
+    return _leases(delivery).filter(lease_until__gte=delivery.deadline + LEASE).exists()
+
+
+def _has_lease(delivery: Delivery) -> bool:
+    return _leases(delivery).exists()
+
+
+def _leases(delivery: Delivery) -> ConsumerQuerySet:
     clients = Consumer.objects.using(delivery.using).live()
-    renewed = clients.filter(lease_until__gte=delivery.deadline + LEASE)
-    return renewed.filter(client_id=delivery.client_id, group=delivery.group_id).exists()
+    return clients.filter(client_id=delivery.client_id, group=delivery.group_id)

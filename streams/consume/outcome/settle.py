@@ -80,7 +80,8 @@ def settle(
         passed,
         told[failures[-1].offset] if failures else None,
         errors,
-        later(vendor, -running),
+        # While it is open, a start says that a death may have been of any of its messages.
+        later(vendor, -running) if ends else None,
         ends,
         delivery.pk,
         delivery.token,
@@ -152,28 +153,39 @@ def _give_back_range(
     with own_transaction(delivery.using):
         # A reset locks the cursor, and then revokes the open deliveries that it has seen. With this
         # lock it sees the range, too.
-        place = {"group_id": delivery.group_id, "partition_id": delivery.partition_id}
-        cursors = Cursor.objects.using(delivery.using).filter(**place, replay=0)
-        list(cursors.select_for_update().values_list("pk"))
-        held = delivery.held().filter(**unchanged)
-        first = delivery.progress
-        if first == delivery.first_offset:
-            given = held.update(**_waiting())
-        else:
-            ended = {"state": State.RELEASED, "last_offset": first - 1, "finished_at": UtcNow()}
-            given = held.update(**ended)
-            if given:
-                _leave_range(delivery, first)
-        if not given and not tried:
+        lock_cursors(delivery)
+        if not leave_range(delivery, delivery.held().filter(**unchanged)) and not tried:
             raise LeaseLost
         tried.append(delivery)
+
+
+def lock_cursors(delivery: Delivery) -> None:
+    """Lock the cursor of the log, in whose order the ranges of a shared group are changed."""
+    place = {"group_id": delivery.group_id, "partition_id": delivery.partition_id}
+    cursors = Cursor.objects.using(delivery.using).filter(**place, replay=0)
+    list(cursors.select_for_update().values_list("pk"))
+
+
+def leave_range(delivery: Delivery, held: models.QuerySet[Delivery]) -> bool:
+    """Leave what is not settled as an open range; return False if ``held`` has no row.
+
+    The caller has the lock of the cursor, see _give_back_range.
+    """
+    first = delivery.progress
+    if first == delivery.first_offset:
+        return bool(held.update(**_waiting()))
+    ended = {"state": State.RELEASED, "last_offset": first - 1, "finished_at": UtcNow()}
+    if not held.update(**ended):
+        return False
+    _write_range(delivery, first)
+    return True
 
 
 def _waiting() -> dict[str, Any]:
     return {"token": "", "deadline": UtcNow(), "thread": ""}
 
 
-def _leave_range(delivery: Delivery, first: int) -> None:
+def _write_range(delivery: Delivery, first: int) -> None:
     """Write the offsets of the delivery from ``first`` on as an open range without a holder."""
     Delivery.objects.using(delivery.using).create(
         group_id=delivery.group_id,
@@ -209,7 +221,7 @@ def keep_below(delivery: Delivery, end: int) -> None:
             elif delivery.group.ordered:
                 place.update(next_offset=end)
             else:
-                _leave_range(delivery, end)
+                _write_range(delivery, end)
 
     retrying(write, delivery.using)
     delivery.last_offset = end - 1

@@ -164,7 +164,10 @@ def _opened(
         if opened.closed:
             tell(delivery, opened.closed)
         if opened.messages:
-            hold(delivery, opened.messages, timeout)
+            hold(delivery, opened.messages)
+            # Whoever it is handed to may have it before anything is heard of it.
+            if delivery.counts_starts(is_last=limits.one_call) and delivery.started_at is None:
+                delivery.start(timeout)
     except LeaseLost:
         return []
     except Error:

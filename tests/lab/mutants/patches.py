@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.lab.mutants.alarms import ALARMS
 from tests.lab.mutants.broadcast import BROADCAST
+from tests.lab.mutants.dying import DYING
 from tests.lab.mutants.http import HTTP
 from tests.lab.mutants.http_operate import HTTP_OPERATE
 from tests.lab.mutants.lake import LAKE
@@ -497,8 +498,8 @@ SETTLE = [
     Mutant(
         "given-back-in-two-transactions",
         "streams/consume/outcome/settle.py",
-        "            if given:\n",
-        "            if given:\n                connections[delivery.using].connection.commit()\n",
+        "    _write_range(delivery, first)\n",
+        "    connections[delivery.using].connection.commit()\n    _write_range(delivery, first)\n",
         "tests/guarantees/test_crashes.py"
         "::test_a_consumer_may_be_killed_while_a_range_changes_hands",
     ),
@@ -576,8 +577,8 @@ LEASES = [
     Mutant(
         "suspect-after-one-death",
         "streams/consume/outcome/expire.py",
-        "not _client_is_live(delivery) and _died_before(delivery)",
-        "not _client_is_live(delivery)",
+        " and _died_before(delivery) is not None\n    return Again",
+        "\n    return Again",
         "tests/guarantees/test_suspects.py::test_one_death_makes_no_suspect_of_what_ran_by_itself",
     ),
     Mutant(
@@ -672,8 +673,8 @@ LEASES = [
     Mutant(
         "killer-runs-beside-others",
         "streams/process/turn.py",
-        "beside=gate.alone if alone else gate.together",
-        "beside=gate.together",
+        "beside=self._alone if alone else self._feed.gate.together",
+        "beside=self._feed.gate.together",
         "tests/guarantees/test_mutants_alone.py"
         "::test_what_killed_its_process_waits_until_nothing_runs_beside_it",
     ),
@@ -767,8 +768,8 @@ ORDERED = [
     Mutant(
         "expired-in-order-waits-as-a-retry",
         "streams/consume/outcome/expire.py",
-        "        elif cursor:\n            # The first",
-        "        elif None:\n            # The first",
+        "            if cursor:\n",
+        "            if None:\n",
         f"{ORDER}::test_a_dead_consumers_partition_is_taken_over_at_the_message_it_was_at",
     ),
 ]
@@ -1326,5 +1327,5 @@ MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS),
-    *(*MOVED, *RACES),
+    *(*MOVED, *RACES, *DYING),
 ]

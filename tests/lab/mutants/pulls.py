@@ -124,9 +124,9 @@ PULLS = [
     ),
     Mutant(
         "retry-without-a-start",
-        OPENING,
-        "    if delivery.counts_starts and delivery.started_at is None:\n",
-        "    if False:\n",
+        HANDING,
+        "            if delivery.counts_starts(is_last=limits.one_call) and",
+        "            if False and",
         f"{PULLING}::test_a_retry_spends_its_attempt_when_it_is_handed_out",
     ),
     Mutant(

@@ -48,8 +48,8 @@ RACES = [
     Mutant(
         "swept-from-an-old-progress",
         EXPIRE,
-        "select_for_update(skip_locked=True).filter(progress=delivery.progress)",
-        "select_for_update(skip_locked=True)",
+        "            progress=delivery.progress, started_at__isnull",
+        "            started_at__isnull",
         f"{LEASING}::test_what_is_settled_while_the_sweep_comes_to_it_is_not_repeated",
     ),
     Mutant(
