@@ -22,6 +22,7 @@ class Turn:
         self._feed = feed
         claimer = Claimer(feed.group, runtime.client.client_id, thread, runtime.using)
         self._turns = Turns(claimer)
+        self._slot = runtime.file.slot(thread)
         self._calls: Calls | None = None  # those that are under way
 
     @property
@@ -66,6 +67,7 @@ class Turn:
             retry=retry,
             may_go_on=self._runtime.may_go_on,
             beside=gate.alone if alone else gate.together,
+            slot=self._slot,
         )
         began = time.monotonic()
         try:

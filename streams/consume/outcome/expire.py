@@ -26,14 +26,18 @@ from streams.models.retry import Again
 
 
 def expire(
-    delivery: Delivery, max_retries: int | None, delay: timedelta | None
+    delivery: Delivery,
+    max_retries: int | None,
+    delay: timedelta | None,
+    *,
+    dead: bool = False,
 ) -> Settlement | None:
     """Take the delivery from a dead or overdue client: what it has not settled is retried.
 
     A retry that was never started keeps its attempt. Any other message has spent one, since it may
     be what killed the process. It comes back after ``delay``; None gives up. With
     ``max_retries=None`` attempts are not counted here: the process that claims it next knows the
-    limit.
+    limit. With ``dead`` the process is known to be dead, and its lease need not have ended.
 
     Returns what followed, or None if the delivery ended in the meantime.
     """
@@ -49,6 +53,8 @@ def expire(
         if delivery.group.ordered and cursor is None and holds_cursor(delivery):
             return None
         expired = Delivery.objects.using(delivery.using).expired().filter(pk=delivery.pk)
+        if dead:
+            expired = delivery.held()
         # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
         # the other deliveries.
         row = expired.select_for_update(skip_locked=True).filter(progress=delivery.progress)
@@ -70,7 +76,7 @@ def expire(
             settlement = Settlement(judged, write_failures(delivery, judged, cursor))
         elif cursor:
             # The first message that is not settled spends an attempt; those after it wait.
-            alone = _is_suspect(delivery)
+            alone = _is_suspect(delivery, dead=dead)
             cursor.return_to(
                 delivery.progress,
                 delivery.attempt + 1,
@@ -80,7 +86,7 @@ def expire(
             )
         else:
             # They become separate retries, and the next death shows which one ends the process.
-            alone = _is_suspect(delivery)
+            alone = _is_suspect(delivery, dead=dead)
             wait_for_retry(
                 delivery,
                 [
@@ -96,14 +102,14 @@ def _end(delivery: Delivery, offset: int) -> Judged:
     return Judged(failure, Verdict.of(failure.error, offset, delivery.attempt))
 
 
-def _is_suspect(delivery: Delivery) -> bool:
+def _is_suspect(delivery: Delivery, *, dead: bool) -> bool:
     """Tell whether the message may be what ended its process: it is the second one in a row.
 
     One death proves nothing: a kill -9 takes along whatever runs. Of several unsettled messages at
     most one was running.
     """
     alone = len(unsettled(delivery)) == 1
-    return alone and not _client_is_live(delivery) and _died_before(delivery)
+    return alone and (dead or not _client_is_live(delivery)) and _died_before(delivery)
 
 
 def _died_before(delivery: Delivery) -> bool:
