@@ -390,6 +390,7 @@ def test_an_atomic_call_whose_commit_is_done_is_done_though_nobody_has_noted_it(
 
     killed(work)
     recover()
+    assert Delivery.objects.get(first_offset=0).state == State.RELEASED  # it has not failed
     assert retries() == {}
     assert given_back() == [(4, 9)]
     drain("work")
@@ -415,6 +416,38 @@ def _die_always(message: ReceivedMessage) -> None:
     if message.body == "die":
         die()
     note(message)
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_process_on_two_databases_leaves_a_file_for_each(
+    folder: Path, ems_settings: Callable[..., None]
+) -> None:
+    """The ids of their deliveries are the same."""
+    ems_settings(STATE_DIR=str(folder), SHARDS={"clicks": "other"})
+    both = {"default": ("orders", "work"), "other": ("clicks", "count")}
+    for using, (topic, group) in both.items():
+        consumer(topic, group=group)(handle)
+        send_many([Outgoing(topic, "good") for _ in range(3)])
+        sequence(using)
+
+    def work() -> None:
+        for using, (_topic, group) in both.items():
+            file = ProgressFile(using, 2)
+            slot = file.slot("worker")
+            slot.claim(Process(group, using=using, file=file).claim())
+            slot.begin(1, 2)
+        die()
+
+    killed(work)
+    assert len(files(folder)) == 2
+    for using, (_topic, group) in both.items():
+        held = Delivery.objects.using(using).held()
+        assert held.filter(group__name=group).count() == 1
+        assert Deaths(using).recover() == 1
+        assert not held.exists()
+        assert RetryMessage.objects.using(using).get().offset == 1
+        assert not Consumer.objects.using(using).exists()
+    assert not files(folder)
 
 
 def test_a_reader_may_be_killed_between_any_two_statements() -> None:
