@@ -577,8 +577,8 @@ LEASES = [
     Mutant(
         "suspect-after-one-death",
         "streams/consume/outcome/expire.py",
-        "not _client_is_live(delivery) and _died_before(delivery)",
-        "not _client_is_live(delivery)",
+        "(dead or not _client_is_live(delivery)) and _died_before(delivery)",
+        "(dead or not _client_is_live(delivery))",
         "tests/guarantees/test_suspects.py::test_one_death_makes_no_suspect_of_what_ran_by_itself",
     ),
     Mutant(
