@@ -47,13 +47,15 @@ class Place:
     started_at: float = 0.0
     start_at: float = 0.0
     pause: float = 0.0
+    again: bool = False  # whether it has run before
     done: bool = False
 
 
 class Processes:
-    """``count`` forked processes that call ``work(number, parent)``, and exit with what it returns.
+    """``count`` forked processes, which call ``work`` and exit with what it returns.
 
-    ``parent`` is a pipe for Signals: it tells the process to stop, also when the parent was killed.
+    It gets the number of the process, a pipe for Signals, which tells it to stop, also when the
+    parent was killed, and whether it is started again.
     The parent has no connection and makes no thread, so a fork copies neither. With ``drain`` a
     process that ends is not started again. When one has died, ``recover`` is called in a process of
     its own, to end what that one had claimed. It may be killed at any moment.
@@ -62,7 +64,7 @@ class Processes:
     def __init__(
         self,
         count: int,
-        work: Callable[[int, int], int],
+        work: Callable[[int, int, bool], int],
         *,
         drain: bool,
         recover: Callable[[], object],
@@ -116,7 +118,7 @@ class Processes:
         pid = os.fork()
         if pid == 0:
             os.close(writer)
-            self._be(place.number, reader)
+            self._be(place, reader)
         os.close(reader)
         place.pid, place.pipe, place.started_at = pid, writer, time.monotonic()
         if len(self._places) > 1:
@@ -126,14 +128,14 @@ class Processes:
                 extra=event("process.started", process=place.number, pid=pid),
             )
 
-    def _be(self, number: int, parent: int) -> NoReturn:
-        """Be the process ``number``, to its end."""
+    def _be(self, place: Place, parent: int) -> NoReturn:
+        """Be the process at ``place``, to its end."""
         status = 1
         try:
             self._close_pipes()
             if len(self._places) > 1:
-                multiprocessing.current_process().name = f"process-{number}"
-            status = self._work(number, parent)
+                multiprocessing.current_process().name = f"process-{place.number}"
+            status = self._work(place.number, parent, place.again)
         finally:
             atexit._run_exitfuncs()  # such as the last export of a telemetry client
             sys.stdout.flush()
@@ -168,7 +170,7 @@ class Processes:
                 self._note_end(place, os.waitstatus_to_exitcode(status))
 
     def _note_end(self, place: Place, status: int) -> None:
-        pid, place.pid = place.pid, 0
+        pid, place.pid, place.again = place.pid, 0, True
         os.close(place.pipe)
         if status not in (0, CONFIGURATION_STATUS):
             self._start_recovery()

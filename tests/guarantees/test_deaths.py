@@ -99,6 +99,7 @@ def handle(message: ReceivedMessage) -> None:
 
 
 def handle_batch(messages: Sequence[ReceivedMessage]) -> dict[ReceivedMessage, Exception]:
+    failed: dict[ReceivedMessage, Exception]
     failed = {m: ZeroDivisionError() for m in messages if (m.attempt, m.body) == (1, "fail")}
     for message in messages:
         if message not in failed:
@@ -193,7 +194,7 @@ def test_a_batch_is_one_call() -> None:
 
 def _consume_in_one_claim() -> None:
     """Claim all messages at once, as a thread that has become quick."""
-    Pace.messages = lambda *_: MANY  # type: ignore[method-assign, assignment]
+    Pace.messages = lambda *_: MANY  # type: ignore[method-assign]
     consume()
 
 
@@ -243,7 +244,7 @@ def before_a_call(offset: int) -> Callable[[], None]:
         BEGIN(slot, first, stop)
 
     def work() -> None:
-        ProgressSlot.begin = begin  # type: ignore[method-assign]
+        ProgressSlot.begin = begin  # type: ignore[method-assign, assignment]
         consume()
 
     return work

@@ -202,7 +202,7 @@ DYING = """
 import os, sys
 from streams.process.processes import Processes
 
-def work(number, parent):
+def work(number, parent, again):
     if sys.argv[1] == "die":
         os.kill(os.getpid(), 9)
     return 0

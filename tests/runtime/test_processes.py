@@ -29,7 +29,7 @@ def ended() -> Callable[..., Place]:
 
 
 def one(*, drain: bool = False) -> Processes:
-    return Processes(1, lambda number, parent: 0, drain=drain, recover=lambda: None)
+    return Processes(1, lambda number, parent, again: 0, drain=drain, recover=lambda: None)
 
 
 @pytest.fixture(autouse=True)

@@ -209,9 +209,12 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _fork(self, **options: Any) -> None:
-        def work(number: int, parent: int) -> int:
+        def work(number: int, parent: int, again: bool) -> int:
+            mine = of_one(number, options)
+            # The checks have passed, and take a second or more: the messages wait meanwhile.
+            mine["checked"] |= again
             try:
-                self._consume(Signals(parent), **of_one(number, options))
+                self._consume(Signals(parent), **mine)
             except CommandError as error:
                 self.stderr.write(f"{type(error).__name__}: {error}")
                 return CONFIGURATION_STATUS
