@@ -102,7 +102,7 @@ def _as_written(delivery_id: int, token: str, using: str) -> Delivery | None:
         list(cursors.order_by("replay").select_for_update().values_list("pk"))
         if not list(rows.select_for_update().values_list("pk")):
             return None
-        return rows.select_related("group__topic", "partition").get()
+        return rows.select_related("group__topic", "partition").first()  # None: without a group
 
 
 def _limits(delivery: Delivery) -> Limits:

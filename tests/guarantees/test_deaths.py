@@ -31,6 +31,7 @@ from streams.errors import describe
 from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
+    ConsumerGroup,
     Cursor,
     DeadMessage,
     Delivery,
@@ -563,7 +564,7 @@ class TestAFileThatIsNotUsed:
         self.changes_nothing()
         assert "the host was restarted since" in caplog.text
 
-    @pytest.mark.parametrize("size", [0, 10, 1500])
+    @pytest.mark.parametrize("size", [0, 10, 1500, SLOTS_AT])
     def test_since_it_was_cut_off(self, size: int) -> None:
         self._write(self.content[:size])
         self.changes_nothing()
@@ -612,7 +613,7 @@ class TestATornSlot:
     def _tear(self, *copies: int) -> None:
         with self.path.open("r+b") as file:
             for copy in copies:
-                file.seek(SLOTS_AT + copy * COPY_SIZE + 20)
+                file.seek(SLOTS_AT + copy * COPY_SIZE + 8)
                 file.write(b"torn")
 
     def _newer(self) -> int:
@@ -645,6 +646,16 @@ def test_a_token_that_is_not_in_force_any_more_changes_nothing(folder: Path) -> 
     before = rows(Delivery, RetryMessage, Cursor)
     recover()
     assert rows(Delivery, RetryMessage, Cursor) == before
+    assert not files(folder)
+
+
+def test_a_group_that_was_deleted_meanwhile_is_passed_over(folder: Path) -> None:
+    consumer("orders", group="work")(handle)
+    send("gggdgggggg")
+    killed()
+    Cursor.objects.all().delete()
+    ConsumerGroup.objects.all().delete()
+    recover()
     assert not files(folder)
 
 

@@ -83,6 +83,10 @@ def kind_of(path: Path) -> str:
     return kind
 
 
+def _size(threads: int) -> int:
+    return SLOTS_AT + threads * SLOT_SIZE
+
+
 class ProgressFile:
     """The file of this process for one database, locked until the end of the process.
 
@@ -113,7 +117,7 @@ class ProgressFile:
 
     def _map(self, using: str, threads: int) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        size = SLOTS_AT + threads * SLOT_SIZE
+        size = _size(threads)
         # All of it has its place on the disk: a store into a page without one would be a SIGBUS.
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._fd, 0, size)
@@ -262,6 +266,8 @@ def left_in(fd: int, using: str) -> Left:
         if found is None:
             return Left("", [], whole=False)  # it has died before its first claim
         about = json.loads(found[-1].rstrip(b"\0"))
+        if len(memory) != _size(about["slots"]):
+            raise SlotDamaged
     except (SlotDamaged, ValueError) as error:
         raise NotOurs("it is damaged") from error
     if about["database"] != _identity(using):
