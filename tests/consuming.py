@@ -19,6 +19,7 @@ from streams.process.pool import LOOK_SECONDS
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Launch, Runtime
 from streams.process.shared.connections import IdleLimit
+from streams.process.shared.progress_file import NoFile, ProgressFile
 from streams.process.turn import Turn
 from streams.process.worker import Worker
 from streams.steps.sweep import sweep
@@ -29,6 +30,7 @@ LONG_AFTER = max(LEASE, timedelta(seconds=60)) * 2
 
 MINUTE = timedelta(minutes=1)
 NONE = Overrides()
+NO_FILE = NoFile()
 
 
 def registered(topic: str, group: str) -> Registration:
@@ -77,6 +79,7 @@ class Process:
         overrides: Overrides = NONE,
         drain: bool = False,
         using: str = "default",
+        file: ProgressFile | NoFile = NO_FILE,
     ) -> None:
         (registration,) = registrations(groups=(group,))
         self.using = using
@@ -84,7 +87,7 @@ class Process:
         begin = registration.start or Start.EARLIEST
         self.feed = RunningGroup(registration, using, replace(overrides, start=begin))
         self.runtime = runtime = Runtime.of(
-            [self.feed], using, Launch(drain=drain), IdleLimit(using)
+            [self.feed], using, Launch(drain=drain), IdleLimit(using), file
         )
         self.lifecycle, self.held = runtime.lifecycle, runtime.held
         self.activity = runtime.activity

@@ -46,7 +46,16 @@ class Encore:
 
     def run(self) -> list[str]:
         create(GATES, PARTITIONS, database())
-        command = ["ems_consume", "--start", "earliest", "--topic", CALLS, "--topic", GATES]
+        command = [
+            "ems_consume",
+            "--no-supervisor",
+            "--start",
+            "earliest",
+            "--topic",
+            CALLS,
+            "--topic",
+            GATES,
+        ]
         self._console.print("An encore:")
         with running({"encore": command}, self._folder, self._interruption) as (consumer,):
             self._send()

@@ -47,7 +47,16 @@ class Play:
         tally = self._tally
         departures = sum(flight.departed is not None for flight in self._flights)
         commands = {
-            group: ["ems_consume", "--start", "earliest", "--topic", TOPIC, "--group", group]
+            group: [
+                "ems_consume",
+                "--no-supervisor",
+                "--start",
+                "earliest",
+                "--topic",
+                TOPIC,
+                "--group",
+                group,
+            ]
             for group in tally.groups
         }
         with (

@@ -38,7 +38,9 @@ def serve(folder: Path, console: Console, interruption: Interruption) -> None:
     port = _free_port()
     # --insecure serves static files without DEBUG; the server is for this machine only.
     words = ["runserver", "--insecure", "--noreload", f"{HOST}:{port}"]
-    with running({"admin": words, "groups": ["ems_consume"]}, folder, interruption) as children:
+    with running(
+        {"admin": words, "groups": ["ems_consume", "--no-supervisor"]}, folder, interruption
+    ) as children:
 
         def look() -> None:
             interruption.check()

@@ -14,6 +14,7 @@ from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
 from streams.consume.registry import Registration
 from streams.deliver.closing import Outcome
+from streams.deliver.slot import ProgressSlot
 
 # In seconds. Finished calls are settled at least this often, so a crash repeats the calls of at
 # most this time, and the one that was running.
@@ -33,7 +34,12 @@ class Calls(ABC):
     ordered = False
 
     def __init__(
-        self, registration: Registration, stretch: Stretch, limits: Limits, using: str
+        self,
+        registration: Registration,
+        stretch: Stretch,
+        limits: Limits,
+        using: str,
+        slot: ProgressSlot | None = None,
     ) -> None:
         self.registration = registration
         self.limits = limits
@@ -41,6 +47,7 @@ class Calls(ABC):
         self.lost = False  # set by the heartbeat, from another thread
         self._stretch = stretch
         self._using = using
+        self._slot = slot or ProgressSlot()
         self._size = 1 if registration.batch is None else limits.batch
         self._lines = Lines.wanted()
         self._caller = HandlerCaller(
@@ -96,7 +103,7 @@ class Calls(ABC):
         they are handled. After the last one the whole stretch is settled: for the other offsets
         there is no call to make. ``make_atomically`` makes a call and settles it by itself.
         """
-        stretch, caller = self._stretch, self._caller
+        stretch, caller, slot = self._stretch, self._caller, self._slot
         for messages in calls:
             caller.since = None  # while it waits for its turn, the lease is extended
             begins = self.may_begin()
@@ -106,8 +113,10 @@ class Calls(ABC):
                     self._settle_until(self._ended)
                 self.release()
                 return
+            slot.begin(messages[0].offset, messages[-1].offset + 1)
             if make_atomically:
                 make_atomically(messages)
+                slot.end(messages[-1].offset + 1)  # by now its commit is known
             else:
                 # Called from here: an error keeps the frame that has made the call, and in any
                 # other one its messages would stay.
@@ -115,6 +124,7 @@ class Calls(ABC):
                     self._failures += failed
                     self._failed_bytes += sum(len(message.raw_body) for message in messages)
                 self._ended = messages[-1].offset + 1
+                slot.end(self._ended, [failure.offset for failure in failed])
                 if self._settles_now():
                     self._settle_until(self._ended)
             if stretch.progress > stretch.last_offset:

@@ -29,6 +29,7 @@ from streams.deliver.closing import Closed, Outcome, close
 from streams.deliver.opening import exhausted, hold, open_whole
 from streams.deliver.pace import LONG_SECONDS
 from streams.deliver.reading import Reading
+from streams.deliver.slot import ProgressSlot
 from streams.errors import LeaseLost, TransactionEnded
 from streams.logs import event
 from streams.models import Delivery, RetryMessage
@@ -41,7 +42,8 @@ class Handling(Calls):
 
     ``may_go_on`` is called before each handler call. When it returns False, the messages that no
     call has been given are released with their attempt unspent. Each call, with its settlement, is
-    made inside the context that ``beside`` makes; to enter it may wait for other calls.
+    made inside the context that ``beside`` makes; to enter it may wait for other calls. ``slot`` is
+    where it notes how far it is, for those who find this process dead.
     """
 
     def __init__(
@@ -53,8 +55,9 @@ class Handling(Calls):
         retry: RetryMessage | None = None,
         may_go_on: Callable[[], bool] = lambda: True,
         beside: Callable[[], AbstractContextManager[None]] = nullcontext,
+        slot: ProgressSlot | None = None,
     ) -> None:
-        super().__init__(registration, delivery, limits, delivery.using)
+        super().__init__(registration, delivery, limits, delivery.using, slot)
         self.delivery = delivery
         self.ordered = delivery.group.ordered
         self._retry = retry
@@ -63,6 +66,7 @@ class Handling(Calls):
         self._call = ExitStack()
         self._waiting = False
         self._reading = Reading(delivery, registration, retry)
+        self._slot.claim(delivery, self._reading.left_out)
         self._counts_starts = delivery.counts_starts(is_last=limits.one_call)
         self._extended = self._ran_since = time.monotonic()
         self._began = False  # whether a call has begun

@@ -1,4 +1,4 @@
-"""Runs several consumer processes under one parent, which starts those again that end."""
+"""Runs consumer processes under one parent, which starts those again that end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ CONFIGURATION_STATUS = 78
 LOOK_SECONDS = 0.2
 # The statuses of a process that a request to stop has ended before it listened.
 ENDED_BY_REQUEST = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
-# Before a process that has ended is started again; doubled up to the longest, and short again for
-# one that has lived for LONG_LIFE_SECONDS.
+# Before a process that has ended is started again: none the first time, then this one, doubled up
+# to the longest; none again for one that has lived for LONG_LIFE_SECONDS.
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 LONG_LIFE_SECONDS = 60.0
@@ -45,20 +46,32 @@ class Place:
     pipe: int = -1  # what the parent writes to; the process ends when it is closed
     started_at: float = 0.0
     start_at: float = 0.0
-    pause: float = FIRST_PAUSE_SECONDS
+    pause: float = 0.0
+    again: bool = False  # whether it has run before
     done: bool = False
 
 
 class Processes:
-    """``count`` forked processes that call ``work(number, parent)``, and exit with what it returns.
+    """``count`` forked processes, which call ``work`` and exit with what it returns.
 
-    ``parent`` is a pipe for Signals: it tells the process to stop, also when the parent was killed.
+    It gets the number of the process, a pipe for Signals, which tells it to stop, also when the
+    parent was killed, and whether it is started again.
     The parent has no connection and makes no thread, so a fork copies neither. With ``drain`` a
-    process that ends is not started again.
+    process that ends is not started again. When one has died, ``recover`` is called in a process of
+    its own, to end what that one had claimed. It may be killed at any moment.
     """
 
-    def __init__(self, count: int, work: Callable[[int, int], int], *, drain: bool) -> None:
+    def __init__(
+        self,
+        count: int,
+        work: Callable[[int, int, bool], int],
+        *,
+        drain: bool,
+        recover: Callable[[], object],
+    ) -> None:
         self._work = work
+        self._recover = recover
+        self._recovering: set[int] = set()
         self._drain = drain
         self._places = [Place(number + 1) for number in range(count)]
         self._signals = Signals()
@@ -77,11 +90,12 @@ class Processes:
             while not self._stopping and not all(place.done for place in self._places):
                 self._start_due()
                 if self._signals.wait(LOOK_SECONDS):
-                    logger.info(
-                        "Stopping %d processes: they finish what runs.",
-                        len(self._running()),
-                        extra=event("processes.stopping", count=len(self._running())),
-                    )
+                    if len(self._places) > 1:  # a single one says so itself
+                        logger.info(
+                            "Stopping %d processes: they finish what runs.",
+                            len(self._running()),
+                            extra=event("processes.stopping", count=len(self._running())),
+                        )
                     self._stop()
                 self._look()
             self._wait()
@@ -104,40 +118,62 @@ class Processes:
         pid = os.fork()
         if pid == 0:
             os.close(writer)
-            self._be(place.number, reader)
+            self._be(place, reader)
         os.close(reader)
         place.pid, place.pipe, place.started_at = pid, writer, time.monotonic()
-        logger.info(
-            "Process %d is %d.",
-            *(place.number, pid),
-            extra=event("process.started", process=place.number, pid=pid),
-        )
+        if len(self._places) > 1:
+            logger.info(
+                "Process %d is %d.",
+                *(place.number, pid),
+                extra=event("process.started", process=place.number, pid=pid),
+            )
 
-    def _be(self, number: int, parent: int) -> NoReturn:
-        """Be the process ``number``, to its end."""
+    def _be(self, place: Place, parent: int) -> NoReturn:
+        """Be the process at ``place``, to its end."""
         status = 1
         try:
-            for place in self._running():
-                # While this process had them, the others would not notice the parent's death.
-                os.close(place.pipe)
-            multiprocessing.current_process().name = f"process-{number}"
-            status = self._work(number, parent)
+            self._close_pipes()
+            if len(self._places) > 1:
+                multiprocessing.current_process().name = f"process-{place.number}"
+            status = self._work(place.number, parent, place.again)
         finally:
             atexit._run_exitfuncs()  # such as the last export of a telemetry client
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
 
+    def _close_pipes(self) -> None:
+        """Close the pipes to the others: with them, these would not notice the parent's death."""
+        for place in self._running():
+            os.close(place.pipe)
+
+    def _start_recovery(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._close_pipes()
+                self._recover()
+            except BaseException:  # noqa: BLE001 - the end of the lease does it
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+        self._recovering.add(pid)
+
     def _look(self) -> None:
         """Take note of the processes that have ended."""
+        self._recovering = {one for one in self._recovering if not os.waitpid(one, os.WNOHANG)[0]}
         for place in self._running():
             pid, status = os.waitpid(place.pid, os.WNOHANG)
             if pid:
                 self._note_end(place, os.waitstatus_to_exitcode(status))
 
     def _note_end(self, place: Place, status: int) -> None:
-        pid, place.pid = place.pid, 0
+        pid, place.pid, place.again = place.pid, 0, True
         os.close(place.pipe)
+        if status not in (0, CONFIGURATION_STATUS):
+            self._start_recovery()
         if self._stopping or (self._drain and not status):
             place.done = True
             # A signal to all of them ends one that has not begun to listen: it has nothing to do.
@@ -154,14 +190,14 @@ class Processes:
                 self._stop()
             return
         if time.monotonic() - place.started_at >= LONG_LIFE_SECONDS:
-            place.pause = FIRST_PAUSE_SECONDS
+            place.pause = 0.0
         logger.warning(
             "Process %d (%d) has ended: %s. It is started again in %d s.",
             *(place.number, pid, _meaning(status), place.pause),
             extra=event("process.ended", process=place.number, pid=pid, status=status),
         )
         place.start_at = time.monotonic() + place.pause
-        place.pause = min(2 * place.pause, LONGEST_PAUSE_SECONDS)
+        place.pause = min(max(FIRST_PAUSE_SECONDS, 2 * place.pause), LONGEST_PAUSE_SECONDS)
 
     def _stop(self) -> None:
         self._stopping = True
@@ -175,13 +211,15 @@ class Processes:
 
     def _wait(self) -> None:
         """Wait until all have ended; kill those that do not."""
-        while self._running():
+        if not self._stopping:
+            self._kill_at = time.monotonic() + KILL_GRACE_SECONDS
+        while self._running() or self._recovering:
             if self._signals.wait(LOOK_SECONDS):
                 self._tell(END)
             self._look()
             if time.monotonic() >= self._kill_at:
-                for place in self._running():
-                    os.kill(place.pid, signal.SIGKILL)
+                for pid in (*(place.pid for place in self._running()), *self._recovering):
+                    os.kill(pid, signal.SIGKILL)
                 self._kill_at = float("inf")
 
 

@@ -14,6 +14,7 @@ from streams.process.shared.client import Client
 from streams.process.shared.connections import IdleLimit
 from streams.process.shared.gate import Gate
 from streams.process.shared.in_flight import InFlight
+from streams.process.shared.progress_file import NoFile, ProgressFile
 from streams.process.shared.shortage import Shortage
 from streams.process.shared.stopping import Stopping
 
@@ -44,16 +45,23 @@ class Runtime:
     held: InFlight
     shortage: Shortage
     idle_limit: IdleLimit
+    file: ProgressFile | NoFile
 
     @classmethod
     def of(
-        cls, feeds: Sequence[RunningGroup], using: str, launch: Launch, idle_limit: IdleLimit
+        cls,
+        feeds: Sequence[RunningGroup],
+        using: str,
+        launch: Launch,
+        idle_limit: IdleLimit,
+        file: ProgressFile | NoFile = NoFile(),  # noqa: B008 - it has nothing
     ) -> Runtime:
         for feed in feeds:
             idle_limit.allow(feed.consume_timeout())
         once = launch.drain, launch.lifecycle, launch.activity, launch.suspects
-        client = Client([feed.group.pk for feed in feeds], using)
-        return cls(using, *once, Pool(feeds), client, InFlight(), Shortage(using), idle_limit)
+        client = Client([feed.group.pk for feed in feeds], using, file.name)
+        shortage = Shortage(using)
+        return cls(using, *once, Pool(feeds), client, InFlight(), shortage, idle_limit, file)
 
     @property
     def feeds(self) -> Sequence[RunningGroup]:

@@ -18,6 +18,7 @@ from streams.errors import ConfigurationError
 from streams.log import kept_ends
 from streams.logs import event
 from streams.process import feeds
+from streams.process.deaths import Deaths
 from streams.process.heartbeat import Heartbeat
 from streams.process.keeper import Keeper
 from streams.process.poller import ProcessPoller
@@ -26,6 +27,7 @@ from streams.process.running_group import RunningGroup
 from streams.process.runtime import Launch, Runtime
 from streams.process.shared.connections import KEEPER_PREFIX, IdleLimit
 from streams.process.shared.database_work import Silence
+from streams.process.shared.progress_file import NoFile, ProgressFile, opened
 from streams.process.worker import Worker
 from streams.sharding import home_of, is_sharded
 from streams.steps.gone_clients import GoneClients
@@ -76,6 +78,7 @@ class Supervisor:
         self._idle_limit.install()
         self._feeds: list[RunningGroup] = []
         self._workers: list[Worker] = []
+        self._file: ProgressFile | NoFile = NoFile()
         try:
             self._feeds = feeds.make(registrations, using, launch, share)
             self._assemble(launch, share)
@@ -96,18 +99,19 @@ class Supervisor:
         of_groups = [feed.threads for feed in self._feeds]
         self._threads = pool_size(of_groups, using, launch.overrides, share)
         self._progress = Progress(self._feeds)
-        self._runtime = runtime = Runtime.of(self._feeds, using, launch, self._idle_limit)
+        self._file = opened(using, self._threads)
+        self._deaths = Deaths(using)
+        self._runtime = runtime = Runtime.of(
+            self._feeds, using, launch, self._idle_limit, self._file
+        )
         self._client, self._lifecycle = runtime.client, runtime.lifecycle
         poller = ProcessPoller(runtime)
         self._poller = self._keeper("poller", poller.step)
         heartbeat = Heartbeat(runtime)
         self._lock, self._gone = heartbeat.lock, GoneClients(using)
         self._heartbeat = self._keeper("heartbeat", heartbeat.beat)
-        self._keepers = [
-            self._poller,
-            self._heartbeat,
-            self._keeper("maintenance", self._look_after),
-        ]
+        self._maintenance = self._keeper("maintenance", self._look_after)
+        self._keepers = [self._poller, self._heartbeat, self._maintenance]
 
         def wake() -> None:
             poller.wake()
@@ -184,7 +188,7 @@ class Supervisor:
     def watch(self) -> None:
         """Stop the process when the database no longer answers one of its threads.
 
-        Called once in LOOK_SECONDS.
+        Called once in LOOK_SECONDS. The maintenance is woken when another process has died.
         """
         watched: list[Keeper | Worker] = [*self._keepers, *self._workers]
         for thread in watched:
@@ -192,13 +196,21 @@ class Supervisor:
             if self._silence.seconds(thread, LOOK_SECONDS) >= limit:
                 self._unanswered.add(thread)
                 self._lifecycle.fail_unanswered(thread.name, limit)
+        if self._deaths.noticed():
+            self._maintenance.wake()
 
     def _who(self) -> dict[str, str]:
         """Return what the log records of this supervisor have in common."""
         return {"client": self._client.client_id, "database": self._using}
 
     def _look_after(self) -> float:
-        """Take what clients held that are gone, and maintain what is due."""
+        """Take what processes held that are dead or gone, and maintain what is due.
+
+        What their files say comes before what is known without them, and others can have their
+        messages at once.
+        """
+        if self._deaths.recover():
+            self._poller.wake()
         pause = float("inf")
         if self._lock.held:
             if self._gone.step(self._client.client_id) and sweep(self._using):
@@ -256,10 +268,13 @@ class Supervisor:
         for thread in (*self._keepers, *filter(None, [self._leaving])):
             thread.join(timeout=max(0.0, self._leave_until - time.monotonic()))
         self._progress.say_end()
+        # Whoever finds it when the process has ended knows which calls were left.
+        self._file.close(keep=self.working)
         self._close_broadcasts()
 
     def _undo(self) -> None:
         """Undo what was made; another one may be made for this database, as when it was away."""
+        self._file.close()
         self._close_broadcasts()
         self._idle_limit.remove()
 

@@ -24,6 +24,7 @@ class Turn:
         self._feed = feed
         claimer = Claimer(feed.group, runtime.client.client_id, thread, runtime.using)
         self._turns = Turns(claimer)
+        self._slot = runtime.file.slot(thread)
         self._calls: Calls | None = None  # those that are under way
 
     @property
@@ -67,6 +68,7 @@ class Turn:
             retry=retry,
             may_go_on=self._runtime.may_go_on,
             beside=self._alone if alone else self._feed.gate.together,
+            slot=self._slot,
         )
         began = time.monotonic()
         try:

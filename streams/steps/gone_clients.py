@@ -17,9 +17,12 @@ from streams.logs import event
 
 logger = logging.getLogger("streams.maintenance")
 
-# Seconds for which a lock is free when its client is taken for dead: a client that has lost its
-# connection only takes the lock again before. Also the pause between two looks of a process.
-FREE_SECONDS = 1.0
+# Seconds between two looks of a process.
+LOOK_SECONDS = 1.0
+# Seconds for which a lock is free when its client is taken for dead. A client that has lost its
+# connection only takes the lock again before, and whoever shares the host of a process that has
+# died reads its progress file before: that knows what was done.
+FREE_SECONDS = 2.0
 # So many clients have one look a second, by any of them.
 CLIENTS_A_SECOND = 20
 
@@ -44,7 +47,7 @@ class GoneClients:
         self._since = 0.0
         # Since when the lock is free of a client, with the lease that it had then.
         self._free: dict[tuple[str, datetime], float] = {}
-        self.pause = FREE_SECONDS
+        self.pause = LOOK_SECONDS
 
     def step(self, own: str) -> int:
         """Look at the locks, and end the leases of clients that are gone; return how many.
@@ -64,7 +67,7 @@ class GoneClients:
             free = []
         self._free = {one: self._free.get(one, now) for one in free}
         least = len(rows) / CLIENTS_A_SECOND
-        self.pause = FREE_SECONDS if free else max(FREE_SECONDS, min(RENEW_SECONDS, least))
+        self.pause = LOOK_SECONDS if free else max(LOOK_SECONDS, min(RENEW_SECONDS, least))
         gone = [one for one, since in self._free.items() if now - since >= FREE_SECONDS]
         return sum(self._end(*one) for one in gone)
 

@@ -196,3 +196,25 @@ def test_each_process_is_a_broadcast_client_of_its_own(
     wait_for(lambda: noted("cache") == 2)
     child.terminate()
     child.succeed()
+
+
+DYING = """
+import os, sys
+from streams.process.processes import Processes
+
+def work(number, parent, again):
+    if sys.argv[1] == "die":
+        os.kill(os.getpid(), 9)
+    return 0
+
+sys.exit(Processes(1, work, drain=True, recover=lambda: print("recovered", flush=True)).run())
+"""
+
+
+@pytest.mark.parametrize(("ends", "recovered"), [("die", 1), ("well", 0)])
+def test_when_a_process_has_died_its_claims_are_ended_also_if_none_is_started_again(
+    spawn: Spawn, ends: str, recovered: int
+) -> None:
+    child = spawn(DYING, ends)
+    assert child.wait() == recovered
+    assert child.text().count("recovered") == recovered

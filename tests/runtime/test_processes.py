@@ -29,14 +29,19 @@ def ended() -> Callable[..., Place]:
 
 
 def one(*, drain: bool = False) -> Processes:
-    return Processes(1, lambda number, parent: 0, drain=drain)
+    return Processes(1, lambda number, parent, again: 0, drain=drain, recover=lambda: None)
 
 
-def test_the_pause_before_a_new_start_doubles_up_to_half_a_minute(ended) -> None:
+@pytest.fixture(autouse=True)
+def _no_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Processes, "_start_recovery", lambda parent: None)
+
+
+def test_the_first_start_is_at_once_and_then_the_pause_doubles_up_to_half_a_minute(ended) -> None:
     parent = one()
     pauses = [round(ended(parent, FAILED).start_at - time.monotonic()) for _turn in range(7)]
-    assert pauses == [1, 2, 4, 8, 16, 30, 30]
-    assert round(ended(parent, KILLED, lived=61).start_at - time.monotonic()) == 1
+    assert pauses == [0, 1, 2, 4, 8, 16, 30]
+    assert round(ended(parent, KILLED, lived=61).start_at - time.monotonic()) == 0
 
 
 def test_a_process_that_ends_without_being_asked_is_started_again(ended) -> None:

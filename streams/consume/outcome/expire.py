@@ -30,7 +30,11 @@ from streams.models.retry import Again
 
 
 def expire(
-    delivery: Delivery, max_retries: int | None, delay: timedelta | None
+    delivery: Delivery,
+    max_retries: int | None,
+    delay: timedelta | None,
+    *,
+    dead: bool = False,
 ) -> Settlement | None:
     """Take the delivery from a dead or overdue client: what it has not settled is retried.
 
@@ -38,7 +42,8 @@ def expire(
     was started, and only then it is given up. Any other message has spent one, since it may be what
     killed the process. It comes back at once the first time that its process has died, and after
     ``delay`` otherwise; None gives up. With ``max_retries=None`` attempts are not counted here: the
-    process that claims it next knows the limit.
+    process that claims it next knows the limit. With ``dead`` the process is known to be dead, and
+    its lease need not have ended.
 
     Returns what followed, or None if the delivery ended in the meantime.
     """
@@ -57,6 +62,8 @@ def expire(
         if unspent and not by_itself:
             lock_cursors(delivery)
         expired = Delivery.objects.using(delivery.using).expired().filter(pk=delivery.pk)
+        if dead:
+            expired = delivery.held()
         # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
         # the other deliveries.
         row = expired.select_for_update(skip_locked=True).filter(
@@ -80,7 +87,7 @@ def expire(
         else:
             # One by one: the next death shows which one ends the process. In an ordered group the
             # first message that is not settled spends an attempt; those after it wait.
-            first = _again(delivery, delay or timedelta(0))
+            first = _again(delivery, delay or timedelta(0), dead=dead)
             if cursor:
                 cursor.return_to(
                     first.offset, first.attempt, first.delay, alone=first.alone, error=first.error
@@ -96,7 +103,7 @@ def _end(delivery: Delivery, offset: int) -> Judged:
     return Judged(failure, Verdict.of(failure.error, offset, delivery.attempt))
 
 
-def _again(delivery: Delivery, delay: timedelta) -> Again:
+def _again(delivery: Delivery, delay: timedelta, *, dead: bool) -> Again:
     """Return when and how the first message that is not settled comes back.
 
     One death proves nothing: a kill -9 takes along whatever runs. So it comes back at once, unless
@@ -107,9 +114,9 @@ def _again(delivery: Delivery, delay: timedelta) -> Again:
     return Again(
         delivery.progress,
         delivery.attempt + 1,
-        delay if again or _has_lease(delivery) else timedelta(0),
+        delay if again or (_has_lease(delivery) and not dead) else timedelta(0),
         describe(ProcessDied()),
-        again and not _client_is_live(delivery),
+        again and (dead or not _client_is_live(delivery)),
     )
 
 

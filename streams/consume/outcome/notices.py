@@ -113,12 +113,20 @@ def missing(tried: Attempt, offsets: Sequence[int], using: str) -> None:
     _send(signals.message_missing, **place, offsets=tuple(offsets), using=using)
 
 
-def expired(delivery: Delivery) -> None:
-    """Tell that the lease of the delivery has ended before it was settled."""
-    tried = asdict(Attempt.of(delivery, delivery.progress, delivery.group.topic.name))
+def expired(delivery: Delivery, settlement: Settlement) -> None:
+    """Tell that the delivery was taken from its client, and what it gives up on by that."""
+    topic, group = delivery.group.topic.name, delivery.group.name
+    tried = asdict(Attempt.of(delivery, delivery.progress, topic))
     tried["first_offset"] = tried.pop("offset")
     tried |= {"last_offset": delivery.last_offset, "client_id": delivery.client_id}
     _send(signals.delivery_expired, **tried, using=delivery.using)
+    for one in settlement.dead:
+        died(
+            Attempt.of(delivery, one.failure.offset, topic),
+            one.failure.error,
+            group,
+            delivery.using,
+        )
 
 
 def _keys(tried: Attempt, error: BaseException) -> dict[str, Any]:

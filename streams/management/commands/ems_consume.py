@@ -17,6 +17,7 @@ from django.db import connections
 from streams.conf import MAX_BATCH
 from streams.consume.limits import Overrides
 from streams.consume.registry import Registration, autodiscover, by_alias, registrations
+from streams.database.transactions import committing
 from streams.errors import NaiveDatetime, StreamsError
 from streams.management.console import JSON, TEXT, console
 from streams.management.reloading import run_reloading
@@ -25,6 +26,7 @@ from streams.metrics.address import CONSUMER, address
 from streams.models.config import problem
 from streams.operate.target import Target
 from streams.process.broadcast.file import DEFAULT_NAME
+from streams.process.deaths import Deaths
 from streams.process.fleet import Fleet
 from streams.process.processes import CONFIGURATION_STATUS, Processes
 from streams.process.shared.signals import Signals
@@ -97,6 +99,12 @@ def of_one(number: int, options: dict[str, Any]) -> dict[str, Any]:
 
 class Command(BaseCommand):
     help = "Consume messages with the project's consumers until stopped by SIGTERM."
+    _of_a_shell = False
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        # A program that calls the command may have threads, and goes on after it: it is not forked.
+        self._of_a_shell = True
+        super().run_from_argv(argv)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -111,7 +119,12 @@ class Command(BaseCommand):
         parser.add_argument(
             "--processes",
             type=count,
-            help="fork this many processes, and start those again that end",
+            help="fork this many processes, and start those again that end (1)",
+        )
+        parser.add_argument(
+            "--no-supervisor",
+            action="store_true",
+            help="consume in this process, and let others start it again when it ends",
         )
         parser.add_argument("--batch", type=count, help="messages of one call, or claim")
         parser.add_argument(
@@ -151,12 +164,18 @@ class Command(BaseCommand):
         parser.add_argument("--database", help="only the topics on this alias; by default all")
 
     def execute(self, *args: Any, **options: Any) -> Any:
+        options["processes"] = options["processes"] or int(self._is_supervised(options))
         if options["reload"] or options["processes"]:
             # The checks load consumers.py, and may open connections. So only a process that is
             # reloaded, or forked, may run them.
             options["checked"] = options["skip_checks"]
             options["skip_checks"] = True
         return super().execute(*args, **options)
+
+    def _is_supervised(self, options: dict[str, Any]) -> bool:
+        """Tell whether the only process is forked, so that somebody sees its death."""
+        alone = options["no_supervisor"] or options["reload"] or options["drain"]
+        return hasattr(os, "fork") and self._of_a_shell and not alone
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["processes"]:
@@ -190,9 +209,12 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _fork(self, **options: Any) -> None:
-        def work(number: int, parent: int) -> int:
+        def work(number: int, parent: int, again: bool) -> int:
+            mine = of_one(number, options)
+            # The checks have passed, and take a second or more: the messages wait meanwhile.
+            mine["checked"] |= again
             try:
-                self._consume(Signals(parent), **of_one(number, options))
+                self._consume(Signals(parent), **mine)
             except CommandError as error:
                 self.stderr.write(f"{type(error).__name__}: {error}")
                 return CONFIGURATION_STATUS
@@ -201,7 +223,15 @@ class Command(BaseCommand):
                 return 1
             return 0
 
-        if status := Processes(options["processes"], work, drain=options["drain"]).run():
+        def recover() -> None:
+            autodiscover()
+            chosen = registrations(options["topic"], options["group"])
+            for using in by_alias(chosen, options["database"]):
+                with committing(using):
+                    Deaths(using).recover()
+
+        count, drain = options["processes"], options["drain"]
+        if status := Processes(count, work, drain=drain, recover=recover).run():
             sys.exit(status)
 
     def _consume(self, signals: Signals, **options: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from streams.conf import LEASE_SECONDS
@@ -17,13 +17,21 @@ from streams.produce.identity import host
 class Client:
     """The client id "ip@pid@uuid", registered in each group before the first claim.
 
+    ``note`` is told each id before there is a claim with it.
+
     ``alive`` is this process's own view of its lease. Its clock starts before the renewal is
     sent and goes on while the process is frozen, so ``alive`` is never true for a lease that
     has expired in the database.
     """
 
-    def __init__(self, groups: Sequence[int], using: str) -> None:
+    def __init__(
+        self,
+        groups: Sequence[int],
+        using: str,
+        note: Callable[[str], None] = lambda client_id: None,
+    ) -> None:
         self._groups = groups
+        self._note = note
         self._using = using
         self._lease_ends = 0.0
         self.client_id = ""
@@ -48,6 +56,7 @@ class Client:
             consumers.bulk_create(rows)
 
         retrying(write, self._using)
+        self._note(client_id)
         self.client_id = client_id
         self._lease_ends = asked + LEASE_SECONDS
 

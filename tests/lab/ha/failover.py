@@ -70,7 +70,7 @@ def _cast(stage: Stage) -> None:
         return Process(name, ["-m", *words], folder / f"{name}.log")
 
     stage.producers = [process(n, "tests.lab.ha.producer", n) for n in ("P1", "P2", "P3")]
-    consume = ("django", "ems_consume", "--start", "earliest")
+    consume = ("django", "ems_consume", "--no-supervisor", "--start", "earliest")
     stage.consumers = [process(n, *consume) for n in ("C1", "C2")]
 
 

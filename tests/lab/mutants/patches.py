@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.lab.mutants.alarms import ALARMS
 from tests.lab.mutants.broadcast import BROADCAST
+from tests.lab.mutants.deaths import DEATHS
 from tests.lab.mutants.dying import DYING
 from tests.lab.mutants.http import HTTP
 from tests.lab.mutants.http_operate import HTTP_OPERATE
@@ -1327,5 +1328,5 @@ MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS),
-    *(*MOVED, *RACES, *DYING),
+    *(*MOVED, *RACES, *DEATHS, *DYING),
 ]

@@ -132,5 +132,5 @@ def puller(name: str, folder: Path, port: int) -> Process:
 
 def consumer(name: str, folder: Path, *groups: str) -> Process:
     options = [word for group in groups for word in ("--group", group)]
-    words = ["-m", "django", "ems_consume", "--start", "earliest", *options]
+    words = ["-m", "django", "ems_consume", "--no-supervisor", "--start", "earliest", *options]
     return Process(name, words, folder / f"{name}.log")

@@ -1,0 +1,113 @@
+"""Ends the claims of a process that has died, by what its slots say.
+
+Calls that had ended are settled, the call that ran has spent an attempt, and the rest is given
+back. Each write is fenced by the token of the delivery, and each may be the last one of this
+process: whoever goes on finds the rest in the tables and in the slots, which stay until all is
+done. Without a slot, the end of the lease does less: it knows neither what was done nor what ran.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+
+from streams.consume.limits import (
+    Limits,
+    delay_after_expiry,
+    known_max_retries,
+    limits,
+)
+from streams.consume.outcome.expire import expire
+from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.settle import Settlement, keep_below, release
+from streams.consume.registry import find
+from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
+from streams.deliver.closing import Closed, close
+from streams.deliver.slot import Noted
+from streams.errors import LeaseLost
+from streams.models import Cursor, Delivery
+
+# For how long locks of others are waited for before the next claim has its turn.
+LOCK_PATIENCE_SECONDS = 2.0
+
+
+class OutcomeLost(Exception):
+    """The handler failed, and its process died before the error was written."""
+
+    def __str__(self) -> str:
+        return str(self.__doc__)
+
+
+@dataclass
+class Recovered:
+    """What became of one claim of a process that has died."""
+
+    delivery: Delivery
+    closed: Closed | None = None  # the calls that had ended
+    died: Settlement | None = None  # the call that ran
+    repeated: int = 0  # messages of the call that ran
+    released: int = 0
+
+
+def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Recovered | None:
+    """End a claim of a process that has died; return what became of it.
+
+    Without ``noted`` no call of it had begun. None: somebody has ended it. Raises LeaseLost if it
+    changes meanwhile, or is locked: the next look goes on.
+    """
+    delivery = retrying(
+        _as_written, using, delivery_id, token, using, patience=LOCK_PATIENCE_SECONDS
+    )
+    if delivery is None:
+        return None
+    found = Recovered(delivery)
+    in_force = _limits(delivery)
+    end = delivery.last_offset + 1
+    # What was in flight at the death is committed by now: what is settled needs no slot.
+    ended, running = delivery.progress, range(0)
+    if noted:
+        ended = max(ended, min(noted.ended, end))
+        running = range(max(noted.running.start, ended), min(noted.running.stop, end))
+    if noted and ended > delivery.progress:
+        failed = noted.failed.intersection(range(delivery.progress, ended))
+        failures = [Failure(offset, OutcomeLost()) for offset in sorted(failed)]
+        found.closed = close(delivery, ended, failures, in_force, noted.left_out)
+        if delivery.progress > delivery.last_offset:
+            return found
+    if not running:
+        found.released = len(range(delivery.progress, end))
+        release(delivery)
+        return found
+    if running.stop < end and not delivery.group.ordered:
+        found.released = end - running.stop
+        keep_below(delivery, running.stop)
+    found.repeated = len(running)
+    delay = delay_after_expiry(delivery.group, delivery.attempt)
+    found.died = expire(delivery, in_force.max_retries, delay, dead=True)
+    if found.died is None:  # its rows are locked
+        raise LeaseLost
+    return found
+
+
+def _as_written(delivery_id: int, token: str, using: str) -> Delivery | None:
+    """Read the delivery, if its token is still in force, after all that was in flight."""
+    rows = Delivery.objects.using(using).held().filter(pk=delivery_id, token=token)
+    with own_transaction(using):
+        place = rows.values_list("group_id", "partition_id").first()
+        if place is None:
+            return None
+        # The order of all locks: a transaction of the dead process has the cursor first, too.
+        cursors = Cursor.objects.using(using).filter(group=place[0], partition=place[1])
+        list(cursors.order_by("replay").select_for_update().values_list("pk"))
+        if not list(rows.select_for_update().values_list("pk")):
+            return None
+        return rows.select_related("group__topic", "partition").first()  # None: without a group
+
+
+def _limits(delivery: Delivery) -> Limits:
+    """Return the limits in force. The process that claims the message next may know a lower one."""
+    group, using = delivery.group, delivery.using
+    in_force = limits(group, find(group.topic.name, group.name), using)
+    known = known_max_retries(group, using)
+    return replace(in_force, max_retries=sys.maxsize if known is None else known)

@@ -1,0 +1,176 @@
+"""Notes around each handler call, in memory that outlives the process, how far a claim has come.
+
+A consumer process maps a file for it: process/shared/progress_file.py has the file, recovery.py
+what follows from a slot when the process has died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+from zlib import crc32
+
+from streams.conf import MAX_BATCH
+from streams.deliver.reading import NOTHING, LeftOut
+from streams.models import Delivery
+
+# Each of two copies: its number, three offsets, the checksum of all, and the text.
+_FRONT = Struct("<Qqqq")
+_SUM = Struct("<I")
+_TEXT_AT = _FRONT.size + _SUM.size
+# One bit for each offset of a claim.
+_BITS = -(-MAX_BATCH // 8)
+# The delivery, its token and first offset; which offsets failed, are absent, and were passed over.
+_CLAIM = Struct(f"<q32sq{_BITS}s{_BITS}s{_BITS}s")
+COPY_SIZE = 512
+SLOT_SIZE = 2 * COPY_SIZE
+assert _TEXT_AT + _CLAIM.size <= COPY_SIZE  # noqa: S101 - of two constants
+
+Memory = Any  # an mmap or a bytearray: a slice of it is replaced by bytes
+
+
+class SlotDamaged(Exception):
+    """Neither copy can be read: it is not a kill that has done this."""
+
+
+class Copies:
+    """A text and three numbers in memory, which are replaced as a whole.
+
+    They are written by turns to two places, each with a checksum. Whoever is killed while it
+    writes one leaves the other.
+    """
+
+    def __init__(self, memory: Memory, at: int, size: int) -> None:
+        self._memory = memory
+        self._at, self._size = at, size
+        self._number = 0
+        self._text, self._sum = b"", 0
+
+    def move(self, memory: Memory) -> None:
+        """Write to other memory from now on."""
+        self._memory = memory
+
+    def put(self, one: int, two: int, three: int) -> None:
+        self._number = number = self._number + 1
+        front = _FRONT.pack(number, one, two, three)
+        at = self._at + (number & 1) * self._size
+        text = front + _SUM.pack(crc32(front, self._sum)) + self._text
+        self._memory[at : at + len(text)] = text
+
+    def say(self, text: bytes) -> None:
+        """Let ``text`` be a part of what is put from now on."""
+        self._text = text.ljust(self._size - _TEXT_AT, b"\0")
+        self._sum = crc32(self._text)
+
+
+def newest(memory: bytes, at: int, size: int) -> tuple[int, int, int, bytes] | None:
+    """Return what was put last into a Copies; None if nothing was. Raises SlotDamaged."""
+    copies = memory[at : at + size], memory[at + size : at + 2 * size]
+    if not any(copies[0]) and not any(copies[1]):
+        return None
+    found: list[tuple[int, int, int, int, bytes]] = []
+    for copy in copies:
+        front, text = copy[: _FRONT.size], copy[_TEXT_AT:]
+        if len(copy) == size and any(front):
+            (expected,) = _SUM.unpack_from(copy, _FRONT.size)
+            if crc32(front, crc32(text)) == expected:
+                found.append((*_FRONT.unpack(front), text))
+    if not found:
+        raise SlotDamaged
+    _number, one, two, three, text = max(found)
+    return one, two, three, text
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What a slot says of a claim: the offsets below ``ended`` need no call any more.
+
+    The calls of ``failed`` have failed. Those of ``running`` were in a call.
+    """
+
+    delivery: int
+    token: str
+    ended: int
+    running: range
+    failed: frozenset[int]
+    left_out: LeftOut
+
+
+class ProgressSlot:
+    """The notes of one worker thread about the claim that it has in hand."""
+
+    def __init__(self, memory: Memory | None = None, at: int = 0) -> None:
+        memory = bytearray(SLOT_SIZE) if memory is None else memory
+        self.copies = Copies(memory, at, COPY_SIZE)
+        self._ended = self._first = 0
+        self._failed = 0
+        self._left_out, self._weight = NOTHING, 0
+
+    def claim(self, delivery: Delivery, left_out: LeftOut = NOTHING) -> None:
+        """Begin with another claim. ``left_out`` grows while it is read."""
+        self._delivery = delivery.pk, delivery.token.encode()
+        self._ended = self._first = delivery.first_offset
+        self._failed = 0
+        self._left_out = left_out
+        self._describe()
+        self.copies.put(self._ended, self._ended, self._ended)
+
+    def begin(self, first: int, stop: int) -> None:
+        """Note that a call with the offsets ``first`` … ``stop`` - 1 begins now."""
+        if self._weight != _weight(self._left_out):
+            self._describe()
+        self._ended = first  # there is no call for those before it
+        self.copies.put(first, first, stop)
+
+    def end(self, stop: int, failed: Iterable[int] = ()) -> None:
+        """Note that the call that has begun has ended, and which offsets have failed."""
+        if failed:
+            self._failed |= _bits(failed, self._first)
+            self._describe()
+        self._ended = stop
+        self.copies.put(stop, stop, stop)
+
+    def _describe(self) -> None:
+        out = self._left_out
+        self._weight = _weight(out)
+        absent = _bits(out.missing | out.unread, self._first)
+        marks = self._failed, absent, _bits(out.passed, self._first)
+        texts = (mark.to_bytes(_BITS, "little") for mark in marks)
+        self.copies.say(_CLAIM.pack(*self._delivery, self._first, *texts))
+
+
+def _weight(out: LeftOut) -> int:
+    return len(out.missing) + len(out.unread) + len(out.passed)
+
+
+def _bits(offsets: Iterable[int], first: int) -> int:
+    found = 0
+    for offset in offsets:
+        found |= 1 << (offset - first)
+    return found
+
+
+def read(memory: bytes, at: int) -> Noted | None:
+    """Return what the slot at ``at`` says; None if it was never used. Raises SlotDamaged."""
+    found = newest(memory, at, COPY_SIZE)
+    if found is None:
+        return None
+    ended, begun, stop, text = found
+    delivery, token, first, *marks = _CLAIM.unpack_from(text)
+    failed, absent, passed = (_offsets(mark, first) for mark in marks)
+    return Noted(
+        delivery,
+        token.rstrip(b"\0").decode(),
+        ended,
+        range(begun, stop),
+        frozenset(failed),
+        # Whether an absent one is gone for good is found out when it is read once more.
+        LeftOut(passed=passed, unread=absent),
+    )
+
+
+def _offsets(mark: bytes, first: int) -> set[int]:
+    bits = int.from_bytes(mark, "little")
+    return {first + place for place in range(bits.bit_length()) if bits >> place & 1}
