@@ -20,10 +20,10 @@ from django.views import View
 from monitoring.alarms.unresolved import unresolved
 from monitoring.models import Alarm
 from monitoring.pages.asked import Asked
-from monitoring.pages.plain import PlainEncoder
 from streams.conf import database
 from streams.database.clock import database_now
 from streams.database.snapshot import snapshot
+from streams.nouns.noun import NounEncoder
 from streams.sharding import is_sharded
 
 # What every page asks of its user, beside its own permissions.
@@ -121,7 +121,7 @@ class FiguresPage(View):
             about: dict[str, Any] = {"as_of": self.now, "range": self.asked.range}
             if is_sharded():
                 about["database"] = self.using
-            return JsonResponse({**about, **figures}, encoder=PlainEncoder)
+            return JsonResponse({**about, **figures}, encoder=NounEncoder)
         return self.render(request, figures)
 
     def render(self, request: HttpRequest, figures: Mapping[str, Any]) -> HttpResponse:

@@ -322,8 +322,10 @@ class _Gathered:
     def add(
         self, alias: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], sort: str | None
     ) -> None:
-        self.columns, self.sort = columns, sort
-        self.rows += [(alias, *row) for row in rows]
+        found = [(alias, *row) for row in rows]
+        if found or not self.columns:  # those of JSON are told by the rows
+            self.columns, self.sort = columns, sort
+        self.rows += found
 
 
 def add_dry_run(parser: ArgumentParser) -> None:

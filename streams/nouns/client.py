@@ -19,6 +19,7 @@ class GroupClient(Noun):
     client: str = column("client_id")
     group: str = column("group.name")
     topic: str = column("group.topic.name")
+    database: str = column("_state.db")
     live: bool
     open: int
     started_at: datetime

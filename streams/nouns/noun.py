@@ -7,7 +7,7 @@ table of a command shows some of its columns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import attrgetter
@@ -66,11 +66,11 @@ def written(instant: datetime) -> str:
 
 
 class NounEncoder(DjangoJSONEncoder):
-    """An encoder of instants as ``written()``, and of durations in seconds."""
+    """An encoder of dataclasses, instants as ``written()``, and durations in seconds."""
 
     def default(self, o: Any) -> Any:
-        if isinstance(o, Noun):
-            return vars(o)
+        if is_dataclass(o):
+            return {one.name: getattr(o, one.name) for one in fields(o)}
         if isinstance(o, datetime):
             return written(o)
         return o.total_seconds() if isinstance(o, timedelta) else super().default(o)

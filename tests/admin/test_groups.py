@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.contrib.admin.utils import lookup_field
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -39,7 +40,10 @@ def cells(client, group, *names):
     response = client.get(reverse("admin:ems_consumergroup_changelist"))
     (row,) = [row for row in response.context["cl"].result_list if row.pk == group.pk]
     shown = response.context["cl"].model_admin
-    found = {name: strip_tags(getattr(shown, name)(row)) for name in names or COLUMNS}
+    columns = {getattr(column, "__name__", column): column for column in shown.list_display}
+    found = {
+        name: strip_tags(lookup_field(columns[name], row, shown)[2]) for name in names or COLUMNS
+    }
     return {name: text.replace("\xa0", " ") for name, text in found.items()}
 
 

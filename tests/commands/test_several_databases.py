@@ -10,7 +10,16 @@ from django.core.management import CommandError, call_command
 
 from streams import Outgoing, consumer, runtime_settings, send_many
 from streams.log import topics
-from streams.models import ConsumerGroup, DeadMessage, Message, Partition, Topic
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    DeadMessage,
+    Message,
+    Partition,
+    Topic,
+    UtcNow,
+)
+from streams.models.consumer import LEASE
 from streams.operate.topic_move import TopicMove
 from streams.testing import drain
 
@@ -71,6 +80,15 @@ def test_lists_show_all_databases_in_one_table(capsys):
     for verb in ("consumers", "deliveries", "retries"):
         objects(capsys, "ems_groups", verb, "--all-databases")
     assert objects(capsys, "ems_prepared", "list", "--all-databases") == []
+
+
+@pytest.mark.parametrize("alias", ["default", "other"])
+def test_a_list_is_whole_if_only_one_database_has_rows(capsys, alias):
+    two_topics()
+    group = ConsumerGroup.objects.using(alias).get()
+    Consumer.objects.using(alias).create(client_id="me", group=group, lease_until=UtcNow(LEASE))
+    (row,) = objects(capsys, "ems_groups", "consumers", "--all-databases")
+    assert (row["database"], row["client"], row["live"]) == (alias, "me", True)
 
 
 def test_one_database_is_listed_without_the_option(capsys):

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.admin.base import StreamsAdmin, StreamsForm
 from streams.admin.parts import figures
-from streams.admin.parts.columns import at, flag, linked, list_url, url
+from streams.admin.parts.columns import Column, at, column, flag, linked, list_url, url
 from streams.admin.parts.filters import FixedFilter, TopicFilter
 from streams.admin.parts.listing import StreamsChangeList
 from streams.admin.verbs import rehearse
@@ -89,6 +89,25 @@ class GroupForm(StreamsForm):
             raise forms.ValidationError(str(error)) from error
 
 
+def counted(name: str, description: Any, model: type[Model], **filters: str) -> Column:
+    """Return a column with a number of the lag, linked to the rows that it counts."""
+
+    @column(description)
+    def show(row: Any) -> str:
+        return figures.number(getattr(row.lag, name), list_url(model, group=row.pk, **filters))
+
+    show.__name__ = name
+    return show
+
+
+# Live processes; sequenced and not claimed yet; claimed and not settled yet; what waits.
+CONSUMERS = counted("consumers", _("consumers"), Consumer, lease="live")
+NUMBERS = (
+    counted("behind", _("behind"), Cursor),
+    counted("open", _("open"), Delivery, state=State.START.value),
+    counted("waiting", _("retries"), RetryMessage, state="waiting"),
+    counted("dead", _("dead"), DeadMessage, state="waiting"),
+)
 # The most that the form takes, as for the system settings of the same meaning.
 LIMITS = {"max_retries": MOST, "consume_timeout": MOST}
 
@@ -97,7 +116,7 @@ LIMITS = {"max_retries": MOST, "consume_timeout": MOST}
 class ConsumerGroupAdmin(StreamsAdmin):
     """The groups with their current lag. Pause and resume are in force within 5 seconds."""
 
-    list_display = ("group", "state", "age", "behind", "open", "waiting", "dead", "consumers")
+    list_display = ("group", "state", "age", *NUMBERS, CONSUMERS)
     list_display_links = None
     list_filter = (TopicFilter, Paused)
     ordering = ("name", "topic__name")
@@ -106,8 +125,8 @@ class ConsumerGroupAdmin(StreamsAdmin):
     search_help_text = _("A part of a group's or a topic's name.")
     facts = (
         ("name", linked("topic", description=_("topic"))),
-        ("state", "consumers", at("created_at", _("created"))),
-        ("age", "behind", "open", "waiting", "dead"),
+        ("state", CONSUMERS, at("created_at", _("created"))),
+        ("age", *NUMBERS),
         "rows",
         "replays",
         ("mode", flag("ordered", _("ordered")), "start"),
@@ -189,31 +208,6 @@ class ConsumerGroupAdmin(StreamsAdmin):
     @admin.display(description=_("state"))
     def state(self, row: Any) -> Any:
         return figures.group_state(row.standing)
-
-    @admin.display(description=_("consumers"))
-    def consumers(self, row: Any) -> str:
-        """Return how many live consumers the group has."""
-        return figures.number(row.lag.consumers, list_url(Consumer, group=row.pk, lease="live"))
-
-    @admin.display(description=_("behind"))
-    def behind(self, row: Any) -> str:
-        """Return how many messages are sequenced and not claimed yet."""
-        return figures.number(row.lag.behind, list_url(Cursor, group=row.pk))
-
-    @admin.display(description=_("open"))
-    def open(self, row: Any) -> str:
-        """Return how many messages are claimed and not settled yet."""
-        claims = list_url(Delivery, group=row.pk, state=State.START.value)
-        return figures.number(row.lag.open, claims)
-
-    @admin.display(description=_("retries"))
-    def waiting(self, row: Any) -> str:
-        retries = list_url(RetryMessage, group=row.pk, state="waiting")
-        return figures.number(row.lag.waiting, retries)
-
-    @admin.display(description=_("dead"))
-    def dead(self, row: Any) -> str:
-        return figures.number(row.lag.dead, list_url(DeadMessage, group=row.pk, state="waiting"))
 
     @admin.display(description=_("age"))
     def age(self, row: Any) -> str:
