@@ -66,10 +66,17 @@ class GoneClients:
         if not is_known or own not in held or len(free) > len(held):
             free = []
         self._free = {one: self._free.get(one, now) for one in free}
-        least = len(rows) / CLIENTS_A_SECOND
-        self.pause = LOOK_SECONDS if free else max(LOOK_SECONDS, min(RENEW_SECONDS, least))
+        self.pause = self._pause(len(rows))
         gone = [one for one, since in self._free.items() if now - since >= FREE_SECONDS]
         return sum(self._end(*one) for one in gone)
+
+    def _pause(self, clients: int) -> float:
+        """Return the seconds to the next look: all processes together look often enough."""
+        if self._free:
+            return LOOK_SECONDS
+        if clients < 2:
+            return RENEW_SECONDS  # there is nobody else
+        return max(LOOK_SECONDS, min(RENEW_SECONDS, clients / CLIENTS_A_SECOND))
 
     def _end(self, client: str, lease: datetime) -> bool:
         """End the leases of the client, unless it has renewed them; return whether it has not."""

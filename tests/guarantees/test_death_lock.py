@@ -14,6 +14,7 @@ import pytest
 from django.db import connection
 
 from streams import Outgoing, consumer, send, send_many
+from streams.conf import RENEW_SECONDS
 from streams.database.sql import locks as sql
 from streams.database.sql.dialect import fetch
 from streams.models import Consumer, Delivery, RetryMessage, UtcNow
@@ -253,6 +254,15 @@ def test_looks_are_seldom_where_many_clients_look(
     assert looker.gone.pause == FREE
 
 
+def test_a_process_that_is_alone_looks_as_seldom_as_it_sweeps(
+    looker: Looker, holder: Callable[[], Holder]
+) -> None:
+    assert looker.gone.pause == RENEW_SECONDS
+    holder()
+    looker.look()
+    assert looker.gone.pause == FREE
+
+
 # -- the holder --------------------------------------------------------------------------------
 
 
@@ -309,7 +319,7 @@ def test_a_lock_that_is_lost_behind_a_proxy_is_not_noted_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A proxy that shares its connections may do so only when it has more clients."""
-    monkeypatch.setattr(death_lock, "RENEW_SECONDS", 0.0)
+    monkeypatch.setattr(death_lock, "LEASE_SECONDS", 0.0)
     one = holder()
     assert one.kept()
     with one.session.active():

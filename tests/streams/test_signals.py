@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from streams.models import (
     Consumer,
     ConsumerGroup,
     DeadMessage,
-    Delivery,
     Message,
     RetryMessage,
     Topic,
@@ -173,8 +173,8 @@ def test_an_expired_claim_is_told_and_so_is_the_death_that_it_causes(told: Told)
     process = Process("mail")
     sequence("default")
     delivery = process.claim(1)
+    delivery.start(timedelta(0))
     Consumer.objects.all().delete()
-    Delivery.objects.update(deadline=UtcNow())
     assert sweep("default") == 1
     values = told.one("delivery_expired")
     assert (values["first_offset"], values["last_offset"]) == (0, 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import Error, connections
 
-from streams.conf import RENEW_SECONDS, settings
+from streams.conf import LEASE_SECONDS, settings
 from streams.database.retrying import transient
 from streams.database.sql import locks as sql
 from streams.database.sql.dialect import fetch
@@ -91,7 +91,7 @@ class DeathLock:
         name = sql.lock_of(self._held[0])
         if fetch(self._using, sql.HELD, [name]) != [(self._session, self._session)]:
             self._give_up("another session answers: a proxy shares its connections among clients")
-        self._check_at = time.monotonic() + RENEW_SECONDS
+        self._check_at = time.monotonic() + LEASE_SECONDS
 
     def _note(self, id_: str, server: str) -> None:
         if self._noted != (id_, server):
