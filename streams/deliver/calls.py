@@ -73,9 +73,17 @@ class Calls(ABC):
     def renew(self, left: timedelta) -> None:
         """Extend the lease, if there is one, by ``left``; the heartbeat calls this."""
 
+    @property
+    def gives_way(self) -> bool:
+        """Tell whether other threads are to take the calls that have not begun."""
+        return False
+
+    def share(self) -> None:  # noqa: B027 - only what was claimed can be given back
+        """Give these calls back if they are to be taken; another thread calls this."""
+
     @abstractmethod
-    def may_begin(self) -> bool:
-        """Tell whether the next call may start now."""
+    def may_begin(self, messages: Sequence[ReceivedMessage]) -> bool:
+        """Tell whether the next call, which gets ``messages``, may start now."""
 
     @abstractmethod
     def settle(self, progress: int, failures: Sequence[Failure]) -> None:
@@ -99,7 +107,7 @@ class Calls(ABC):
         stretch, caller = self._stretch, self._caller
         for messages in calls:
             caller.since = None  # while it waits for its turn, the lease is extended
-            begins = self.may_begin()
+            begins = self.may_begin(messages)
             caller.since = time.monotonic()
             if not begins:
                 if self._ended > stretch.progress:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from streams.api import ReceivedMessage
 from streams.consume.limits import Limits
 from streams.consume.outcome import notices
 from streams.consume.outcome.failure import Failure
-from streams.consume.outcome.settle import release
+from streams.consume.outcome.settle import keep_below, release
 from streams.consume.registry import Registration
 from streams.database.retrying import (
     NO_SUCH_SAVEPOINT,
@@ -23,11 +24,15 @@ from streams.database.retrying import (
     error_number,
     retrying,
 )
-from streams.database.transactions import latest_rows, own_transaction
+from streams.database.transactions import (
+    latest_rows,
+    own_transaction,
+    supports_other_connections,
+)
 from streams.deliver.calls import Calls
 from streams.deliver.closing import Closed, Outcome, close
 from streams.deliver.opening import exhausted
-from streams.deliver.pace import LONG_SECONDS
+from streams.deliver.pace import LONG_SECONDS, SHARED_SECONDS
 from streams.deliver.reading import Reading
 from streams.errors import LeaseLost, TransactionEnded
 from streams.logs import event
@@ -42,6 +47,7 @@ class Handling(Calls):
     ``may_go_on`` is called before each handler call. When it returns False, the messages that no
     call has been given are released with their attempt unspent. Each call, with its settlement, is
     made inside the context that ``beside`` makes; to enter it may wait for other calls.
+    ``others_idle`` tells whether an idle thread of this process could make some of the calls.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class Handling(Calls):
         retry: RetryMessage | None = None,
         may_go_on: Callable[[], bool] = lambda: True,
         beside: Callable[[], AbstractContextManager[None]] = nullcontext,
+        others_idle: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(registration, delivery, limits, delivery.using)
         self.delivery = delivery
@@ -60,12 +67,19 @@ class Handling(Calls):
         self._retry = retry
         self._may_go_on = may_go_on
         self._beside = beside
+        self._others_idle = others_idle
         self._call = ExitStack()
         self._waiting = False
         self._reading = Reading(delivery, registration, retry)
         self._counts_starts = delivery.counts_starts
         self._extended = self._ran_since = time.monotonic()
-        self._began = False  # whether a call has begun
+        # Another thread gives back what is behind the running call: see share(). Under this lock
+        # the delivery gets its end, a call begins, and an outcome is written up to that end.
+        # Without it two would have an offset.
+        self._ending = threading.Lock()
+        # The end of the newest call that has begun; none has begun before there is something to
+        # give back.
+        self._begun = delivery.last_offset + 1
         self._atomic = False  # whether a transaction of the handler is open
         self._untold: list[Closed] = []
 
@@ -90,10 +104,10 @@ class Handling(Calls):
             self.make(self._reading.calls(self._size), atomically)
         return self.outcome
 
-    def may_begin(self) -> bool:
+    def may_begin(self, messages: Sequence[ReceivedMessage]) -> bool:
         """Tell whether the next call may start now, and make the lease long enough for it."""
         self._call.close()  # the call before this one
-        if self._gives_way():
+        if self.gives_way:
             return False
         if not self._stopped():
             self._waiting = True
@@ -101,7 +115,10 @@ class Handling(Calls):
             self._waiting = False
         if self._stopped():
             return False
-        self._began = True
+        with self._ending:
+            if messages[0].offset > self.delivery.last_offset:
+                return False  # others have it
+            self._begun = messages[-1].offset + 1
         now = time.monotonic()
         timeout = self.limits.consume_timeout
         if self._counts_starts:
@@ -113,10 +130,31 @@ class Handling(Calls):
             self._extended = now
         return True
 
-    def _gives_way(self) -> bool:
-        """Tell whether other threads are to take the rest: the handler has become slow."""
-        large = len(self.delivery.offsets) > self.limits.batch
-        return large and self._began and time.monotonic() - self._ran_since > LONG_SECONDS
+    @property
+    def gives_way(self) -> bool:
+        """Tell whether other threads are to take the calls that have not begun: it takes long."""
+        if self._begun > self.delivery.last_offset or self.ordered or self.lost:
+            return False
+        ran = time.monotonic() - self._ran_since
+        return ran > LONG_SECONDS or (ran > SHARED_SECONDS and self._others_idle())
+
+    def share(self) -> None:
+        """Give back what is behind the running call, if other threads are to take it.
+
+        Another thread calls this. It waits neither for the holder nor for locks of others: later
+        will do as well.
+        """
+        if self._atomic and not supports_other_connections(self._using):
+            return  # the handler has locked the database
+        if not self.gives_way or not self._ending.acquire(blocking=False):
+            return
+        try:
+            rest = self.delivery.last_offset + 1 - self._begun
+            with suppress(LeaseLost):
+                if rest > 0 and keep_below(self.delivery, self._begun, waits=False):
+                    self.outcome.released += rest
+        finally:
+            self._ending.release()
 
     def _stopped(self) -> bool:
         return self.lost or not self._may_go_on()
@@ -124,8 +162,9 @@ class Handling(Calls):
     def settle(self, progress: int, failures: Sequence[Failure]) -> None:
         running = timedelta(seconds=time.monotonic() - self._ran_since)
         left_out = self._reading.left_out
-        closed = close(self.delivery, progress, failures, self.limits, left_out, running=running)
-        self.outcome.add(closed.outcome)
+        with self._ending:
+            until = min(progress, self.delivery.last_offset + 1)
+            closed = close(self.delivery, until, failures, self.limits, left_out, running=running)
         self._untold.append(closed)
         if not self._atomic:
             self._tell_all()
@@ -134,22 +173,24 @@ class Handling(Calls):
         """Tell what is committed by now: a receiver must not run while EMS holds a lock."""
         untold, self._untold = self._untold, []
         for closed in untold:
+            self.outcome.add(closed.outcome)
             if self._lines:
                 self._lines.write(closed.span, closed.outcomes, self.registration)
             place = self.registration.topic, self.registration.name
             notices.settled(self.delivery, closed.settlement, closed.gone, *place)
 
     def release(self) -> None:
-        self.outcome.released = self.delivery.last_offset + 1 - self.delivery.progress
-        release(self.delivery)
+        with self._ending:
+            rest = self.delivery.last_offset + 1 - self.delivery.progress
+            if rest:  # else others have it
+                self.outcome.released += rest
+                release(self.delivery)
 
     def _make_atomically(self, messages: Sequence[ReceivedMessage]) -> None:
         """Make a call and settle it in one transaction; a failure rolls both back."""
         delivery, after = self.delivery, messages[-1].offset + 1
-        before = delivery.progress, delivery.last_offset, delivery.failed, delivery.missing
-        noted = delivery.errors
-        counted = Outcome()
-        counted.add(self.outcome)
+        before = delivery.progress, delivery.failed, delivery.missing
+        last, noted = delivery.last_offset, delivery.errors
         try:
             self._atomic = True
             with transaction.atomic(using=self._using):
@@ -174,9 +215,10 @@ class Handling(Calls):
                 self._tell_all()
                 return
             self._untold.clear()
-            delivery.progress, delivery.last_offset, delivery.failed, delivery.missing = before
+            delivery.progress, delivery.failed, delivery.missing = before
             delivery.errors = noted
-            self.outcome = counted
+            if self.ordered:  # the failed message was its end; in others the end may be given back
+                delivery.last_offset = last
             self._atomic = False
             self.settle(after, [Failure(message.offset, error) for message in messages])
         else:

@@ -51,7 +51,8 @@ def expire(
         expired = Delivery.objects.using(delivery.using).expired().filter(pk=delivery.pk)
         # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
         # the other deliveries.
-        row = expired.select_for_update(skip_locked=True).filter(progress=delivery.progress)
+        unchanged = {"progress": delivery.progress, "last_offset": delivery.last_offset}
+        row = expired.select_for_update(skip_locked=True).filter(**unchanged)
         if not list(row.values_list("pk")):
             return None
         # The token is removed: with it, the client could take this end for its own.

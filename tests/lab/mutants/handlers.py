@@ -1,0 +1,74 @@
+"""Lists the mutants of slow handlers, of rude ones, and of calls that are given up."""
+
+from __future__ import annotations
+
+from tests.lab.mutants.mutant import Mutant
+
+EXPIRE = "streams/consume/outcome/expire.py"
+HANDLING = "streams/deliver/handling.py"
+PACE = "streams/deliver/pace.py"
+SETTLE_SQL = "streams/database/sql/settle.py"
+SHARING = "tests/guarantees/test_sharing.py"
+
+HANDLERS = [
+    Mutant(
+        "unknown-handlers-claim-a-batch",
+        PACE,
+        "call = 1 if self.single else batch",
+        "call = batch",
+        "tests/runtime/test_pace.py::test_where_a_call_gets_one_message_a_claim_may_be_one",
+    ),
+    # Two would handle the same message.
+    Mutant(
+        "calls-begun-beyond-the-end",
+        HANDLING,
+        "if messages[0].offset > self.delivery.last_offset:",
+        "if False:",
+        f"{SHARING}::test_a_call_that_was_given_back_does_not_begin_here",
+    ),
+    Mutant(
+        "settled-beyond-the-end",
+        HANDLING,
+        "until = min(progress, self.delivery.last_offset + 1)",
+        "until = progress",
+        f"{SHARING}::test_a_call_that_ends_while_the_rest_is_given_back_is_settled_up_to_there",
+        "mysql",
+    ),
+    Mutant(
+        "settled-while-the-rest-is-given-back",
+        HANDLING,
+        "        with self._ending:\n            until",
+        "        if True:\n            until",
+        f"{SHARING}::test_a_call_that_ends_while_the_rest_is_given_back_is_settled_up_to_there",
+        "mysql",
+    ),
+    Mutant(
+        "settled-whatever-the-end-is",
+        SETTLE_SQL,
+        '" AND `last_offset` = %s"',
+        '" AND %s >= 0"',
+        f"{SHARING}::test_a_settlement_that_does_not_know_of_the_end_is_refused",
+    ),
+    Mutant(
+        "swept-to-an-old-end",
+        EXPIRE,
+        ', "last_offset": delivery.last_offset}',
+        "}",
+        f"{SHARING}::test_a_sweep_takes_no_offset_that_was_given_back_since_it_looked",
+    ),
+    Mutant(
+        "ordered-groups-share",
+        HANDLING,
+        "or self.ordered or self.lost",
+        "or self.lost",
+        f"{SHARING}::test_an_ordered_group_keeps_what_waits_behind_a_call",
+    ),
+    Mutant(
+        "end-of-an-atomic-claim-taken-back",
+        HANDLING,
+        "            if self.ordered:  # the failed",
+        "            if True:  # the failed",
+        f"{SHARING}::test_what_waits_behind_an_atomic_call_is_given_back_once",
+        "mysql",
+    ),
+]
