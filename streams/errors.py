@@ -227,6 +227,14 @@ class TransactionEnded(StreamsError):
 MAX_DELAY = timedelta(days=36525)
 
 
+class SessionChanged(StreamsError):
+    """The handler did not leave the connection of EMS as it was.
+
+    It has a transaction open, tables locked, a temporary table, or another value of a variable of
+    the session, such as the time zone. What was not committed is rolled back.
+    """
+
+
 class Retry(Exception):
     """Raise this in a handler to see the message again later. It counts as an attempt.
 

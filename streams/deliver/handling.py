@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from django.db import OperationalError, connections, transaction
+from django.db import Error, OperationalError, connections, transaction
 
 from streams.api import ReceivedMessage
 from streams.consume.limits import Limits
@@ -19,6 +20,7 @@ from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import keep_below, release
 from streams.consume.registry import Registration
 from streams.database.retrying import (
+from streams.consume.session import say, spoilt
     NO_SUCH_SAVEPOINT,
     connection_lost,
     error_number,
@@ -34,7 +36,7 @@ from streams.deliver.closing import Closed, Outcome, close
 from streams.deliver.opening import exhausted
 from streams.deliver.pace import LONG_SECONDS, SHARED_SECONDS
 from streams.deliver.reading import Reading
-from streams.errors import LeaseLost, TransactionEnded
+from streams.errors import LeaseLost, TransactionEnded, describe
 from streams.logs import event
 from streams.models import Delivery, RetryMessage
 
@@ -164,7 +166,15 @@ class Handling(Calls):
         left_out = self._reading.left_out
         with self._ending:
             until = min(progress, self.delivery.last_offset + 1)
-            closed = close(self.delivery, until, failures, self.limits, left_out, running=running)
+            write = partial(close, self.delivery, until, failures, self.limits, left_out)
+            try:
+                closed = write(running=running)
+            except Error as error:
+                if self._atomic or not spoilt(error):
+                    raise
+                connections[self._using].close()
+                say(self.registration.name, describe(error))
+                closed = write(running=running)
         self._untold.append(closed)
         if not self._atomic:
             self._tell_all()
@@ -200,7 +210,7 @@ class Handling(Calls):
         except (LeaseLost, KeyboardInterrupt):
             raise
         except BaseException as error:
-            if connection_lost(error):
+            if connection_lost(error) or self._caller.changed:
                 connections[self._using].close()
             # In an ordered group the delivery may have ended at a failed message before ``after``.
             written = delivery.progress

@@ -7,7 +7,9 @@ from tests.lab.mutants.mutant import Mutant
 EXPIRE = "streams/consume/outcome/expire.py"
 HANDLING = "streams/deliver/handling.py"
 PACE = "streams/deliver/pace.py"
+SESSION = "streams/consume/session.py"
 SETTLE_SQL = "streams/database/sql/settle.py"
+RUDE = "tests/guarantees/test_rude_handlers.py"
 SHARING = "tests/guarantees/test_sharing.py"
 
 HANDLERS = [
@@ -69,6 +71,39 @@ HANDLERS = [
         "            if self.ordered:  # the failed",
         "            if True:  # the failed",
         f"{SHARING}::test_what_waits_behind_an_atomic_call_is_given_back_once",
+        "mysql",
+    ),
+    # The next statement of EMS would fail, and end the process.
+    Mutant(
+        "rude-session-kept",
+        "streams/consume/calling.py",
+        "            self._session.mend()\n",
+        "",
+        f"{RUDE}::test_what_a_handler_leaves_fails_its_call_alone",
+        "mysql",
+    ),
+    Mutant(
+        "rude-atomic-session-kept",
+        HANDLING,
+        "if connection_lost(error) or self._caller.changed:",
+        "if connection_lost(error):",
+        f"{RUDE}::test_an_atomic_handler_that_leaves_something_is_rolled_back",
+        "mysql",
+    ),
+    Mutant(
+        "session-looked-at-after-every-call",
+        SESSION,
+        '(first not in _HARMLESS or ";" in sql) and sql != _OWN',
+        "True",
+        f"{RUDE}::test_a_handler_that_leaves_nothing_costs_no_statement",
+        "mysql",
+    ),
+    Mutant(
+        "spoilt-past-django-ends-the-process",
+        HANDLING,
+        "if self._atomic or not spoilt(error):",
+        "if True:",
+        f"{RUDE}::test_what_is_done_past_django_does_not_end_the_process",
         "mysql",
     ),
 ]
