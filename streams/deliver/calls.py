@@ -39,6 +39,7 @@ class Calls(ABC):
         self.limits = limits
         self.outcome = Outcome()
         self.lost = False  # set by the heartbeat, from another thread
+        self.given_up = False  # so, too: an operator has ended the running call
         self._stretch = stretch
         self._using = using
         self._size = 1 if registration.batch is None else limits.batch

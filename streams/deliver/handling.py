@@ -16,11 +16,12 @@ from django.db import Error, OperationalError, connections, transaction
 from streams.api import ReceivedMessage
 from streams.consume.limits import Limits
 from streams.consume.outcome import notices
+from streams.consume.outcome.expire import was_given_up
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import keep_below, release
 from streams.consume.registry import Registration
-from streams.database.retrying import (
 from streams.consume.session import say, spoilt
+from streams.database.retrying import (
     NO_SUCH_SAVEPOINT,
     connection_lost,
     error_number,
@@ -37,6 +38,7 @@ from streams.deliver.opening import exhausted
 from streams.deliver.pace import LONG_SECONDS, SHARED_SECONDS
 from streams.deliver.reading import Reading
 from streams.errors import LeaseLost, TransactionEnded, describe
+from streams.log.calls import AT_LEAST
 from streams.logs import event
 from streams.models import Delivery, RetryMessage
 
@@ -95,6 +97,7 @@ class Handling(Calls):
         # Once lost, always lost: until the sweep has run, the row looks as if it were still held.
         if not self.delivery.extend_unless_locked(left):
             self.lost = True
+            self.given_up = was_given_up(self.delivery)
 
     def run(self) -> Outcome:
         """Read the messages, call the handler and settle; return the outcome. Raises LeaseLost."""
@@ -126,11 +129,17 @@ class Handling(Calls):
         if self._counts_starts:
             self.delivery.start(timeout)
             self._extended = now
-        elif now - self._extended > timeout.total_seconds() / 2:
+        elif self._is_unsure(now):
             if not retrying(self.delivery.extend, self._using, timeout):
                 raise LeaseLost
             self._extended = now
         return True
+
+    def _is_unsure(self, now: float) -> bool:
+        """Tell whether the lease may be over, or too short for a call."""
+        # An operator may give up what takes long. In an ordered group nothing may follow that.
+        slow = self.ordered and now - self._ran_since > AT_LEAST.total_seconds() / 2
+        return slow or now - self._extended > self.limits.consume_timeout.total_seconds() / 2
 
     @property
     def gives_way(self) -> bool:

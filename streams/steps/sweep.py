@@ -97,11 +97,7 @@ def sweep(using: str) -> int:
                     client=delivery.client_id,
                 ),
             )
-            notices.expired(delivery)
-            for one in settlement.dead:
-                topic = delivery.group.topic.name
-                tried = notices.Attempt.of(delivery, one.failure.offset, topic)
-                notices.died(tried, one.failure.error, delivery.group.name, using)
+            notices.expired(delivery, settlement)
     flood.say_withheld()
     _forget_dead_clients(using)
     return taken

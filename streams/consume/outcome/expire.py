@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.db.models import Q
 
 from streams.consume.outcome import backoff
-from streams.consume.outcome.failure import Failure, Judged, ProcessDied
+from streams.consume.outcome.failure import CallGivenUp, Failure, Judged, ProcessDied
 from streams.consume.outcome.settle import (
     Settlement,
     give_back,
@@ -26,9 +26,15 @@ from streams.models.retry import Again
 
 
 def expire(
-    delivery: Delivery, max_retries: int | None, delay: timedelta | None
+    delivery: Delivery,
+    max_retries: int | None,
+    delay: timedelta | None,
+    *,
+    given_up: bool = False,
 ) -> Settlement | None:
     """Take the delivery from a dead or overdue client: what it has not settled is retried.
+
+    With ``given_up`` an operator takes it from a client that is neither.
 
     A retry that was never started keeps its attempt. Any other message has spent one, since it may
     be what killed the process. It comes back after ``delay``; None gives up. With
@@ -37,8 +43,8 @@ def expire(
 
     Returns what followed, or None if the delivery ended in the meantime.
     """
-    died = ProcessDied()
-    given_up = delay is None or (
+    reason = CallGivenUp() if given_up else ProcessDied()
+    last = delay is None or (
         max_retries is not None and backoff.exhausted(delivery.attempt, max_retries)
     )
     waits = delay or timedelta(0)
@@ -48,7 +54,8 @@ def expire(
         cursor = lock_cursor(delivery, skip_locked=True) if delivery.group.ordered else None
         if delivery.group.ordered and cursor is None and holds_cursor(delivery):
             return None
-        expired = Delivery.objects.using(delivery.using).expired().filter(pk=delivery.pk)
+        rows = Delivery.objects.using(delivery.using)
+        expired = (rows.held() if given_up else rows.expired()).filter(pk=delivery.pk)
         # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
         # the other deliveries.
         unchanged = {"progress": delivery.progress, "last_offset": delivery.last_offset}
@@ -57,12 +64,12 @@ def expire(
             return None
         # The token is removed: with it, the client could take this end for its own.
         Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
-            state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died)
+            state=State.RETRY, token="", finished_at=UtcNow(), error=describe(reason)
         )
         judged: list[Judged] = []
-        if given_up:
+        if last:
             ends = [delivery.progress] if cursor else unsettled(delivery)
-            judged = [_end(delivery, offset) for offset in ends]
+            judged = [_end(delivery, offset, reason) for offset in ends]
         settlement = Settlement([])
         again = delivery.kind == Kind.RETRY or (cursor and delivery.attempt > 1)
         if again and delivery.started_at is None:
@@ -71,29 +78,35 @@ def expire(
             settlement = Settlement(judged, write_failures(delivery, judged, cursor))
         elif cursor:
             # The first message that is not settled spends an attempt; those after it wait.
-            alone = _is_suspect(delivery)
+            alone = not given_up and _is_suspect(delivery)
             cursor.return_to(
                 delivery.progress,
                 delivery.attempt + 1,
                 waits,
                 alone=alone,
-                error=describe(died),
+                error=describe(reason),
             )
         else:
             # They become separate retries, and the next death shows which one ends the process.
-            alone = _is_suspect(delivery)
+            alone = not given_up and _is_suspect(delivery)
             wait_for_retry(
                 delivery,
                 [
-                    Again(offset, delivery.attempt + 1, waits, describe(died), alone)
+                    Again(offset, delivery.attempt + 1, waits, describe(reason), alone)
                     for offset in unsettled(delivery)
                 ],
             )
     return settlement
 
 
-def _end(delivery: Delivery, offset: int) -> Judged:
-    failure = Failure(offset, ProcessDied())
+def was_given_up(delivery: Delivery) -> bool:
+    """Tell whether an operator has ended the delivery, whose lease is lost."""
+    rows = Delivery.objects.using(delivery.using).filter(pk=delivery.pk)
+    return rows.filter(state=State.RETRY, error=describe(CallGivenUp())).exists()
+
+
+def _end(delivery: Delivery, offset: int, reason: Exception) -> Judged:
+    failure = Failure(offset, reason)
     return Judged(failure, Verdict.of(failure.error, offset, delivery.attempt))
 
 

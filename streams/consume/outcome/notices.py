@@ -113,12 +113,15 @@ def missing(tried: Attempt, offsets: Sequence[int], using: str) -> None:
     _send(signals.message_missing, **place, offsets=tuple(offsets), using=using)
 
 
-def expired(delivery: Delivery) -> None:
-    """Tell that the lease of the delivery has ended before it was settled."""
+def expired(delivery: Delivery, settlement: Settlement) -> None:
+    """Tell that the lease of the delivery has ended before it was settled, and what followed."""
     tried = asdict(Attempt.of(delivery, delivery.progress, delivery.group.topic.name))
     tried["first_offset"] = tried.pop("offset")
     tried |= {"last_offset": delivery.last_offset, "client_id": delivery.client_id}
     _send(signals.delivery_expired, **tried, using=delivery.using)
+    for one in settlement.dead:
+        dead = Attempt.of(delivery, one.failure.offset, delivery.group.topic.name)
+        died(dead, one.failure.error, delivery.group.name, delivery.using)
 
 
 def _keys(tried: Attempt, error: BaseException) -> dict[str, Any]:

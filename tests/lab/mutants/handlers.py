@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.lab.mutants.mutant import Mutant
 
 EXPIRE = "streams/consume/outcome/expire.py"
+GIVE_UP = "tests/guarantees/test_give_up.py"
 HANDLING = "streams/deliver/handling.py"
 PACE = "streams/deliver/pace.py"
 SESSION = "streams/consume/session.py"
@@ -72,6 +73,34 @@ HANDLERS = [
         "            if True:  # the failed",
         f"{SHARING}::test_what_waits_behind_an_atomic_call_is_given_back_once",
         "mysql",
+    ),
+    Mutant(
+        "given-up-beside-an-order",
+        HANDLING,
+        "return slow or now",
+        "return now",
+        f"{GIVE_UP}::test_an_ordered_group_goes_back_to_it",
+    ),
+    Mutant(
+        "given-up-and-kept",
+        HANDLING,
+        "            self.given_up = was_given_up(self.delivery)\n",
+        "",
+        f"{GIVE_UP}::test_the_process_of_a_call_that_was_given_up_ends",
+    ),
+    Mutant(
+        "every-lost-lease-ends-the-process",
+        EXPIRE,
+        "return rows.filter(state=State.RETRY, error=describe(CallGivenUp())).exists()",
+        "return rows.exists()",
+        f"{GIVE_UP}::test_a_lease_that_is_lost_otherwise_ends_no_process",
+    ),
+    Mutant(
+        "given-up-and-suspected",
+        EXPIRE,
+        "            alone = not given_up and _is_suspect(delivery)\n            wait_for",
+        "            alone = _is_suspect(delivery)\n            wait_for",
+        f"{GIVE_UP}::test_a_call_that_is_given_up_after_a_death_is_no_suspect",
     ),
     # The next statement of EMS would fail, and end the process.
     Mutant(
