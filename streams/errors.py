@@ -171,6 +171,10 @@ class AttemptRunning(StreamsError):
     """A consumer is handling the message just now: wait for the outcome."""
 
 
+class NoSlowCall(StreamsError):
+    """No running call of the group takes ten times as long as usual, or not this one."""
+
+
 class PreviewStale(StreamsError):
     """What was shown is not so any more: look again."""
 
@@ -220,6 +224,14 @@ class TransactionEnded(StreamsError):
 
     The database rolled it back after a deadlock or a lock wait whose error the handler caught, or
     a statement such as CREATE TABLE, TRUNCATE or COMMIT committed it.
+    """
+
+
+class SessionChanged(StreamsError):
+    """The handler did not leave the connection of EMS as it was.
+
+    It has a transaction open, tables locked, a temporary table, or another value of a variable of
+    the session, such as the time zone. What was not committed is rolled back.
     """
 
 

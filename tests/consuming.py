@@ -48,7 +48,18 @@ def given_back() -> list[tuple[int, int]]:
 
 
 class SteppedWorker(Worker):
-    """Looks into its only group at each step, whether it was woken or not."""
+    """Looks into its only group at each step, whether it was woken or not.
+
+    Its first claim is one batch, as after some quick messages.
+    """
+
+    def turn_in(self, feed: RunningGroup) -> Turn:
+        is_new = feed not in self._turns
+        turn = super().turn_in(feed)
+        if is_new and isinstance(turn, Turn):
+            pace = turn._turns.claimer.pace
+            pace.each, pace.rough = 1e-6, True
+        return turn
 
     def step(self) -> float:
         (feed,) = self._pool.feeds

@@ -16,6 +16,8 @@ from streams.consume.middleware import wrapped
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
 from streams.consume.registry import Registration
+from streams.consume.session import Session, say
+from streams.errors import SessionChanged
 from streams.telemetry import around
 
 
@@ -44,6 +46,9 @@ class HandlerCaller:
         self._async = registration.asynchronous
         self._using = using
         self._lines = lines
+        self._session = Session(using)
+        # Whether the handler has left the session of its connection otherwise than it was.
+        self.changed = False
         # When the time of the running or next call began; None while that waits for its turn.
         self.since: float | None = None
         self.running = False
@@ -92,17 +97,16 @@ class HandlerCaller:
         self.since = began = time.monotonic()
         self.running = True
         try:
-            returned = self._handler(argument)
+            with self._session.watched():
+                returned = self._handler(argument)
         finally:
             self.running = False
             self.since = time.monotonic()
             if self._lines is not None:
                 self._lines.note(argument, time.monotonic() - began)
-            left_open = self._left_open()
-            if left_open:  # the outcome must not be written in it
-                connections[self._using].close()
-        if left_open:
-            raise RuntimeError("the handler left a transaction open: it was rolled back")
+            left = self._mended()
+        if left:
+            raise SessionChanged(f"The handler left its connection changed: {left}.")
         return returned
 
     def _call(self, argument: Any) -> Any:
@@ -122,14 +126,16 @@ class HandlerCaller:
             )
         return returned
 
-    def _left_open(self) -> bool:
+    def _mended(self) -> str:
+        """Return what the handler has left on the connection, where no outcome is written."""
         connection = connections[self._using]
-        if connection.in_atomic_block:
-            if not self._registration.atomic:
-                # The transaction is that of a TestCase. In production the handler is in none, so
-                # a statement that fails must not break the one of the test either.
-                connection.set_rollback(False)
-            return False
-        if connection.connection is None:
-            return False
-        return bool(connection.settings_dict["AUTOCOMMIT"] and not connection.autocommit)
+        if connection.in_atomic_block and not self._registration.atomic:
+            # The transaction is that of a TestCase. In production the handler is in none, so
+            # a statement that fails must not break the one of the test either.
+            connection.set_rollback(False)
+        left = self._session.left()
+        self.changed = bool(left)
+        if left:
+            self._session.mend()
+            say(self._registration.name, left)
+        return left

@@ -45,6 +45,7 @@ class Calls(ABC):
         self.limits = limits
         self.outcome = Outcome()
         self.lost = False  # set by the heartbeat, from another thread
+        self.given_up = False  # so, too: an operator has ended the running call
         self._stretch = stretch
         self._using = using
         self._slot = slot or ProgressSlot()
@@ -80,9 +81,17 @@ class Calls(ABC):
     def renew(self, left: timedelta) -> None:
         """Extend the lease, if there is one, by ``left``; the heartbeat calls this."""
 
+    @property
+    def gives_way(self) -> bool:
+        """Tell whether other threads are to take the calls that have not begun."""
+        return False
+
+    def share(self) -> None:  # noqa: B027 - only what was claimed can be given back
+        """Give these calls back if they are to be taken; another thread calls this."""
+
     @abstractmethod
-    def may_begin(self) -> bool:
-        """Tell whether the next call may start now."""
+    def may_begin(self, messages: Sequence[ReceivedMessage]) -> bool:
+        """Tell whether the next call, which gets ``messages``, may start now."""
 
     @abstractmethod
     def settle(self, progress: int, failures: Sequence[Failure]) -> None:
@@ -106,7 +115,7 @@ class Calls(ABC):
         stretch, caller, slot = self._stretch, self._caller, self._slot
         for messages in calls:
             caller.since = None  # while it waits for its turn, the lease is extended
-            begins = self.may_begin()
+            begins = self.may_begin(messages)
             caller.since = time.monotonic()
             if not begins:
                 if self._ended > stretch.progress:

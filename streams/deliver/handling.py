@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from django.db import OperationalError, connections, transaction
+from django.db import Error, OperationalError, connections, transaction
 
 from streams.api import ReceivedMessage
 from streams.consume.limits import Limits
 from streams.consume.outcome import notices
+from streams.consume.outcome.expire import was_given_up
 from streams.consume.outcome.failure import Failure
-from streams.consume.outcome.settle import release
+from streams.consume.outcome.settle import keep_below, release
 from streams.consume.registry import Registration
+from streams.consume.session import say, spoilt
 from streams.database.retrying import (
     NO_SUCH_SAVEPOINT,
     connection_lost,
     error_number,
     retrying,
 )
-from streams.database.transactions import latest_rows, own_transaction
+from streams.database.transactions import (
+    latest_rows,
+    own_transaction,
+    supports_other_connections,
+)
 from streams.deliver.calls import Calls
 from streams.deliver.closing import Closed, Outcome, close
 from streams.deliver.opening import exhausted, hold, open_whole
-from streams.deliver.pace import LONG_SECONDS
+from streams.deliver.pace import LONG_SECONDS, SHARED_SECONDS
 from streams.deliver.reading import Reading
 from streams.deliver.slot import ProgressSlot
-from streams.errors import LeaseLost, TransactionEnded
+from streams.errors import LeaseLost, TransactionEnded, describe
+from streams.log.calls import AT_LEAST
 from streams.logs import event
 from streams.models import Delivery, RetryMessage
 
@@ -42,8 +51,9 @@ class Handling(Calls):
 
     ``may_go_on`` is called before each handler call. When it returns False, the messages that no
     call has been given are released with their attempt unspent. Each call, with its settlement, is
-    made inside the context that ``beside`` makes; to enter it may wait for other calls. ``slot`` is
-    where it notes how far it is, for those who find this process dead.
+    made inside the context that ``beside`` makes; to enter it may wait for other calls.
+    ``others_idle`` tells whether an idle thread of this process could make some of the calls.
+    ``slot`` is where it notes how far it is, for those who find this process dead.
     """
 
     def __init__(
@@ -55,6 +65,7 @@ class Handling(Calls):
         retry: RetryMessage | None = None,
         may_go_on: Callable[[], bool] = lambda: True,
         beside: Callable[[], AbstractContextManager[None]] = nullcontext,
+        others_idle: Callable[[], bool] = lambda: False,
         slot: ProgressSlot | None = None,
     ) -> None:
         super().__init__(registration, delivery, limits, delivery.using, slot)
@@ -63,13 +74,20 @@ class Handling(Calls):
         self._retry = retry
         self._may_go_on = may_go_on
         self._beside = beside
+        self._others_idle = others_idle
         self._call = ExitStack()
         self._waiting = False
         self._reading = Reading(delivery, registration, retry)
         self._slot.claim(delivery, self._reading.left_out)
         self._counts_starts = delivery.counts_starts(is_last=limits.one_call)
         self._extended = self._ran_since = time.monotonic()
-        self._began = False  # whether a call has begun
+        # Another thread gives back what is behind the running call: see share(). Under this lock
+        # the delivery gets its end, a call begins, and an outcome is written up to that end.
+        # Without it two would have an offset.
+        self._ending = threading.Lock()
+        # The end of the newest call that has begun; none has begun before there is something to
+        # give back.
+        self._begun = delivery.last_offset + 1
         self._atomic = False  # whether a transaction of the handler is open
         self._untold: list[Closed] = []
 
@@ -83,6 +101,7 @@ class Handling(Calls):
         # Once lost, always lost: until the sweep has run, the row looks as if it were still held.
         if not self.delivery.extend_unless_locked(left):
             self.lost = True
+            self.given_up = was_given_up(self.delivery)
 
     def run(self) -> Outcome:
         """Read the messages, call the handler and settle; return the outcome. Raises LeaseLost."""
@@ -108,10 +127,10 @@ class Handling(Calls):
             hold(self.delivery, opened.messages)
             yield list(opened.messages)
 
-    def may_begin(self) -> bool:
+    def may_begin(self, messages: Sequence[ReceivedMessage]) -> bool:
         """Tell whether the next call may start now, and make the lease long enough for it."""
         self._call.close()  # the call before this one
-        if self._gives_way():
+        if self.gives_way:
             return False
         if not self._stopped():
             self._waiting = True
@@ -119,22 +138,52 @@ class Handling(Calls):
             self._waiting = False
         if self._stopped():
             return False
-        self._began = True
+        with self._ending:
+            if messages[0].offset > self.delivery.last_offset:
+                return False  # others have it
+            self._begun = messages[-1].offset + 1
         now = time.monotonic()
         timeout = self.limits.consume_timeout
         if self._counts_starts:
             self.delivery.start(timeout)
             self._extended = now
-        elif now - self._extended > timeout.total_seconds() / 2:
+        elif self._is_unsure(now):
             if not retrying(self.delivery.extend, self._using, timeout):
                 raise LeaseLost
             self._extended = now
         return True
 
-    def _gives_way(self) -> bool:
-        """Tell whether other threads are to take the rest: the handler has become slow."""
-        large = len(self.delivery.offsets) > self.limits.batch
-        return large and self._began and time.monotonic() - self._ran_since > LONG_SECONDS
+    def _is_unsure(self, now: float) -> bool:
+        """Tell whether the lease may be over, or too short for a call."""
+        # An operator may give up what takes long. In an ordered group nothing may follow that.
+        slow = self.ordered and now - self._ran_since > AT_LEAST.total_seconds() / 2
+        return slow or now - self._extended > self.limits.consume_timeout.total_seconds() / 2
+
+    @property
+    def gives_way(self) -> bool:
+        """Tell whether other threads are to take the calls that have not begun: it takes long."""
+        if self._begun > self.delivery.last_offset or self.ordered or self.lost:
+            return False
+        ran = time.monotonic() - self._ran_since
+        return ran > LONG_SECONDS or (ran > SHARED_SECONDS and self._others_idle())
+
+    def share(self) -> None:
+        """Give back what is behind the running call, if other threads are to take it.
+
+        Another thread calls this. It waits neither for the holder nor for locks of others: later
+        will do as well.
+        """
+        if self._atomic and not supports_other_connections(self._using):
+            return  # the handler has locked the database
+        if not self.gives_way or not self._ending.acquire(blocking=False):
+            return
+        try:
+            rest = self.delivery.last_offset + 1 - self._begun
+            with suppress(LeaseLost):
+                if rest > 0 and keep_below(self.delivery, self._begun, waits=False):
+                    self.outcome.released += rest
+        finally:
+            self._ending.release()
 
     def _stopped(self) -> bool:
         return self.lost or not self._may_go_on()
@@ -142,10 +191,20 @@ class Handling(Calls):
     def settle(self, progress: int, failures: Sequence[Failure]) -> None:
         running = timedelta(seconds=time.monotonic() - self._ran_since)
         left_out = self._reading.left_out
-        self._note(close(self.delivery, progress, failures, self.limits, left_out, running=running))
+        with self._ending:
+            until = min(progress, self.delivery.last_offset + 1)
+            write = partial(close, self.delivery, until, failures, self.limits, left_out)
+            try:
+                closed = write(running=running)
+            except Error as error:
+                if self._atomic or not spoilt(error):
+                    raise
+                connections[self._using].close()
+                say(self.registration.name, describe(error))
+                closed = write(running=running)
+        self._note(closed)
 
     def _note(self, closed: Closed) -> None:
-        self.outcome.add(closed.outcome)
         self._untold.append(closed)
         if not self._atomic:
             self._tell_all()
@@ -154,22 +213,24 @@ class Handling(Calls):
         """Tell what is committed by now: a receiver must not run while EMS holds a lock."""
         untold, self._untold = self._untold, []
         for closed in untold:
+            self.outcome.add(closed.outcome)
             if self._lines:
                 self._lines.write(closed.span, closed.outcomes, self.registration)
             place = self.registration.topic, self.registration.name
             notices.settled(self.delivery, closed.settlement, closed.gone, *place)
 
     def release(self) -> None:
-        self.outcome.released = self.delivery.last_offset + 1 - self.delivery.progress
-        release(self.delivery)
+        with self._ending:
+            rest = self.delivery.last_offset + 1 - self.delivery.progress
+            if rest:  # else others have it
+                self.outcome.released += rest
+                release(self.delivery)
 
     def _make_atomically(self, messages: Sequence[ReceivedMessage]) -> None:
         """Make a call and settle it in one transaction; a failure rolls both back."""
         delivery, after = self.delivery, messages[-1].offset + 1
-        before = delivery.progress, delivery.last_offset, delivery.failed, delivery.missing
-        noted = delivery.errors
-        counted = Outcome()
-        counted.add(self.outcome)
+        before = delivery.progress, delivery.failed, delivery.missing
+        last, noted = delivery.last_offset, delivery.errors
         try:
             self._atomic = True
             with transaction.atomic(using=self._using):
@@ -179,7 +240,7 @@ class Handling(Calls):
         except (LeaseLost, KeyboardInterrupt):
             raise
         except BaseException as error:
-            if connection_lost(error):
+            if connection_lost(error) or self._caller.changed:
                 connections[self._using].close()
             # In an ordered group the delivery may have ended at a failed message before ``after``.
             written = delivery.progress
@@ -194,9 +255,10 @@ class Handling(Calls):
                 self._tell_all()
                 return
             self._untold.clear()
-            delivery.progress, delivery.last_offset, delivery.failed, delivery.missing = before
+            delivery.progress, delivery.failed, delivery.missing = before
             delivery.errors = noted
-            self.outcome = counted
+            if self.ordered:  # the failed message was its end; in others the end may be given back
+                delivery.last_offset = last
             self._atomic = False
             self.settle(after, [Failure(message.offset, error) for message in messages])
         else:

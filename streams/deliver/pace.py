@@ -9,9 +9,11 @@ from streams.conf import MAX_BATCH
 # A claim takes at most this part of what a worker thread's share of the backlog is: the others
 # come to an end at about the same time.
 PART = 4
-# Seconds after which the rest of a claim of more than one batch is given back: its handler has
-# become slow, and other threads can take it.
+# Seconds after which the calls of a claim that have not begun are given back: its handler has
+# become slow, and other threads can take them; and where a thread of this process is idle. That one
+# is a little more than a claim takes by default.
 LONG_SECONDS = 1.0
+SHARED_SECONDS = 0.3
 
 
 @dataclass
@@ -20,33 +22,47 @@ class Pace:
 
     ``seconds``: how long the handler calls of a claim may take; with 0, each claim is one batch.
     ``workers``: the worker threads of the group, in all processes.
+    ``single``: whether each call gets one message; otherwise it gets a batch.
     """
 
     seconds: float = 0.0
     workers: int = 1
+    single: bool = False
     # In seconds a message; None until a claim has been handled.
     each: float | None = None
+    # Whether that says little of the next messages: then a claim is one batch at most.
+    rough: bool = False
 
     def messages(self, batch: int, backlog: int) -> int:
-        """Return how many of the ``backlog`` next messages a claim covers, in whole batches.
+        """Return how many of the ``backlog`` next messages a claim covers, in whole calls.
 
-        It is one batch at least, though there may be fewer messages.
+        It is one call at least, though there may be fewer messages. While nothing is known it is
+        just that: the handler may be slow, and other threads may be idle.
         """
-        if self.each is None or not self.seconds:
+        if not self.seconds:
             return batch
-        most = min(MAX_BATCH, -(-backlog // (PART * self.workers)))
+        call = 1 if self.single else batch
+        if self.each is None:
+            return call
+        share = 0 if self.rough else -(-backlog // (PART * self.workers))
+        most = min(MAX_BATCH, max(share, batch))
         if self.each * most > self.seconds:
             most = int(self.seconds / self.each)
-        return max(batch, most - most % batch)
+        return max(call, most - most % call)
 
-    def learn(self, handled: int, seconds: float) -> None:
-        """Note that a claim took ``seconds``, in which ``handled`` messages have not failed.
+    def learn(self, handled: int, failed: int, seconds: float) -> None:
+        """Note that a claim took ``seconds``: ``handled`` messages have not failed, others have.
 
-        The pace slows down at once, and speeds up by and by. Without any success nothing is known
-        of the next messages: the next claim is one batch.
+        The pace slows down at once, and speeds up by and by. It is rough after a claim in which all
+        have failed, as when a database is away, and after the first one if that was one message.
         """
         if not handled:
-            self.each = None
+            self.each = seconds / failed if failed else None
+            self.rough = True
             return
         now = seconds / handled
-        self.each = now if self.each is None else max(now, 0.7 * self.each + 0.3 * now)
+        if self.each is None or self.rough:
+            self.rough = self.each is None and handled == 1
+            self.each = now
+        else:
+            self.each = max(now, 0.7 * self.each + 0.3 * now)

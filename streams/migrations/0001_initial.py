@@ -279,7 +279,7 @@ class Migration(migrations.Migration):
                 'verbose_name': 'consumer group',
                 'verbose_name_plural': 'consumer groups',
                 'db_table': 'ems_group',
-                'permissions': (('pause_consumergroup', 'Can pause consumer groups'), ('resume_consumergroup', 'Can resume consumer groups'), ('forget_consumergroup', 'Can forget consumer groups'), ('reset_consumergroup', 'Can reset consumer groups'), ('replay_consumergroup', 'Can replay messages to consumer groups'), ('rehearse_consumergroup', 'Can rehearse messages with the handlers of groups'), ('retry_consumergroup', 'Can retry blocked messages of consumer groups now'), ('skip_consumergroup', 'Can skip blocked messages of consumer groups')),
+                'permissions': (('pause_consumergroup', 'Can pause consumer groups'), ('resume_consumergroup', 'Can resume consumer groups'), ('forget_consumergroup', 'Can forget consumer groups'), ('reset_consumergroup', 'Can reset consumer groups'), ('replay_consumergroup', 'Can replay messages to consumer groups'), ('rehearse_consumergroup', 'Can rehearse messages with the handlers of groups'), ('retry_consumergroup', 'Can retry blocked messages of consumer groups now'), ('skip_consumergroup', 'Can skip blocked messages of consumer groups'), ('give_up_consumergroup', 'Can give up running calls of consumer groups')),
                 'default_permissions': ('view', 'change'),
                 'constraints': [models.UniqueConstraint(fields=('topic', 'name'), name='ems_group_name')],
             },

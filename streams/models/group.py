@@ -106,6 +106,7 @@ class ConsumerGroup(models.Model):
             ("rehearse_consumergroup", _("Can rehearse messages with the handlers of groups")),
             ("retry_consumergroup", _("Can retry blocked messages of consumer groups now")),
             ("skip_consumergroup", _("Can skip blocked messages of consumer groups")),
+            ("give_up_consumergroup", _("Can give up running calls of consumer groups")),
         )
         constraints = (models.UniqueConstraint(fields=["topic", "name"], name="ems_group_name"),)
 

@@ -50,9 +50,10 @@ class Heartbeat:
             left = handling.time_left()
             if left > timedelta(0):
                 self._renew(handling, left)
-            elif hung(handling):
+            if hung(handling):
                 # A running call cannot be interrupted; it ends with its process.
-                self._runtime.lifecycle.fail(f"a call of {handling.registration.name} hangs")
+                why = "was given up" if handling.given_up else "hangs"
+                self._runtime.lifecycle.fail(f"a call of {handling.registration.name} {why}")
         return self._pause()
 
     def _renew(self, handling: Calls, left: timedelta) -> None:

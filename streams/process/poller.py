@@ -1,4 +1,4 @@
-"""Wakes the groups of a process that have something to claim, and ends a drain."""
+"""Wakes the groups of a process that have something to claim, shares it, and ends a drain."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class ProcessPoller(Poller):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime.using)
         self._pool = runtime.pool
+        self._held = runtime.held
         self._activity = runtime.activity
         self._lifecycle = runtime.lifecycle
         self._drain = runtime.drain
@@ -21,6 +22,8 @@ class ProcessPoller(Poller):
         self._note_at = 0.0
 
     def step(self) -> float:
+        for calls in self._held.all():
+            calls.share()  # what is given back is found by the look
         activity = self._activity.now()
         look = self.look(self._groups)
         self._note(look.started)

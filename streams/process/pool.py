@@ -85,6 +85,11 @@ class Pool:
                 self._condition.notify()
             return may
 
+    def has_idle(self, feed: RunningGroup) -> bool:
+        """Tell whether an idle thread may serve the group."""
+        with self._condition:
+            return self._may_have_one(self._shares[feed])
+
     def wait(self, seconds: float) -> bool:
         """Rest until there is a group to serve, at most ``seconds``; return whether there is one.
 

@@ -188,7 +188,8 @@ class Supervisor:
     def watch(self) -> None:
         """Stop the process when the database no longer answers one of its threads.
 
-        Called once in LOOK_SECONDS. The maintenance is woken when another process has died.
+        Called once in LOOK_SECONDS. The poller is woken when a claim takes long, to share it, and
+        the maintenance when another process has died.
         """
         watched: list[Keeper | Worker] = [*self._keepers, *self._workers]
         for thread in watched:
@@ -196,6 +197,8 @@ class Supervisor:
             if self._silence.seconds(thread, LOOK_SECONDS) >= limit:
                 self._unanswered.add(thread)
                 self._lifecycle.fail_unanswered(thread.name, limit)
+        if any(calls.gives_way for calls in self._runtime.held.all()):
+            self._poller.wake()
         if self._deaths.noticed():
             self._maintenance.wake()
 

@@ -10,6 +10,7 @@ from streams.consume.limits import Limits
 from streams.deliver.calls import Calls
 from streams.deliver.claim import Claimer
 from streams.deliver.handling import Handling
+from streams.deliver.pace import Pace
 from streams.deliver.turns import Turns
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Runtime
@@ -22,7 +23,9 @@ class Turn:
     def __init__(self, runtime: Runtime, feed: RunningGroup, thread: str) -> None:
         self._runtime = runtime
         self._feed = feed
-        claimer = Claimer(feed.group, runtime.client.client_id, thread, runtime.using)
+        pace = Pace(single=feed.registration.batch is None)
+        client = runtime.client.client_id
+        claimer = Claimer(feed.group, client, thread, runtime.using, pace=pace)
         self._turns = Turns(claimer)
         self._slot = runtime.file.slot(thread)
         self._calls: Calls | None = None  # those that are under way
@@ -68,6 +71,7 @@ class Turn:
             retry=retry,
             may_go_on=self._runtime.may_go_on,
             beside=self._alone if alone else self._feed.gate.together,
+            others_idle=lambda: self._runtime.pool.has_idle(self._feed),
             slot=self._slot,
         )
         began = time.monotonic()
@@ -75,9 +79,9 @@ class Turn:
             self._run(handling)
         finally:
             if retry is None:
-                handled = handling.outcome.done + handling.outcome.passed
+                outcome = handling.outcome
                 took = time.monotonic() - began
-                claimer.pace.learn(handled, took)
+                claimer.pace.learn(outcome.done + outcome.passed, outcome.failed, took)
                 self._turns.new_seconds = took if len(delivery.offsets) > limits.batch else 0.0
         return True
 

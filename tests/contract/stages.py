@@ -9,10 +9,23 @@ from typing import Any
 
 from django.db.models import Model
 
-from streams import Decision, Outgoing, consumer, send_many
-from streams.models import Consumer, ConsumerGroup, Cursor, PreparedRow, Redrive, Topic, UtcNow
+from streams import Decision, Outgoing, consumer, send, send_many
+from streams.consume.outcome.settle import release
+from streams.deliver.claim import Claimer
+from streams.log.sequencer import sequence
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    Delivery,
+    PreparedRow,
+    Redrive,
+    Topic,
+    UtcNow,
+)
 from streams.operate.acts.act import Act, Consent
 from streams.operate.acts.delete import DeleteGroup
+from streams.operate.acts.give_up import GiveUpCall
 from streams.operate.acts.pause import Pause, Resume
 from streams.operate.acts.prepared import (
     CheckNow,
@@ -78,6 +91,24 @@ def reset() -> ConsumerGroup:
     return row
 
 
+def slow() -> ConsumerGroup:
+    """A group with a call that runs for an hour."""
+    row = group()
+    consumer_id = "192.0.2.1@1@slow"
+    serve(row, consumer_id)
+    send("orders", 10)
+    sequence("default")
+    hour = timedelta(hours=1)
+    assert Claimer(row, consumer_id, "worker-0", "default").claim(1, hour)
+    Delivery.objects.held().update(claimed_at=UtcNow(-hour))
+    return row
+
+
+def release_all(row: ConsumerGroup) -> None:
+    """Let the consumer give back what it has in the meantime."""
+    release(Delivery.objects.held().get(group=row.pk))
+
+
 def again(row: ConsumerGroup) -> None:
     """Reset the group in the meantime."""
     ResetGroup(to="1").run(row, "default", Consent("somebody else"))
@@ -106,10 +137,10 @@ def cancel(row: ConsumerGroup) -> None:
     CancelReplay().run(row, "default", Consent("somebody else"))
 
 
-def serve(row: ConsumerGroup) -> None:
+def serve(row: ConsumerGroup, client_id: str = "c") -> None:
     """Let a consumer come in the meantime."""
     lease = UtcNow(timedelta(minutes=1))
-    Consumer.objects.create(client_id="c", group=row, lease_until=lease)
+    Consumer.objects.create(client_id=client_id, group=row, lease_until=lease)
 
 
 def redriving() -> Redrive:
@@ -165,6 +196,7 @@ STAGES: dict[AnyAct, Stage] = {
     UndoReset: Stage(reset, disturb=again),
     ReplayToGroup: Stage(group, PART, {"from": "2", "to": "soon"}, replay),
     CancelReplay: Stage(replayed, wrong={"number": "x"}, disturb=cancel),
+    GiveUpCall: Stage(slow, wrong={"delivery": "x"}, disturb=release_all),
     DeleteGroup: Stage(group, disturb=serve),
     GrowTopic: Stage(topic, {"partitions": 5}, {"partitions": 0}, grow),
     RetireTopic: Stage(topic, disturb=retire),

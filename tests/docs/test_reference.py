@@ -154,7 +154,7 @@ def test_everything_that_the_pages_do_a_command_does() -> None:
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
     assert len(rows) == len(table(REFERENCE / "permissions.md", "Actions"))
     for permission, _what, commands in rows:
-        named = re.findall(r"`(ems_\w+)(?: (\w+))?`", commands)
+        named = re.findall(r"`(ems_\w+)(?: ([\w-]+))?`", commands)
         assert named, permission
         for command, verb in named:
             assert verb in parsers(command), f"{command} {verb}"

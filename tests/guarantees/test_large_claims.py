@@ -50,7 +50,7 @@ class Quick:
         self.process = Process("mail")
         fill(messages)
         self.pace = self.process.turn._turns.claimer.pace
-        self.pace.each = 1e-6
+        self.pace.each, self.pace.rough = 1e-6, False
 
     def step(self) -> Delivery:
         """Claim and handle once; return the delivery."""
@@ -158,6 +158,7 @@ def test_a_handler_that_turns_slow_gives_the_rest_to_others(
     assert (first.state, first.first_offset, first.last_offset) == (State.RELEASED, 0, 0)
     assert given_back() == [(1, 99)]
     assert not RetryMessage.objects.exists()
+    monkeypatch.setattr(handling, "LONG_SECONDS", 60.0)
     other = quick.process.new_worker(1)
     assert other.step() == 0.0  # another thread, whose claims are one batch as yet
     assert handled == [0, *range(1, 11)]
@@ -287,7 +288,8 @@ def test_far_behind_a_hundred_messages_take_less_than_three_statements() -> None
     consumer("orders", group="mail", threads=1)(lambda message: handled.append(message.offset))
     process = Process("mail")
     fill(MESSAGES)
-    process.turn._turns.claimer.pace.each = 1e-6
+    pace = process.turn._turns.claimer.pace
+    pace.each, pace.rough = 1e-6, False
     process.worker.step()
     before, done = statements(), len(handled)
     process.worker.step()

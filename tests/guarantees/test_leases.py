@@ -483,7 +483,7 @@ from streams import consumer
 from tests.hostapp.models import Handled
 from django.core.management import call_command
 
-@consumer("orders", group="mail", consume_timeout=2)
+@consumer("orders", group="mail", ordered=True, consume_timeout=2)
 def handle(message):
     Handled.objects.create(group="mail", topic="orders", partition=0, offset=message.offset,
                            value="")

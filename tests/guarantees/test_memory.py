@@ -66,10 +66,11 @@ def mail(argument):
         handled.append(len(message.body))
 
 process = Process("mail")
-process.turn._turns.claimer.pace.each = 1e-6
+pace = process.turn._turns.claimer.pace
+pace.each, pace.rough = 1e-6, False
 before = peak()
 while process.worker.step() == 0.0:
-    process.turn._turns.claimer.pace.each = 1e-6
+    pace.each = 1e-6
 assert any(len(delivery.offsets) >= 500 for delivery in Delivery.objects.all())
 print("handled", len(handled), "grown by", peak() - before)
 """

@@ -1,70 +1,346 @@
-"""Consumers of an ordered group share its partitions, and nobody's share is left behind."""
+"""Slow handlers share: what has not begun is given to whoever is idle, also behind a running call.
+
+A call cannot be interrupted, but the calls of its claim that have not begun are nobody's yet.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
-from streams import Outgoing, send_many
-from streams.models import Consumer, Delivery
-from streams.operate.topics import create
-from streams.testing import sent
-from tests.hostapp.models import Handled
-from tests.processes import Spawn, wait_for
+from streams import Outgoing, consumer, send_many
+from streams.consume.outcome import settle as outcome
+from streams.consume.outcome.expire import expire
+from streams.deliver import handling
+from streams.log.sequencer import sequence
+from streams.models import Cursor, Delivery, RetryMessage, State
+from streams.observe.audit.walk import audit
+from streams.testing import advance
+from tests.consuming import LONG_AFTER, Process, consume_the_rest, given_back
+from tests.processes import PATIENCE_SECONDS, Spawn, wait_for
+from tests.proxy import Proxy
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.mysql, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+]
 
-PARTITIONS, PROCESSES, MESSAGES = 6, 3, 600
-CONSUMER = """
-import time
-from django.core.management import call_command
+InThread = Callable[..., Any]
+
+
+def fill(count: int = 10, tagged: int | None = None) -> None:
+    send_many([Outgoing("orders", n, tag="t" if n == tagged else "") for n in range(count)])
+    sequence("default")
+
+
+class Hanging:
+    """Has a worker whose call of the offset ``at`` does not end before ``end`` is set.
+
+    It claims ten messages. What takes long does so at once.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, in_thread: InThread, at: int = 0, **options: Any
+    ) -> None:
+        monkeypatch.setattr(handling, "LONG_SECONDS", 0.0)
+        self.began, self.end = threading.Event(), threading.Event()
+        self.handled: list[int] = []
+        self.fails = False
+
+        @consumer("orders", group="mail", **options)
+        def handle(argument: Any) -> None:
+            messages = argument if isinstance(argument, list) else [argument]
+            if messages[0].offset == at and not self.began.is_set():
+                self.began.set()
+                assert self.end.wait(PATIENCE_SECONDS)
+                if self.fails:
+                    raise ZeroDivisionError
+            self.handled += [one.offset for one in messages]
+
+        self.process = Process("mail")
+        fill(tagged=at)
+        # The calls before it do not make the claim give way.
+        if at:
+            monkeypatch.setattr(handling, "LONG_SECONDS", 3600.0)
+        self.step = in_thread(self.process.worker.step)
+        assert self.began.wait(PATIENCE_SECONDS)
+        monkeypatch.setattr(handling, "LONG_SECONDS", 0.0)
+
+    def share(self) -> None:
+        for calls in self.process.held.all():
+            calls.share()
+
+    def finish(self) -> None:
+        self.end.set()
+        self.step.result(PATIENCE_SECONDS)
+
+
+Hang = Callable[..., Hanging]
+
+
+@pytest.fixture
+def hang(monkeypatch: pytest.MonkeyPatch, in_thread: InThread) -> Iterator[Hang]:
+    made: list[Hanging] = []
+
+    def make(at: int = 0, **options: Any) -> Hanging:
+        made.append(Hanging(monkeypatch, in_thread, at, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end.set()
+
+
+@pytest.fixture
+def hanging(hang: Hang) -> Hanging:
+    return hang()
+
+
+def test_what_waits_behind_a_call_that_hangs_is_handled_by_others(
+    hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging.process.poller.step()
+    assert given_back() == [(1, 9)]
+    monkeypatch.setattr(handling, "LONG_SECONDS", 3600.0)
+    other = hanging.process.new_worker(1)
+    assert other.step() == 0.0
+    assert hanging.handled == [*range(1, 10)]
+    hanging.finish()
+    assert hanging.handled == [*range(1, 10), 0]
+    assert set(Delivery.objects.values_list("state", "attempt")) == {(State.DONE, 1)}
+    assert hanging.process.feed.totals.done == 10
+    assert audit("default") == []
+
+
+def test_the_poller_that_gives_it_back_wakes_somebody_for_it(hanging: Hanging) -> None:
+    hanging.process.forget_wake_up()
+    hanging.process.poller.step()
+    assert hanging.process.woken
+    hanging.finish()
+
+
+def test_a_call_that_was_given_back_does_not_begin_here(
+    hang: Hang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = hang(at=3)
+    hanging.share()
+    assert given_back() == [(4, 9)]
+    monkeypatch.setattr(handling, "LONG_SECONDS", 3600.0)  # only the end of the claim stops it
+    hanging.finish()
+    assert hanging.handled == [0, 1, 2, 3]
+    first = Delivery.objects.order_by("pk")[0]
+    assert (first.state, first.progress, first.last_offset) == (State.DONE, 4, 3)
+    assert given_back() == [(4, 9)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_of_a_batch_handler_whole_calls_are_given_back(
+    hang: Hang, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    monkeypatch.setattr("streams.deliver.pace.Pace.messages", lambda *_given: 8)
+    hanging = hang(batch=4)
+    hanging.fails = fails
+    hanging.share()
+    assert given_back() == [(4, 7)]
+    hanging.finish()
+    assert RetryMessage.objects.count() == 4 * fails
+    consume_the_rest("mail")
+    assert sorted(hanging.handled) == [*range(10)]
+    assert audit("default") == []
+
+
+@pytest.mark.mysql  # on SQLite the handler has the whole database locked
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_waits_behind_an_atomic_call_is_given_back_once(hang: Hang, fails: bool) -> None:
+    hanging = hang(atomic=True)
+    hanging.fails = fails
+    hanging.share()
+    assert given_back() == [(1, 9)]
+    hanging.finish()
+    assert given_back() == [(1, 9)]
+    assert list(RetryMessage.objects.values_list("offset", flat=True)) == [0] * fails
+    assert hanging.process.feed.totals.failed == fails
+    consume_the_rest("mail")
+    assert sorted(hanging.handled) == [*range(10)]
+    assert audit("default") == []
+
+
+def test_an_ordered_group_keeps_what_waits_behind_a_call(hang: Hang) -> None:
+    hanging = hang(ordered=True)
+    hanging.process.poller.step()
+    assert given_back() == []
+    hanging.finish()
+    assert hanging.handled == [*range(10)]
+
+
+def test_while_nobody_is_idle_a_claim_keeps_its_calls_for_a_second(
+    hanging: Hanging, monkeypatch: pytest.MonkeyPatch, in_thread: InThread
+) -> None:
+    monkeypatch.setattr(handling, "LONG_SECONDS", 3600.0)
+    monkeypatch.setattr(handling, "SHARED_SECONDS", 0.0)
+    with CaptureQueriesContext(connection) as statements:
+        hanging.share()
+    assert not statements
+    pool, feed = hanging.process.pool, hanging.process.feed
+    pool.give_back(feed, again=False)  # or it would not rest, but look
+    hanging.process.forget_wake_up()
+    resting = in_thread(pool.wait, PATIENCE_SECONDS)
+    wait_for(lambda: pool.has_idle(feed))
+    hanging.share()
+    assert given_back() == [(1, 9)]
+    pool.stop()
+    assert resting.result(PATIENCE_SECONDS)
+    hanging.finish()
+
+
+class Turnstile:
+    """A lock that says when a second one comes to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.waited_for = threading.Event()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        if self._lock.acquire(blocking=False):
+            return True
+        self.waited_for.set()
+        return blocking and self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
+
+
+@pytest.mark.mysql  # two transactions at once
+@pytest.mark.parametrize("tags", [(), ("t",)], ids=["calls follow", "no call follows"])
+def test_a_call_that_ends_while_the_rest_is_given_back_is_settled_up_to_there(
+    hang: Hang, monkeypatch: pytest.MonkeyPatch, tags: tuple[str, ...]
+) -> None:
+    """Two would own an offset: the next call would begin, or the settlement take the rest along."""
+    lock = Turnstile()
+    monkeypatch.setattr(handling, "threading", SimpleNamespace(Lock=lambda: lock))
+    hanging = hang(tags=tags)
+    leave_range = outcome._write_range
+
+    def slowly(delivery: Delivery, first: int) -> None:
+        hanging.end.set()
+        assert lock.waited_for.wait(PATIENCE_SECONDS)
+        leave_range(delivery, first)
+
+    monkeypatch.setattr(outcome, "_write_range", slowly)
+    here = threading.current_thread()
+    gives_way = property(lambda _calls: threading.current_thread() is here)
+    monkeypatch.setattr(handling.Handling, "gives_way", gives_way)
+    hanging.share()
+    hanging.finish()
+    assert given_back() == [(1, 9)]
+    assert hanging.handled == [0]
+    monkeypatch.setattr(outcome, "_write_range", leave_range)
+    monkeypatch.setattr(handling.Handling, "gives_way", False)
+    consume_the_rest("mail")
+    assert hanging.handled == ([0] if tags else [*range(10)])
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
+def test_who_has_the_cursor_is_not_waited_for(hanging: Hanging, in_thread: InThread) -> None:
+    with transaction.atomic():
+        list(Cursor.objects.select_for_update())
+        in_thread(hanging.share).result(PATIENCE_SECONDS)
+        assert given_back() == []
+    hanging.share()
+    assert given_back() == [(1, 9)]
+    hanging.finish()
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_what_is_given_back_behind_a_call_is_given_back_once_whatever_is_lost(
+    proxied: Proxy, hang: Hang, fault: str
+) -> None:
+    hanging = hang()
+    getattr(proxied, fault)(b"COMMIT")
+    hanging.share()
+    assert proxied.fired == [b"COMMIT"]
+    assert given_back() == [(1, 9)]
+    hanging.finish()
+    assert given_back() == [(1, 9)]
+    assert audit("default") == []
+
+
+def test_a_settlement_that_does_not_know_of_the_end_is_refused(hanging: Hanging) -> None:
+    """The process that gave the rest back could not learn whether that was committed."""
+    (calls,) = hanging.process.held.all()
+    last = calls.delivery.last_offset  # type: ignore[attr-defined]
+    hanging.share()
+    calls.delivery.last_offset = last  # type: ignore[attr-defined]
+    hanging.finish()
+    assert given_back() == [(1, 9)]
+    delivery = Delivery.objects.held().get()
+    assert (delivery.progress, delivery.last_offset) == (0, 0)
+    consume_the_rest("mail")
+    assert Counter(hanging.handled) == {0: 2, **dict.fromkeys(range(1, 10), 1)}
+    assert audit("default") == []
+
+
+def test_a_sweep_takes_no_offset_that_was_given_back_since_it_looked(hanging: Hanging) -> None:
+    read = Delivery.objects.select_related("group").get()
+    hanging.share()
+    advance(LONG_AFTER)
+    assert expire(read, None, LONG_AFTER) is None
+    assert not RetryMessage.objects.exists()
+    assert expire(Delivery.objects.held().get(), None, LONG_AFTER) is not None
+    assert list(RetryMessage.objects.values_list("offset", flat=True)) == [0]
+    hanging.finish()
+
+
+TOGETHER = """
+import os, sys, time
+from pathlib import Path
 from streams import consumer
-from tests.hostapp.models import Handled
+from django.core.management import call_command
 
-@consumer("orders", group="mail", ordered=True, atomic=True, threads=2, batch=None)
+begun = Path(sys.argv[1])
+log = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+@consumer("orders", group="mail", threads=5)
 def handle(message):
-    time.sleep(0.005)  # some work: otherwise the first to come has done all
-    Handled.objects.create(
-        group=message.group, topic=message.topic, partition=message.partition,
-        offset=message.offset, value=message.body,
-    )
+    os.write(log, b".")
+    place = begun.stat().st_size
+    until = time.monotonic() + 30
+    # Ten at a time: it ends when all ten threads of both processes are in a call.
+    while begun.stat().st_size < -(-place // 10) * 10:
+        assert time.monotonic() < until, "a thread is idle while others have messages"
+        time.sleep(0.005)
 
 call_command("ems_consume", "--start", "earliest")
 """
 
 
-def test_each_process_has_its_share_and_a_killed_ones_is_taken_over(spawn: Spawn, ems_settings):
-    ems_settings(POLL_SECONDS=0.1, RETRY_DELAYS=[0.1])
-    create("orders", PARTITIONS, "default")
-    children = [spawn(CONSUMER) for _ in range(PROCESSES)]
-    wait_for(lambda: Consumer.objects.live().count() == PROCESSES)
-    _send(MESSAGES)
-    wait_for(lambda: Handled.objects.count() == MESSAGES)
-    shares = Counter(_process(client) for client in _claims())
-    assert len(shares) == PROCESSES
-    assert min(shares.values()) >= sum(shares.values()) / PROCESSES / 3
-    children.pop().kill()
-    _send(MESSAGES)
-    wait_for(lambda: Handled.objects.count() == 2 * MESSAGES, timeout=60)
-    _assert_in_order()
-
-
-def _send(count: int) -> None:
-    first = len(sent("orders"))
-    send_many([Outgoing("orders", first + n, partition=n % PARTITIONS) for n in range(count)])
-
-
-def _claims() -> list[str]:
-    return list(Delivery.objects.values_list("client_id", flat=True))
-
-
-def _process(client_id: str) -> str:
-    return client_id.split("@")[1]
-
-
-def _assert_in_order() -> None:
-    for number in range(PARTITIONS):
-        rows = Handled.objects.filter(partition=number).order_by("id")
-        offsets = list(rows.values_list("offset", flat=True))
-        assert offsets == list(range(len(offsets)))
+@pytest.mark.slow
+def test_the_threads_of_all_processes_are_busy_while_messages_wait(
+    spawn: Spawn, tmp_path: Path, ems_settings: Any
+) -> None:
+    ems_settings(POLL_SECONDS=0.05)
+    fill(40)
+    children = [spawn(TOGETHER, tmp_path / "begun") for _ in range(2)]
+    ahead = Cursor.objects.filter(next_offset=40)
+    wait_for(
+        lambda: ahead.exists() and not Delivery.objects.open().exists(),
+        lambda: [child.text() for child in children],
+    )
+    assert not RetryMessage.objects.exists()
+    assert (tmp_path / "begun").stat().st_size == 40

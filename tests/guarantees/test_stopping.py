@@ -66,7 +66,7 @@ def quick_polling(ems_settings):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_signal_finishes_what_runs_and_gives_the_rest_back_unspent(spawn, number):
     send_many([Outgoing("orders", n) for n in range(5)])
-    child = spawn(PLAIN + RUN, "--threads", "1")
+    child = spawn(PLAIN + RUN, "--threads", "1", "--claim-seconds", "0")
     wait_for(begun().exists)
     child.send_signal(number)
     child.expect("Stopping")
@@ -74,7 +74,7 @@ def test_a_stop_signal_finishes_what_runs_and_gives_the_rest_back_unspent(spawn,
     let_go()
     child.succeed()
     assert [h.offset for h in begun()] == [0]
-    ended = Delivery.objects.get(state=State.RELEASED)
+    ended = Delivery.objects.ended().get()
     assert (ended.progress, ended.last_offset) == (1, 0)
     assert given_back() == [(1, 4)]
     assert not Consumer.objects.exists()  # deregistered

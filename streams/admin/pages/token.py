@@ -33,6 +33,7 @@ PERMISSIONS: dict[str, tuple[str, ...]] = {
         *("add_topic", "change_topic", "grow_topic", "retire_topic", "delete_topic"),
         *("change_consumergroup", "pause_consumergroup", "resume_consumergroup"),
         *("retry_consumergroup", "skip_consumergroup", "reset_consumergroup"),
+        "give_up_consumergroup",
         *("replay_consumergroup", "forget_consumergroup"),
     ),
     Verb.PREPARE: ("produce_topic", "commit_prepared", "rollback_prepared"),

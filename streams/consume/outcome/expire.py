@@ -8,7 +8,7 @@ from datetime import timedelta
 from django.db.models import Q
 
 from streams.consume.outcome import backoff
-from streams.consume.outcome.failure import Failure, Judged, ProcessDied
+from streams.consume.outcome.failure import CallGivenUp, Failure, Judged, ProcessDied
 from streams.consume.outcome.settle import (
     Settlement,
     give_back,
@@ -35,6 +35,7 @@ def expire(
     delay: timedelta | None,
     *,
     dead: bool = False,
+    given_up: bool = False,
 ) -> Settlement | None:
     """Take the delivery from a dead or overdue client: what it has not settled is retried.
 
@@ -43,11 +44,11 @@ def expire(
     killed the process. It comes back at once the first time that its process has died, and after
     ``delay`` otherwise; None gives up. With ``max_retries=None`` attempts are not counted here: the
     process that claims it next knows the limit. With ``dead`` the process is known to be dead, and
-    its lease need not have ended.
+    its lease need not have ended; with ``given_up`` an operator takes it from a client that lives.
 
     Returns what followed, or None if the delivery ended in the meantime.
     """
-    died = ProcessDied()
+    reason = CallGivenUp() if given_up else ProcessDied()
     is_last = delay is None or (
         max_retries is not None and backoff.exhausted(delivery.attempt, max_retries)
     )
@@ -61,49 +62,55 @@ def expire(
             return None
         if unspent and not by_itself:
             lock_cursors(delivery)
-        expired = Delivery.objects.using(delivery.using).expired().filter(pk=delivery.pk)
-        if dead:
-            expired = delivery.held()
+        rows = Delivery.objects.using(delivery.using)
+        taken = rows.filter(pk=delivery.pk)
+        expired = delivery.held() if dead else (rows.held() if given_up else rows.expired())
         # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
         # the other deliveries.
+        unchanged = {"progress": delivery.progress, "last_offset": delivery.last_offset}
         row = expired.select_for_update(skip_locked=True).filter(
-            progress=delivery.progress, started_at__isnull=delivery.started_at is None
+            pk=delivery.pk, started_at__isnull=delivery.started_at is None, **unchanged
         )
         if not list(row.values_list("pk")):
             return None
-        taken = Delivery.objects.using(delivery.using).filter(pk=delivery.pk)
         if unspent and not by_itself:
             leave_range(delivery, taken)
             return Settlement([])
         # The token is removed: with it, the client could take this end for its own.
-        taken.update(state=State.RETRY, token="", finished_at=UtcNow(), error=describe(died))
+        taken.update(state=State.RETRY, token="", finished_at=UtcNow(), error=describe(reason))
         settlement = Settlement([])
         if unspent:
             give_back(delivery, cursor)
         elif is_last:
             ends = [delivery.progress] if cursor else unsettled(delivery)
-            judged = [_end(delivery, offset) for offset in ends]
+            judged = [_end(delivery, offset, reason) for offset in ends]
             settlement = Settlement(judged, write_failures(delivery, judged, cursor))
         else:
             # One by one: the next death shows which one ends the process. In an ordered group the
             # first message that is not settled spends an attempt; those after it wait.
-            first = _again(delivery, delay or timedelta(0), dead=dead)
+            first = _again(delivery, delay or timedelta(0), reason, dead=dead)
             if cursor:
                 cursor.return_to(
                     first.offset, first.attempt, first.delay, alone=first.alone, error=first.error
                 )
             else:
-                rows = [replace(first, offset=offset) for offset in unsettled(delivery)]
-                wait_for_retry(delivery, rows)
+                again = [replace(first, offset=offset) for offset in unsettled(delivery)]
+                wait_for_retry(delivery, again)
     return settlement
 
 
-def _end(delivery: Delivery, offset: int) -> Judged:
-    failure = Failure(offset, ProcessDied())
+def was_given_up(delivery: Delivery) -> bool:
+    """Tell whether an operator has ended the delivery, whose lease is lost."""
+    rows = Delivery.objects.using(delivery.using).filter(pk=delivery.pk)
+    return rows.filter(state=State.RETRY, error=describe(CallGivenUp())).exists()
+
+
+def _end(delivery: Delivery, offset: int, reason: Exception) -> Judged:
+    failure = Failure(offset, reason)
     return Judged(failure, Verdict.of(failure.error, offset, delivery.attempt))
 
 
-def _again(delivery: Delivery, delay: timedelta, *, dead: bool) -> Again:
+def _again(delivery: Delivery, delay: timedelta, reason: Exception, *, dead: bool) -> Again:
     """Return when and how the first message that is not settled comes back.
 
     One death proves nothing: a kill -9 takes along whatever runs. So it comes back at once, unless
@@ -115,8 +122,8 @@ def _again(delivery: Delivery, delay: timedelta, *, dead: bool) -> Again:
         delivery.progress,
         delivery.attempt + 1,
         delay if again or (_has_lease(delivery) and not dead) else timedelta(0),
-        describe(ProcessDied()),
-        again and (dead or not _client_is_live(delivery)),
+        describe(reason),
+        again and isinstance(reason, ProcessDied) and (dead or not _client_is_live(delivery)),
     )
 
 

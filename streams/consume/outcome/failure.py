@@ -18,6 +18,13 @@ class ProcessDied(Exception):
         return str(self.__doc__)
 
 
+class CallGivenUp(Exception):
+    """An operator gave the call up, since it took much longer than usual."""
+
+    def __str__(self) -> str:
+        return str(self.__doc__)
+
+
 class BodyUnread(Exception):
     """The body of the message was not there when it was to be read."""
 

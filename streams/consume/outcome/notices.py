@@ -121,12 +121,8 @@ def expired(delivery: Delivery, settlement: Settlement) -> None:
     tried |= {"last_offset": delivery.last_offset, "client_id": delivery.client_id}
     _send(signals.delivery_expired, **tried, using=delivery.using)
     for one in settlement.dead:
-        died(
-            Attempt.of(delivery, one.failure.offset, topic),
-            one.failure.error,
-            group,
-            delivery.using,
-        )
+        dead = Attempt.of(delivery, one.failure.offset, topic)
+        died(dead, one.failure.error, group, delivery.using)
 
 
 def _keys(tried: Attempt, error: BaseException) -> dict[str, Any]:

@@ -86,6 +86,7 @@ def settle(
         delivery.pk,
         delivery.token,
         delivery.progress,
+        delivery.last_offset,
     )
 
     tried = False
@@ -122,7 +123,10 @@ def release(delivery: Delivery, *, thread: str | None = None) -> None:
     New messages stay together: see _give_back_range. With ``thread``, nothing is given back unless
     the row has this one still. Raises LeaseLost.
     """
-    unchanged: dict[str, Any] = {"progress": delivery.progress}
+    unchanged: dict[str, Any] = {
+        "progress": delivery.progress,
+        "last_offset": delivery.last_offset,
+    }
     if thread is not None:
         unchanged["thread"] = thread
 
@@ -200,14 +204,19 @@ def _write_range(delivery: Delivery, first: int) -> None:
     )
 
 
-def keep_below(delivery: Delivery, end: int) -> None:
+def keep_below(delivery: Delivery, end: int, *, waits: bool = True) -> bool:
     """Give back what the delivery holds from the offset ``end`` on, and keep the rest of it.
 
-    ``end`` is above its progress. In an ordered group the cursor goes back to it. Raises LeaseLost.
+    ``end`` is above its progress. In an ordered group the cursor goes back to it. Unless it
+    ``waits``, nothing is done while others have the cursor locked; then it returns False. Raises
+    LeaseLost.
     """
     last = delivery.last_offset
+    tried = False
 
-    def write() -> None:
+    def write() -> bool:
+        nonlocal tried
+        skips = not (waits or tried)  # after a reply that was lost, the outcome must be known
         with own_transaction(delivery.using):
             cursors = Cursor.objects.using(delivery.using)
             if delivery.group.ordered:
@@ -215,16 +224,21 @@ def keep_below(delivery: Delivery, end: int) -> None:
             else:
                 cursors = cursors.filter(replay=0)
             place = cursors.filter(group=delivery.group_id, partition=delivery.partition_id)
-            list(place.select_for_update().values_list("pk"))
+            locked = list(place.select_for_update(skip_locked=skips).values_list("pk"))
+            if skips and not locked:
+                return False
+            tried = True
             if not delivery.held().filter(last_offset=last).update(last_offset=end - 1):
                 _written_before(delivery, last_offset=end - 1, state=State.START)
             elif delivery.group.ordered:
                 place.update(next_offset=end)
             else:
                 _write_range(delivery, end)
+        return True
 
-    retrying(write, delivery.using)
-    delivery.last_offset = end - 1
+    if done := retrying(write, delivery.using):
+        delivery.last_offset = end - 1
+    return done
 
 
 def lock_cursor(delivery: Delivery, *, skip_locked: bool = False) -> Cursor | None:

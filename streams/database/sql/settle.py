@@ -14,9 +14,9 @@ from streams.database.sql.dialect import (
 )
 
 # Records the outcome of a delivery's offsets below the new progress, and its end when that is past
-# the last offset. By primary key, and only while the token is held and progress is what its holder
-# wrote last. started_at is given as the time since the first call began, so that the start needs no
-# statement of its own.
+# the last offset. By primary key, and only while the token is held and both offsets are what its
+# holder wrote last. started_at is given as the time since the first call began, so that the start
+# needs no statement of its own.
 SETTLE_DELIVERY = {
     vendor: (
         "UPDATE `ems_topic_group_log` SET `progress` = %s, `last_offset` = %s, `state` = %s,"  # noqa: S608
@@ -25,6 +25,7 @@ SETTLE_DELIVERY = {
         f" `started_at` = COALESCE(`started_at`, {LATER[vendor]}),"
         f" `finished_at` = CASE WHEN %s THEN {NOW[vendor]} END"
         " WHERE `id` = %s AND `token` = %s AND `state` = 'START' AND `progress` = %s"
+        " AND `last_offset` = %s"
     )
     for vendor in (MYSQL, SQLITE)
 }

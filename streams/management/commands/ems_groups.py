@@ -41,6 +41,7 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
         "undo": "go back to where it was before its last reset",
         "retry": "begin the next attempt at the messages that block an ordered group",
         "skip": "make a dead letter of the message that blocks a partition",
+        "give-up": "end a call that takes ten times as long as usual",
         "replay": "deliver a part of the log, or one message, again",
         "cancel-replay": "end a replay before it has given out all",
         "replays": "how far replays are",

@@ -8,6 +8,7 @@ from django.db.models import Model
 from streams.models import ConsumerGroup, PreparedRow, Redrive, Topic
 from streams.operate.acts.act import Act
 from streams.operate.acts.delete import DeleteGroup
+from streams.operate.acts.give_up import GiveUpCall
 from streams.operate.acts.pause import Pause, Resume
 from streams.operate.acts.prepared import (
     CheckNow,
@@ -24,7 +25,7 @@ from streams.operate.acts.unblock import RetryNow, SkipToDeadLetters
 ACTS: Mapping[type[Model], tuple[type[Act[Any, Any]], ...]] = {
     ConsumerGroup: (
         *(Pause, Resume, RetryNow, SkipToDeadLetters, ResetGroup, UndoReset),
-        *(ReplayToGroup, CancelReplay, DeleteGroup),
+        *(ReplayToGroup, CancelReplay, GiveUpCall, DeleteGroup),
     ),
     Topic: (GrowTopic, RetireTopic),
     Redrive: (StopRedrive, ResumeRedrive),

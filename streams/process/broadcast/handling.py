@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from traceback import clear_frames
 
+from streams.api import ReceivedMessage
 from streams.consume.limits import Limits
 from streams.consume.outcome import notices
 from streams.consume.outcome.failure import Failure
@@ -83,7 +84,7 @@ class BroadcastHandling(Calls):
         rows, self._passed = chosen(rows, self.registration.tags)
         return rows, bool(absent)
 
-    def may_begin(self) -> bool:
+    def may_begin(self, messages: Sequence[ReceivedMessage]) -> bool:
         now = time.monotonic()
         if self._began is None:
             self._began = now

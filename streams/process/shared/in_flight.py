@@ -12,8 +12,8 @@ HUNG_GRACE = timedelta(seconds=10)
 
 
 def hung(calls: Calls) -> bool:
-    """Tell whether its running call is overdue by more than HUNG_GRACE."""
-    return calls.calling and calls.time_left() < -HUNG_GRACE
+    """Tell whether its running call was given up, or is overdue by more than HUNG_GRACE."""
+    return calls.calling and (calls.given_up or calls.time_left() < -HUNG_GRACE)
 
 
 class InFlight:

@@ -82,8 +82,8 @@ DEATHS = [
     Mutant(
         "a-dead-process-waited-for-until-its-lease-ends",
         EXPIRE,
-        "        if dead:\n            expired = delivery.held()\n",
-        "",
+        "delivery.held() if dead else (rows.held()",
+        "(rows.held()",
         f"{DYING}::test_what_was_done_is_settled_what_ran_has_spent_an_attempt_the_rest_goes_back",
     ),
     # The sweep, which knows of no call that had ended, would take the rest.

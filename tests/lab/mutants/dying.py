@@ -44,14 +44,14 @@ DYING = [
     Mutant(
         "second-death-at-once",
         EXPIRE,
-        "delay if again or _has_lease(delivery)",
-        "delay if _has_lease(delivery)",
+        "delay if again or (_has_lease",
+        "delay if (_has_lease",
         f"{AFTER}::test_from_the_second_death_in_a_row_on_it_waits_by_the_ladder",
     ),
     Mutant(
         "overdue-call-repeated-at-once",
         EXPIRE,
-        "delay if again or _has_lease(delivery)",
+        "delay if again or (_has_lease(delivery) and not dead)",
         "delay if again",
         f"{AFTER}::test_an_overdue_call_of_a_process_that_lives_is_not_repeated_at_once",
     ),

@@ -48,8 +48,8 @@ RACES = [
     Mutant(
         "swept-from-an-old-progress",
         EXPIRE,
-        "            progress=delivery.progress, started_at__isnull",
-        "            started_at__isnull",
+        '{"progress": delivery.progress, "last_offset"',
+        '{"last_offset"',
         f"{LEASING}::test_what_is_settled_while_the_sweep_comes_to_it_is_not_repeated",
     ),
     Mutant(
@@ -86,8 +86,8 @@ RACES = [
     Mutant(
         "given-back-from-an-old-progress",
         SETTLE,
-        'unchanged: dict[str, Any] = {"progress": delivery.progress}',
-        "unchanged: dict[str, Any] = {}",
+        '        "progress": delivery.progress,\n',
+        "",
         f"{SETTLEMENTS}::test_what_was_settled_at_the_same_moment_is_not_given_back",
     ),
     Mutant(
@@ -100,8 +100,8 @@ RACES = [
     Mutant(
         "swept-though-renewed-meanwhile",
         EXPIRE,
-        "Delivery.objects.using(delivery.using).expired().filter(",
-        "Delivery.objects.using(delivery.using).held().filter(",
+        "rows.held() if given_up else rows.expired()",
+        "rows.held()",
         f"{LEASING}::test_what_is_renewed_while_the_sweep_comes_to_it_is_left_alone",
     ),
     Mutant(
@@ -130,7 +130,7 @@ RACES = [
     Mutant(
         "a-part-given-back-beside-a-reset",
         SETTLE,
-        'list(place.select_for_update().values_list("pk"))',
+        'list(place.select_for_update(skip_locked=skips).values_list("pk"))',
         'list(place.values_list("pk"))',
         f"{RESETS}::test_what_is_given_back_while_a_reset_begins_is_taken_too",
         "mysql",

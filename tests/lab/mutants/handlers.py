@@ -1,0 +1,138 @@
+"""Lists the mutants of slow handlers, of rude ones, and of calls that are given up."""
+
+from __future__ import annotations
+
+from tests.lab.mutants.mutant import Mutant
+
+EXPIRE = "streams/consume/outcome/expire.py"
+GIVE_UP = "tests/guarantees/test_give_up.py"
+HANDLING = "streams/deliver/handling.py"
+PACE = "streams/deliver/pace.py"
+SESSION = "streams/consume/session.py"
+SETTLE_SQL = "streams/database/sql/settle.py"
+RUDE = "tests/guarantees/test_rude_handlers.py"
+SHARING = "tests/guarantees/test_sharing.py"
+
+HANDLERS = [
+    Mutant(
+        "unknown-handlers-claim-a-batch",
+        PACE,
+        "call = 1 if self.single else batch",
+        "call = batch",
+        "tests/runtime/test_pace.py::test_where_a_call_gets_one_message_a_claim_may_be_one",
+    ),
+    # Two would handle the same message.
+    Mutant(
+        "calls-begun-beyond-the-end",
+        HANDLING,
+        "if messages[0].offset > self.delivery.last_offset:",
+        "if False:",
+        f"{SHARING}::test_a_call_that_was_given_back_does_not_begin_here",
+    ),
+    Mutant(
+        "settled-beyond-the-end",
+        HANDLING,
+        "until = min(progress, self.delivery.last_offset + 1)",
+        "until = progress",
+        f"{SHARING}::test_a_call_that_ends_while_the_rest_is_given_back_is_settled_up_to_there",
+        "mysql",
+    ),
+    Mutant(
+        "settled-while-the-rest-is-given-back",
+        HANDLING,
+        "        with self._ending:\n            until",
+        "        if True:\n            until",
+        f"{SHARING}::test_a_call_that_ends_while_the_rest_is_given_back_is_settled_up_to_there",
+        "mysql",
+    ),
+    Mutant(
+        "settled-whatever-the-end-is",
+        SETTLE_SQL,
+        '" AND `last_offset` = %s"',
+        '" AND %s >= 0"',
+        f"{SHARING}::test_a_settlement_that_does_not_know_of_the_end_is_refused",
+    ),
+    Mutant(
+        "swept-to-an-old-end",
+        EXPIRE,
+        ', "last_offset": delivery.last_offset}',
+        "}",
+        f"{SHARING}::test_a_sweep_takes_no_offset_that_was_given_back_since_it_looked",
+    ),
+    Mutant(
+        "ordered-groups-share",
+        HANDLING,
+        "or self.ordered or self.lost",
+        "or self.lost",
+        f"{SHARING}::test_an_ordered_group_keeps_what_waits_behind_a_call",
+    ),
+    Mutant(
+        "end-of-an-atomic-claim-taken-back",
+        HANDLING,
+        "            if self.ordered:  # the failed",
+        "            if True:  # the failed",
+        f"{SHARING}::test_what_waits_behind_an_atomic_call_is_given_back_once",
+        "mysql",
+    ),
+    Mutant(
+        "given-up-beside-an-order",
+        HANDLING,
+        "return slow or now",
+        "return now",
+        f"{GIVE_UP}::test_an_ordered_group_goes_back_to_it",
+    ),
+    Mutant(
+        "given-up-and-kept",
+        HANDLING,
+        "            self.given_up = was_given_up(self.delivery)\n",
+        "",
+        f"{GIVE_UP}::test_the_process_of_a_call_that_was_given_up_ends",
+    ),
+    Mutant(
+        "every-lost-lease-ends-the-process",
+        EXPIRE,
+        "return rows.filter(state=State.RETRY, error=describe(CallGivenUp())).exists()",
+        "return rows.exists()",
+        f"{GIVE_UP}::test_a_lease_that_is_lost_otherwise_ends_no_process",
+    ),
+    Mutant(
+        "given-up-and-suspected",
+        EXPIRE,
+        "again and isinstance(reason, ProcessDied) and (dead or not _client_is_live(delivery))",
+        "again",
+        f"{GIVE_UP}::test_a_call_that_is_given_up_after_a_death_is_no_suspect",
+    ),
+    # The next statement of EMS would fail, and end the process.
+    Mutant(
+        "rude-session-kept",
+        "streams/consume/calling.py",
+        "            self._session.mend()\n",
+        "",
+        f"{RUDE}::test_what_a_handler_leaves_fails_its_call_alone",
+        "mysql",
+    ),
+    Mutant(
+        "rude-atomic-session-kept",
+        HANDLING,
+        "if connection_lost(error) or self._caller.changed:",
+        "if connection_lost(error):",
+        f"{RUDE}::test_an_atomic_handler_that_leaves_something_is_rolled_back",
+        "mysql",
+    ),
+    Mutant(
+        "session-looked-at-after-every-call",
+        SESSION,
+        '(first not in _HARMLESS or ";" in sql) and sql != _OWN',
+        "True",
+        f"{RUDE}::test_a_handler_that_leaves_nothing_costs_no_statement",
+        "mysql",
+    ),
+    Mutant(
+        "spoilt-past-django-ends-the-process",
+        HANDLING,
+        "if self._atomic or not spoilt(error):",
+        "if True:",
+        f"{RUDE}::test_what_is_done_past_django_does_not_end_the_process",
+        "mysql",
+    ),
+]
