@@ -133,7 +133,7 @@ def test_a_client_that_goes_is_held_no_longer(make_token: MakeToken) -> None:
             sent.append(message)
 
         scope = api.scope("POST", "/topics/orders/groups/mail/pull", body)
-        asking = asyncio.ensure_future(refusing_early(ASGIHandler())(scope, receive, send))  # type: ignore[arg-type]
+        asking = asyncio.ensure_future(refusing_early(ASGIHandler())(scope, receive, send))
         done, _pending = await asyncio.wait({asking}, timeout=10)
         assert done, "it is held for all of its 20 seconds"
         return sent
