@@ -133,8 +133,9 @@ def test_a_client_that_goes_is_held_no_longer(make_token: MakeToken) -> None:
             sent.append(message)
 
         scope = api.scope("POST", "/topics/orders/groups/mail/pull", body)
-        asking = refusing_early(ASGIHandler())(scope, receive, send)
-        await asyncio.wait_for(asking, 10)
+        asking = asyncio.ensure_future(refusing_early(ASGIHandler())(scope, receive, send))
+        done, _pending = await asyncio.wait({asking}, timeout=10)
+        assert done, "it is held for all of its 20 seconds"
         return sent
 
     assert async_to_sync(play)() == []

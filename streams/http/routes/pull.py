@@ -92,7 +92,7 @@ class Settled(Answer):
     progress: int
 
 
-class Refused(Answer):
+class RefusedAck(Answer):
     """Why one of several acks is refused: what a request with it alone is answered."""
 
     status: int
@@ -105,7 +105,7 @@ class Acked(Answer):
 
     open: int | None = None
     progress: int | None = None
-    problem: Refused | None = None
+    problem: RefusedAck | None = None
 
 
 class AllAcked(Answer):
@@ -357,7 +357,7 @@ def _acked(request: ApiRequest, ack: Ack) -> Acked:
         problem = problem_of(error)
         if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise
-        said = Refused(status=problem.status, code=problem.code, detail=problem.detail)
+        said = RefusedAck(status=problem.status, code=problem.code, detail=problem.detail)
         return Acked(problem=said)
     return Acked(open=settled.open, progress=settled.progress)
 
