@@ -155,7 +155,7 @@ def test_after_its_last_attempt_it_is_a_dead_letter(slow: Any) -> None:
 def test_an_ordered_group_goes_back_to_it(slow: Any) -> None:
     one = slow(ordered=True)
     (calls,) = one.process.held.all()
-    calls._ran_since -= 3600  # type: ignore[attr-defined]
+    calls._ran_since -= 3600
     one.give_up()
     cursor = Cursor.objects.get()
     assert (cursor.next_offset, cursor.attempt, cursor.open_delivery) == (0, 2, None)
