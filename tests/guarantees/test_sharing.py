@@ -247,6 +247,7 @@ def test_a_call_that_ends_while_the_rest_is_given_back_is_settled_up_to_there(
     hanging.share()
     hanging.finish()
     assert given_back() == [(1, 9)]
+    assert Delivery.objects.ended().values_list("progress", "last_offset").get() == (1, 0)
     assert hanging.handled == [0]
     monkeypatch.setattr(outcome, "_write_range", leave_range)
     monkeypatch.setattr(handling.Handling, "gives_way", False)

@@ -108,7 +108,7 @@ HANDLERS = [
         "streams/consume/calling.py",
         "            self._session.mend()\n",
         "",
-        f"{RUDE}::test_what_a_handler_leaves_fails_its_call_alone",
+        f"{RUDE}::test_what_a_handler_leaves_fails_its_call_alone[read-only]",
         "mysql",
     ),
     Mutant(
@@ -116,7 +116,7 @@ HANDLERS = [
         HANDLING,
         "if connection_lost(error) or self._caller.changed:",
         "if connection_lost(error):",
-        f"{RUDE}::test_an_atomic_handler_that_leaves_something_is_rolled_back",
+        f"{RUDE}::test_an_atomic_handler_that_leaves_something_is_rolled_back[database-True]",
         "mysql",
     ),
     Mutant(
