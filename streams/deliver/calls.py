@@ -133,7 +133,7 @@ class Calls(ABC):
                     self._failures += failed
                     self._failed_bytes += sum(len(message.raw_body) for message in messages)
                 self._ended = messages[-1].offset + 1
-                slot.end(self._ended, [failure.offset for failure in failed])
+                slot.end(self._ended, failed)
                 if self._settles_now():
                     self._settle_until(self._ended)
             if stretch.progress > stretch.last_offset:

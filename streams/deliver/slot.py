@@ -6,13 +6,14 @@ what follows from a slot when the process has died.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 from zlib import crc32
 
 from streams.conf import MAX_BATCH
+from streams.consume.outcome.failure import Failure
 from streams.deliver.reading import NOTHING, LeftOut
 from streams.models import Delivery
 
@@ -119,15 +120,17 @@ class ProgressSlot:
 
     def begin(self, first: int, stop: int) -> None:
         """Note that a call with the offsets ``first`` … ``stop`` - 1 begins now."""
-        if self._weight != _weight(self._left_out):
+        # Of single messages one after the other none can be left out in between.
+        gap = first != self._ended or stop - first != 1
+        if gap and self._weight != _weight(self._left_out):
             self._describe()
         self._ended = first  # there is no call for those before it
         self.copies.put(first, first, stop)
 
-    def end(self, stop: int, failed: Iterable[int] = ()) -> None:
-        """Note that the call that has begun has ended, and which offsets have failed."""
+    def end(self, stop: int, failed: Sequence[Failure] = ()) -> None:
+        """Note that the call that has begun has ended, and what has failed."""
         if failed:
-            self._failed |= _bits(failed, self._first)
+            self._failed |= _bits((failure.offset for failure in failed), self._first)
             self._describe()
         self._ended = stop
         self.copies.put(stop, stop, stop)

@@ -23,7 +23,7 @@ from django.db import connection
 
 from streams import Outgoing, ReceivedMessage, consumer, send_many
 from streams.chaos.forks import in_fork
-from streams.consume.outcome.failure import BodyUnread, ProcessDied
+from streams.consume.outcome.failure import BodyUnread, Failure, ProcessDied
 from streams.deliver.pace import Pace
 from streams.deliver.recovery import OutcomeLost
 from streams.deliver.slot import COPY_SIZE, Copies, ProgressSlot, newest
@@ -254,7 +254,7 @@ def before_a_call(offset: int) -> Callable[[], None]:
 def after_a_call(offset: int) -> Callable[[], None]:
     """Return what consumes, and dies when the call of ``offset`` has just been noted."""
 
-    def end(slot: ProgressSlot, stop: int, failed: Sequence[int] = ()) -> None:
+    def end(slot: ProgressSlot, stop: int, failed: Sequence[Failure] = ()) -> None:
         END(slot, stop, failed)
         if stop == offset + 1:
             die()
@@ -383,7 +383,7 @@ def test_an_atomic_call_whose_commit_is_done_is_done_though_nobody_has_noted_it(
     send("g" * MANY)
 
     def work() -> None:
-        def end(slot: ProgressSlot, stop: int, failed: Sequence[int] = ()) -> None:
+        def end(slot: ProgressSlot, stop: int, failed: Sequence[Failure] = ()) -> None:
             if stop == 4:
                 die()
 

@@ -16,7 +16,7 @@ DEATHS = [
     Mutant(
         "a-failure-not-noted",
         CALLS,
-        "slot.end(self._ended, [failure.offset for failure in failed])",
+        "slot.end(self._ended, failed)",
         "slot.end(self._ended)",
         f"{DYING}::test_failures_that_were_not_settled_yet_are_not_lost"
         "_and_what_came_after_is_not_repeated",
