@@ -56,7 +56,7 @@ SMALL = 200_000
 OF_DELIVERIES = (
     *("group_id", "partition_id", "first_offset", "last_offset", "progress", "kind", "attempt"),
     *("state", "client_id", "thread", "claimed_at", "finished_at"),
-    *("failed", "dead", "missing", "passed", "error"),
+    *("failed", "dead", "missing", "passed", "error", "errors"),
 )
 
 Figures = list[tuple[Table, Rows]]

@@ -22,6 +22,10 @@ HOT_KEYS = 20
 WIDTH = 100
 # The error of a delivery that the sweep has expired begins with this.
 PROCESS_DIED = "ProcessDied"
+# What a delivery of several offsets has noted: the offsets that failed, by the text of the error.
+ERRORS = "map<string, array<long>>"
+# In characters: what the tables keep of the name of a class of error.
+MAX_CLASS = 255
 
 MINUTE = "group_id long, minute timestamp"
 MESSAGES_OF_TRAFFIC = ("partition_id", "offset", "key", "size", "delayed", "sequenced_at")
@@ -162,26 +166,41 @@ def in_minutes(deliveries: DataFrame, minutes: DataFrame) -> DataFrame:
 def error_classes(deliveries: DataFrame, letters: DataFrame) -> DataFrame:
     """Count how often each group failed with which class of error, by minute.
 
-    A delivery has the text of its last error only, so all its failures count for that class.
+    What a delivery has lost, and failures that it has not noted, count for its last error.
     ``letters`` are dead letters, counted by their own classes (LETTERS in rollup/letters.py).
     Only the name is used, since only letters have the module.
     """
+    noted = f.map_entries(f.from_json(f.coalesce("errors", f.lit("{}")), ERRORS))
+    by_error = f.transform(
+        noted,
+        lambda one: f.struct(
+            one["key"].alias("text"), f.size(one["value"]).cast("long").alias("failed")
+        ),
+    )
+    count = f.aggregate(by_error, f.lit(0).cast("long"), lambda n, one: n + one["failed"])
+    rest = f.struct(
+        f.col("error").alias("text"), (f.col("failed") + _lost() - count).alias("failed")
+    )
     failed = (
         _ended(deliveries)
-        .withColumn("failed", f.col("failed") + _lost())
-        .where("failed > 0")
+        .where(f.col("failed") + _lost() > 0)
         .select(
             "group_id",
             _minute("finished_at"),
-            f.substring_index("error", ":", 1).alias("error_class"),
-            "failed",
+            f.explode(f.concat(by_error, f.array(rest))).alias("one"),
+        )
+        .where("one.failed > 0")
+        .select(
+            *("group_id", "minute"),
+            _class(f.substring_index("one.text", ":", 1)),
+            "one.failed",
             f.lit(0).cast("long").alias("dead"),
         )
     )
     died = letters.select(
         "group_id",
         _minute("died_at"),
-        f.substring_index("error_class", ".", -1).alias("error_class"),
+        _class(f.substring_index("error_class", ".", -1)),
         f.lit(0).cast("long").alias("failed"),
         f.col("letters").alias("dead"),
     )
@@ -223,6 +242,11 @@ def _lost() -> Column:
     taken = (f.col("state") == "RETRY") & f.col("error").startswith(PROCESS_DIED)
     unsettled = f.col("last_offset") + 1 - f.col("progress")
     return f.when(taken, unsettled).otherwise(f.lit(0))
+
+
+def _class(name: Column) -> Column:
+    # A server takes texts that differ only in blanks at their end for the same.
+    return f.rtrim(f.substring(name, 1, MAX_CLASS)).alias("error_class")
 
 
 def _minute(column: str) -> Column:

@@ -389,7 +389,7 @@ class Migration(migrations.Migration):
                 ('producer', models.CharField(max_length=190, verbose_name='producer')),
                 ('sent_at', streams.models.fields.UtcDateTimeField(verbose_name='sent at')),
                 ('attempts', models.PositiveIntegerField(verbose_name='attempts')),
-                ('error_class', models.CharField(max_length=255, verbose_name='error class')),
+                ('error_class', streams.models.fields.NameField(max_length=255, verbose_name='error class')),
                 ('error', models.TextField(verbose_name='error')),
                 ('traceback', models.TextField(blank=True, default='', verbose_name='traceback')),
                 ('died_at', streams.models.fields.UtcDateTimeField(default=streams.models.fields.UtcNow, verbose_name='died at')),

@@ -215,6 +215,22 @@ def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
         {"failed": 1, "state": "RETRY", "error": "Busy: x", "finished_at": at(1860)},
         {"state": "RETRY", "progress": 8, "error": "ProcessDied: The process …"},
         {},
+        # Each message has its own error; of the last one not all were noted.
+        {
+            "failed": 4,
+            "state": "RETRY",
+            "error": "Busy: b",
+            "errors": '{"Busy: a": [1], "Busy: b": [4], "Gone: \\"x\\": 1": [2, 3]}',
+            "finished_at": at(1920),
+        },
+        {
+            "failed": 3,
+            "state": "RETRY",
+            "progress": 7,
+            "error": "ProcessDied: The process …",
+            "errors": '{"Busy: a": [1], "Gone": [2]}',
+            "finished_at": at(1980),
+        },
     )
     letters = spark.createDataFrame(
         [
@@ -230,6 +246,11 @@ def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
         (7, at(1800), "ProcessDied", 2, 0),
         (7, at(1800), "ValueError", 3, 1),
         (7, at(1860), "Busy", 1, 1),
+        (7, at(1920), "Busy", 2, 0),
+        (7, at(1920), "Gone", 2, 0),
+        (7, at(1980), "Busy", 1, 0),
+        (7, at(1980), "Gone", 1, 0),
+        (7, at(1980), "ProcessDied", 4, 0),
         (8, at(0), "Busy", 0, 3),
     ]
 
