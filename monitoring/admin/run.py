@@ -18,6 +18,8 @@ class JobFilter(FixedFilter):
         ("traffic", _("Traffic")),
         ("consumption", _("Consumption")),
         ("backlog", _("Backlog")),
+        ("archive", _("Archive")),
+        ("reconcile", _("Reconcile")),
     )
 
 
@@ -36,6 +38,7 @@ class RunAdmin(RollUpAdmin):
         *("read", "rows", "missed"),
         seconds("seconds", _("took")),
         at("started_at", _("started")),
+        short("about", _("about")),
         short("error", _("error")),
     )
     list_filter = (JobFilter, StateFilter)
@@ -47,5 +50,6 @@ class RunAdmin(RollUpAdmin):
         ("read", "rows", "missed"),
         (at("started_at", _("started")), at("finished_at", _("finished"))),
         seconds("seconds", _("took")),
+        "about",
         "error",
     )
