@@ -5,6 +5,9 @@ They take the columns of source/schemas.py, and return those of the tables of ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
@@ -29,7 +32,7 @@ MAX_CLASS = 255
 
 MINUTE = "group_id long, minute timestamp"
 MESSAGES_OF_TRAFFIC = ("partition_id", "offset", "key", "size", "delayed", "sequenced_at")
-MESSAGES_OF_LATENCY = ("partition_id", "offset", "delayed", "created_at", "sequenced_at")
+MESSAGES_OF_LATENCY = ("partition_id", "offset", "tag", "delayed", "created_at", "sequenced_at")
 MESSAGES_OF_KEYS = ("topic", "key", "size", "sequenced_at")
 
 
@@ -77,9 +80,11 @@ def first_attempts(deliveries: DataFrame) -> DataFrame:
     """Return the deliveries whose messages count for the latencies.
 
     Of those that gave messages back, what they had done before counts: mostly slow messages.
+    Those that have passed over all of theirs have handled none.
     """
     first = (f.col("kind") == "new") & (f.col("attempt") == 1)
-    return _ended(deliveries).where(first & (f.col("progress") > f.col("first_offset")))
+    settled = f.col("progress") - f.col("first_offset")
+    return _ended(deliveries).where(first & (settled > f.col("passed")))
 
 
 def touched(deliveries: DataFrame, block: int) -> DataFrame:
@@ -102,7 +107,12 @@ def touched(deliveries: DataFrame, block: int) -> DataFrame:
 
 
 def latencies(
-    deliveries: DataFrame, messages: DataFrame, width: int = WIDTH, *, small: bool = False
+    deliveries: DataFrame,
+    messages: DataFrame,
+    width: int = WIDTH,
+    tags: Mapping[int, Sequence[str]] = MappingProxyType({}),
+    *,
+    small: bool = False,
 ) -> DataFrame:
     """Compute how long messages took to the end of their first attempt, with a row for each leg.
 
@@ -110,18 +120,20 @@ def latencies(
     The histogram is for those of longer times.
 
     Messages and deliveries meet in buckets of ``width`` offsets; the mean length of the deliveries
-    is the best. With ``small``, the deliveries fit into the memory of each executor.
+    is the best. With ``small``, the deliveries fit into the memory of each executor. ``tags`` are
+    those that groups want, by id: a delivery says how many messages it has passed over, not which.
     """
     first, last = f.col("first_offset"), f.col("progress") - 1
     buckets = f.explode(f.sequence(f.floor(first / width), f.floor(last / width)))
     handled = first_attempts(deliveries).select(
         *("group_id", "partition_id", "first_offset", "progress", "claimed_at", "finished_at"),
+        "passed",
         buckets.alias("bucket"),
     )
     timed = (
         messages.withColumn("bucket", f.floor(f.col("offset") / width))
         .join(f.broadcast(handled) if small else handled, ["partition_id", "bucket"])
-        .where((f.col("offset") >= first) & (f.col("offset") <= last))
+        .where((f.col("offset") >= first) & (f.col("offset") <= last) & _was_wanted(tags))
         .select("group_id", _minute("finished_at"), *(_leg(name) for name in LEGS))
     )
     percents = f.array(f.lit(0.5), f.lit(0.95), f.lit(0.99))
@@ -147,6 +159,14 @@ def latencies(
         "l.worst",
         histogram.as_text(f.col("l.buckets")).alias("histogram"),
     )
+
+
+def _was_wanted(tags: Mapping[int, Sequence[str]]) -> Column:
+    wanted = f.col("passed") == 0
+    for group, names in tags.items():
+        wanted |= (f.col("group_id") == group) & f.col("tag").isin(*names)
+    # Of a group whose tags are not known all count.
+    return wanted | ~f.col("group_id").isin(*tags)
 
 
 def _leg(name: str) -> Column:

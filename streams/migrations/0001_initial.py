@@ -266,6 +266,7 @@ class Migration(migrations.Migration):
                 ('name', streams.models.fields.NameField(max_length=127, verbose_name='name')),
                 ('mode', models.CharField(choices=[('cluster', 'Cluster: each message to one consumer'), ('broadcast', 'Broadcast: each message to every consumer')], default='cluster', editable=False, max_length=9, verbose_name='mode')),
                 ('ordered', models.BooleanField(default=False, editable=False, verbose_name='ordered')),
+                ('tags', models.JSONField(blank=True, editable=False, null=True, verbose_name='tags')),
                 ('start', models.CharField(choices=[('earliest', 'At the earliest message kept'), ('latest', 'After the newest message')], default='earliest', help_text='Where it began, or where a new client of a broadcast group begins.', max_length=32, verbose_name='start')),
                 ('max_retries', models.PositiveIntegerField(blank=True, null=True, verbose_name='maximum retries')),
                 ('consume_timeout', models.PositiveIntegerField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='consume timeout in seconds')),
