@@ -47,9 +47,5 @@ class OutcomeUnknown(SparkJobsError):
     """A write to a topic was sent whole or not at all, and the database cannot be asked which."""
 
 
-class Findings(SparkJobsError):
-    """Reconcile has found promises that are broken."""
-
-
 class NotArchived(SparkJobsError):
     """Some topics could not be archived; all others are."""

@@ -18,6 +18,8 @@ class JobFilter(FixedFilter):
         ("traffic", _("Traffic")),
         ("consumption", _("Consumption")),
         ("backlog", _("Backlog")),
+        ("archive", _("Archive")),
+        ("reconcile", _("Reconcile")),
     )
 
 
@@ -36,6 +38,7 @@ class RunAdmin(RollUpAdmin):
         *("read", "rows", "missed"),
         "seconds",
         "started_at",
+        short("about"),
         short("error"),
     )
     list_filter = (JobFilter, RunStateFilter)
@@ -47,5 +50,6 @@ class RunAdmin(RollUpAdmin):
         ("read", "rows", "missed"),
         ("started_at", "finished_at"),
         "seconds",
+        "about",
         "error",
     )

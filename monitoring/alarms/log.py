@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from django.db.models import Count, Max, Sum
+from django.db.models import Count, Max, QuerySet, Sum
 
 from monitoring.alarms.measured import Subject, Value, Values
-from monitoring.models import AuditFinding
+from monitoring.models import AuditFinding, AuditSource, Run, RunState
 from monitoring.models.alarm_audit import MAX_PLACE
 from streams.models import ConsumerGroup, PreparedRow, UtcNow
 from streams.observe.inbox import waiting
@@ -17,7 +17,9 @@ from streams.observe.rewinds import rewound
 
 # The kind of the findings that say which deliveries found messages gone.
 MISSING = "missing"
-# How long a finding fires.
+# The job of the runs that compare the whole history.
+RECONCILE = "reconcile"
+# How long a finding of the continuous audit fires.
 MISSING_FOR, FOUND_FOR = timedelta(hours=1), timedelta(days=1)
 
 
@@ -49,8 +51,25 @@ def _groups(using: str) -> dict[str, Subject]:
 
 def audit_finding(using: str) -> Values:
     """Return how many findings of each kind the continuous audit has."""
-    rows = AuditFinding.objects.using(using).filter(seen_at__gt=UtcNow(-FOUND_FOR))
-    counts = rows.exclude(kind=MISSING).values_list("kind").annotate(n=Count("pk"), at=Max("place"))
+    rows = _found_by(AuditSource.AUDIT, using).filter(seen_at__gt=UtcNow(-FOUND_FOR))
+    return _by_kind(rows.exclude(kind=MISSING))
+
+
+def reconcile(using: str) -> Values:
+    """Return how many findings of each kind the last reconcile that came to its end has."""
+    done = Run.objects.using(using).filter(job=RECONCILE, state=RunState.DONE).order_by("-pk")
+    last = done.values_list("until", flat=True).first()
+    rows = _found_by(AuditSource.RECONCILE, using)
+    # Runs are deleted earlier: what the last one has found is wrong until another one has looked.
+    return _by_kind(rows.filter(seen_at__gte=last) if last else rows)
+
+
+def _found_by(source: AuditSource, using: str) -> QuerySet[AuditFinding]:
+    return AuditFinding.objects.using(using).filter(source=source)
+
+
+def _by_kind(rows: QuerySet[AuditFinding]) -> Values:
+    counts = rows.values_list("kind").annotate(n=Count("pk"), at=Max("place"))
     return {Subject(name=kind): Value(float(n), place) for kind, n, place in counts}
 
 

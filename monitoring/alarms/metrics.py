@@ -50,6 +50,7 @@ METRICS: dict[str, Measure] = {
     Metric.ROLLUP_LATE: Measure(clock.rollup_late, PERIODS, 15),
     Metric.MISSING: Measure(log.missing, COUNT, 0, 0, Severity.CRITICAL),
     Metric.AUDIT_FINDING: Measure(log.audit_finding, COUNT, 0, 0, Severity.CRITICAL),
+    Metric.RECONCILE: Measure(log.reconcile, COUNT, 0, 0, Severity.CRITICAL),
     Metric.PREPARED: Measure(log.prepared, COUNT, 0, 0, Severity.CRITICAL),
     Metric.REWOUND: Measure(log.rewinds, COUNT, 0, 0, Severity.CRITICAL),
     Metric.DISK: Measure(log.disk, BYTES, 50 * 2**30, enabled=False),

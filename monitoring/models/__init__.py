@@ -1,7 +1,7 @@
 """Defines the tables of the monitoring. Spark jobs write the roll-ups, a step the samples."""
 
 from monitoring.models.alarm import Alarm, AlarmState, Metric, Severity
-from monitoring.models.alarm_audit import AuditFinding, AuditPlace
+from monitoring.models.alarm_audit import AuditFinding, AuditPlace, AuditSource
 from monitoring.models.alarm_channel import AlarmChannel, ChannelKind
 from monitoring.models.alarm_notification import AlarmNotification, Event, NotificationState
 from monitoring.models.alarm_rule import AlarmRule, Operator
@@ -35,6 +35,7 @@ __all__ = [
     "ArchivedDay",
     "AuditFinding",
     "AuditPlace",
+    "AuditSource",
     "BacklogLevel",
     "ChannelKind",
     "Consumption",

@@ -43,6 +43,7 @@ class Metric(models.TextChoices):
     ROLLUP_LATE = "rollup_late", _("Time since a roll-up ended")
     MISSING = "missing", _("Messages that were gone when they were to be read, in an hour")
     AUDIT_FINDING = "audit_finding", _("Findings of the continuous audit, in a day")
+    RECONCILE = "reconcile", _("Findings of the last reconcile")
     PREPARED = "prepared", _("Prepared messages that wait for a person")
     REWOUND = "rewound", _("Times a log was rewound, in a day")
     DISK = "disk", _("Size of a table")

@@ -12,6 +12,13 @@ from streams.models.namespaces import OfNamespace, namespace
 MAX_PLACE, MAX_DETAIL = 300, 500
 
 
+class AuditSource(models.TextChoices):
+    """Who has found it; sparkjobs/audit/noted.py writes the second."""
+
+    AUDIT = "audit", _("Continuous audit")
+    RECONCILE = "reconcile", _("Reconcile")
+
+
 class AuditPlace(models.Model):
     """How far the continuous audit is in one partition, cursor, or the deliveries.
 
@@ -48,6 +55,9 @@ class AuditFinding(models.Model):
 
     namespace = models.CharField(_("namespace"), max_length=16, default=namespace, blank=True)
     digest = HashField(_("digest"), editable=False)
+    source = models.CharField(
+        _("found by"), max_length=9, choices=AuditSource.choices, default=AuditSource.AUDIT
+    )
     kind = models.CharField(_("kind"), max_length=32)
     place = models.CharField(_("place"), max_length=MAX_PLACE)
     detail = models.CharField(_("detail"), max_length=MAX_DETAIL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import LooseForeignKey, SecondsField, UtcDateTimeField
+from streams.models.fields import LooseForeignKey, NameField, SecondsField, UtcDateTimeField
 
 
 class Consumption(models.Model):
@@ -16,8 +16,8 @@ class Consumption(models.Model):
 
     group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))
     minute = UtcDateTimeField(_("minute"), help_text=_("In which the deliveries finished."))
-    client_id = models.CharField(_("client id"), max_length=190)
-    thread = models.CharField(_("thread"), max_length=64)
+    client_id = NameField(_("client id"), max_length=190)
+    thread = NameField(_("thread"), max_length=64)
     deliveries = models.BigIntegerField(_("deliveries"))
     consumed = models.BigIntegerField(_("consumed"))
     failed = models.BigIntegerField(_("failed"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from streams.models.fields import LooseForeignKey, UtcDateTimeField
+from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField
 
 
 class ErrorClass(models.Model):
@@ -13,10 +13,8 @@ class ErrorClass(models.Model):
 
     group = LooseForeignKey("ems.ConsumerGroup", verbose_name=_("group"))
     minute = UtcDateTimeField(_("minute"))
-    error_class = models.CharField(_("error class"), max_length=255)
-    failed = models.BigIntegerField(
-        _("failed"), help_text=_("Messages; those of one delivery count for its last error.")
-    )
+    error_class = NameField(_("error class"), max_length=255)
+    failed = models.BigIntegerField(_("failed"), help_text=_("Messages, each with its own error."))
     dead = models.BigIntegerField(_("dead"), help_text=_("Dead letters of this class."))
 
     class Meta:

@@ -8,7 +8,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.models.latency import Leg
-from streams.models.fields import LooseForeignKey, SecondsField, UtcDateTimeField
+from streams.models.fields import LooseForeignKey, NameField, SecondsField, UtcDateTimeField
 
 
 class Grain(models.IntegerChoices):
@@ -104,7 +104,7 @@ class ErrorLevel(Level):
     """How often a group failed with a class of error in an hour or a day."""
 
     group = _of_group()
-    error_class = models.CharField(_("error class"), max_length=255)
+    error_class = NameField(_("error class"), max_length=255)
     failed = models.BigIntegerField(_("failed"))
     dead = models.BigIntegerField(_("dead"))
 

@@ -41,6 +41,14 @@ class Run(models.Model):
         help_text=_("Messages of the window that were purged before they could be counted."),
     )
     seconds = SecondsField(_("took"), null=True, blank=True)
+    about = models.CharField(
+        _("about"),
+        max_length=500,
+        default="",
+        db_default="",
+        blank=True,
+        help_text=_("What the run has done, or compared."),
+    )
     error = models.TextField(_("error"), default="", blank=True)
     started_at = UtcDateTimeField(_("started"), default=UtcNow)
     finished_at = UtcDateTimeField(_("finished"), null=True, blank=True)

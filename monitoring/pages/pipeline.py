@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -16,10 +16,12 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from monitoring import java, jobs
-from monitoring.doctor import JOBS, SERVE, SILENT
-from monitoring.models import Run, RunState
+from monitoring.alarms.log import RECONCILE
+from monitoring.doctor import AT_NIGHT, JOBS, LIMITS, SERVE, SILENT, at_work
+from monitoring.models import AuditFinding, Run, RunState
 from monitoring.pages.base import FiguresPage
 from streams.admin.parts import journal
+from streams.admin.parts.columns import list_url
 from streams.conf import database, settings
 from streams.errors import Disabled
 
@@ -27,8 +29,10 @@ START = "ems_monitoring.start_run"
 DAY = timedelta(days=1)
 # Runs, failures, and characters of the end of an error that the page shows.
 RUNS, FAILURES, ERROR_END = 30, 5, 2000
+# Characters of an error beside the job that has failed.
+ABOUT = 200
 # What the buttons do: seconds after which the job ends. It goes on where the last one has ended.
-LIMITS = {"run": 3600, "catch_up": 24 * 3600}
+SECONDS = {"run": 3600, "catch_up": 24 * 3600}
 # Whether there is Java does not change often, and a look starts a process.
 LOOK_SECONDS = 60
 
@@ -59,6 +63,22 @@ class Service:
     error: str
 
 
+@dataclass(frozen=True)
+class Nightly:
+    """How the last run of a job of the night has ended.
+
+    ``about`` is what it has done or compared; ``looked_at`` is its end, or its beginning if it has
+    none; ``findings`` counts what reconcile has found.
+    """
+
+    name: str
+    state: str
+    about: str
+    looked_at: datetime
+    findings: int
+    is_killed: bool
+
+
 class PipelinePage(FiguresPage):
     name = "pipeline"
     route = "pipeline/"
@@ -82,6 +102,8 @@ class PipelinePage(FiguresPage):
             "runs": list(rows.order_by("-pk").values(*names)[:RUNS]),
             "failures": failures,
             "service": self._service(rows),
+            "nightly": list(self._nightly(rows)),
+            "findings_url": self._findings_url(),
             "may_start": self.request.user.has_perm(START),
         }
 
@@ -90,9 +112,26 @@ class PipelinePage(FiguresPage):
         newest = rows.filter(job=SERVE).order_by("-pk").first()
         if newest is None or newest.state != RunState.RUNNING or newest.until is None:
             return None
-        jobs = rows.filter(state=RunState.RUNNING).exclude(job=SERVE)
+        jobs = rows.filter(at_work(self.now, *LIMITS))
         silent = self.now - newest.until > SILENT and not jobs.exists()
         return Service(newest.started_at, newest.until, silent, newest.error)
+
+    def _nightly(self, rows: QuerySet[Run]) -> Iterator[Nightly]:
+        of_night = rows.filter(job__in=AT_NIGHT).order_by().values("job")
+        newest = of_night.annotate(newest=Max("pk")).values("newest")
+        for run in rows.filter(pk__in=newest).order_by("job"):
+            yield Nightly(
+                run.job,
+                run.state,
+                run.about or run.error[:ABOUT],
+                run.finished_at or run.started_at,
+                (run.rows or 0) if run.job == RECONCILE else 0,
+                run.state == RunState.RUNNING and self.now - run.started_at > LIMITS[run.job],
+            )
+
+    def _findings_url(self) -> str:
+        may = self.request.user.has_perm("ems_monitoring.view_auditfinding")
+        return list_url(AuditFinding) if may else ""
 
     def _jobs(self, rows: QuerySet[Run]) -> list[Job]:
         recent = rows.filter(started_at__gte=self.now - DAY).order_by()
@@ -127,13 +166,13 @@ class PipelinePage(FiguresPage):
         if not request.user.has_perm(START):
             raise PermissionDenied
         verb = request.POST.get("verb", "")
-        if verb in LIMITS:
+        if verb in SECONDS:
             if text := lacking() if settings().ENABLED else str(Disabled()):
                 self.admin.message_user(request, text, messages.ERROR)
             else:
-                jobs.start("rollup", database(), seconds=LIMITS[verb])
+                jobs.start("rollup", database(), seconds=SECONDS[verb])
                 begun = gettext("The roll-ups have been started; their runs appear below.")
-                about = gettext("roll-ups, for at most %d s") % LIMITS[verb]
+                about = gettext("roll-ups, for at most %d s") % SECONDS[verb]
                 journal.note_bulk(request, Run, about, begun)
                 self.admin.message_user(request, begun, messages.SUCCESS)
         return HttpResponseRedirect(request.get_full_path())

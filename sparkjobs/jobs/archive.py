@@ -12,6 +12,7 @@ import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from itertools import groupby
 
 from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +44,7 @@ from sparkjobs.errors import ArchiveDiffers, BadOption, Busy, NotArchived
 from sparkjobs.instants import EPOCH, MICROSECONDS, now
 from sparkjobs.lake.manifest import covers, of_day, retire_day, root
 from sparkjobs.lock import alone
+from sparkjobs.rollup.windows import Say, Window, one_window
 from sparkjobs.session import session
 from sparkjobs.source.left_out import kept
 from sparkjobs.source.schemas import MESSAGES
@@ -51,6 +53,7 @@ from sparkjobs.source.splits import SourceLog, logs, offset_at
 # How long after midnight a day is closed. A pass of the sequencer may have read the clock before it
 # got its lock, and could still write times of yesterday before that.
 CLOSED_AFTER = timedelta(minutes=10)
+JOB = "archive"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -61,30 +64,51 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(config: Config, options: Namespace) -> int:
     folder(config)  # before Spark starts
-    for line in archive(session("archive"), config, options.until):
-        print(line, flush=True)
+    archive(session(JOB), config, options.until, partial(print, flush=True))
     return 0
 
 
-def archive(spark: SparkSession, config: Config, until: date | None = None) -> Iterator[str]:
-    """Archive what is closed and not archived yet, day by day; yield lines that say what was done.
+def archive(
+    spark: SparkSession,
+    config: Config,
+    until: date | None = None,
+    say: Say = lambda line: None,
+) -> list[str]:
+    """Archive what is closed and not archived yet, day by day; say and return what was done.
 
     It may be killed and run again. Raises Busy and BadOption, and, when all else is archived,
     NotArchived.
     """
+    with connected(config) as connection:
+        moment, yesterday = now(connection), _yesterday(connection)
+    if until and until > yesterday:
+        raise BadOption(f"{until} is not closed: the last day that is, is {yesterday}")
+    lines: list[str] = []
+
+    def step() -> Window:
+        for line in _archive(spark, config, until or yesterday, still_alone):
+            say(line)
+            lines.append(line)
+        # Where only days of before were asked for, yesterday may be due.
+        return Window("; ".join(lines), values={"until": None if until else moment})
+
+    with alone(config, JOB) as still_alone:
+        one_window(JOB, config, step)
+    return lines
+
+
+def _archive(
+    spark: SparkSession, config: Config, until: date, still_alone: Callable[[], None]
+) -> Iterator[str]:
     failed: dict[str, str] = {}
-    with alone(config, "archive") as still_alone:
-        with connected(config) as connection:
-            yesterday = _yesterday(connection)
-            if until and until > yesterday:
-                raise BadOption(f"{until} is not closed: the last day that is, is {yesterday}")
-            parts = sorted(closed_parts(connection, until or yesterday), key=_order)
-        for _day, of_day in groupby(parts, key=lambda part: part.day):
-            # Days are archived in their order: archived_offset must not pass one that is left out.
-            left = [part for part in of_day if part.topic not in failed]
-            yield from _archive_together(spark, config, left, still_alone, failed)
-        if not parts:
-            yield "nothing to archive"
+    with connected(config) as connection:
+        parts = sorted(closed_parts(connection, until), key=_order)
+    for _day, together in groupby(parts, key=lambda part: part.day):
+        # Days are archived in their order: archived_offset must not pass one that is left out.
+        left = [part for part in together if part.topic not in failed]
+        yield from _archive_together(spark, config, left, still_alone, failed)
+    if not parts:
+        yield "nothing to archive"
     if failed:
         raise NotArchived("; ".join(failed.values()))
 

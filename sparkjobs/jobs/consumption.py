@@ -8,6 +8,7 @@ is given up long after its last delivery (rollup/letters.py).
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ SMALL = 200_000
 OF_DELIVERIES = (
     *("group_id", "partition_id", "first_offset", "last_offset", "progress", "kind", "attempt"),
     *("state", "client_id", "thread", "claimed_at", "finished_at"),
-    *("failed", "dead", "missing", "passed", "error"),
+    *("failed", "dead", "missing", "passed", "error", "errors"),
 )
 
 Figures = list[tuple[Table, Rows]]
@@ -236,7 +237,15 @@ class ConsumptionReader:
             return []
         whole = self.messages.covering(spans, MESSAGES_OF_LATENCY)
         count, offsets = (sum(row[name] for row in found) for name in ("deliveries", "offsets"))
-        return _rows(latencies(log, whole, -(-offsets // count), small=count <= SMALL))
+        width = -(-offsets // count)
+        return _rows(latencies(log, whole, width, self._tags(), small=count <= SMALL))
+
+    def _tags(self) -> dict[int, list[str]]:
+        """Return the tags that groups want, by id; those that want all messages are left out."""
+        rows = fetch(
+            self.connection, "SELECT `id`, `tags` FROM `ems_group` g WHERE `tags` IS NOT NULL"
+        )
+        return {id_: tags for id_, text in rows if (tags := json.loads(text))}
 
     def _spans(self, found: Iterable[dict[str, int]]) -> dict[int, list[Span]]:
         """Return these offsets as spans of each partition that is there."""

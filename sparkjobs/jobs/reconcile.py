@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -20,9 +19,12 @@ from sparkjobs.archive.manifest import is_own
 from sparkjobs.audit.findings import HOLE
 from sparkjobs.audit.groups import CURSORS, group_findings
 from sparkjobs.audit.log import LOGS, log_findings
+from sparkjobs.audit.noted import NamedFinding, note
 from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected, fetch, vendor_of
-from sparkjobs.instants import EPOCH, MICROSECONDS
+from sparkjobs.instants import EPOCH, MICROSECONDS, now
+from sparkjobs.lock import alone
+from sparkjobs.rollup.windows import Say, Window, one_window
 from sparkjobs.session import session
 from sparkjobs.source.left_out import kept
 from sparkjobs.source.schemas import DEAD, DELIVERIES, MESSAGES, RETRIES, only
@@ -34,23 +36,9 @@ OF_DELIVERIES = (
 )
 OF_DEAD = ("group_id", "partition_id", "offset", "died_at", "redriven_at")
 MICROSECOND = timedelta(microseconds=1)
-# The most findings that are printed.
+# The most findings that are printed and noted.
 SHOWN = 1000
-
-
-@dataclass(frozen=True)
-class NamedFinding:
-    """One finding, with names instead of ids."""
-
-    kind: str
-    where: str
-    first: int
-    last: int
-    detail: str
-
-    def __str__(self) -> str:
-        offsets = f"@{self.first}" + (f"-{self.last}" if self.last != self.first else "")
-        return f"{self.kind}: {self.where}{offsets}: {self.detail}"
+JOB = "reconcile"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -58,11 +46,31 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(config: Config, options: Namespace) -> int:
-    found, about = reconcile(session("reconcile"), config)
-    for finding in found[:SHOWN]:
-        print(finding)
-    print(f"{about}: {len(found):,} findings")
-    return int(bool(found))
+    return int(check(session(JOB), config, print) > 0)
+
+
+def check(spark: SparkSession, config: Config, say: Say) -> int:
+    """Reconcile; say and note what is found, with the verdict; return how many findings there are.
+
+    Raises Busy.
+    """
+
+    def step() -> Window:
+        found, about = reconcile(spark, config)
+        for finding in found[:SHOWN]:
+            say(str(finding))
+        verdict = f"{len(found):,} findings" if found else "nothing is wrong"
+        say(f"{about}: {verdict}")
+        with connected(config) as connection:
+            moment = now(connection)
+        return Window(
+            f"{about}: {verdict}",
+            values={"until": moment, "rows": len(found)},
+            move=lambda connection: note(connection, config, found[:SHOWN], moment),
+        )
+
+    with alone(config, JOB):
+        return int(one_window(JOB, config, step).values["rows"])
 
 
 def reconcile(spark: SparkSession, config: Config) -> tuple[list[NamedFinding], str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from datetime import datetime, time, timedelta
+from datetime import datetime, time
 from functools import partial
 
 from pyspark.sql import SparkSession
 
 from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected, fetch
-from sparkjobs.errors import Busy, Findings
+from sparkjobs.errors import Busy
 from sparkjobs.instants import instant, now
 from sparkjobs.jobs import archive, reconcile, rollup
 from sparkjobs.lock import alone
@@ -19,7 +19,7 @@ from sparkjobs.resident.duty import Duty
 from sparkjobs.resident.service import ResidentService
 from sparkjobs.resident.spark import Resident
 from sparkjobs.rollup.owed import note_nothing, owed
-from sparkjobs.rollup.runs import Run, last_done
+from sparkjobs.rollup.runs import last_done
 from sparkjobs.rollup.windows import ROLL_UP
 from sparkjobs.session import SMALL_WINDOWS, describe
 
@@ -33,8 +33,6 @@ RECONCILE_AFTER, RECONCILE_BEFORE = time(2), time(6)
 LIMIT, NIGHTLY_LIMIT = 3600, 12 * 3600
 # Messages and deliveries up to which a window is small.
 SMALL = 50_000
-# Findings of reconcile that its run shows.
-SHOWN = 20
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -112,24 +110,23 @@ def is_archive_due(config: Config, connection: Connection) -> bool:
 
 
 def archive_days(config: Config, resident: Resident) -> None:
-    """Archive what is closed, as the job archive does, with a row in the table of runs."""
-    with connected(config) as connection:
-        until = now(connection)
-        record = Run.begin(connection, "archive")
-        try:
-            lines = list(archive.archive(_large(resident, "archive"), config))
-        except BaseException as error:
-            record.failed(connection, error)
-            raise
-        for line in lines:
-            print(f"archive: {line}", flush=True)
-        record.done(connection, since=_midnight(until) - timedelta(days=1), until=until)
+    archive.archive(_large(resident, "archive"), config, say=partial(_say, "archive"))
 
 
 def is_reconcile_due(connection: Connection) -> bool:
-    """Tell whether it is night, and this night's has not begun."""
+    """Tell whether it is night, and this night's has not begun.
+
+    The first roll-up comes before: the pages wait for it, and to reconcile takes long.
+    """
     moment = now(connection)
     if not RECONCILE_AFTER <= moment.time() < RECONCILE_BEFORE:
+        return False
+    # The last one of its jobs has ended, well or not.
+    if not fetch(
+        connection,
+        "SELECT 1 FROM `ems_monitoring_run` WHERE `job` = 'backlog'"
+        " AND `state` <> 'running' LIMIT 1",
+    ):
         return False
     rows = fetch(
         connection,
@@ -140,23 +137,11 @@ def is_reconcile_due(connection: Connection) -> bool:
 
 
 def reconcile_all(config: Config, resident: Resident) -> None:
-    """Reconcile; what it finds is the error of its row in the table of runs."""
-    with connected(config) as connection:
-        until = now(connection)
-        record = Run.begin(connection, "reconcile")
-        try:
-            found, about = reconcile.reconcile(_large(resident, "reconcile"), config)
-            if found:
-                raise Findings("\n".join([f"{len(found):,} in {about}", *map(str, found[:SHOWN])]))
-        except Findings as findings:
-            record.failed(connection, findings)
-            print(f"reconcile: {findings}", flush=True)
-        except BaseException as error:
-            record.failed(connection, error)
-            raise
-        else:
-            record.done(connection, until=until)
-            print(f"reconcile: {about}: nothing is wrong", flush=True)
+    reconcile.check(_large(resident, "reconcile"), config, partial(_say, "reconcile"))
+
+
+def _say(job: str, text: str) -> None:
+    print(f"{job}: {text}", flush=True)
 
 
 def _large(resident: Resident, name: str) -> SparkSession:

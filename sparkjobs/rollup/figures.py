@@ -5,6 +5,9 @@ They take the columns of source/schemas.py, and return those of the tables of ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
@@ -22,10 +25,14 @@ HOT_KEYS = 20
 WIDTH = 100
 # The error of a delivery that the sweep has expired begins with this.
 PROCESS_DIED = "ProcessDied"
+# What a delivery of several offsets has noted: the offsets that failed, by the text of the error.
+ERRORS = "map<string, array<long>>"
+# In characters: what the tables keep of the name of a class of error.
+MAX_CLASS = 255
 
 MINUTE = "group_id long, minute timestamp"
 MESSAGES_OF_TRAFFIC = ("partition_id", "offset", "key", "size", "delayed", "sequenced_at")
-MESSAGES_OF_LATENCY = ("partition_id", "offset", "delayed", "created_at", "sequenced_at")
+MESSAGES_OF_LATENCY = ("partition_id", "offset", "tag", "delayed", "created_at", "sequenced_at")
 MESSAGES_OF_KEYS = ("topic", "key", "size", "sequenced_at")
 
 
@@ -73,9 +80,11 @@ def first_attempts(deliveries: DataFrame) -> DataFrame:
     """Return the deliveries whose messages count for the latencies.
 
     Of those that gave messages back, what they had done before counts: mostly slow messages.
+    Those that have passed over all of theirs have handled none.
     """
     first = (f.col("kind") == "new") & (f.col("attempt") == 1)
-    return _ended(deliveries).where(first & (f.col("progress") > f.col("first_offset")))
+    settled = f.col("progress") - f.col("first_offset")
+    return _ended(deliveries).where(first & (settled > f.col("passed")))
 
 
 def touched(deliveries: DataFrame, block: int) -> DataFrame:
@@ -98,7 +107,12 @@ def touched(deliveries: DataFrame, block: int) -> DataFrame:
 
 
 def latencies(
-    deliveries: DataFrame, messages: DataFrame, width: int = WIDTH, *, small: bool = False
+    deliveries: DataFrame,
+    messages: DataFrame,
+    width: int = WIDTH,
+    tags: Mapping[int, Sequence[str]] = MappingProxyType({}),
+    *,
+    small: bool = False,
 ) -> DataFrame:
     """Compute how long messages took to the end of their first attempt, with a row for each leg.
 
@@ -106,18 +120,20 @@ def latencies(
     The histogram is for those of longer times.
 
     Messages and deliveries meet in buckets of ``width`` offsets; the mean length of the deliveries
-    is the best. With ``small``, the deliveries fit into the memory of each executor.
+    is the best. With ``small``, the deliveries fit into the memory of each executor. ``tags`` are
+    those that groups want, by id: a delivery says how many messages it has passed over, not which.
     """
     first, last = f.col("first_offset"), f.col("progress") - 1
     buckets = f.explode(f.sequence(f.floor(first / width), f.floor(last / width)))
     handled = first_attempts(deliveries).select(
         *("group_id", "partition_id", "first_offset", "progress", "claimed_at", "finished_at"),
+        "passed",
         buckets.alias("bucket"),
     )
     timed = (
         messages.withColumn("bucket", f.floor(f.col("offset") / width))
         .join(f.broadcast(handled) if small else handled, ["partition_id", "bucket"])
-        .where((f.col("offset") >= first) & (f.col("offset") <= last))
+        .where((f.col("offset") >= first) & (f.col("offset") <= last) & _was_wanted(tags))
         .select("group_id", _minute("finished_at"), *(_leg(name) for name in LEGS))
     )
     percents = f.array(f.lit(0.5), f.lit(0.95), f.lit(0.99))
@@ -145,6 +161,14 @@ def latencies(
     )
 
 
+def _was_wanted(tags: Mapping[int, Sequence[str]]) -> Column:
+    wanted = f.col("passed") == 0
+    for group, names in tags.items():
+        wanted |= (f.col("group_id") == group) & f.col("tag").isin(*names)
+    # Of a group whose tags are not known all count.
+    return wanted | ~f.col("group_id").isin(*tags)
+
+
 def _leg(name: str) -> Column:
     begin, end = LEGS[name]
     # A delayed message waits on purpose.
@@ -162,26 +186,41 @@ def in_minutes(deliveries: DataFrame, minutes: DataFrame) -> DataFrame:
 def error_classes(deliveries: DataFrame, letters: DataFrame) -> DataFrame:
     """Count how often each group failed with which class of error, by minute.
 
-    A delivery has the text of its last error only, so all its failures count for that class.
+    What a delivery has lost, and failures that it has not noted, count for its last error.
     ``letters`` are dead letters, counted by their own classes (LETTERS in rollup/letters.py).
     Only the name is used, since only letters have the module.
     """
+    noted = f.map_entries(f.from_json(f.coalesce("errors", f.lit("{}")), ERRORS))
+    by_error = f.transform(
+        noted,
+        lambda one: f.struct(
+            one["key"].alias("text"), f.size(one["value"]).cast("long").alias("failed")
+        ),
+    )
+    count = f.aggregate(by_error, f.lit(0).cast("long"), lambda n, one: n + one["failed"])
+    rest = f.struct(
+        f.col("error").alias("text"), (f.col("failed") + _lost() - count).alias("failed")
+    )
     failed = (
         _ended(deliveries)
-        .withColumn("failed", f.col("failed") + _lost())
-        .where("failed > 0")
+        .where(f.col("failed") + _lost() > 0)
         .select(
             "group_id",
             _minute("finished_at"),
-            f.substring_index("error", ":", 1).alias("error_class"),
-            "failed",
+            f.explode(f.concat(by_error, f.array(rest))).alias("one"),
+        )
+        .where("one.failed > 0")
+        .select(
+            *("group_id", "minute"),
+            _class(f.substring_index("one.text", ":", 1)),
+            "one.failed",
             f.lit(0).cast("long").alias("dead"),
         )
     )
     died = letters.select(
         "group_id",
         _minute("died_at"),
-        f.substring_index("error_class", ".", -1).alias("error_class"),
+        _class(f.substring_index("error_class", ".", -1)),
         f.lit(0).cast("long").alias("failed"),
         f.col("letters").alias("dead"),
     )
@@ -223,6 +262,11 @@ def _lost() -> Column:
     taken = (f.col("state") == "RETRY") & f.col("error").startswith(PROCESS_DIED)
     unsettled = f.col("last_offset") + 1 - f.col("progress")
     return f.when(taken, unsettled).otherwise(f.lit(0))
+
+
+def _class(name: Column) -> Column:
+    # A server takes texts that differ only in blanks at their end for the same.
+    return f.rtrim(f.substring(name, 1, MAX_CLASS)).alias("error_class")
 
 
 def _minute(column: str) -> Column:

@@ -13,7 +13,7 @@ from sparkjobs.instants import instant, stored
 
 RUNNING, DONE, FAILED = "running", "done", "failed"
 KILLED = "It did not come to its end: its process was killed, or lost the database."
-MAX_ERROR = 10_000
+MAX_ERROR, MAX_ABOUT = 10_000, 500
 # Older rows of this table are deleted.
 KEEP_DAYS = 30
 
@@ -59,8 +59,8 @@ class Run:
     def done(self, connection: Connection, **values: Any) -> None:
         """Record the end, inside the transaction that writes the figures.
 
-        ``values``: since, until, resume_at, read, rows, missed. Raises Overtaken if another run has
-        begun, which rolls the transaction back.
+        ``values``: since, until, resume_at, read, rows, missed, about. Raises Overtaken if another
+        run has begun, which rolls the transaction back.
         """
         if not self._end(connection, DONE, values):
             raise Overtaken

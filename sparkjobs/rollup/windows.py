@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkjobs.database import Connection, transaction
+from sparkjobs.config import Config
+from sparkjobs.database import Connection, connected, transaction
 from sparkjobs.rollup.levels import add_up
-from sparkjobs.rollup.runs import Run, prune
+from sparkjobs.rollup.runs import MAX_ABOUT, Run, prune
 from sparkjobs.rollup.tables import Rows, Table, upsert
 
 # The name of the lock with which one run of these jobs works at a time.
@@ -23,8 +24,8 @@ Say = Callable[[str], None]
 class Window:
     """What a window has computed.
 
-    ``values`` go into the row of its run. ``move`` records, inside the transaction, where the next
-    window begins. ``more`` says that there is another window already.
+    ``about`` and ``values`` go into the row of its run. ``move`` records, inside the transaction,
+    where the next window begins. ``more`` says that there is another window already.
     """
 
     about: str
@@ -55,6 +56,25 @@ def roll_up(job: str, connection: Connection, step: Callable[[], Window], say: S
     prune(connection)
 
 
+def one_window(job: str, config: Config, step: Callable[[], Window]) -> Window:
+    """Do a job that takes long as one window, and return it.
+
+    No connection is held while it works: a server ends one that is silent for hours, and the
+    window could not be written.
+    """
+    with connected(config) as connection:
+        run = Run.begin(connection, job)
+    try:
+        window = step()
+        with connected(config) as connection:
+            write(connection, run, window)
+    except BaseException as error:
+        with contextlib.suppress(Exception), connected(config) as connection:
+            run.failed(connection, error)
+        raise
+    return window
+
+
 def write(connection: Connection, run: Run, window: Window) -> None:
     """Write all that the window has computed, or nothing."""
     with transaction(connection):
@@ -62,4 +82,5 @@ def write(connection: Connection, run: Run, window: Window) -> None:
         for table, figures in window.figures:
             add_up(connection, table, figures)
         window.move(connection)
-        run.done(connection, rows=rows, **window.values)
+        values = {"rows": rows, "about": window.about[:MAX_ABOUT], **window.values}
+        run.done(connection, **values)

@@ -70,6 +70,7 @@ DELIVERIES = _schema(
     missing=LongType(),
     passed=LongType(),
     error=StringType(),
+    errors=StringType(),  # JSON: the offsets that failed, by the text of the error
 )
 
 RETRIES = _schema(

@@ -70,6 +70,11 @@ def subscribe(
     group = retrying(work, using)
     if change := mismatch(registration, group.mode, ordered=group.ordered):
         raise GroupMismatch(f"{change} {mismatch_hint()}")
+    tags = sorted(registration.tags)
+    if tags != (group.tags or []):
+        row = ConsumerGroup.objects.using(using).filter(pk=group.pk)
+        retrying(lambda: row.update(tags=tags), using)
+        group.tags = tags
     return group
 
 

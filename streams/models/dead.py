@@ -103,7 +103,7 @@ class DeadMessage(models.Model):
     producer = models.CharField(_("producer"), max_length=MAX_PRODUCER)
     sent_at = UtcDateTimeField(_("sent"))
     attempts = models.PositiveIntegerField(_("attempts"))
-    error_class = models.CharField(_("error class"), max_length=255)
+    error_class = NameField(_("error class"), max_length=255)
     error = models.TextField(_("error"))
     traceback = models.TextField(_("traceback"), default="", blank=True)
     died_at = UtcDateTimeField(_("died"), default=UtcNow)

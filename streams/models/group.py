@@ -58,6 +58,9 @@ class ConsumerGroup(models.Model):
         _("mode"), max_length=9, choices=Mode.choices, default=Mode.CLUSTER, editable=False
     )
     ordered = models.BooleanField(_("ordered"), default=False, editable=False)
+    # Those of the decorator of the consumer that has started last; empty: all messages. Consumers
+    # go by their own: what was passed over is known to Spark only from here.
+    tags = models.JSONField(_("tags"), null=True, blank=True, editable=False)
     start = models.CharField(
         _("start"),
         max_length=32,

@@ -167,7 +167,7 @@ def topics(using: str) -> Iterator[Diagnosis]:
         text %= {"topic": found.topic, "held": found.holdings}
         if found.meant:
             text += " " + f"Did you mean {found.meant}?"
-        hint = "Correct the name in send() or @consumer; ems_topics delete if nobody needs it."
+        hint = "Correct the name in send() or @consumer. A Spark stream that reads it is not known."
         yield Diagnosis(WARNING, "topic", text, hint)
 
 

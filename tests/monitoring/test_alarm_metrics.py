@@ -350,6 +350,35 @@ def test_the_audit_begins_at_the_end_and_finds_what_goes_wrong_then() -> None:
     assert firing("default") == []
 
 
+def test_what_reconcile_has_found_fires_until_it_finds_nothing() -> None:
+    def found(kind: str, seen: Any, source: str = "reconcile") -> None:
+        digest = f"{kind:32}".encode()
+        given = {"place": "orders/0@7", "found_at": seen, "seen_at": seen, "source": source}
+        AuditFinding.objects.create(digest=digest, kind=kind, **given)
+
+    def ended(at: Any, state: str = "done") -> None:
+        Run.objects.create(job="reconcile", state=state, until=at)
+
+    before, last = timezone.now() - timedelta(days=9), timezone.now() - timedelta(days=8)
+    found("repeat", before)
+    ended(before)
+    found("hole", last)
+    found("lost delivery", last)
+    found("uncovered", last, source="audit")
+    ended(last)
+    ended(timezone.now(), "failed")  # it says nothing of what it would have found
+    evaluate("default")
+    assert {(row.rule, row.subject, row.severity) for row in firing("default")} == {
+        ("reconcile", "hole", "critical"),
+        ("reconcile", "lost delivery", "critical"),
+    }
+    Run.objects.all().delete()  # old runs are: what is wrong stays wrong
+    assert value("reconcile", Subject(name="hole")) == 1
+    ended(timezone.now())
+    evaluate("default")
+    assert firing("default") == []
+
+
 def test_what_was_claimed_when_the_audit_came_by_is_looked_at_once_more() -> None:
     @consumer("orders", group="mail")
     def handle(message: Any) -> None:

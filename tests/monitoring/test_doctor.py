@@ -10,7 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from monitoring.models import Alarm, Run
-from streams.observe.diagnoses import OK, WARNING, Diagnosis
+from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 from streams.observe.doctor import examine
 from tests.monitoring.alarming import alarm
 
@@ -119,6 +119,38 @@ def test_a_resident_service_is_at_work_silent_or_failing() -> None:
     archive.delete()
     Run.objects.filter(pk=row.pk).update(state="done")
     assert service() == []
+
+
+def nightly(job: str) -> list[tuple[str, str]]:
+    return [(found.level, found.text) for found in examine("default") if found.name == job]
+
+
+def test_each_job_of_the_night_has_its_row_with_what_it_has_done() -> None:
+    run("done", 2)
+    assert nightly("reconcile") == nightly("archive") == []  # nobody has run them
+    about = "120 messages of 2 partitions, 3 cursors: nothing is wrong"
+    clean = Run.objects.create(job="reconcile", state="done", about=about, finished_at=ago(60))
+    assert nightly("reconcile") == [(OK, f"{about}, 1 h 0 min ago")]
+    clean.delete()
+    lost = Run.objects.create(
+        job="reconcile", state="done", rows=2, about="2 findings", finished_at=ago(60)
+    )
+    assert nightly("reconcile") == [(ERROR, "2 findings, 1 h 0 min ago")]
+    lost.delete()
+    Run.objects.create(job="archive", state="failed", error="OSError: full\nat …")
+    assert nightly("archive") == [(WARNING, "OSError: full")]
+    begun = Run.objects.create(job="archive", state="running", started_at=ago(60))
+    assert nightly("archive") == [(OK, "It is at work.")]
+    Run.objects.filter(pk=begun.pk).update(started_at=ago(13 * 60))
+    assert nightly("archive") == [(WARNING, "It began 13 h 0 min ago, and was killed.")]
+
+
+@pytest.mark.parametrize(("job", "minutes"), [("reconcile", 13 * 60), ("traffic", 70)])
+def test_a_service_that_was_killed_at_work_is_silent(job: str, minutes: int) -> None:
+    """Nobody ends the row of the job that it was at."""
+    Run.objects.create(job="serve", state="running", until=ago(minutes))
+    Run.objects.create(job=job, state="running", started_at=ago(minutes))
+    assert [found.level for found in service()] == [WARNING]
 
 
 def ago(minutes: int) -> datetime:

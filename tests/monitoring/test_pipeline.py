@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 
 import pytest
@@ -14,7 +15,7 @@ from django.utils import timezone
 
 from monitoring import java as java_of_host
 from monitoring import jobs
-from monitoring.models import Run, RunState
+from monitoring.models import AuditFinding, Run, RunState
 from monitoring.pages import pipeline
 from monitoring.pages.base import VIEW
 from monitoring.pages.pipeline import START, PipelinePage
@@ -90,7 +91,33 @@ def test_it_reads_little(user_with):  # noqa: F811
     client = user_with(*SEE)
     with CaptureQueriesContext(connection) as queries:
         client.get(PipelinePage.url(), headers=WITHOUT_BANNER)
-    assert len(queries) <= 12
+    assert len(queries) <= 13
+
+
+def test_the_jobs_of_the_night_say_what_they_have_compared_and_lead_to_what_was_found(
+    user_with,  # noqa: F811
+):
+    runs()
+    client = user_with(*SEE, "ems_monitoring.view_auditfinding")
+    assert "Jobs of the night" not in client.get(PipelinePage.url()).text
+    about = "120 messages of 2 partitions, 3 cursors: nothing is wrong"
+    run = Run.objects.create(job="reconcile", state="done", about=about, rows=0)
+    text = client.get(PipelinePage.url()).text
+    assert about in text
+    assert ">findings<" not in text
+    Run.objects.filter(pk=run.pk).update(rows=1, about="1 findings")
+    AuditFinding.objects.create(
+        digest=b"0" * 32, source="reconcile", kind="lost delivery", place="mail on orders/0@7"
+    )
+    text = client.get(PipelinePage.url()).text
+    assert ">findings<" in text
+    (url,) = re.findall(r'href="([^"]+source=reconcile)"', text)
+    assert "mail on orders/0@7" in client.get(url).text
+    long_ago = timezone.now() - timedelta(hours=13)
+    Run.objects.create(job="archive", state="running", started_at=long_ago)
+    assert ">killed<" in client.get(PipelinePage.url()).text
+    # Without that permission there is no link.
+    assert "source=reconcile" not in user_with(*SEE).get(PipelinePage.url()).text
 
 
 def test_without_java_it_says_what_spark_would_add_and_starts_nothing(user_with, java, started):  # noqa: F811

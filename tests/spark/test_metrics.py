@@ -205,6 +205,26 @@ def test_latencies_are_of_each_message_and_each_leg_of_its_way(deliveries, messa
     assert claimed["histogram"] == merged(f"{bucket(seconds)}:1" for seconds in durations)
 
 
+def test_latencies_leave_out_the_messages_that_a_group_passes_over(deliveries, messages) -> None:
+    """A delivery says how many these were, and the group which tags it wants."""
+    from sparkjobs.rollup.figures import latencies
+
+    log = messages((0, 1700.0), (1, 1701.0), tag="paid").unionByName(
+        messages((2, 1702.0), (3, 1703.0), tag="late")
+    )
+    handled = deliveries(
+        {"last_offset": 3, "passed": 2},
+        {"last_offset": 1, "group_id": 8, "passed": 2},  # all of them
+        {"last_offset": 3, "group_id": 9, "passed": 2},  # its tags are not known
+        {"last_offset": 3, "group_id": 10},  # a client over HTTP, which gets all
+    )
+    tags = {7: ["late", "other"], 8: ["other"], 10: ["late"]}
+    found = rows(latencies(handled, log, tags=tags).where("leg = 'claimed'"), "group_id")
+    assert [(row["group_id"], row["messages"], row["worst"]) for row in found] == [
+        *((7, 2, 98.0), (9, 4, 100.0), (10, 4, 100.0)),
+    ]
+
+
 def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
     from sparkjobs.rollup.figures import error_classes
     from sparkjobs.rollup.letters import LETTERS
@@ -215,6 +235,22 @@ def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
         {"failed": 1, "state": "RETRY", "error": "Busy: x", "finished_at": at(1860)},
         {"state": "RETRY", "progress": 8, "error": "ProcessDied: The process …"},
         {},
+        # Each message has its own error; of the last one not all were noted.
+        {
+            "failed": 4,
+            "state": "RETRY",
+            "error": "Busy: b",
+            "errors": '{"Busy: a": [1], "Busy: b": [4], "Gone: \\"x\\": 1": [2, 3]}',
+            "finished_at": at(1920),
+        },
+        {
+            "failed": 3,
+            "state": "RETRY",
+            "progress": 7,
+            "error": "ProcessDied: The process …",
+            "errors": '{"Busy: a": [1], "Gone": [2]}',
+            "finished_at": at(1980),
+        },
     )
     letters = spark.createDataFrame(
         [
@@ -230,6 +266,11 @@ def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
         (7, at(1800), "ProcessDied", 2, 0),
         (7, at(1800), "ValueError", 3, 1),
         (7, at(1860), "Busy", 1, 1),
+        (7, at(1920), "Busy", 2, 0),
+        (7, at(1920), "Gone", 2, 0),
+        (7, at(1980), "Busy", 1, 0),
+        (7, at(1980), "Gone", 1, 0),
+        (7, at(1980), "ProcessDied", 4, 0),
         (8, at(0), "Busy", 0, 3),
     ]
 

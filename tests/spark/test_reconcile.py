@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from monitoring.models import AuditFinding, Run
+from sparkjobs.audit.noted import NamedFinding
 from sparkjobs.config import Config
+from sparkjobs.errors import Busy
+from sparkjobs.lock import alone
 from streams import Outgoing, Reject, consumer, send_many
 from streams.consume.outcome.dead_letter import redrive
 from streams.log.ends import End
@@ -286,3 +290,80 @@ def test_what_a_rewound_log_leaves_out_is_no_hole(found: Any) -> None:
     send_many([Outgoing("orders", number) for number in range(20)])
     drain()
     assert found() == []
+
+
+@pytest.fixture
+def look(config: Config, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``look(*findings)`` is a reconcile that finds these."""
+    from sparkjobs.jobs import reconcile
+
+    spark: Any = None
+
+    def check(*found: NamedFinding) -> list[str]:
+        said: list[str] = []
+        result = list(found), "20 messages of 1 partitions, 2 cursors"
+        monkeypatch.setattr(reconcile, "reconcile", lambda *arguments: result)
+        assert reconcile.check(spark, config, said.append) == len(found)
+        return said
+
+    return check
+
+
+def reconcile_alarms() -> set[str]:
+    from monitoring.alarms.metrics import measure
+
+    return {str(subject) for subject in measure("reconcile", "default") or {}}
+
+
+LOST = NamedFinding("lost delivery", "stock on orders/0", 8, 11, "passed, in no delivery")
+HOLE = NamedFinding("hole", "orders/0", 7, 7, "not in the log")
+
+
+def test_the_verdict_and_the_findings_of_each_look_are_noted_once(look: Any) -> None:
+    said = look()
+    clean = Run.objects.get()
+    assert (clean.job, clean.state, clean.rows) == ("reconcile", "done", 0)
+    assert [clean.about] == said == ["20 messages of 1 partitions, 2 cursors: nothing is wrong"]
+    assert clean.until
+    assert reconcile_alarms() == set()
+    said = look(LOST)
+    assert said[0] == "lost delivery: stock on orders/0@8-11: passed, in no delivery"
+    row = AuditFinding.objects.get()
+    assert (row.source, row.kind, row.count) == ("reconcile", "lost delivery", 4)
+    assert (row.place, row.detail) == ("stock on orders/0@8-11", "passed, in no delivery")
+    assert Run.objects.latest("pk").about == said[1]
+    assert reconcile_alarms() == {"lost delivery"}
+    look(LOST, HOLE)
+    again = AuditFinding.objects.get(kind="lost delivery")
+    assert again.found_at == row.found_at < again.seen_at
+    assert reconcile_alarms() == {"lost delivery", "hole"}
+    # What is put right stays as history, and its alarm ends.
+    look(HOLE)
+    assert AuditFinding.objects.count() == 2
+    assert reconcile_alarms() == {"hole"}
+    look()
+    assert reconcile_alarms() == set()
+
+
+def test_a_look_whose_verdict_cannot_be_written_notes_nothing_and_says_so(
+    look: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process loses the database between the findings and the end of its run."""
+    from sparkjobs.rollup.runs import Run as Record
+
+    def lost(self: Any, connection: Any, **values: Any) -> None:
+        raise OSError("the server has gone away")
+
+    monkeypatch.setattr(Record, "done", lost)
+    with pytest.raises(OSError, match="gone away"):
+        look(LOST)
+    assert not AuditFinding.objects.exists()
+    failed = Run.objects.get()
+    assert (failed.state, failed.error) == ("failed", "OSError: the server has gone away")
+
+
+def test_two_looks_at_once_are_refused(look: Any, config: Config) -> None:
+    """The second one would end the run of the first one as killed."""
+    with alone(config, "reconcile"), pytest.raises(Busy):
+        look()
+    assert not Run.objects.exists()

@@ -14,6 +14,7 @@ from monitoring.models import (
     BacklogLevel,
     Consumption,
     ErrorClass,
+    ErrorLevel,
     HotKey,
     Latency,
     Position,
@@ -23,7 +24,7 @@ from monitoring.models import (
 from monitoring.sample.grain import floor
 from monitoring.sample.take import take
 from streams.database.clock import database_now
-from streams.models import ConsumerGroup, Delivery, Message, Partition, State
+from streams.models import ConsumerGroup, DeadMessage, Delivery, Message, Partition, State, Topic
 from tests.spark import traffic_of_a_day as day
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
@@ -251,6 +252,39 @@ def test_a_letter_whose_transaction_commits_late_is_counted(roll) -> None:
     day.add_letter(ConsumerGroup.objects.all()[0], Message.objects.get(offset=9), died)
     roll("consumption")
     assert ErrorClass.objects.get(minute=day.minute_of(died)).dead == 1
+
+
+def test_names_that_differ_only_in_case_are_counted_each_for_itself(roll) -> None:
+    """A server that took them for one row would keep the larger figure, and lose the other one."""
+    topic = Topic.objects.create(name="orders")
+    partition, group = topic.partitions.get(), ConsumerGroup.objects.create(topic=topic, name="g")
+    at = timezone.now().replace(minute=30, second=0, microsecond=0) - timedelta(hours=2)
+    for number, name in enumerate(("HTTPError", "HttpError", "HttpErrör", "HttpError ")):
+        failed = {"failed": 1, "error": f"{name}: no", "thread": name[:9].upper()}
+        if number:
+            failed["thread"] = name[:9]
+        for time in (at, at + timedelta(minutes=1)):
+            one = day.delivery(group, partition, (number, number), time, day.SECOND, **failed)
+            one.client_id = name.strip()
+            one.save()
+    message = Message(partition=partition, offset=0, pk=1, body=b"", size=0, body_type="bytes")
+    message.created_at = at
+    for name in ("shop.HTTPError", "shop.HttpError"):
+        letter = day.add_letter(group, message, at)
+        DeadMessage.objects.filter(pk=letter.pk).update(error_class=name)
+    roll("consumption")
+    rows = ErrorClass.objects.filter(minute=at).values_list("error_class", "failed", "dead")
+    expected = [("HTTPError", 1, 1), ("HttpError", 2, 1), ("HttpErrör", 1, 0)]
+    assert sorted(rows) == expected
+    sums = ErrorLevel.objects.filter(grain=60).values_list("error_class", "failed", "dead")
+    twice = [(name, 2 * failed, dead) for name, failed, dead in expected]
+    assert sorted(sums) == twice
+    by_client = Consumption.objects.filter(minute=at).values_list("client_id", "thread", "failed")
+    assert sorted(by_client) == [
+        ("HTTPError", "HTTPERROR", 1),
+        ("HttpError", "HttpError", 2),
+        ("HttpErrör", "HttpErrör", 1),
+    ]
 
 
 def test_the_backlog_of_an_hour_is_that_of_its_samples(roll) -> None:

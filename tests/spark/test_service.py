@@ -180,17 +180,25 @@ def test_a_lock_is_kept_however_long_nothing_is_asked_of_it(
 
 @pytest.mark.any_database
 @pytest.mark.parametrize(
-    ("hour", "started", "due"),
+    ("hour", "started", "rolled_up", "due"),
     [
-        (1, None, False),
-        (3, None, True),
-        (3, timedelta(hours=1), False),
-        (3, timedelta(hours=20), True),
-        (7, None, False),
+        (1, None, "done", False),
+        (3, None, "done", True),
+        (3, None, "failed", True),
+        (3, None, "running", False),
+        (3, None, "", False),
+        (3, timedelta(hours=1), "done", False),
+        (3, timedelta(hours=20), "done", True),
+        (7, None, "done", False),
     ],
 )
-def test_to_reconcile_is_due_once_a_night(
-    connection: Any, monkeypatch: pytest.MonkeyPatch, hour: int, started: Any, due: bool
+def test_to_reconcile_is_due_once_a_night_and_after_the_first_roll_up(
+    connection: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    hour: int,
+    started: Any,
+    rolled_up: str,
+    due: bool,
 ) -> None:
     from sparkjobs.jobs import serve as job
 
@@ -198,6 +206,8 @@ def test_to_reconcile_is_due_once_a_night(
     monkeypatch.setattr(job, "now", lambda connection: moment)
     if started is not None:
         Run.objects.create(job="reconcile", state="failed", started_at=moment - started)
+    if rolled_up:
+        Run.objects.create(job="backlog", state=rolled_up)
     assert job.is_reconcile_due(connection) is due
 
 

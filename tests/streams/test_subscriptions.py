@@ -190,6 +190,20 @@ def test_a_group_of_another_mode_is_refused(change):
         subscribe(registration, "default")
 
 
+def test_a_group_knows_the_tags_of_the_consumer_that_has_started_last(
+    django_assert_num_queries,
+) -> None:
+    """Spark reads from it which messages were passed over."""
+    assert subscribe(register(), "default").tags is None
+    registration = register(tags=("paid", "late"))
+    subscribe(registration, "default")
+    assert ConsumerGroup.objects.get().tags == ["late", "paid"]
+    with django_assert_num_queries(2):  # the topic and the group: nothing is written again
+        subscribe(registration, "default")
+    subscribe(register(), "default")
+    assert ConsumerGroup.objects.get().tags == []
+
+
 def test_group_names_differ_byte_for_byte():
     subscribe(register(), "default")
     consumer("orders", group="Mail")(print)

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from tests.lab.mutants.mutant import Mutant
 
+ALARMS = "tests/monitoring/test_alarm_metrics.py"
 BACKLOG = "tests/monitoring/test_backlog_levels.py"
+DOCTOR = "tests/monitoring/test_doctor.py"
+FIGURES = "tests/spark/test_metrics.py"
 LAG = "tests/streams/test_lag_by_hand.py"
 LETTERS = "tests/monitoring/test_rollup_letters.py"
 MESSAGES = "tests/spark/test_messages.py"
 WINDOWS = "tests/monitoring/test_rollup_windows.py"
 
 ROLL_UPS = [
+    Mutant(
+        "noted-errors-count-for-the-last-one-too",
+        "sparkjobs/rollup/figures.py",
+        '(f.col("failed") + _lost() - count)',
+        '(f.col("failed") + _lost())',
+        f"{FIGURES}::test_errors_count_by_the_name_of_their_class",
+    ),
+    Mutant(
+        "what-was-found-once-fires-for-ever",
+        "monitoring/alarms/log.py",
+        "rows.filter(seen_at__gte=last) if last else rows",
+        "rows",
+        f"{ALARMS}::test_what_reconcile_has_found_fires_until_it_finds_nothing",
+    ),
+    Mutant(
+        "killed-jobs-are-at-work-for-ever",
+        "monitoring/doctor.py",
+        "Q(job=job, started_at__gt=now - LIMITS[job])",
+        "Q(job=job)",
+        f"{DOCTOR}::test_a_service_that_was_killed_at_work_is_silent",
+    ),
     Mutant(
         "replays-have-an-age",
         "streams/log/lag.py",
