@@ -14,7 +14,7 @@ from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
 from streams.consume.registry import Registration
 from streams.deliver.closing import Outcome
-from streams.deliver.slot import ProgressSlot
+from streams.deliver.slot import UnreadSlot
 
 # In seconds. Finished calls are settled at least this often, so a crash repeats the calls of at
 # most this time, and the one that was running.
@@ -39,7 +39,7 @@ class Calls(ABC):
         stretch: Stretch,
         limits: Limits,
         using: str,
-        slot: ProgressSlot | None = None,
+        slot: UnreadSlot | None = None,
     ) -> None:
         self.registration = registration
         self.limits = limits
@@ -48,7 +48,7 @@ class Calls(ABC):
         self.given_up = False  # so, too: an operator has ended the running call
         self._stretch = stretch
         self._using = using
-        self._slot = slot or ProgressSlot()
+        self._slot = slot or UnreadSlot()
         self._size = 1 if registration.batch is None else limits.batch
         self._lines = Lines.wanted()
         self._caller = HandlerCaller(

@@ -37,7 +37,7 @@ from streams.deliver.closing import Closed, Outcome, close
 from streams.deliver.opening import exhausted, hold, open_whole
 from streams.deliver.pace import LONG_SECONDS, SHARED_SECONDS
 from streams.deliver.reading import Reading
-from streams.deliver.slot import ProgressSlot
+from streams.deliver.slot import UnreadSlot
 from streams.errors import LeaseLost, TransactionEnded, describe
 from streams.log.calls import AT_LEAST
 from streams.logs import event
@@ -66,7 +66,7 @@ class Handling(Calls):
         may_go_on: Callable[[], bool] = lambda: True,
         beside: Callable[[], AbstractContextManager[None]] = nullcontext,
         others_idle: Callable[[], bool] = lambda: False,
-        slot: ProgressSlot | None = None,
+        slot: UnreadSlot | None = None,
     ) -> None:
         super().__init__(registration, delivery, limits, delivery.using, slot)
         self.delivery = delivery

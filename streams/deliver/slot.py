@@ -99,18 +99,29 @@ class Noted:
     left_out: LeftOut
 
 
-class ProgressSlot:
+class UnreadSlot:
+    """The notes of a thread that nobody would read: they are not written."""
+
+    def claim(self, delivery: Delivery, left_out: LeftOut = NOTHING) -> None:
+        """Begin with another claim. ``left_out`` grows while it is read."""
+
+    def begin(self, first: int, stop: int) -> None:
+        """Note that a call with the offsets ``first`` … ``stop`` - 1 begins now."""
+
+    def end(self, stop: int, failed: Sequence[Failure] = ()) -> None:
+        """Note that the call that has begun has ended, and what has failed."""
+
+
+class ProgressSlot(UnreadSlot):
     """The notes of one worker thread about the claim that it has in hand."""
 
-    def __init__(self, memory: Memory | None = None, at: int = 0) -> None:
-        memory = bytearray(SLOT_SIZE) if memory is None else memory
+    def __init__(self, memory: Memory, at: int) -> None:
         self.copies = Copies(memory, at, COPY_SIZE)
         self._ended = self._first = 0
         self._failed = 0
         self._left_out, self._weight = NOTHING, 0
 
     def claim(self, delivery: Delivery, left_out: LeftOut = NOTHING) -> None:
-        """Begin with another claim. ``left_out`` grows while it is read."""
         self._delivery = delivery.pk, delivery.token.encode()
         self._ended = self._first = delivery.first_offset
         self._failed = 0
@@ -119,7 +130,6 @@ class ProgressSlot:
         self.copies.put(self._ended, self._ended, self._ended)
 
     def begin(self, first: int, stop: int) -> None:
-        """Note that a call with the offsets ``first`` … ``stop`` - 1 begins now."""
         # Of single messages one after the other none can be left out in between.
         gap = first != self._ended or stop - first != 1
         if gap and self._weight != _weight(self._left_out):
@@ -128,7 +138,6 @@ class ProgressSlot:
         self.copies.put(first, first, stop)
 
     def end(self, stop: int, failed: Sequence[Failure] = ()) -> None:
-        """Note that the call that has begun has ended, and what has failed."""
         if failed:
             self._failed |= _bits((failure.offset for failure in failed), self._first)
             self._describe()

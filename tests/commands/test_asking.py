@@ -169,10 +169,9 @@ def test_values_are_read_well() -> None:
 def test_at_once_is_not_1970(run: Run, parsed: Parsed) -> None:
     sent = send("orders", 1)
     assert "1970" not in run("ems_messages", "show", str(sent.message_id))
-    assert "at once" in run("ems_messages", "show", str(sent.message_id))
-    assert parsed("ems_messages", "show", str(sent.message_id))["due_at"] is None
+    assert parsed("ems_messages", "show", str(sent.message_id))["deliver_at"] is None
     later = send("orders", 1, delay=60)
-    assert parsed("ems_messages", "show", str(later.message_id))["due_at"]
+    assert parsed("ems_messages", "show", str(later.message_id))["deliver_at"]
 
 
 def test_what_names_a_row_has_no_separators(run: Run) -> None:

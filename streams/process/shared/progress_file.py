@@ -24,7 +24,16 @@ from weakref import WeakSet
 from django.db import connections
 
 from streams.conf import settings
-from streams.deliver.slot import SLOT_SIZE, Copies, Noted, ProgressSlot, SlotDamaged, newest, read
+from streams.deliver.slot import (
+    SLOT_SIZE,
+    Copies,
+    Noted,
+    ProgressSlot,
+    SlotDamaged,
+    UnreadSlot,
+    newest,
+    read,
+)
 from streams.errors import StateUnusable
 from streams.logs import event
 from streams.state_files import legible, opened_lock, usable
@@ -189,9 +198,9 @@ class NoFile:
     def name(self, client_id: str) -> None:
         """Do nothing."""
 
-    def slot(self, thread: str) -> ProgressSlot:
+    def slot(self, thread: str) -> UnreadSlot:
         """Return a slot that nobody reads."""
-        return ProgressSlot()
+        return UnreadSlot()
 
     def close(self, *, keep: bool = False) -> None:
         """Do nothing."""
