@@ -77,7 +77,7 @@ def test_each_worker_has_one_loop_and_its_orm_the_connection_of_the_worker(spawn
 def test_a_stop_signal_lets_an_async_call_end_and_gives_the_rest_back_unspent(spawn, ems_settings):
     ems_settings(POLL_SECONDS=0.05)
     send_many([Outgoing("orders", n) for n in range(5)])
-    child = spawn(CONSUMER + SLOW + RUN, "--threads", "1")
+    child = spawn(CONSUMER + SLOW + RUN, "--threads", "1", "--claim-seconds", "0")
     wait_for(lambda: handled("begun"))
     child.terminate()
     child.expect("Stopping")
