@@ -72,7 +72,9 @@ class Session:
             return ""
         if connection.connection is not self._driver:
             left, suspicious = [], False  # another one than that of these statements
-        if not connection.in_atomic_block:
+        if connection.in_atomic_block:  # its owner says that the transaction is another one
+            left = [one for one in left if one != TRANSACTION]
+        else:
             if connection.vendor == "sqlite":
                 left += [TRANSACTION] * connection.connection.in_transaction
             elif connection.settings_dict["AUTOCOMMIT"] and not connection.autocommit:
