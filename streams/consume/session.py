@@ -72,10 +72,13 @@ class Session:
             return ""
         if connection.connection is not self._driver:
             left, suspicious = [], False  # another one than that of these statements
-        if connection.in_atomic_block:  # its owner says that the transaction is another one
+        sqlite = connection.vendor == "sqlite"
+        if connection.in_atomic_block or sqlite:
+            # The owner of a block says that it is another transaction. On SQLite Django begins one
+            # by a statement and ends it without, and the connection tells.
             left = [one for one in left if one != TRANSACTION]
-        else:
-            if connection.vendor == "sqlite":
+        if not connection.in_atomic_block:
+            if sqlite:
                 left += [TRANSACTION] * connection.connection.in_transaction
             elif connection.settings_dict["AUTOCOMMIT"] and not connection.autocommit:
                 left.append(TRANSACTION)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, consumer, send_many
@@ -216,3 +216,13 @@ def test_a_transaction_that_django_was_told_to_open_is_rolled_back() -> None:
     errors = Rude(work, (3,)).step()
     assert set(errors) == {3}
     assert not Handled.objects.exists()
+
+
+@pytest.mark.every_database
+def test_a_transaction_that_the_handler_has_ended_is_nothing_left() -> None:
+    def work() -> None:
+        with transaction.atomic():
+            Handled.objects.create(group="mail", topic="orders", partition=0, offset=0, value="")
+
+    assert Rude(work).step() == {}
+    assert Handled.objects.count() == 2
