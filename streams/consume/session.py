@@ -99,7 +99,8 @@ class Session:
         result = execute(sql, *arguments)
         found = _WORDS.match(sql)
         first, second = (word.upper() for word in found.groups()) if found else ("", "")
-        if (first not in _HARMLESS or ";" in sql) and sql != _OWN:
+        harmless = first in _HARMLESS or (first, second) == ("ROLLBACK", "TO")
+        if (not harmless or ";" in sql) and sql != _OWN:
             self._note(first, second, sql)
         return result
 
@@ -140,7 +141,9 @@ class Session:
             connections[self._using].close_if_unusable_or_obsolete()
             return []
         if connections[self._using].in_atomic_block:
-            now["autocommit"] = fresh["autocommit"]  # Django has turned it off
+            # Django has turned off the one, and a rehearsal has shortened the other.
+            for name in ("autocommit", "innodb_lock_wait_timeout"):
+                now[name] = fresh[name]
         return [f"{name}={value}" for name, value in sorted(now.items()) if fresh[name] != value]
 
 

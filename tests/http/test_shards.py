@@ -249,7 +249,10 @@ def lose(both: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool
         question.thread.join(30)
 
 
-@pytest.mark.parametrize("hanging", [False, True])
+@pytest.mark.parametrize(
+    "hanging",
+    [False, pytest.param(True, marks=pytest.mark.exhaustive)],  # 30 s to give it up
+)
 def test_lists_have_what_the_others_have_and_name_the_database_that_is_away(
     api: Api, lose: Callable[[bool], None], hanging: bool
 ) -> None:
