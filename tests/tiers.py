@@ -88,16 +88,27 @@ ONE_IS_ENOUGH = {
     # What a process says, holds and starts: the same on every database.
     "guarantees/test_memory.py": ON_ANY,
     "guarantees/test_talking.py": ON_ANY,
-    # Broadcast consumers write no row; stopping is threads and signals.
+    # Broadcast consumers write no row.
     "guarantees/test_broadcast.py": ON_A_SERVER,
-    "guarantees/test_fleets.py": ON_A_SERVER,
-    "guarantees/test_frozen_connections.py": ON_THE_IDLER_SERVER,
-    "guarantees/test_pool.py": ON_A_SERVER,
-    "guarantees/test_processes.py": ON_A_SERVER,
-    "guarantees/test_rehearsals.py": ON_THE_IDLER_SERVER,
-    "guarantees/test_stopping.py": ON_THE_IDLER_SERVER,
-    # Kills of the same statements as in test_crashes.py, which runs everywhere, in large claims.
+    # Kills of the same statements as in test_crashes.py, which runs on both, in large claims.
     "guarantees/test_large_claims.py": ON_A_SERVER,
+    # Real processes, which take seconds: one server of the two. What they rely on, such as locks,
+    # claims, leases, the sequencer and settlements, is tested on both.
+    **{
+        f"guarantees/test_{name}.py": ON_A_SERVER
+        for name in (
+            *("after_a_death", "damaged_partitions", "death_lock", "deaths", "fleets"),
+            *("flushed_tables", "forks", "give_up", "idle", "leaving", "neighbours", "own_schema"),
+            *("pool", "processes", "supervised", "topic_lifecycle", "unblock"),
+        )
+    },
+    **{
+        f"guarantees/test_{name}.py": ON_THE_IDLER_SERVER
+        for name in (
+            *("frozen_connections", "kept_ends", "moves", "namespaces", "outages", "rehearsals"),
+            *("rewound_logs", "starts", "stopping", "two_phase"),
+        )
+    },
 }
 EVERYWHERE = {"plans", "concurrency", "guarantees"}
 # SQLite is for development: in the commit tier it leaves these folders to the servers.

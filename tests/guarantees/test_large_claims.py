@@ -255,6 +255,7 @@ def test_a_stop_in_the_middle_gives_the_rest_back_and_repeats_nothing(stage: Sta
     assert set(stage.finish().values()) == {1}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql  # on SQLite a frozen process may hold the lock of the whole database
 @pytest.mark.slow
 def test_a_freeze_loses_nothing_and_records_nothing_late(stage: Stage) -> None:
