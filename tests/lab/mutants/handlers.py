@@ -122,7 +122,7 @@ HANDLERS = [
     Mutant(
         "session-looked-at-after-every-call",
         SESSION,
-        '(first not in _HARMLESS or ";" in sql) and sql != _OWN',
+        '(not harmless or ";" in sql) and sql != _OWN',
         "True",
         f"{RUDE}::test_a_handler_that_leaves_nothing_costs_no_statement",
         "mysql",
