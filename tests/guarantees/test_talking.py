@@ -76,7 +76,8 @@ def test_with_verbosity_2_each_message_is_a_line(spawn: Spawn) -> None:
         for level, line in lines
         if level == "DEBUG"
     ]
-    assert [match and match.groups() for match in handled] == [
+    # Threads share the messages of a handler that nothing is known of.
+    assert sorted(match.groups() if match else () for match in handled) == [
         ("orders/0@0", "done"),
         ("orders/0@1", "retry"),
         ("orders/0@2", "dead"),
