@@ -172,14 +172,15 @@ async def _looked_up(prefix: str, hash_: bytes) -> Caller | None:
     if known is None:
         _known.pop(prefix, None)
         known = await on_a_thread(_find, prefix)
-        if known is None:
-            return None
-        _known.keep(prefix, known, conf.FRESH_SECONDS, conf.database())
-    return known[1] if hmac.compare_digest(known[0], hash_) else None
+    return known[1] if known and hmac.compare_digest(known[0], hash_) else None
 
 
 def _find(prefix: str) -> tuple[bytes, Caller] | None:
-    """Return the hash and the caller of a valid token, and note that it is in use."""
+    """Return the hash and the caller of a valid token, and note that it is in use.
+
+    Remembered here, by a thread of the pool: connections[...] on an event loop makes a context
+    variable, and under WSGI, where each request has a loop, the web server's thread keeps them all.
+    """
     tokens = ApiToken.objects.using(conf.database()).valid().filter(prefix=prefix)
     unnoted = Q(last_used_at=None) | Q(last_used_at__lte=UtcNow(-USED_EVERY))
     token = tokens.annotate(unnoted=unnoted).prefetch_related("rights").first()
@@ -192,4 +193,4 @@ def _find(prefix: str) -> tuple[bytes, Caller] | None:
         *(token.pk, token.name, token.prefix, token.created_by, token.owner),
         *(token.max_rate, token.max_holds, rights),
     )
-    return bytes(token.hash), caller
+    return _known.keep(prefix, (bytes(token.hash), caller), conf.FRESH_SECONDS, conf.database())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -85,6 +86,7 @@ def test_a_pattern_stands_for_these_places(
 # -- who is let in --
 
 
+@pytest.mark.django_db(transaction=True)  # in a TestCase nothing is remembered
 def test_a_revoked_token_is_refused_within_five_seconds(
     api: Api, make_token: MakeToken, clock: SimpleNamespace
 ) -> None:
@@ -97,6 +99,7 @@ def test_a_revoked_token_is_refused_within_five_seconds(
     assert status(api, make_token("send:orders")) == 201
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_token_whose_time_is_over_is_refused(
     api: Api, make_token: MakeToken, clock: SimpleNamespace
 ) -> None:
@@ -108,6 +111,7 @@ def test_a_token_whose_time_is_over_is_refused(
     assert status(api, token) == 401
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_right_that_is_taken_away_is_refused_within_five_seconds(
     api: Api, make_token: MakeToken, clock: SimpleNamespace
 ) -> None:
@@ -118,6 +122,7 @@ def test_a_right_that_is_taken_away_is_refused_within_five_seconds(
     assert status(api, token) == 403
 
 
+@pytest.mark.django_db(transaction=True)  # in a TestCase nothing is remembered
 def test_the_database_is_not_asked_about_each_request(
     api: Api, make_token: MakeToken, django_assert_num_queries: Any
 ) -> None:
@@ -337,3 +342,16 @@ def test_the_command_refuses_rights_that_there_are_not(db: None, right: str) -> 
     with pytest.raises(CommandError):
         call_command("ems_tokens", "create", "shop", "--right", right)
     assert not ApiToken.objects.exists()
+
+
+def test_a_web_server_keeps_nothing_of_a_request(api: Api, make_token: MakeToken) -> None:
+    """Under WSGI each request has an event loop, and what its thread kept would slow it down."""
+    token = make_token("send:orders")
+
+    def kept() -> int:
+        remembered.forget()
+        assert status(api, token) == 201
+        return len(copy_context())
+
+    kept()  # the first one has what each thread needs once
+    assert kept() == kept()

@@ -26,8 +26,8 @@ HTTP = [
     Mutant(
         "a-token-known-by-its-prefix",
         ACCESS,
-        "known[1] if hmac.compare_digest(known[0], hash_) else None",
-        "known[1]",
+        "known[1] if known and hmac.compare_digest(known[0], hash_) else None",
+        "known[1] if known else None",
         f"{SECURITY}::test_nobody_is_let_in_without_a_valid_token",
     ),
     Mutant(
