@@ -201,6 +201,7 @@ class Settings:
     )
     POLL_SECONDS: float = _key(1.0, _is_positive, "a number of seconds > 0")
     DEATH_LOCK: bool = _key(True, _is_flag, "True or False")
+    SEND_TOGETHER: bool = _key(False, _is_flag, "True or False")
     DRAIN_SECONDS: float = _key(30.0, _is_positive, "a number of seconds > 0")
     STATE_DIR: str | Path = _key("ems-state", _is_folder, "the path of a folder")  # noqa: RUF009
     ARCHIVE: str | Path | None = None

@@ -34,6 +34,9 @@ CONNECTION_LOST = {
     *(1047, 1053, 1158, 1159, 1160, 1161, 1290, 1836, 1874, 1927),
     *(2002, 2003, 2005, 2006, 2013, 2026, 2055, 3032, 4031, 4094),
 }
+# The connection broke while the server may have executed the statement. 2006 is not among them: the
+# statement did not leave this process. 2026 comes from a broken TLS connection.
+REPLY_LOST = {1053, 1927, 2013, 2026, 2055}
 # A savepoint is gone: its transaction was rolled back or committed meanwhile.
 NO_SUCH_SAVEPOINT = 1305
 
@@ -56,6 +59,16 @@ def connection_lost(error: BaseException) -> bool:
     if isinstance(error, InterfaceError):
         return True
     return isinstance(error, Error) and error_number(error) in CONNECTION_LOST
+
+
+def reply_lost(error: BaseException | None) -> bool:
+    """Tell whether the error, or an earlier one in its chain, means that the reply was lost.
+
+    Django reconnects at the end of a transaction; if that fails too, its error comes last.
+    """
+    while error and error_number(error) not in REPLY_LOST:
+        error = error.__context__
+    return error is not None
 
 
 def held_by_others(error: BaseException, using: str) -> bool:

@@ -24,6 +24,7 @@ from django.http import HttpRequest
 from streams.conf import database, settings, working_on
 from streams.database.transactions import short_lock_waits
 from streams.http.problems import Problem
+from streams.produce import together
 from streams.produce.identity import acting_for
 from streams.sharding import alias_of, aliases
 from streams.tracing import continued
@@ -55,7 +56,8 @@ def pool() -> ThreadPoolExecutor:
     global _pool
     with _making:
         if _pool is None:
-            _pool = ThreadPoolExecutor(settings().HTTP_THREADS, thread_name_prefix="ems-http")
+            number = settings().HTTP_THREADS
+            _pool = ThreadPoolExecutor(number, "ems-http", initializer=together.always)
         return _pool
 
 

@@ -14,7 +14,7 @@ from django.db import DatabaseError, InterfaceError, connections, transaction
 
 from streams import conf, telemetry
 from streams.api import Outgoing, SendResult
-from streams.database.retrying import connection_lost, error_number, tables_missing
+from streams.database.retrying import connection_lost, reply_lost, tables_missing
 from streams.database.sql import send as sql
 from streams.database.transactions import in_own_block, latest_rows, manual
 from streams.errors import (
@@ -24,18 +24,15 @@ from streams.errors import (
     SendOutcomeUnknown,
     WrongDatabase,
 )
+from streams.produce import together
 from streams.produce.access import all_writable, make_sure, writable
 from streams.produce.asynchronous import refuse_async
 from streams.produce.dedup import hold, prepare, window_of
 from streams.produce.insert import in_chunks, insert_chunk, insert_new, kept_cursor
-from streams.produce.outgoing import Checked, checked_due, checked_row
+from streams.produce.outgoing import Checked, Placed, checked_due, checked_row
 from streams.produce.partitioning import choose
 from streams.sharding import alias_of
 from streams.wakeup import announce
-
-# Error numbers of a connection that broke while the server may have executed the statement. 2006 is
-# not among them: the statement did not leave this process. 2026 comes from a broken TLS connection.
-REPLY_LOST = {1053, 1927, 2013, 2026, 2055}
 
 
 def send(
@@ -111,10 +108,20 @@ def _send(
         values, parameters = row.values(connection.vendor, partition_id, due_at)
         # A kept cursor holds its last statement in memory: a large body gets its own cursor.
         small = len(row.body) <= sql.HEX_BYTES
-        cursor = kept_cursor(connection) if small else connection.cursor()
-        in_doubt = connection.autocommit
-        cursor.execute(sql.INSERT_MESSAGES + values, parameters)
-        message_id = cursor.lastrowid
+
+        def insert_alone() -> int:
+            nonlocal in_doubt
+            cursor = kept_cursor(connection) if small else connection.cursor()
+            in_doubt = connection.autocommit
+            cursor.execute(sql.INSERT_MESSAGES + values, parameters)
+            return int(cursor.lastrowid)
+
+        if partition is None and together.is_wanted(connection):
+            in_doubt = True
+            placed = Placed(info.name, number, None, None, row.size, values, parameters)
+            message_id = together.insert(alias, placed, insert_alone)
+        else:
+            message_id = insert_alone()
         if monotonic() - looked_up > conf.SURE_SECONDS:
             make_sure([info], [message_id], alias)
     except (DatabaseError, InterfaceError) as error:
@@ -282,19 +289,9 @@ def _translated(error: Exception, alias: str, in_doubt: bool) -> Exception:
         connection.close()
     if tables_missing(error):
         return NotMigrated.on(alias)
-    if in_doubt and _reply_lost(error):
+    if in_doubt and reply_lost(error):
         return SendOutcomeUnknown()
     return error
-
-
-def _reply_lost(error: BaseException | None) -> bool:
-    """Tell whether the error, or an earlier one in its chain, means that the reply was lost.
-
-    Django reconnects at the end of a transaction; if that fails too, its error comes last.
-    """
-    while error and error_number(error) not in REPLY_LOST:
-        error = error.__context__
-    return error is not None
 
 
 def _announce(alias: str, topics: Iterable[str]) -> None:
